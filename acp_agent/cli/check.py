@@ -21,11 +21,11 @@ from acp_agent.config.tool_settings import ScrapeSettings
 from acp_agent.core.errors import ConfigError, ToolError, ToolErrorCategory
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.core.untrusted import json_kind
-from acp_agent.core.wrapper import Gate
 from acp_agent.workspace.roots import Roots
 
 if TYPE_CHECKING:
     from acp_agent.cli.check_command import CommandJudge
+    from acp_agent.gates.gate import Gate
 
 _LONGEST = 10_000  # characters of one field, which may hold two paths and a word
 _WORDS = {"allow": "allowed", "deny": "denied", "ask": "asked"}
@@ -57,7 +57,7 @@ def check(args: argparse.Namespace) -> int:
             return _command_judge(args.rules, loaded, roots, shell)
 
         @cache
-        def gates() -> tuple[Gate, ...]:
+        def gates() -> "tuple[Gate, ...]":
             return path_gates(loaded, roots, shell, warn)
 
         if args.stdin:
@@ -140,11 +140,11 @@ def _print(lines: Iterable[tuple[str, str]]) -> None:
 Commands: TypeAlias = Callable[[], "CommandJudge"]
 """Return the judge of commands. It is called at the first command, since the parser is slow to load."""
 
-Gates: TypeAlias = Callable[[], Sequence[Gate]]
+Gates: TypeAlias = Callable[[], "Sequence[Gate]"]
 """Return the gates that judge paths. It is called at the first path."""
 
 
-def _none() -> Sequence[Gate]:
+def _none() -> "Sequence[Gate]":
     return ()
 
 

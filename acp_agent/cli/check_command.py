@@ -15,14 +15,12 @@ from acp_agent.core.errors import ConfigError
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import CommandSubject, Json, JsonObject, ToolCall, ToolResult
 from acp_agent.core.untrusted import json_value, toml_table
-from acp_agent.execution.chain import Link, Place, absent, build_chain, gates_of
-from acp_agent.execution.run_tool import RunTool
 from acp_agent.gates.grants import GrantStore
 from acp_agent.gates.permission import PermissionGate
 from acp_agent.gates.rules.rules import Rule
-from acp_agent.gates.shell.command import Analysis, Command, Opaque, Plain, analyse
+from acp_agent.gates.shell.command import Analysis, Command, Opaque, Plain
+from acp_agent.session.toolset.gate_factory import GateContext, build_gates, permission_gate
 from acp_agent.session.toolset.gate_settings import Warn, compiled_rules, permission_rules
-from acp_agent.session.toolset.judging import Ground, judges, permission_gate
 from acp_agent.session.verdicts import Word, judged
 from acp_agent.tools.bash import Bash
 from acp_agent.workspace.roots import Roots
@@ -97,35 +95,29 @@ class CommandJudge:
     def __init__(
         self, loaded: Loaded, files: Roots, shell: Roots, warn: Warn, rules: tuple[Rule, ...] | None = None
     ) -> None:
-        ground = Ground(conduct_at_start(loaded), files.resolve, shell)
+        self._context = GateContext(conduct_at_start(loaded), files.resolve, shell)
         self._spec = Bash().spec()
-        innermost = RunTool(_nowhere)
-        # The gates that count calls are left out. The permission gate is separate: its rules may differ in each line.
-        chain = build_chain(innermost, dict[Place, Link].fromkeys(Place, absent) | judges(loaded, ground, warn))
-        self._gates = gates_of(chain)
-
-        no_answers = GrantStore(os.devnull, warn)
-
-        def gate_of(bash_rules: tuple[Rule, ...]) -> PermissionGate:
-            return permission_gate({self._spec.name: bash_rules}, ground, no_answers, None)(innermost)
-
-        self._gate_of = gate_of
+        self._no_answers = GrantStore(os.devnull, warn)
         self._compiled: dict[str, tuple[Rule, ...]] = {}
         if rules is not None:
-            self._configured = gate_of(rules)
+            self._permission = self._permission_gate(rules)
         else:
             answers = loaded.settings.acp.permission_file
             answers = answers or os.path.join(data_path(os.environ), "acp-permissions.toml")
-            grants = GrantStore(answers, warn)
-            self._configured = permission_gate(permission_rules(loaded, warn), ground, grants, None)(innermost)
+            configured = permission_rules(loaded, warn)
+            self._permission = permission_gate(configured, self._context, GrantStore(answers, warn))
+        self._gates = build_gates(loaded, self._context, self._permission, warn)
 
     def verdict(self, text: str, rules: tuple[Rule, ...] | None = None) -> CommandVerdict:
         """Judge one command line, by `rules` if they are given, else by those in force."""
-        permission = self._configured if rules is None else self._gate_of(rules)
+        permission = self._permission if rules is None else self._permission_gate(rules)
         call = ToolCall("check", self._spec.name, {"command": text})
-        invocation = Invocation(call, self._spec, text, _never, (CommandSubject(text),))
-        found = judged(invocation, (*self._gates, permission))
-        return CommandVerdict(text, found.word, found.rule, found.reasons, analyse(text))
+        facts = self._gates.facts(Invocation(call, self._spec, text, _never, (CommandSubject(text),)))
+        found = judged(facts, (*self._gates.in_order[:-1], permission))
+        return CommandVerdict(text, found.word, found.rule, found.reasons, facts.commands[0].analysis)
+
+    def _permission_gate(self, rules: tuple[Rule, ...]) -> PermissionGate:
+        return permission_gate({self._spec.name: rules}, self._context, self._no_answers)
 
     def rules_of(self, given: Json) -> tuple[Rule, ...]:
         """Return the rules for bash of a line of `--stdin`. They are cached. Raises ConfigError."""
@@ -178,10 +170,6 @@ def _rules(where: str, raw: object) -> tuple[Rule, ...]:
     if reader.problems:
         raise reader.problems[0]
     return compiled_rules(where, layer.rules(name))
-
-
-def _nowhere(_: Invocation) -> ToolContext:
-    raise AssertionError("a command was to be judged, not run")
 
 
 async def _never(_: ToolContext) -> ToolResult:

@@ -23,13 +23,13 @@ from acp_agent.core.types import (
     ToolResult,
     ToolSpec,
 )
-from acp_agent.core.wrapper import Gate
 from acp_agent.net.hosts import canonical_host
 from acp_agent.workspace.paths import check_text, errors_about, expansion_wanted
 from acp_agent.workspace.roots import Place, Roots
 
 if TYPE_CHECKING:
     from acp_agent.config.load import Loaded
+    from acp_agent.gates.gate import Gate
     from acp_agent.net.hosts import Resolve
 
 _WRITE = ToolSpec("write", "", {}, ToolKind.EDIT, mutates=True)
@@ -44,22 +44,21 @@ _SPECIAL = {
 }
 
 
-def path_gates(loaded: "Loaded", files: Roots, shell: Roots, warn: Callable[[str], None]) -> tuple[Gate, ...]:
+def path_gates(loaded: "Loaded", files: Roots, shell: Roots, warn: Callable[[str], None]) -> "tuple[Gate, ...]":
     """Return the gates that judge paths: the policy, the verifiers, the protected paths. Raises ConfigError.
 
     files, shell   the directories of a session, for its file tools and for its commands
     """
     from acp_agent.config.conduct import conduct_at_start  # noqa: PLC0415
-    from acp_agent.execution.chain import Link, Place, absent, build_chain, gates_of  # noqa: PLC0415
-    from acp_agent.execution.run_tool import RunTool  # noqa: PLC0415
-    from acp_agent.session.toolset.judging import Ground, judges  # noqa: PLC0415 - the gates are slow to load
+    from acp_agent.gates.grants import GrantStore  # noqa: PLC0415
+    from acp_agent.session.toolset.gate_factory import GateContext, build_gates, permission_gate  # noqa: PLC0415
 
-    links = judges(loaded, Ground(conduct_at_start(loaded), files.resolve, shell), warn)
-    wanted = {place: links[place] for place in (Place.POLICY, Place.VERIFIERS, Place.PROTECTED)}
-    return gates_of(build_chain(RunTool(_nowhere), dict[Place, Link].fromkeys(Place, absent) | wanted))
+    context = GateContext(conduct_at_start(loaded), files.resolve, shell)
+    gates = build_gates(loaded, context, permission_gate({}, context, GrantStore(os.devnull, warn)), warn)
+    return tuple(gate for gate in gates.in_order if gate.name in ("policy", "verifiers", "protected"))
 
 
-def path_verdict(path: object, roots: Roots, *, write: bool, gates: Sequence[Gate] = ()) -> JsonObject:
+def path_verdict(path: object, roots: Roots, *, write: bool, gates: "Sequence[Gate]" = ()) -> JsonObject:
     """Judge one path as the tools `read` or `write` of a session with these roots would.
 
     path    any value; one that is no string is denied as type_mismatch
@@ -87,23 +86,23 @@ def path_verdict(path: object, roots: Roots, *, write: bool, gates: Sequence[Gat
     }
 
 
-def _asked(given: str, gates: Sequence[Gate], *, write: bool) -> list[str]:
+def _asked(given: str, gates: "Sequence[Gate]", *, write: bool) -> list[str]:
     """Return the reasons of the gates that would ask the user. Raises ToolError if a gate refuses."""
     spec, access = (_WRITE, Access.WRITE) if write else (_READ, Access.READ)
     call = ToolCall("check", spec.name, {"path": given})
-    invocation = Invocation(call, spec, given, _never, (PathSubject(given, access),))
+    if not gates:
+        return []
+    from acp_agent.gates.facts import CallFacts  # noqa: PLC0415 - the gates are slow to load
+
+    facts = CallFacts(Invocation(call, spec, given, _never, (PathSubject(given, access),)))
     reasons: list[str] = []
     for gate in gates:
-        found = gate.check(invocation)
+        found = gate.judge(facts)
         if isinstance(found, Deny):
             raise ToolError(found.category, found.reason)
         if isinstance(found, Ask):
             reasons.append(found.reason)
     return reasons
-
-
-def _nowhere(_: Invocation) -> ToolContext:
-    raise AssertionError("a path was to be judged, not touched")
 
 
 async def _never(_: ToolContext) -> ToolResult:

@@ -10,6 +10,7 @@ import sys
 
 from acp_agent.cli.config import loaded_for, warn
 from acp_agent.core.types import OutputStats
+from acp_agent.gates.shell.command import ShellText
 from acp_agent.gates.shell.printing import printing_commands
 from acp_agent.output.filters import CommandRun, Filtered, FilterEngine
 from acp_agent.output.pipeline import redaction_note, shortened, stats_line
@@ -26,7 +27,7 @@ def filtered(args: argparse.Namespace) -> int:
     loaded = loaded_for(args, os.getcwd())
     raw = sys.stdin.buffer.read().decode("utf-8", "replace")
     clean = redactor(loaded, known_secrets(os.environ, loaded.settings.llm.providers), warn).redact(sanitize(raw))
-    run = CommandRun(args.text, printing_commands(args.text), args.exit)
+    run = CommandRun(args.text, printing_commands(ShellText(args.text)), args.exit)
     engine = filter_engine(loaded) or _off()
     for fault in engine.warnings:
         warn(fault)

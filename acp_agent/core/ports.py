@@ -1,7 +1,7 @@
 """The ports between the parts of the agent, and what passes through them."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
@@ -10,7 +10,6 @@ from acp_agent.core.events import PlanEntry, ToolProgress
 from acp_agent.core.messages import Message, ModelEvent
 from acp_agent.core.services import Compressor, LanguageServers, Memories, Overflow, Web
 from acp_agent.core.types import (
-    Ask,
     Diff,
     JsonObject,
     Location,
@@ -148,7 +147,6 @@ class Invocation:
     diffs   the change as it would be made now, for the user to judge
     run     the tool bound to its parsed arguments; only the innermost executor calls it. Raises ToolError,
             Refused or BackendUnavailable
-    asks    the questions gates have collected so far
     predicted_failure   the result that the run is known to have, because its preview failed or it would change nothing.
                         The user is not asked about such a call
     summary  what the call does, with a verb, for the user who is asked; empty if title and diffs say it
@@ -161,33 +159,8 @@ class Invocation:
     subjects: tuple[Subject, ...] = ()
     diffs: tuple[Diff, ...] = ()
     locations: tuple[Location, ...] = ()
-    asks: tuple[Ask, ...] = ()
     predicted_failure: ToolResult | None = None
     summary: str = ""
-
-    def asking(self, ask: Ask) -> "Invocation":
-        """The same call with one more question attached."""
-        return replace(self, asks=(*self.asks, ask))
-
-
-class ToolExecutor(Protocol):
-    """One link of the chain between a call and its result. Never raises but for cancellation."""
-
-    async def execute(self, invocation: Invocation) -> ToolResult:
-        """Run the call, asking the user where a gate wants it."""
-        ...
-
-    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
-        """Run a call the user has already confirmed: skips only the asking, no gate (T1.6)."""
-        ...
-
-    def requires_confirmation(self, invocation: Invocation) -> bool:
-        """Whether `execute` would ask the user now."""
-        ...
-
-    def is_retryable(self, invocation: Invocation) -> bool:
-        """Whether a failed call may be repeated by the system (T1.7)."""
-        ...
 
 
 class Toolset(Protocol):

@@ -248,6 +248,7 @@ class ToolResult:
     images      pictures beside the text, for the model and the user
     ruling      what the gates decided about the call, for the audit
     cached      whether it is the result of an earlier, equal call
+    crashed     whether a fault of the agent's own ended the call
     """
 
     text: str
@@ -261,6 +262,7 @@ class ToolResult:
     ruling: Ruling | None = None
     stats: OutputStats | None = None
     cached: bool = False
+    crashed: bool = False
 
     @property
     def shown(self) -> str:
@@ -271,6 +273,16 @@ class ToolResult:
     def failed(cls, failure: ToolFailure, *, display: str | None = None) -> "ToolResult":
         """Return the result of a failed call: the model reads the `[tool_error]` block, the user the plain message."""
         return cls(text=failure.block(), display=display or failure.message, failure=failure)
+
+    @classmethod
+    def crash(cls, error: Exception) -> "ToolResult":
+        """Return the result of a call that a fault of the agent's own ended."""
+        failure = ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, f"internal error: {error!r}")
+        return replace(cls.failed(failure), crashed=True)
+
+    def ruled(self, by: ApprovedBy) -> "ToolResult":
+        """Return the result with a note on whose word the call ran."""
+        return replace(self, ruling=replace(self.ruling or Ruling(), approved_by=by))
 
     @classmethod
     def refused(

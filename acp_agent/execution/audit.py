@@ -1,16 +1,12 @@
 """AuditExecutor: every call is on record before anybody sees its result (requirements L9, security.md 2.9)."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from time import monotonic
 
-import anyio
-
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
-from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.services import Egress
 from acp_agent.core.types import (
-    ApprovedBy,
     CallOrigin,
     CommandSubject,
     JsonObject,
@@ -23,8 +19,8 @@ from acp_agent.core.types import (
     ToolResult,
     UrlSubject,
 )
-from acp_agent.core.wrapper import WrapperExecutor
-from acp_agent.execution.remarks import Remarks
+from acp_agent.execution.runner import ToolExecutor
+from acp_agent.gates.facts import CallFacts
 from acp_agent.store.audit import AuditLog
 from acp_agent.store.audit_record import (
     Blocked,
@@ -78,47 +74,36 @@ class Caller:
 
 
 class Auditor:
-    """Makes the records of one session and has them written. Never raises for a file that cannot be.
-
-    remarks   what links further in noticed about calls under way
-    """
+    """Makes the records of one session and has them written. Never raises for a file that cannot be."""
 
     def __init__(self, log: AuditLog, caller: Caller, redact: Redact) -> None:
         self._log = log
         self._caller = caller
         self._redact = redact
-        self.remarks = Remarks()
 
     def trouble(self) -> str:
         """Why a call could not be recorded now, for people; empty when it could."""
         why = self._log.trouble()
         return f"the audit file {self._log.path} cannot be written ({why})" if why else ""
 
-    def call(
-        self,
-        call: ToolCall,
-        result: ToolResult,
-        seconds: float,
-        *,
-        subjects: Sequence[Subject] = (),
-        approved_by: ApprovedBy | None = None,
-    ) -> None:
-        """Record a call that is over; also one nobody could understand, which has no subjects.
+    def record(self, facts: CallFacts, result: ToolResult, seconds: float) -> None:
+        """Record a call that is over."""
+        record = self._record(facts.call, result, seconds, facts.subjects)
+        self._log.append(
+            replace(
+                record,
+                attempts=facts.attempts if facts.attempts > 1 else None,
+                arguments_mended=facts.repaired or None,
+                hallucination_suspected=bool(facts.suspects) or None,
+            )
+        )
 
-        `approved_by` is who let it run when the result's ruling does not say.
-        """
-        self._log.append(self._record(call, result, seconds, subjects, approved_by))
+    def record_misunderstood(self, call: ToolCall, result: ToolResult, seconds: float) -> None:
+        """Record a call that was never understood, so that it has no subjects."""
+        self._log.append(self._record(call, result, seconds, ()))
 
-    def _record(
-        self,
-        call: ToolCall,
-        result: ToolResult,
-        seconds: float,
-        subjects: Sequence[Subject],
-        approved_by: ApprovedBy | None,
-    ) -> ToolRecord:
+    def _record(self, call: ToolCall, result: ToolResult, seconds: float, subjects: Sequence[Subject]) -> ToolRecord:
         ruling, envelope = result.ruling or Ruling(), result.envelope or {}
-        remark = self.remarks.take(call.id)
         ran = "exit_code" in envelope
         outcome = _outcome(result, ran=ran)
         return ToolRecord(
@@ -132,7 +117,7 @@ class Auditor:
             truncated=bool(envelope.get("truncated")) if ran else None,
             cached=result.cached or None,
             trust=self._caller.trust(call.name),
-            approved_by=None if isinstance(outcome, Blocked) else ruling.approved_by or approved_by,
+            approved_by=None if isinstance(outcome, Blocked) else ruling.approved_by,
             gate=ruling.gate[:_NAME] or None,
             policy_match=self._text(ruling.rule, _SENTENCE) or None,
             error_category=result.failure and result.failure.category,
@@ -141,9 +126,6 @@ class Auditor:
             caller_id=self._caller.session_id[:_NAME],
             origin=None if call.origin is CallOrigin.MODEL else call.origin,
             phase=None if call.phase is Phase.EXECUTOR else call.phase,
-            attempts=remark.attempts if remark.attempts > 1 else None,
-            arguments_mended=remark.mended or None,
-            hallucination_suspected=remark.suspected or None,
             batch=call.batch[:_NAME] or None,
             execution_env=self._caller.environment(call.name),
             resolved_cwd=self._text(self._caller.cwd, _SENTENCE),
@@ -186,47 +168,30 @@ class Auditor:
                 return outcome
 
 
-class AuditExecutor(WrapperExecutor):
+class AuditExecutor:
     """The outermost wrapper. What changes anything does not start while nothing can be recorded.
 
     A record that fails when the call has run changes nothing any more: the user is warned, the result stands.
     """
 
     def __init__(self, wrapped: ToolExecutor, auditor: Auditor, clock: Callable[[], float] = monotonic) -> None:
-        super().__init__(wrapped)
+        self._wrapped = wrapped
         self._auditor = auditor
         self._clock = clock
 
-    async def execute(self, invocation: Invocation) -> ToolResult:
-        return await self._recorded(invocation, self.wrapped.execute, None)
-
-    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
-        return await self._recorded(invocation, self.wrapped.execute_confirmed, ApprovedBy.USER)
-
-    async def _recorded(
-        self,
-        invocation: Invocation,
-        execute: Callable[[Invocation], Awaitable[ToolResult]],
-        approved_by: ApprovedBy | None,
-    ) -> ToolResult:
+    async def execute(self, facts: CallFacts) -> ToolResult:
+        """Run the call and record it before its result is returned."""
         begun = self._clock()
-
-        def record(result: ToolResult) -> None:  # not async: no cancellation comes between
-            seconds = self._clock() - begun
-            self._auditor.call(invocation.call, result, seconds, subjects=invocation.subjects, approved_by=approved_by)
-
-        result = self._refusal(invocation)
-        if result is None:
-            try:
-                result = await execute(invocation)
-            except BaseException as error:
-                record(_crashed(error))
-                raise
-        record(result)
+        try:
+            result = self._refusal(facts) or await self._wrapped.execute(facts)
+        except BaseException as error:
+            self._auditor.record(facts, _crashed(error), self._clock() - begun)
+            raise
+        self._auditor.record(facts, result, self._clock() - begun)  # no cancellation comes between
         return result
 
-    def _refusal(self, invocation: Invocation) -> ToolResult | None:
-        trouble = self._auditor.trouble() if invocation.spec.mutates else ""
+    def _refusal(self, facts: CallFacts) -> ToolResult | None:
+        trouble = self._auditor.trouble() if facts.spec.mutates else ""
         if not trouble:
             return None
         why = f"{trouble}, and nothing is changed without a record; the user has to see to the file or its disk"
@@ -234,9 +199,9 @@ class AuditExecutor(WrapperExecutor):
 
 
 def _crashed(error: BaseException) -> ToolResult:
-    if isinstance(error, anyio.get_cancelled_exc_class()):
-        return ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "cancelled"))
-    return ToolResult.failed(ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, f"internal error: {error!r}"))
+    if isinstance(error, Exception):
+        return ToolResult.crash(error)
+    return ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "cancelled"))
 
 
 def _outcome(result: ToolResult, *, ran: bool) -> Outcome:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TypeAlias
 
-from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import Access, Json, PathSubject, ToolResult, UrlSubject
-from acp_agent.core.wrapper import WrapperExecutor
+from acp_agent.execution.runner import ToolExecutor
+from acp_agent.gates.facts import CallFacts
 
 _THINKING = "_tafc_think"
 """An argument some models think aloud in: no part of what is asked (O6.3)."""
@@ -140,8 +140,8 @@ class ResultCache:
             self._bytes -= entry.size
 
 
-class CacheExecutor(WrapperExecutor):
-    """Answers calls of cacheable tools from what is kept, on both paths; `cached` marks such a result (O6.6).
+class CacheExecutor:
+    """Answers calls of cacheable tools from what is kept, and marks such a result as `cached`.
 
     A call that changes something empties the cache before and after it ran (O6.4). What a call reads from files is
     kept under their stamps from before it read: had one changed meanwhile, nobody would ask by the old stamp again. A
@@ -149,37 +149,32 @@ class CacheExecutor(WrapperExecutor):
     """
 
     def __init__(self, wrapped: ToolExecutor, cache: ResultCache, stamp: Stamp) -> None:
-        super().__init__(wrapped)
+        self._wrapped = wrapped
         self._cache = cache
         self._stamp = stamp
 
-    async def execute(self, invocation: Invocation) -> ToolResult:
-        return await self._answer(invocation, self.wrapped.execute)
-
-    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
-        return await self._answer(invocation, self.wrapped.execute_confirmed)
-
-    async def _answer(self, invocation: Invocation, ask: Callable[[Invocation], Awaitable[ToolResult]]) -> ToolResult:
-        if invocation.spec.mutates:
+    async def execute(self, facts: CallFacts) -> ToolResult:
+        """Return the kept answer to an equal call, or run the call."""
+        if facts.spec.mutates:
             with self._cache.changing():
-                return await ask(invocation)
+                return await self._wrapped.execute(facts)
         generation = self._cache.generation
-        key = await self._key(invocation) if invocation.spec.cacheable and self._cache.enabled else None
+        key = await self._key(facts) if facts.spec.cacheable and self._cache.enabled else None
         if key is None:
-            return await ask(invocation)
+            return await self._wrapped.execute(facts)
         kept = self._cache.get(key)
         if kept is not None:
             return replace(kept, cached=True)
-        result = await ask(invocation)
+        result = await self._wrapped.execute(facts)
         if result.failure is None:
             self._cache.put(key, result, generation)
         return result
 
-    async def _key(self, invocation: Invocation) -> Key | None:
+    async def _key(self, facts: CallFacts) -> Key | None:
         """None when the call reads a file nobody can tell the state of."""
         stamps: list[str] = []
-        lasting = bool(invocation.subjects)
-        for subject in invocation.subjects:
+        lasting = bool(facts.subjects)
+        for subject in facts.subjects:
             match subject:
                 case PathSubject(path, Access.READ):
                     stamp = await self._stamp(path)
@@ -190,13 +185,13 @@ class CacheExecutor(WrapperExecutor):
                     pass
                 case _:
                     lasting = False
-        return Key(invocation.spec.name, _digest(invocation, stamps), lasting)
+        return Key(facts.spec.name, _digest(facts, stamps), lasting)
 
 
-def _digest(invocation: Invocation, stamps: list[str]) -> str:
+def _digest(facts: CallFacts, stamps: list[str]) -> str:
     """SHA-256 over arguments (sorted, O6.2), subjects (the commands a tool has chosen, say) and stamps."""
-    arguments = {key: value for key, value in (invocation.call.arguments or {}).items() if key != _THINKING}
-    asked = (json.dumps(arguments, sort_keys=True), *map(repr, invocation.subjects), *stamps)
+    arguments = {key: value for key, value in (facts.call.arguments or {}).items() if key != _THINKING}
+    asked = (json.dumps(arguments, sort_keys=True), *map(repr, facts.subjects), *stamps)
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
 

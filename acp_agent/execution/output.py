@@ -6,10 +6,11 @@ from typing import TypeAlias
 import anyio.to_thread
 
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.services import Overflow
-from acp_agent.core.types import CommandSubject, Json, McpSubject, ToolResult, UrlSubject
-from acp_agent.core.wrapper import WrapperExecutor
+from acp_agent.core.types import Json, McpSubject, ToolResult, UrlSubject
+from acp_agent.execution.runner import ToolExecutor
+from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.shell.command import ShellText
 from acp_agent.gates.shell.printing import printing_commands
 from acp_agent.output.filters import CommandRun
 from acp_agent.output.pipeline import Fitted, Pipeline, ResultSource
@@ -21,8 +22,8 @@ Summarize: TypeAlias = Callable[[str], Awaitable[str]]
 """A long text in short, by a model; "" when that failed."""
 
 
-class OutputExecutor(WrapperExecutor):
-    """Passes every result through the output pipeline, on both paths.
+class OutputExecutor:
+    """Passes every result through the output pipeline.
 
     overflow    where whole texts are kept; None = nowhere (O5.12)
     summarize   makes what the model sees of a long text; None = its head and tail (O5.15)
@@ -35,19 +36,15 @@ class OutputExecutor(WrapperExecutor):
         overflow: Overflow | None = None,
         summarize: Summarize | None = None,
     ) -> None:
-        super().__init__(wrapped)
+        self._wrapped = wrapped
         self._pipeline = pipeline
         self._overflow = overflow
         self._summarize = summarize
 
-    async def execute(self, invocation: Invocation) -> ToolResult:
-        return await self._fit(await self.wrapped.execute(invocation), invocation)
-
-    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
-        return await self._fit(await self.wrapped.execute_confirmed(invocation), invocation)
-
-    async def _fit(self, result: ToolResult, invocation: Invocation) -> ToolResult:
-        source = _result_source(invocation, result)
+    async def execute(self, facts: CallFacts) -> ToolResult:
+        """Run the call and return its result as its readers get it."""
+        result = await self._wrapped.execute(facts)
+        source = _result_source(facts, result)
         if _size(result) < _INLINE_LIMIT:
             return await self._finish(self._pipeline.apply(result, source))
         # Pure, so that a cancelled turn need not wait for it.
@@ -65,31 +62,31 @@ class OutputExecutor(WrapperExecutor):
         return fitted.finish(reference, summary=summary)
 
 
-def _result_source(invocation: Invocation, result: ToolResult) -> ResultSource:
+def _result_source(facts: CallFacts, result: ToolResult) -> ResultSource:
     run, source = None, None
     landed = (result.envelope or {}).get("url")  # where redirects led
-    for subject in invocation.subjects:
+    for line in facts.commands:
+        run = _run(line, result)
+    for subject in facts.subjects:
         match subject:
-            case CommandSubject(command):
-                run = _run(command, result)
             case UrlSubject(url):
                 source = landed if isinstance(landed, str) else url
             case McpSubject(server):
                 source = server
             case _:
                 pass
-    return ResultSource(invocation.spec, invocation.call.id, run, source)
+    return ResultSource(facts.spec, facts.call.id, run, source)
 
 
-def _run(command: str, result: ToolResult) -> CommandRun | None:
+def _run(line: ShellText, result: ToolResult) -> CommandRun | None:
     """What ran, if it did: a call that failed before has no exit code to tell."""
     envelope = result.envelope or {}
     if "exit_code" not in envelope:
         return None
     code, stderr = envelope["exit_code"], envelope.get("stderr")
     return CommandRun(
-        command,
-        printing_commands(command),
+        line.text,
+        printing_commands(line),
         code if isinstance(code, int) else None,
         stderr if isinstance(stderr, str) else "",
     )

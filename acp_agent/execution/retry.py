@@ -12,9 +12,9 @@ from time import monotonic
 import anyio
 
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
-from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import ToolResult
-from acp_agent.core.wrapper import WrapperExecutor
+from acp_agent.execution.runner import ToolExecutor
+from acp_agent.gates.facts import CallFacts
 from acp_agent.log import Log
 
 _LATER = "The system has given up on this call. Go on without it, or try it once more later."
@@ -43,18 +43,13 @@ class ToolRetries:
         return chance * min(self.base * 2.0 ** min(number, 64), self.longest)
 
 
-def _unheard(call_id: str, attempts: int) -> None:
-    del call_id, attempts
+class RetryExecutor:
+    """Repeats a call that failed by one of the four infrastructure categories and may be repeated.
 
-
-class RetryExecutor(WrapperExecutor):
-    """Repeats a call that failed by one of the four infrastructure categories, where `is_retryable` says it may.
-
-    That is never a call that changes something or runs a command. Whatever leaves here says `retryable: false`: the
+    A call that changes something or runs a command is never repeated. Whatever leaves here says `retryable: false`: the
     system will not try again. An attempt that is under way when the budget ends is broken off, and the failure
     before it stands.
 
-    attempted   told the id of a call that took more than one attempt, and how many it took: for the audit
     clock, sleep, chance   for tests; `chance` gives a number in [0, 1)
     """
 
@@ -62,43 +57,36 @@ class RetryExecutor(WrapperExecutor):
         self,
         wrapped: ToolExecutor,
         retries: ToolRetries,
-        attempted: Callable[[str, int], None] = _unheard,
         *,
         clock: Callable[[], float] = monotonic,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        super().__init__(wrapped)
+        self._wrapped = wrapped
         self._retries = retries
-        self._attempted = attempted
         self._clock = clock
         self._sleep = sleep
         self._chance = chance
 
-    async def execute(self, invocation: Invocation) -> ToolResult:
-        return await self._tried(invocation, self.wrapped.execute)
-
-    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
-        return await self._tried(invocation, self.wrapped.execute_confirmed)
-
-    async def _tried(self, invocation: Invocation, run: Callable[[Invocation], Awaitable[ToolResult]]) -> ToolResult:
+    async def execute(self, facts: CallFacts) -> ToolResult:
+        """Run the call, several times if need be."""
         begun = self._clock()
-        result, attempts = await run(invocation), 1
-        while attempts <= self._retries.attempts and _passing(result) and self.is_retryable(invocation):
-            wait = self._retries.wait(attempts - 1, self._chance())
+        result = await self._wrapped.execute(facts)
+        repeatable = not (facts.spec.mutates or facts.commands)  # a command may change anything
+        while repeatable and facts.attempts <= self._retries.attempts and _passing(result):
+            wait = self._retries.wait(facts.attempts - 1, self._chance())
             if self._left(begun) <= wait:
                 break
-            _log.info("tool call repeated", tool=invocation.spec.name, attempt=attempts + 1, wait=round(wait, 2))
+            _log.info("tool call repeated", tool=facts.spec.name, attempt=facts.attempts + 1, wait=round(wait, 2))
             await self._sleep(wait)
             again: ToolResult | None = None
             with anyio.move_on_after(self._left(begun)):
-                attempts += 1
-                self._attempted(invocation.call.id, attempts)
-                again = await run(invocation)
+                facts.tried_again()
+                again = await self._wrapped.execute(facts)
             if again is None:  # the time was up
                 break
             result = again
-        return _final(result, attempts)
+        return _final(result, facts.attempts)
 
     def _left(self, begun: float) -> float:
         """Seconds of the budget that are left, 0 or more."""

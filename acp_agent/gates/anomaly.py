@@ -10,17 +10,14 @@ network, servers, crashes - from the first few calls on.
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import NamedTuple, assert_never
 
-import anyio
-
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.events import EventSink, Notice, Severity
-from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import Allow, CallOrigin, Deny, ToolResult, ToolSpec, Verdict
-from acp_agent.core.wrapper import Gate
+from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import Gate
 from acp_agent.log import Log
 
 MIN_SAMPLES = 5
@@ -139,8 +136,7 @@ class AnomalyGate(Gate):
 
     name = "anomaly"
 
-    def __init__(self, wrapped: ToolExecutor, detector: AnomalyDetector, emit: EventSink) -> None:
-        super().__init__(wrapped)
+    def __init__(self, detector: AnomalyDetector, emit: EventSink) -> None:
         self._detector = detector
         self._emit = emit
 
@@ -148,34 +144,20 @@ class AnomalyGate(Gate):
         """Whether a tool belongs in the catalogue."""
         return self._detector.blocked(spec.name) is None
 
-    def check(self, invocation: Invocation) -> Verdict:
-        alarm = self._detector.blocked(invocation.spec.name)
-        if alarm is None or invocation.call.origin is CallOrigin.USER:
+    def judge(self, facts: CallFacts) -> Verdict:
+        alarm = self._detector.blocked(facts.spec.name)
+        if alarm is None or facts.call.origin is CallOrigin.USER:
             return Allow()
         return Deny(
             f"'{alarm.tool}' is blocked for this session: {alarm.failures} of its last {alarm.calls} calls failed",
             rule=f"failure rate {alarm.rate:.2f}",
         )
 
-    async def execute(self, invocation: Invocation) -> ToolResult:
-        return await self._watched(invocation, super().execute)
-
-    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
-        return await self._watched(invocation, super().execute_confirmed)
-
-    async def _watched(self, invocation: Invocation, run: Callable[[Invocation], Awaitable[ToolResult]]) -> ToolResult:
-        if invocation.call.origin is CallOrigin.USER:
-            return await run(invocation)
-        try:
-            result = await run(invocation)
-        except anyio.get_cancelled_exc_class():
-            raise
-        except BaseException:
-            await self._record(invocation.spec.name, Outcome.BROKEN)
-            raise
-        outcome = outcome_of(result)
-        if outcome is not None:
-            await self._record(invocation.spec.name, outcome)
+    async def conclude(self, facts: CallFacts, result: ToolResult) -> ToolResult:
+        """Count what the result says about the tool."""
+        outcome = Outcome.BROKEN if result.crashed else outcome_of(result)
+        if outcome is not None and facts.call.origin is not CallOrigin.USER:
+            await self._record(facts.spec.name, outcome)
         return result
 
     async def _record(self, tool: str, outcome: Outcome) -> None:

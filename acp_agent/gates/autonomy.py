@@ -6,9 +6,9 @@ The levels above it are no gate's business: `supervised` is what the permission 
 from collections.abc import Callable
 from typing import ClassVar
 
-from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import Allow, CommandSubject, Deny, McpSubject, PathSubject, Subject, ToolSpec, Verdict
-from acp_agent.core.wrapper import Gate
+from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import Gate
 
 READING = frozenset(
     (
@@ -43,18 +43,17 @@ class AutonomyGate(Gate):
 
     name: ClassVar[str] = "autonomy"
 
-    def __init__(self, wrapped: ToolExecutor, readonly: Callable[[], bool]) -> None:
-        super().__init__(wrapped)
+    def __init__(self, readonly: Callable[[], bool]) -> None:
         self._readonly = readonly
 
     def allows(self, spec: ToolSpec) -> bool:
         """Whether a tool belongs in the catalogue now."""
         return not self._readonly() or (spec.name in READING and not spec.mutates)
 
-    def check(self, invocation: Invocation) -> Verdict:
-        if self.allows(invocation.spec) and not (self._readonly() and any(map(_acts, invocation.subjects))):
+    def judge(self, facts: CallFacts) -> Verdict:
+        if self.allows(facts.spec) and not (self._readonly() and any(map(_acts, facts.subjects))):
             return Allow()
-        name = invocation.spec.name
+        name = facts.spec.name
         return Deny(f"'{name}' is not available: this session may only read", rule="autonomy_level = readonly")
 
 

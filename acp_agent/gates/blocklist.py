@@ -1,6 +1,6 @@
 """The first gate: commands that never run (requirements S1, G3).
 
-Nothing lifts it: no rule, no mode, no approval, no confirmed path. It is a tripwire all the same, not a
+Nothing lifts it: no rule, no mode, no approval. It is a tripwire all the same, not a
 boundary: whoever may run `python` can do what `curl` does (S1.10).
 """
 
@@ -11,11 +11,11 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import assert_never
 
-from acp_agent.core.ports import Invocation, ToolExecutor
-from acp_agent.core.types import Allow, Ask, CommandSubject, Deny, Verdict
-from acp_agent.core.wrapper import Gate
+from acp_agent.core.types import Allow, Ask, Deny, Verdict
+from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import Gate
 from acp_agent.gates.rules.deny_groups import find_in_groups
-from acp_agent.gates.shell.command import Command, Survey, survey
+from acp_agent.gates.shell.command import Command, ShellText, Survey, survey
 from acp_agent.gates.shell.danger import (
     code_hazard,
     destructive,
@@ -106,31 +106,24 @@ def find_blocked_command(text: str, policy: BlocklistPolicy) -> str:
 
 
 class BlocklistGate(Gate):
-    """Refuses blocked commands. `policy` may be replaced at any time; a call is judged by one policy throughout."""
+    """Refuses blocked commands."""
 
     name = "blocklist"
 
-    def __init__(self, wrapped: ToolExecutor, policy: BlocklistPolicy) -> None:
-        super().__init__(wrapped)
-        self.policy = policy
+    def __init__(self, policy: BlocklistPolicy) -> None:
+        self._policy = policy
 
-    def check(self, invocation: Invocation) -> Verdict:
-        policy = self.policy
-        verdict: Verdict = Allow()
-        for subject in invocation.subjects:
-            if isinstance(subject, CommandSubject):
-                judged = judge(subject.command, policy)
-                if isinstance(judged, Deny):
-                    return judged
-                verdict = judged if isinstance(judged, Ask) else verdict
-        return verdict
+    def judge(self, facts: CallFacts) -> Verdict:
+        verdicts = [judge(each, self._policy) for each in facts.commands]
+        denied = next((each for each in verdicts if isinstance(each, Deny)), None)
+        return denied or next((each for each in verdicts if isinstance(each, Ask)), Allow())
 
 
-def judge(text: str, policy: BlocklistPolicy) -> Verdict:
-    """The blocklist's verdict on a shell text."""
-    if "\0" in text:
+def judge(shell: ShellText, policy: BlocklistPolicy) -> Verdict:
+    """Return the blocklist's verdict on a shell text."""
+    if "\0" in shell.text:
         return Deny("blocklist: the command holds a NUL character")
-    found = survey(text)
+    found = shell.survey
     pattern = policy.find(found)
     if pattern:
         return Deny(f"blocklist: the command matches '{pattern}'", rule=pattern)

@@ -3,9 +3,9 @@
 from typing import assert_never
 
 from acp_agent.core.conduct import Conduct, Mode
-from acp_agent.core.ports import Invocation, ToolExecutor
-from acp_agent.core.types import Allow, CommandSubject, Deny, ToolKind, ToolSpec, Verdict
-from acp_agent.core.wrapper import Gate
+from acp_agent.core.types import Allow, Deny, ToolKind, ToolSpec, Verdict
+from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import Gate
 
 # "other" is what the seeds call find_path, list_directory and memory_search (requirements 4, row 60).
 _READING = frozenset((ToolKind.READ, ToolKind.SEARCH, ToolKind.FETCH, ToolKind.THINK, ToolKind.OTHER))
@@ -22,8 +22,7 @@ class ModeGate(Gate):
 
     name = "mode"
 
-    def __init__(self, wrapped: ToolExecutor, conduct: Conduct) -> None:
-        super().__init__(wrapped)
+    def __init__(self, conduct: Conduct) -> None:
         self._conduct = conduct
 
     def allows(self, spec: ToolSpec) -> bool:
@@ -39,9 +38,9 @@ class ModeGate(Gate):
             case _:
                 assert_never(mode)
 
-    def check(self, invocation: Invocation) -> Verdict:
-        mode, name = self._conduct.mode, invocation.spec.name
-        executes = any(isinstance(subject, CommandSubject) for subject in invocation.subjects)
-        if self.allows(invocation.spec) and (mode is Mode.CODE or not executes):
+    def judge(self, facts: CallFacts) -> Verdict:
+        mode, name = self._conduct.mode, facts.spec.name
+        executes = bool(facts.commands)
+        if self.allows(facts.spec) and (mode is Mode.CODE or not executes):
             return Allow()
         return Deny(f"'{name}' is not available in {mode} mode; the user can switch the mode to code")

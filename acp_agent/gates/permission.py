@@ -10,29 +10,27 @@ host nobody has allowed yet (threat 8 of security.md), and one with rules of whi
 import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, assert_never
 
 import anyio
 
 from acp_agent.core.conduct import AutoApprove, Conduct
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
-from acp_agent.core.ports import Approver, Decision, Invocation, ToolExecutor
+from acp_agent.core.ports import Approver, Decision, Invocation
 from acp_agent.core.types import (
     Access,
-    Allow,
     ApprovedBy,
     Ask,
     CallOrigin,
-    CommandSubject,
     Deny,
     PathSubject,
     ToolResult,
     ToolSpec,
-    UrlSubject,
     Verdict,
 )
-from acp_agent.core.wrapper import Gate
+from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import Gate
 from acp_agent.gates.grants import GrantKind, GrantStore, site
 from acp_agent.gates.question import build
 from acp_agent.gates.rules.judgement import judge
@@ -48,22 +46,41 @@ from acp_agent.gates.settlement import (
     is_housekeeping,
     on_record,
     ours,
-    ruled,
     tool_question,
     unasked,
     url_question,
     whole_tool,
 )
+from acp_agent.gates.shell.command import ShellText
 
 _USER_DENIED = "denied by the user"
 _NO_ANSWER = "the editor gave no usable answer to the question whether this may run, so it did not"
 _NOBODY = "this call needs the user's approval, and there is nobody to ask"
 
 
-class PermissionGate(Gate):
-    """Asks, remembers, refuses. One question at a time in a session; `rules` may be replaced at any time.
+@dataclass(frozen=True, slots=True)
+class _PredictedFailure(Deny):
+    """The end of a call that could not be done, whatever the user answered: its preview failed."""
 
-    A call that ran tells in its result's ruling on whose word; one refused by a rule, which one (L9).
+    result: ToolResult = field(kw_only=True)
+
+
+def _answer(decision: Decision) -> Verdict:
+    match decision:
+        case Decision.ALLOW_ONCE | Decision.ALLOW_ALWAYS:
+            return Approved(ApprovedBy.USER)
+        case Decision.REJECT_ONCE | Decision.REJECT_ALWAYS:
+            return Deny(_USER_DENIED)
+        case Decision.CANCELLED:
+            return Deny("the question was cancelled", ToolErrorCategory.CANCELLED)
+        case Decision.UNANSWERED:
+            return Deny(_NO_ANSWER, ToolErrorCategory.CONFIRMATION_REQUIRED)
+        case _:
+            assert_never(decision)
+
+
+class PermissionGate(Gate):
+    """Settles what the gates before it asked. One question at a time in a session.
 
     rules      by tool name, in order
     conduct    the approval level in force; read anew for each call
@@ -77,7 +94,6 @@ class PermissionGate(Gate):
 
     def __init__(
         self,
-        wrapped: ToolExecutor,
         *,
         rules: Mapping[str, tuple[Rule, ...]],
         conduct: Conduct,
@@ -86,7 +102,6 @@ class PermissionGate(Gate):
         resolve: Resolve,
         consent: Callable[[Invocation], str] = ours,
     ) -> None:
-        super().__init__(wrapped)
         self.rules = rules
         self._consent = consent
         self._conduct = conduct
@@ -100,58 +115,35 @@ class PermissionGate(Gate):
         stored = self._grants.find(spec.name, GrantKind.TOOL)
         return stored is not False and not denied_outright(rules_of(self.rules, spec.name, spec.server))
 
-    def check(self, invocation: Invocation) -> Verdict:
-        return self.settle(invocation).verdict
+    def judge(self, facts: CallFacts) -> Verdict:
+        return self.settle(facts).verdict
 
-    async def execute(self, invocation: Invocation) -> ToolResult:
-        settlement = self.settle(invocation)
-        if isinstance(settlement.verdict, Ask):
-            return await self._ask(invocation)
-        return await self._settled(invocation, settlement.verdict)
-
-    def requires_confirmation(self, invocation: Invocation) -> bool:
-        verdict = self.check(invocation)
-        asks = isinstance(verdict, Ask) and invocation.predicted_failure is None
-        return asks or (isinstance(verdict, Allow) and self.wrapped.requires_confirmation(invocation))
-
-    async def _settled(self, invocation: Invocation, verdict: Allow | Deny) -> ToolResult:
-        if isinstance(verdict, Deny):
-            return self.refusal(verdict)
-        result = await self.wrapped.execute(invocation)
-        return ruled(result, verdict.by if isinstance(verdict, Approved) else ApprovedBy.AUTO)
-
-    async def _ask(self, invocation: Invocation) -> ToolResult:
-        if invocation.predicted_failure is not None:
-            return invocation.predicted_failure  # whatever the answer, it could not be done: not worth a question
+    async def examine(self, facts: CallFacts) -> Verdict:
+        """Settle the call. Ask the user if nothing else decides: an Ask is never returned."""
+        verdict = self.judge(facts)
+        if not isinstance(verdict, Ask):
+            return verdict
+        if facts.invocation.predicted_failure is not None:
+            return _PredictedFailure(
+                "", result=facts.invocation.predicted_failure
+            )  # it cannot be done, so nothing is asked
         if self._approver is None:
-            return self.refusal(Deny(_NOBODY, ToolErrorCategory.CONFIRMATION_REQUIRED))
+            return Deny(_NOBODY, ToolErrorCategory.CONFIRMATION_REQUIRED)
         async with self._one_question:
             # While this call waited for its turn, "always" may have been said to the same thing.
-            settlement = self.settle(invocation)
-            decision = Decision.UNANSWERED
-            if isinstance(settlement.verdict, Ask):
-                question = build(invocation, settlement.reasons, settlement.always, digest_of(settlement))
-                try:
-                    decision = await self._approver.ask(question)
-                except ToolError as error:  # nobody answered in time
-                    return self.refusal(Deny(error.failure.message, error.failure.category))
-                await self._remember(decision, settlement)
-        if not isinstance(settlement.verdict, Ask):
-            return await self._settled(invocation, settlement.verdict)
-        return await self._decided(invocation, decision)
+            settlement = self.settle(facts)
+            if not isinstance(settlement.verdict, Ask):
+                return settlement.verdict
+            question = build(facts, settlement.reasons, settlement.always, digest_of(settlement))
+            try:
+                decision = await self._approver.ask(question)
+            except ToolError as error:  # nobody answered in time
+                return Deny(error.failure.message, error.failure.category)
+            await self._remember(decision, settlement)
+        return _answer(decision)
 
-    async def _decided(self, invocation: Invocation, decision: Decision) -> ToolResult:
-        match decision:
-            case Decision.ALLOW_ONCE | Decision.ALLOW_ALWAYS:
-                return ruled(await self.wrapped.execute_confirmed(invocation), ApprovedBy.USER)
-            case Decision.REJECT_ONCE | Decision.REJECT_ALWAYS:
-                return self.refusal(Deny(_USER_DENIED))
-            case Decision.CANCELLED:
-                return self.refusal(Deny("the question was cancelled", ToolErrorCategory.CANCELLED))
-            case Decision.UNANSWERED:
-                return self.refusal(Deny(_NO_ANSWER, ToolErrorCategory.CONFIRMATION_REQUIRED))
-            case _:
-                assert_never(decision)
+    def refusal(self, denial: Deny) -> ToolResult:
+        return denial.result if isinstance(denial, _PredictedFailure) else super().refusal(denial)
 
     async def _remember(self, decision: Decision, settlement: Settlement) -> None:
         match decision:
@@ -165,21 +157,19 @@ class PermissionGate(Gate):
             case _:
                 assert_never(decision)
 
-    def settle(self, invocation: Invocation) -> Settlement:
-        """What is to be done about a call, before anybody is asked."""
-        settlement = self._by_subjects(invocation)
+    def settle(self, facts: CallFacts) -> Settlement:
+        """Return what is to be done about a call, before the user is asked."""
+        settlement = self._by_subjects(facts)
         unanswered = isinstance(settlement.verdict, Ask) and self._conduct.auto_approve is AutoApprove.FULL_AUTO
-        return Settlement(unasked(invocation)) if unanswered else settlement
+        return Settlement(unasked(facts)) if unanswered else settlement
 
-    def _by_subjects(self, invocation: Invocation) -> Settlement:
-        commands = [subject.command for subject in invocation.subjects if isinstance(subject, CommandSubject)]
-        if commands:
-            return self._settle_command(invocation, "\n".join(commands))
-        urls = tuple(subject.url for subject in invocation.subjects if isinstance(subject, UrlSubject))
-        return self._settle_urls(invocation, urls) if urls else self._settle_tool(invocation)
+    def _by_subjects(self, facts: CallFacts) -> Settlement:
+        if facts.command is not None:
+            return self._settle_command(facts, facts.command)
+        return self._settle_urls(facts) if facts.urls else self._settle_tool(facts)
 
-    def _settle_command(self, invocation: Invocation, text: str) -> Settlement:
-        tool = invocation.spec.name
+    def _settle_command(self, facts: CallFacts, line: ShellText) -> Settlement:
+        tool = facts.spec.name
         whole = self._grants.find(tool, GrantKind.TOOL)
         answers = set[bool | None]()
 
@@ -189,25 +179,25 @@ class PermissionGate(Gate):
             return answer
 
         rules = rules_of(self.rules, tool)
-        judgement = judge(text, rules, granted)
-        digest = self._digest(tool, text)
+        judgement = judge(line, rules, granted)
+        digest = self._digest(tool, line.text)
         exact = self._grants.find(tool, GrantKind.PAYLOAD, digest)
         if judgement.action is Action.DENY and judgement.pattern:
             at = [(rule.pattern, rule.action) for rule in rules].index((judgement.pattern, Action.DENY))
             return Settlement(denied_by(tool, rules, at))
         if judgement.action is Action.DENY or exact is False or whole is False:
             return Settlement(Deny(_USER_DENIED))
-        approved = self._free(invocation) or on_record(exact)
-        answered = is_answered(invocation.asks, rules, lambda named: judge(text, named, lambda _: None).action)
+        approved = self._free(facts) or on_record(exact)
+        answered = is_answered(facts.asks, rules, lambda named: judge(line, named, lambda _: None).action)
         if approved is None and judgement.action is Action.ALLOW and answered:
-            by_rules = True not in answers or judge(text, rules, lambda _: None).action is Action.ALLOW
+            by_rules = True not in answers or judge(line, rules, lambda _: None).action is Action.ALLOW
             approved = Approved(ApprovedBy.POLICY if by_rules else ApprovedBy.ALWAYS)
-        return Settlement(approved) if approved else command_question(invocation, judgement, digest)
+        return Settlement(approved) if approved else command_question(facts, judgement, digest)
 
-    def _settle_urls(self, invocation: Invocation, urls: tuple[str, ...]) -> Settlement:
-        """Reaching a host is asked about once a host; what else a call touches, a host's grant does not cover."""
-        tool = invocation.spec.name
-        sites = tuple(dict.fromkeys(map(site, urls))) if len(urls) == len(invocation.subjects) else ("",)
+    def _settle_urls(self, facts: CallFacts) -> Settlement:
+        """Ask once for each host. A host's grant does not cover what else a call touches."""
+        invocation, tool = facts.invocation, facts.spec.name
+        sites = tuple(dict.fromkeys(map(site, facts.urls))) if len(facts.urls) == len(facts.subjects) else ("",)
         granted = [self._grants.find(tool, GrantKind.PREFIX, each) if each else None for each in sites]
         whole = self._grants.find(tool, GrantKind.TOOL)
         digest = self._digest(tool, arguments_text(invocation))
@@ -216,13 +206,14 @@ class PermissionGate(Gate):
         denial = self._denial(invocation, action, exact, whole, *granted)
         if denial is not None:
             return Settlement(denial)
-        approved = self._free(invocation) or on_record(exact)
-        if approved is None and not invocation.asks:
+        approved = self._free(facts) or on_record(exact)
+        if approved is None and not facts.asks:
             approved = on_record(whole, all(granted), action=action)
-        return Settlement(approved) if approved else url_question(invocation, urls, sites, digest)
+        return Settlement(approved) if approved else url_question(facts, sites, digest)
 
-    def _settle_tool(self, invocation: Invocation) -> Settlement:
-        spec, consent = invocation.spec, self._consent(invocation)
+    def _settle_tool(self, facts: CallFacts) -> Settlement:
+        invocation, spec = facts.invocation, facts.spec
+        consent = self._consent(invocation)
         whole = whole_tool(spec.name, consent)
         stored = self._grants.find(spec.name, GrantKind.TOOL)
         if stored is not False and consent:
@@ -234,13 +225,13 @@ class PermissionGate(Gate):
         denial = self._denial(invocation, action, exact, stored)
         if denial is not None:
             return Settlement(denial)
-        approved = self._free(invocation) or on_record(exact)
-        deletes = any(isinstance(each, PathSubject) and each.access is Access.DELETE for each in invocation.subjects)
+        approved = self._free(facts) or on_record(exact)
+        deletes = any(each.access is Access.DELETE for each in facts.paths)
         if deletes:
             stored = None  # yes to one deletion is no yes to the next; a stored no has ended the call above
-        if approved is None and not self._asks(invocation, action, stored=stored, rules=rules):
+        if approved is None and not self._asks(facts, action, stored=stored, rules=rules):
             approved = on_record(stored, action=action) or Approved(ApprovedBy.AUTO)
-        return Settlement(approved) if approved else tool_question(invocation, digest, whole, deletes=deletes)
+        return Settlement(approved) if approved else tool_question(facts, digest, whole, deletes=deletes)
 
     def _denial(self, invocation: Invocation, action: Action | None, *stored: bool | None) -> Deny | None:
         """A rule of the tool's, a rule against reading, or a stored answer that is False.
@@ -264,26 +255,24 @@ class PermissionGate(Gate):
 
         return denied_by(tool, rules, bisect_left(range(len(rules)), True, key=denied) - 1)
 
-    def _asks(
-        self, invocation: Invocation, action: Action | None, *, stored: bool | None, rules: tuple[Rule, ...]
-    ) -> bool:
+    def _asks(self, facts: CallFacts, action: Action | None, *, stored: bool | None, rules: tuple[Rule, ...]) -> bool:
         """`rules`: those for the tool. A tool that only reads asks where it has some and none matches."""
-        named = is_answered(invocation.asks, rules, lambda exact: rule_action(invocation, exact, self._resolve))
+        named = is_answered(facts.asks, rules, lambda exact: rule_action(facts.invocation, exact, self._resolve))
         if not named or action is Action.ASK:
             return True
         if action is Action.ALLOW or stored:
             return False
-        if not invocation.spec.mutates:
+        if not facts.spec.mutates:
             return bool(rules)
-        return self._conduct.auto_approve is not AutoApprove.AUTO_EDIT or not is_edit(invocation)
+        return self._conduct.auto_approve is not AutoApprove.AUTO_EDIT or not is_edit(facts)
 
-    def _free(self, invocation: Invocation) -> Approved | None:
-        """Whether nothing asks: the user typed it himself (T3.12), said so for the session (A15.8), or it is ours."""
-        if invocation.call.origin is CallOrigin.USER:
+    def _free(self, facts: CallFacts) -> Approved | None:
+        """Return whose word lets the call run unasked: the user typed it, chose full-auto, or it is the agent's own."""
+        if facts.call.origin is CallOrigin.USER:
             return Approved(ApprovedBy.USER)
-        if is_housekeeping(invocation):
+        if is_housekeeping(facts):
             return Approved(ApprovedBy.AUTO)
-        free = self._conduct.auto_approve is AutoApprove.FULL_AUTO and not any(ask.firm for ask in invocation.asks)
+        free = self._conduct.auto_approve is AutoApprove.FULL_AUTO and not any(ask.firm for ask in facts.asks)
         return Approved(ApprovedBy.AUTO) if free else None
 
     def _digest(self, tool: str, text: str) -> str:

@@ -15,9 +15,9 @@ import anyio.to_thread
 from acp_agent.core.conduct import AutoApprove, Conduct
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.mcp import HttpServer, McpServer, StdioServer
-from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import Allow, Ask, CallOrigin, Deny, JsonObject, McpSubject, ToolResult, ToolSpec, Verdict
-from acp_agent.core.wrapper import Gate
+from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import Gate
 from acp_agent.store.mcp_pins import McpPins, Pin
 
 _UNASKED = "nobody is asked at this approval level, so it is refused; at another one the user would be asked"
@@ -100,41 +100,32 @@ class PinsGate(Gate):
 
     name = "pins"
 
-    def __init__(self, wrapped: ToolExecutor, book: PinBook, conduct: Conduct) -> None:
-        super().__init__(wrapped)
+    def __init__(self, book: PinBook, conduct: Conduct) -> None:
         self._book = book
         self._conduct = conduct
 
-    def check(self, invocation: Invocation) -> Verdict:
-        change = next((found for tool in _tools(invocation) if (found := self._book.change(tool, invocation.spec))), "")
+    def judge(self, facts: CallFacts) -> Verdict:
+        changes = (self._book.change(tool, facts.spec) for tool in _tools(facts))
+        change = next(filter(None, changes), "")
         if not change:
             return Allow()
-        settled = self._conduct.auto_approve is AutoApprove.FULL_AUTO or invocation.call.origin is CallOrigin.USER
+        settled = self._conduct.auto_approve is AutoApprove.FULL_AUTO or facts.call.origin is CallOrigin.USER
         if settled:  # further in they would say yes without a look; the model reads this, so no new word stands in it
-            told = f"a tool of the server {invocation.spec.server} is not known to be what you let run; {_UNASKED}"
+            told = f"a tool of the server {facts.spec.server} is not known to be what you let run; {_UNASKED}"
             return Deny(told, ToolErrorCategory.CONFIRMATION_REQUIRED, rule="changed definition")
         return Ask(change)
 
-    async def execute(self, invocation: Invocation) -> ToolResult:
-        result = await super().execute(invocation)
-        if result.ruling is not None and result.ruling.approved_by is not None and not result.ruling.gate:
-            await self._keep(invocation)
+    async def conclude(self, facts: CallFacts, result: ToolResult) -> ToolResult:
+        """Pin the definition of a tool that ran."""
+        ran = result.ruling is not None and result.ruling.approved_by is not None and not result.ruling.gate
+        for tool in _tools(facts) if ran else ():
+            if not self._book.pinned(tool, facts.spec):
+                await anyio.to_thread.run_sync(self._book.keep, tool, facts.spec)
         return result
 
-    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
-        result = await self.wrapped.execute_confirmed(invocation)
-        if result.ruling is None or not result.ruling.gate:
-            await self._keep(invocation)
-        return result
 
-    async def _keep(self, invocation: Invocation) -> None:
-        for tool in _tools(invocation):
-            if not self._book.pinned(tool, invocation.spec):
-                await anyio.to_thread.run_sync(self._book.keep, tool, invocation.spec)
-
-
-def _tools(invocation: Invocation) -> Iterator[str]:
-    return (each.tool for each in invocation.subjects if isinstance(each, McpSubject))
+def _tools(facts: CallFacts) -> Iterator[str]:
+    return (each.tool for each in facts.subjects if isinstance(each, McpSubject))
 
 
 def _difference(pin: Pin, spec: ToolSpec) -> str:

@@ -7,20 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
-from acp_agent.core.ports import Invocation, ToolExecutor
+from acp_agent.core.ports import Invocation
 from acp_agent.core.types import Allow, Ask, Deny, ToolSpec, Verdict
-from acp_agent.core.wrapper import Gate
-from acp_agent.gates.paths.command_paths import Expand
-from acp_agent.gates.rules.policy_facts import CallFacts, RealPath, call_facts, tool_name
+from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import Gate
+from acp_agent.gates.rules.policy_facts import PolicyFacts, RealPath, policy_facts, tool_name
 from acp_agent.gates.rules.policy_rules import Effect, PolicyRule
 from acp_agent.gates.rules.trust_level import TrustLevel
 
 _BLOCKED = "blocked by policy"
-
-
-def _unknown(pattern: str, folder: str) -> None:
-    """An `Expand` that cannot look: any file may be meant."""
-    del pattern, folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +58,7 @@ class Policy:
             return "no policy is in force"
         return f"policy rules in force: {len(self.rules)}; what none of them matches: {self.default}"
 
-    def decide(self, call: CallFacts) -> Decision:
+    def decide(self, call: PolicyFacts) -> Decision:
         """The first rule that matches decides, else the default."""
         steps: list[str] = []
         doubt = ""
@@ -96,36 +91,31 @@ class PolicyGate(Gate):
     cwd        the session's folder, absolute, links resolved
     realpath   where an absolute path leads
     trust      how far a call is trusted (S4)
-    expand     which files there are for a pattern of a command
     """
 
     name = "policy"
 
     def __init__(
         self,
-        wrapped: ToolExecutor,
         policy: Policy,
         *,
         cwd: str,
         realpath: RealPath,
         trust: Callable[[Invocation], TrustLevel],
-        expand: Expand = _unknown,
     ) -> None:
-        super().__init__(wrapped)
         self._policy = policy
         self._cwd = cwd
         self._realpath = realpath
         self._trust = trust
-        self._expand = expand
 
     def allows(self, spec: ToolSpec) -> bool:
         """Whether a tool belongs in the catalogue."""
         return self._policy.offers(spec.name)
 
-    def check(self, invocation: Invocation) -> Verdict:
+    def judge(self, facts: CallFacts) -> Verdict:
         if self._policy.fault:
             return Deny(self._policy.status, rule="unreadable")
-        decision = self._decide(invocation)
+        decision = self._decide(facts)
         match decision.effect:
             case Effect.DENY:
                 return Deny(_BLOCKED, rule=str(decision.rule or ""))
@@ -135,17 +125,17 @@ class PolicyGate(Gate):
             case _:
                 assert_never(decision.effect)
 
-    def trace(self, invocation: Invocation) -> list[str]:
+    def trace(self, facts: CallFacts) -> list[str]:
         """How the verdict comes about, a line a rule up to the one that decides: for the user, never the model."""
         if self._policy.fault:
             return [self._policy.status]
-        decision = self._decide(invocation)
+        decision = self._decide(facts)
         because = "" if decision.rule else ", since no rule matches"
         asks = decision.doubt and decision.effect is Effect.ALLOW
         return [*decision.steps, f"decision: {'ask' if asks else decision.effect}{because}"]
 
-    def _decide(self, invocation: Invocation) -> Decision:
+    def _decide(self, facts: CallFacts) -> Decision:
         wanted = self._policy.wants_targets
-        trust = self._trust(invocation)
-        call = call_facts(invocation, trust, self._cwd, self._realpath, self._expand, targets=wanted)
+        trust = self._trust(facts.invocation)
+        call = policy_facts(facts, trust, self._cwd, self._realpath, targets=wanted)
         return self._policy.decide(call)

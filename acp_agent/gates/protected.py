@@ -17,13 +17,13 @@ from typing import Protocol
 
 from acp_agent.core.conduct import AutoApprove, Conduct
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
-from acp_agent.core.ports import Invocation, ToolExecutor
-from acp_agent.core.types import Access, Allow, Ask, CallOrigin, CommandSubject, Deny, PathSubject, ToolResult, Verdict
-from acp_agent.core.wrapper import Gate
+from acp_agent.core.types import Access, Allow, Ask, CallOrigin, Deny, Verdict
+from acp_agent.gates.facts import CallFacts, CommandFacts
+from acp_agent.gates.gate import Gate
 from acp_agent.gates.git.guard import GitGuard
-from acp_agent.gates.paths.command_paths import MAX_WORDS, Expand, Folders, unexpanded
+from acp_agent.gates.paths.command_paths import MAX_WORDS
 from acp_agent.gates.paths.written_paths import Written, named, reads_only, written
-from acp_agent.gates.shell.command import Command, survey
+from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.danger import operands
 from acp_agent.gates.shell.git_config import config_write
 from acp_agent.workspace.protected_paths import Protection
@@ -57,7 +57,6 @@ class ProtectedGate(Gate):
     conduct           the approval level in force; read anew for each call
     resolve           for paths a tool itself touches (FileSystem.resolve)
     resolve_command   for paths a command names
-    expand            which files there are for a pattern of a command
     git               judges calls of git by the repositories they run in
     """
 
@@ -65,43 +64,34 @@ class ProtectedGate(Gate):
 
     def __init__(
         self,
-        wrapped: ToolExecutor,
         *,
         find: Find,
         conduct: Conduct,
         resolve: Resolve,
         resolve_command: Resolve,
-        expand: Expand = unexpanded,
         git: GitGuard | None = None,
     ) -> None:
-        super().__init__(wrapped)
         self._git = git or GitGuard()
-        self._expand = expand
         self._find = find
         self._conduct = conduct
         self._resolve = resolve
         self._resolve_command = resolve_command
 
-    def check(self, invocation: Invocation) -> Verdict:
-        verdict = self._judge(invocation)
-        if isinstance(verdict, Ask) and verdict.firm and self._unasked(invocation):
+    def judge(self, facts: CallFacts) -> Verdict:
+        verdict = self._judge(facts)
+        if isinstance(verdict, Ask) and verdict.firm and self._unasked(facts):
             return Deny(f"{verdict.reason}; {_UNASKED}", ToolErrorCategory.CONFIRMATION_REQUIRED, rule=verdict.reason)
         return verdict
 
-    async def execute(self, invocation: Invocation) -> ToolResult:
-        verdict = await self._brought(invocation) if isinstance(self.check(invocation), Allow) else Allow()
-        match verdict:
-            case Deny():
-                return self.refusal(verdict)
-            case Ask():
-                return await self.wrapped.execute(invocation.asking(verdict))
-            case _:
-                return await super().execute(invocation)
+    async def examine(self, facts: CallFacts) -> Verdict:
+        """Judge the text of a call, then ask git what its commands would bring."""
+        verdict = self.judge(facts)
+        return await self._brought(facts) if isinstance(verdict, Allow) else verdict
 
-    async def _brought(self, invocation: Invocation) -> Verdict:
+    async def _brought(self, facts: CallFacts) -> Verdict:
         """Judge the files that commands of git take from their repository and put into the worktree."""
-        for text in (each.command for each in invocation.subjects if isinstance(each, CommandSubject)):
-            brought = await self._git.bringing(text)
+        for line in facts.commands:
+            brought = await self._git.bringing(line)
             files = () if brought is None else brought.files
             kept = [name for name in files if os.path.basename(name) not in _OBEYED_LATER]
             # A link counts by what may lie behind it: `.vscode` as a link to a folder with tasks.json in it.
@@ -116,7 +106,7 @@ class ProtectedGate(Gate):
                 reason = f"git would enter {self._shown(brought.repositories[0])}: {dangers[0].reason}"
             else:
                 continue
-            if self._unasked(invocation):
+            if self._unasked(facts):
                 return Deny(f"{reason}; {_UNASKED}", ToolErrorCategory.CONFIRMATION_REQUIRED, rule=reason)
             return Ask(reason, firm=True)
         return Allow()
@@ -124,35 +114,26 @@ class ProtectedGate(Gate):
     def _shown(self, path: str) -> str:
         return os.path.relpath(path, _place(self._resolve, ".", Access.LIST))
 
-    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
-        verdict = self._judge(invocation)
-        return self.refusal(verdict) if isinstance(verdict, Deny) else await self.wrapped.execute_confirmed(invocation)
+    def _unasked(self, facts: CallFacts) -> bool:
+        return self._conduct.auto_approve is AutoApprove.FULL_AUTO and facts.call.origin is CallOrigin.MODEL
 
-    def _unasked(self, invocation: Invocation) -> bool:
-        return self._conduct.auto_approve is AutoApprove.FULL_AUTO and invocation.call.origin is CallOrigin.MODEL
-
-    def _judge(self, invocation: Invocation) -> Verdict:
+    def _judge(self, facts: CallFacts) -> Verdict:
         reasons: list[str] = []
         firm = False
-        paths = [each for each in invocation.subjects if isinstance(each, PathSubject)]
-        for subject in invocation.subjects:
-            match subject:
-                case PathSubject(path, access) if access.changes:
-                    # What has a source besides lands with all that is in it.
-                    found = self._path(path, access, holding=access.of_the_entry or len(paths) > 1)
-                    reason = f"{path} is protected: {found.reason}" if found else ""
-                    if found and found.hard:
-                        return Deny(reason, rule=found.reason)
-                    reasons += [reason] if reason else []
-                    firm = firm or (found is not None and not found.everyday)
-                case CommandSubject(command):
-                    changed = tuple(self._command(command))
-                    dangers = self._git.dangers(command)
-                    reasons += [*_told(changed), *(danger.reason for danger in dangers)]
-                    firm = firm or not all(protection.everyday for _, protection in changed)
-                    firm = firm or any(danger.firm for danger in dangers)
-                case _:
-                    continue
+        for path, access in ((each.path, each.access) for each in facts.paths if each.access.changes):
+            # What has a source besides lands with all that is in it.
+            found = self._path(path, access, holding=access.of_the_entry or len(facts.paths) > 1)
+            reason = f"{path} is protected: {found.reason}" if found else ""
+            if found and found.hard:
+                return Deny(reason, rule=found.reason)
+            reasons += [reason] if reason else []
+            firm = firm or (found is not None and not found.everyday)
+        for line in facts.commands:
+            changed = tuple(self._command(line))
+            dangers = self._git.dangers(line)
+            reasons += [*_told(changed), *(danger.reason for danger in dangers)]
+            firm = firm or not all(protection.everyday for _, protection in changed)
+            firm = firm or any(danger.firm for danger in dangers)
         return Ask("; ".join(reasons[:_SHOWN]), firm) if reasons else Allow()
 
     def _path(self, path: str, access: Access, *, holding: bool) -> Protection | None:
@@ -163,23 +144,20 @@ class ProtectedGate(Gate):
             return held if held is not None and not held.hard else None
         return found
 
-    def _command(self, text: str) -> Iterator[tuple[str, Protection]]:
-        """The protected things a command line may change, as it names them."""
-        folders = Folders(self._expand)
+    def _command(self, line: CommandFacts) -> Iterator[tuple[str, Protection]]:
+        """Yield the protected things a command line may change, as it names them."""
         judged = 0
-        for command, fed in _with_fed(survey(text).commands):
-            folders.enter(command)
+        for (command, _, folders, _), fed in zip(line.surveyed_steps, _fed(line.survey.commands), strict=True):
             yield from _planted(command)
             for each in (*written(command), *fed):
                 matches = folders.matches(each.word, command)
                 judged += len(folders.possible) + len(matches or ())
                 if judged > MAX_WORDS or folders.lost or matches is None:
-                    yield text[:80], _TOO_MANY
+                    yield line.text[:80], _TOO_MANY
                     return
                 found = self._word(each, (*folders.places(each.word), *matches))
                 if found is not None:
                     yield each.word, found
-            folders.leave(command)
 
     def _word(self, each: Written, meant: tuple[str, ...]) -> Protection | None:
         places = [os.path.expanduser(place) for place in meant]
@@ -192,13 +170,13 @@ def _strictest(found: Iterable[Protection | None]) -> Protection | None:
     return max(filter(None, found), key=lambda each: (each.hard, not each.everyday), default=None)
 
 
-def _with_fed(commands: tuple[Command, ...]) -> Iterator[tuple[Command, tuple[Written, ...]]]:
-    """Every command, outermost first, with what earlier ones of its pipeline name for it to change (`… | xargs rm`)."""
+def _fed(commands: tuple[Command, ...]) -> Iterator[tuple[Written, ...]]:
+    """Yield for every command, outermost first, what its pipeline names for it to change (`… | xargs rm`)."""
     feeding: tuple[Written, ...] = ()
     for command in commands:
         feeding = feeding if command.joined == "|" else ()
-        yield command, feeding if command.appended and not reads_only(command) else ()
-        yield from _with_fed(command.runs)
+        yield feeding if command.appended and not reads_only(command) else ()
+        yield from _fed(command.runs)
         feeding = (*feeding, *(word for each in command.walk() for word in named(each)))[:MAX_WORDS]
 
 

@@ -7,8 +7,9 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 
 from acp_agent.core.ports import Invocation, Question
-from acp_agent.core.types import CommandSubject, Diff, Json, PathSubject
-from acp_agent.gates.shell.command import Command, Plain, analyse, survey
+from acp_agent.core.types import Diff, Json, PathSubject
+from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.shell.command import Command, Plain, ShellText
 from acp_agent.gates.shell.tables import tables
 from acp_agent.text import BLANK
 
@@ -115,17 +116,17 @@ def visible_lines(text: str) -> str:
     return "\n".join(map(visible, text.split("\n")))
 
 
-def build(invocation: Invocation, reasons: tuple[str, ...], always: str, digest: str) -> Question:
+def build(facts: CallFacts, reasons: tuple[str, ...], always: str, digest: str) -> Question:
     """Return the question about a call. It shows the whole of what would run, be sent or be written.
 
     Its title is the command itself, else what the call does, else the call's title.
 
     always   what "always" would cover, in words; empty when it binds to exactly this call, whose digest is shown
     """
-    commands = [subject.command for subject in invocation.subjects if isinstance(subject, CommandSubject)]
-    command = "\n".join(commands) if commands else None
+    invocation, line = facts.invocation, facts.command
+    command = None if line is None else line.text
     title = (invocation.summary or invocation.title) if command is None else command
-    details = _details(command) if command is not None else ()
+    details = () if line is None else _details(line)
     lines = [*map(visible, reasons), *map(clipped, details), *map(visible, _said_by_server(invocation))]
     arguments = invocation.call.arguments
     return Question(
@@ -141,13 +142,13 @@ def build(invocation: Invocation, reasons: tuple[str, ...], always: str, digest:
     )
 
 
-def _details(command: str) -> list[str]:
+def _details(line: ShellText) -> list[str]:
     lines: list[str] = []
-    code = sorted({each.name for each in survey(command).walk() if runs_code(each)})
+    code = sorted({each.name for each in line.survey.walk() if runs_code(each)})
     if code:
         lines.append(f"WARNING: {', '.join(code)} runs code of its own; read the whole text")
-    analysis = analyse(command)
-    if isinstance(analysis, Plain) and [shlex.join(each.argv) for each in analysis.commands] != [command]:
+    analysis = line.analysis
+    if isinstance(analysis, Plain) and [shlex.join(each.argv) for each in analysis.commands] != [line.text]:
         lines += [f"runs: {_argv(each)}" for each in analysis.commands[:_MAX_LINES]]
         if len(analysis.commands) > _MAX_LINES:
             lines.append(f"runs {len(analysis.commands) - _MAX_LINES} more commands")

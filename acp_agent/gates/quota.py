@@ -6,9 +6,9 @@ nothing is left, every call of a batch is answered with `quota_blocked` and none
 
 from typing import NamedTuple
 
-from acp_agent.core.ports import Invocation, ToolExecutor
-from acp_agent.core.types import Allow, CallOrigin, Deny, ToolCall, ToolResult, Verdict
-from acp_agent.core.wrapper import Gate
+from acp_agent.core.types import Allow, CallOrigin, Deny, ToolCall, Verdict
+from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import Gate
 
 
 class QuotaUse(NamedTuple):
@@ -48,7 +48,7 @@ class Quota:
         return _batch(call) in self._batches or self.use.batches < self.limit
 
     def take(self, call: ToolCall) -> None:
-        """Count a call, if it is admitted. The same call counts once, also when it comes again confirmed."""
+        """Count a call, if it is admitted. The same call counts once."""
         if call.origin is not CallOrigin.USER and self.admits(call):
             self._batches.add(_batch(call))
             self._calls.add(call.id)
@@ -69,12 +69,11 @@ class QuotaGate(Gate):
 
     name = "quota"
 
-    def __init__(self, wrapped: ToolExecutor, quota: Quota) -> None:
-        super().__init__(wrapped)
+    def __init__(self, quota: Quota) -> None:
         self._quota = quota
 
-    def check(self, invocation: Invocation) -> Verdict:
-        if self._quota.admits(invocation.call):
+    def judge(self, facts: CallFacts) -> Verdict:
+        if self._quota.admits(facts.call):
             return Allow()
         return Deny(
             f"quota_blocked: the {self._quota.limit} batches of tool calls of this session are used up "
@@ -82,10 +81,7 @@ class QuotaGate(Gate):
             rule=f"max_tool_calls_per_session = {self._quota.limit}",
         )
 
-    async def execute(self, invocation: Invocation) -> ToolResult:
-        self._quota.take(invocation.call)
-        return await super().execute(invocation)
-
-    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
-        self._quota.take(invocation.call)
-        return await super().execute_confirmed(invocation)
+    async def examine(self, facts: CallFacts) -> Verdict:
+        """Count the call if it is admitted, and judge it."""
+        self._quota.take(facts.call)
+        return self.judge(facts)

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
-from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import Allow, CallOrigin, Deny, Ruling, ToolCall, ToolResult, Verdict
-from acp_agent.core.wrapper import Gate
+from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import Gate
 
 WINDOW = 3600.0
 """Seconds the window reaches back."""
@@ -43,7 +43,7 @@ class RateLimit:
         return 0.0 if len(recent) < self.calls_per_hour else min(recent[-self.calls_per_hour] - now, WINDOW)
 
     def take(self, call: ToolCall) -> float:
-        """`wait`, and count the call when it is 0. The same call counts once, also when it comes again confirmed."""
+        """`wait`, and count the call when it is 0. The same call counts once."""
         wait = self.wait(call)
         if not wait and self.calls_per_hour and call.origin is not CallOrigin.USER:
             now = self._clock()
@@ -66,12 +66,11 @@ class RateLimitGate(Gate):
 
     name = "rate_limit"
 
-    def __init__(self, wrapped: ToolExecutor, limit: RateLimit) -> None:
-        super().__init__(wrapped)
+    def __init__(self, limit: RateLimit) -> None:
         self._limit = limit
 
-    def check(self, invocation: Invocation) -> Verdict:
-        wait = self._limit.wait(invocation.call)
+    def judge(self, facts: CallFacts) -> Verdict:
+        wait = self._limit.wait(facts.call)
         return self._denial(wait) if wait else Allow()
 
     def _denial(self, wait: float) -> Deny:
@@ -82,13 +81,10 @@ class RateLimitGate(Gate):
             rule=f"calls_per_hour = {calls}",
         )
 
-    async def execute(self, invocation: Invocation) -> ToolResult:
-        wait = self._limit.take(invocation.call)
-        return self.refusal(self._denial(wait)) if wait else await self.wrapped.execute(invocation)
-
-    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
-        wait = self._limit.take(invocation.call)
-        return self.refusal(self._denial(wait)) if wait else await self.wrapped.execute_confirmed(invocation)
+    async def examine(self, facts: CallFacts) -> Verdict:
+        """Judge the call, and count it if it may run."""
+        wait = self._limit.take(facts.call)
+        return self._denial(wait) if wait else Allow()
 
     def refusal(self, denial: Deny) -> ToolResult:
         result = ToolResult.failed(ToolFailure(denial.category, denial.reason, _ADVICE))

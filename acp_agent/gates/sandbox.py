@@ -17,13 +17,13 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from acp_agent.core.errors import Refused, ToolError
-from acp_agent.core.ports import Invocation, ToolExecutor
-from acp_agent.core.types import Access, Allow, Ask, CommandSubject, Deny, PathSubject, UrlSubject, Verdict
-from acp_agent.core.wrapper import Gate
-from acp_agent.gates.paths.command_paths import MAX_WORDS, Expand, Folders, odd_words, path_words, unexpanded
+from acp_agent.core.types import Access, Allow, Ask, Deny, Verdict
+from acp_agent.gates.facts import CallFacts, CommandFacts
+from acp_agent.gates.gate import Gate
+from acp_agent.gates.paths.command_paths import MAX_WORDS, Folders, odd_words, path_words
 from acp_agent.gates.paths.link_doubts import LinkDoubt, UnseenWorkspace, Workspace, link_doubts
 from acp_agent.gates.paths.made_links import link_targets, made_folders, without_made
-from acp_agent.gates.shell.command import DAMAGED, Command, Plain, analyse, survey
+from acp_agent.gates.shell.command import Command, Plain
 
 _SHOWN = 5
 _DEVICES = re.compile(r"/dev/(?:null|zero|full|u?random|tty|stdin|stdout|stderr|fd/\d+)")
@@ -42,7 +42,6 @@ class SandboxGate(Gate):
     resolve           for paths a tool itself touches (FileSystem.resolve)
     resolve_command   for paths a command names; the two sandboxes are configured apart (T4.1)
     refuse_url        why a URL is refused, whatever its host's addresses are, or None
-    expand            which files there are for a pattern of a command
     workspace         looks for the links that a command may follow
     """
 
@@ -50,53 +49,43 @@ class SandboxGate(Gate):
 
     def __init__(
         self,
-        wrapped: ToolExecutor,
         resolve: Resolve,
         resolve_command: Resolve,
         refuse_url: Callable[[str], str | None] = _no_opinion,
-        expand: Expand = unexpanded,
         workspace: Workspace | None = None,
     ) -> None:
-        super().__init__(wrapped)
         self._workspace = workspace or UnseenWorkspace()
-        self._expand = expand
         self._refuse_url = refuse_url
         self._resolve = resolve
         self._resolve_command = resolve_command
 
-    def check(self, invocation: Invocation) -> Verdict:
+    def judge(self, facts: CallFacts) -> Verdict:
         outside, links = list[str](), list[LinkDoubt]()
-        for subject in invocation.subjects:
-            match subject:
-                case PathSubject(path, access):
-                    try:
-                        self._resolve(path, access)
-                    except (Refused, ToolError) as error:
-                        return Deny(str(error), error.failure.category)
-                case CommandSubject(command):
-                    verdict = self._command(command)
-                    if isinstance(verdict, Deny):
-                        return verdict
-                    outside.extend(verdict)
-                    links.extend(link_doubts(_commands(command), self._expand, self._workspace))
-                case UrlSubject(url):
-                    reason = self._refuse_url(url)
-                    if reason is not None:
-                        return Deny(reason)
-                case _:
-                    continue
+        for path in facts.paths:
+            try:
+                self._resolve(path.path, path.access)
+            except (Refused, ToolError) as error:
+                return Deny(str(error), error.failure.category)
+        reason = next(filter(None, map(self._refuse_url, facts.urls)), None)
+        if reason is not None:
+            return Deny(reason)
+        for line in facts.commands:
+            verdict = self._command(line)
+            if isinstance(verdict, Deny):
+                return verdict
+            outside.extend(verdict)
+            links.extend(link_doubts(line.steps, self._workspace))
         reasons = [f"outside the workspace: {_listed(outside)}"] if outside else []
         reasons += list(dict.fromkeys(each.reason for each in links))[:_SHOWN]
         firm = bool(outside) or any(each.certain for each in links)
         return Ask("; ".join(reasons), firm=firm) if reasons else Allow()
 
-    def _command(self, text: str) -> list[str] | Deny:
-        """The outside paths a command names, or the refusal of one that climbs out."""
+    def _command(self, line: CommandFacts) -> list[str] | Deny:
+        """Return the outside paths a command names, or the refusal of one that climbs out."""
         outside: dict[str, None] = {}
-        folders, made = Folders(self._expand), set[str]()
-        judged, plain = 0, isinstance(analyse(text), Plain)
-        for command in (each for outer in _commands(text) for each in outer.walk()):
-            folders.enter(command)
+        made = set[str]()
+        judged, plain = 0, isinstance(line.analysis, Plain)
+        for command, _, folders, _ in line.steps:
             if folders.lost:
                 return Deny("it changes the folder more often than can be followed; run it in steps")
             meant = link_targets(command, partial(self._is_folder, folders.possible, made))
@@ -117,7 +106,6 @@ class SandboxGate(Gate):
                 return [*outside, f"(more than {MAX_WORDS} paths)"]
             outside.update(dict.fromkeys(odd))
             made.update(_normal(path) for each in made_folders(command) for path in folders.places(each))
-            folders.leave(command)
         return list(outside)
 
     def _odd_outside(self, command: Command, folders: Folders) -> list[str] | None:
@@ -157,13 +145,6 @@ class SandboxGate(Gate):
             shorter = without_made(path, made, self._workspace.exists)
             return shorter == path or self._is_outside(shorter)
         return False
-
-
-def _commands(text: str) -> tuple[Command, ...]:
-    """Return the commands of a text, also of one that cannot be told for certain; not those that are only guessed."""
-    analysis = analyse(text)
-    commands = analysis.commands if isinstance(analysis, Plain) else survey(text).commands
-    return tuple(each for each in commands if each.unclear != DAMAGED)
 
 
 def _normal(path: str) -> str:

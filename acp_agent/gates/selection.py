@@ -18,9 +18,9 @@ from types import MappingProxyType
 from typing import NamedTuple, cast
 
 from acp_agent.core.errors import ConfigError
-from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import Allow, Deny, Json, JsonObject, ToolSpec, Verdict
-from acp_agent.core.wrapper import Gate
+from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import Gate
 
 GROUPS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
@@ -208,15 +208,14 @@ class SelectionGate(Gate):
 
     name = "selection"
 
-    def __init__(self, wrapped: ToolExecutor, selection: Callable[[], Selection]) -> None:
-        super().__init__(wrapped)
+    def __init__(self, selection: Callable[[], Selection]) -> None:
         self._selection = selection
 
     def allows(self, spec: ToolSpec) -> bool:
         """Whether a tool belongs in the catalogue."""
         return not self._selection().objection(spec.name, spec.server)
 
-    def check(self, invocation: Invocation) -> Verdict:
-        name = invocation.spec.name
-        rule = self._selection().objection(name, invocation.spec.server)
+    def judge(self, facts: CallFacts) -> Verdict:
+        name = facts.spec.name
+        rule = self._selection().objection(name, facts.spec.server)
         return Deny(f"'{name}' is not among the tools of this session", rule=rule) if rule else Allow()

@@ -1,7 +1,7 @@
 """What is to be done about a call, and what the user is asked when he decides (requirements A20, S3)."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from acp_agent.core.errors import ToolErrorCategory
@@ -12,13 +12,11 @@ from acp_agent.core.types import (
     ApprovedBy,
     Ask,
     Deny,
-    PathSubject,
     Phase,
-    Ruling,
     ToolKind,
-    ToolResult,
     Verdict,
 )
+from acp_agent.gates.facts import CallFacts
 from acp_agent.gates.grants import Grant, GrantKind, host_of
 from acp_agent.gates.rules.judgement import Judgement
 from acp_agent.gates.rules.rules import Action, Rule, without_wildcards
@@ -54,12 +52,12 @@ class Settlement(NamedTuple):
     denial: Grant | None = None
 
 
-def command_question(invocation: Invocation, judgement: Judgement, digest: str) -> Settlement:
+def command_question(facts: CallFacts, judgement: Judgement, digest: str) -> Settlement:
     """The question about a command; "always" covers prefixes, or the text with this digest."""
-    tool = invocation.spec.name
-    reasons = (*(ask.reason for ask in invocation.asks), *judgement.reasons)
+    tool = facts.spec.name
+    reasons = (*(ask.reason for ask in facts.asks), *judgement.reasons)
     # What another gate asks about (a path outside, say) is no part of a prefix: only the exact text covers it.
-    needed = () if invocation.asks else judgement.needed
+    needed = () if facts.asks else judgement.needed
     exact = Grant(tool, GrantKind.PAYLOAD, digest, allowed=True)
     grants = tuple(Grant(tool, GrantKind.PREFIX, prefix, allowed=True) for prefix in needed) or (exact,)
     always = ", ".join((*(f"{prefix} …" for prefix in needed), *_but(needed)))
@@ -75,27 +73,27 @@ def _but(prefixes: tuple[str, ...]) -> tuple[str, ...]:
     return ("nothing that destroys",) if spared else ()
 
 
-def url_question(invocation: Invocation, urls: tuple[str, ...], sites: tuple[str, ...], digest: str) -> Settlement:
+def url_question(facts: CallFacts, sites: tuple[str, ...], digest: str) -> Settlement:
     """The question about reaching URLs; "always" covers their sites, or this call alone when a site is in doubt."""
-    tool = invocation.spec.name
+    tool = facts.spec.name
     hosts = ", ".join(map(host_of, sites)) if all(sites) else ""
     reached = f"reaches {hosts}" if hosts else "its host is not plain to see: read the whole address"
-    shown = [f"address: {url}" for url in urls if len(url) > _TITLE or not hosts]  # the title may be cut
-    reasons = (*(ask.reason for ask in invocation.asks), reached, *shown)
+    shown = [f"address: {url}" for url in facts.urls if len(url) > _TITLE or not hosts]  # the title may be cut
+    reasons = (*(ask.reason for ask in facts.asks), reached, *shown)
     exact = Grant(tool, GrantKind.PAYLOAD, digest, allowed=True)
-    by_host = bool(hosts) and not invocation.asks
+    by_host = bool(hosts) and not facts.asks
     grants = tuple(Grant(tool, GrantKind.PREFIX, each, allowed=True) for each in sites) if by_host else (exact,)
     always = f"pages of {hosts}" if by_host else ""
     return Settlement(Ask("\n".join(reasons)), reasons, always, grants, grants[0] if len(grants) == 1 else exact)
 
 
-def tool_question(invocation: Invocation, digest: str, whole: Grant, *, deletes: bool) -> Settlement:
+def tool_question(facts: CallFacts, digest: str, whole: Grant, *, deletes: bool) -> Settlement:
     """The question about another call; "always" covers `whole`, or this call alone when it deletes or a gate asks."""
-    tool, mutates = invocation.spec.name, invocation.spec.mutates
-    asked = tuple(ask.reason for ask in invocation.asks)
+    tool, mutates = facts.spec.name, facts.spec.mutates
+    asked = tuple(ask.reason for ask in facts.asks)
     # Nobody expects a question about what changes nothing, so it says where it comes from.
     reasons = asked or (() if mutates else (f"no rule for {tool} allows this",))
-    verdict = Ask("\n".join(reasons) or invocation.summary or f"{tool} changes things")
+    verdict = Ask("\n".join(reasons) or facts.invocation.summary or f"{tool} changes things")
     if asked or deletes:
         payload = Grant(tool, GrantKind.PAYLOAD, digest, allowed=True)
         return Settlement(verdict, reasons, "", (payload,), payload)
@@ -116,7 +114,7 @@ def on_record(*answers: bool | None, action: Action | None = None) -> Approved |
 
 
 def is_answered(
-    asks: tuple[Ask, ...], rules: tuple[Rule, ...], decide: Callable[[tuple[Rule, ...]], Action | None]
+    asks: Sequence[Ask], rules: tuple[Rule, ...], decide: Callable[[tuple[Rule, ...]], Action | None]
 ) -> bool:
     """Return whether the questions of other gates need no answer: there are none, or a rule names their subject.
 
@@ -131,9 +129,9 @@ def ours(invocation: Invocation) -> str:
     return ""
 
 
-def unasked(invocation: Invocation) -> Deny:
+def unasked(facts: CallFacts) -> Deny:
     """Return the refusal of a call that only the user could allow, at a level where nobody is asked."""
-    reasons = "; ".join(ask.reason for ask in invocation.asks if ask.firm)
+    reasons = "; ".join(ask.reason for ask in facts.asks if ask.firm)
     return Deny(f"{reasons}; {_UNASKED}", ToolErrorCategory.CONFIRMATION_REQUIRED, rule=reasons)
 
 
@@ -148,26 +146,17 @@ def digest_of(settlement: Settlement) -> str:
     return next(exact, "")
 
 
-def is_housekeeping(invocation: Invocation) -> bool:
+def is_housekeeping(facts: CallFacts) -> bool:
     """Whether a call is the agent's own work, which nobody is asked about (S7): that question alone is left out.
 
     A denial ends it as any other call. A command is none, a page or a server, nor what another gate asks about.
     """
-    at_home = not invocation.spec.server and all(isinstance(each, PathSubject) for each in invocation.subjects)
-    return invocation.call.phase is Phase.AUTONOMOUS and at_home and not invocation.asks
+    at_home = not facts.spec.server and len(facts.paths) == len(facts.subjects)
+    return facts.call.phase is Phase.AUTONOMOUS and at_home and not facts.asks
 
 
-def is_edit(invocation: Invocation) -> bool:
+def is_edit(facts: CallFacts) -> bool:
     """Return whether a call changes files and nothing else, by paths the sandbox has let through; no deletion does."""
-    subjects = invocation.subjects
-    return (
-        bool(subjects)
-        and all(isinstance(each, PathSubject) and each.access is not Access.DELETE for each in subjects)
-        and invocation.spec.kind not in (ToolKind.DELETE, ToolKind.EXECUTE)
-    )
-
-
-def ruled(result: ToolResult, by: ApprovedBy) -> ToolResult:
-    """The result with a note on whose word it ran; a gate further in that ended the call has the last word."""
-    ruling = result.ruling or Ruling()
-    return result if ruling.gate else replace(result, ruling=replace(ruling, approved_by=by))
+    only_paths = bool(facts.paths) and len(facts.paths) == len(facts.subjects)
+    deletes = any(each.access is Access.DELETE for each in facts.paths)
+    return only_paths and not deletes and facts.spec.kind not in (ToolKind.DELETE, ToolKind.EXECUTE)

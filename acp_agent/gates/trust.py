@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from acp_agent.core.conduct import AutoApprove, Conduct
 from acp_agent.core.errors import ToolErrorCategory
-from acp_agent.core.ports import Approver, Decision, Invocation, Question, ToolExecutor
+from acp_agent.core.ports import Approver, Decision, Invocation, Question
 from acp_agent.core.types import (
     Allow,
     Ask,
@@ -25,12 +25,12 @@ from acp_agent.core.types import (
     McpSubject,
     PathSubject,
     ToolKind,
-    ToolResult,
     ToolSpec,
     UrlSubject,
     Verdict,
 )
-from acp_agent.core.wrapper import Gate
+from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import Gate
 from acp_agent.gates.question import clipped, visible, visible_lines
 from acp_agent.gates.rules.trust_level import TrustLevel, lowest
 from acp_agent.store.trusted_folders import TrustedFolders
@@ -89,8 +89,7 @@ class TrustGate(Gate):
 
     name = "trust"
 
-    def __init__(self, wrapped: ToolExecutor, standing: Standing, conduct: Conduct | None = None) -> None:
-        super().__init__(wrapped)
+    def __init__(self, standing: Standing, conduct: Conduct | None = None) -> None:
         self._standing = standing
         self._conduct = conduct
 
@@ -98,19 +97,16 @@ class TrustGate(Gate):
         """Whether a tool belongs in the catalogue."""
         return self._standing.tools.get(spec.name) is not TrustLevel.BLOCKED
 
-    def check(self, invocation: Invocation) -> Verdict:
-        verdict = self._judge(invocation)
+    def judge(self, facts: CallFacts) -> Verdict:
+        verdict = self._judge(facts)
         full_auto = self._conduct is not None and self._conduct.auto_approve is AutoApprove.FULL_AUTO
-        if isinstance(verdict, Ask) and full_auto and invocation.call.origin is CallOrigin.MODEL:
+        if isinstance(verdict, Ask) and full_auto and facts.call.origin is CallOrigin.MODEL:
             return Deny(f"{verdict.reason}; {_UNASKED}", ToolErrorCategory.CONFIRMATION_REQUIRED, rule=verdict.reason)
         return verdict
 
-    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
-        verdict = self._judge(invocation)
-        return self.refusal(verdict) if isinstance(verdict, Deny) else await self.wrapped.execute_confirmed(invocation)
-
-    def _judge(self, invocation: Invocation) -> Verdict:
-        name, turn = invocation.spec.name, self._standing.turn
+    def _judge(self, facts: CallFacts) -> Verdict:
+        invocation = facts.invocation
+        name, turn = facts.spec.name, self._standing.turn
         tool = self._standing.of_tool(invocation)
         acts = _runs_or_changes(invocation)
         own = acts or _reaches_web(invocation)

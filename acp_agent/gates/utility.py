@@ -14,12 +14,13 @@ that changes something. When no worth can be told, nothing runs.
 import hashlib
 import json
 import math
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from acp_agent.core.ports import Invocation, ToolExecutor
+from acp_agent.core.ports import Invocation
 from acp_agent.core.types import Allow, CallOrigin, Deny, Phase, ToolCall, ToolResult, Verdict
-from acp_agent.core.wrapper import Gate
+from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import Gate
 
 _GAINS = {
     "memory_search": 0.8,
@@ -60,7 +61,8 @@ class TurnCalls:
 
     def __init__(self) -> None:
         self._occupied = 0.0
-        self._seen: set[str] = set()
+        self._begun: dict[str, int] = {}
+        """The calls of the turn, each with the number of changes before it began."""
         self._answered: dict[str, str] = {}
         self._changes = 0
         self._skipped: dict[str, str] = {}
@@ -68,7 +70,7 @@ class TurnCalls:
 
     def turn_began(self) -> None:
         """Another prompt: nothing has been asked yet."""
-        self._seen.clear()
+        self._begun.clear()
         self._skipped.clear()
         self.changed()
 
@@ -90,7 +92,7 @@ class TurnCalls:
 
     def novelty(self, call: ToolCall) -> float:
         """From 1 to 0, by the other calls of the turn."""
-        others = len(self._seen) - (call.id in self._seen)
+        others = len(self._begun) - (call.id in self._begun)
         return max(0.0, 1 - others / _NOVEL_CALLS)
 
     def repeats(self, call: ToolCall) -> bool:
@@ -101,14 +103,13 @@ class TurnCalls:
         """Whether an equal call was skipped in this turn already."""
         return self._skipped.get(_digest(call), call.id) != call.id
 
-    def began(self, call: ToolCall) -> int:
-        """A call was let through; gives the state of the world it sees, for `answered`."""
-        self._seen.add(call.id)
-        return self._changes
+    def began(self, call: ToolCall) -> None:
+        """Count a call that was let through."""
+        self._begun[call.id] = self._changes
 
-    def answered(self, call: ToolCall, state: int) -> None:
-        """A call that changes nothing came to a good end. An answer from before a change is none to be used."""
-        if state == self._changes:
+    def answered(self, call: ToolCall) -> None:
+        """Take note of a call that changed nothing and succeeded, unless something changed since it began."""
+        if self._begun.get(call.id) == self._changes:
             self._answered.setdefault(_digest(call), call.id)
 
     def changed(self) -> None:
@@ -118,7 +119,7 @@ class TurnCalls:
 
     def skipped(self, call: ToolCall) -> None:
         """A call was skipped."""
-        self._seen.add(call.id)
+        self._begun[call.id] = self._changes
         self._skipped.setdefault(_digest(call), call.id)
         self.skips += 1
 
@@ -146,60 +147,50 @@ class UtilityGate(Gate):
 
     def __init__(
         self,
-        wrapped: ToolExecutor,
         turn: TurnCalls,
         threshold: float,
         exempt: Collection[str] = (),
         weigh: Weigh = worth,
     ) -> None:
-        super().__init__(wrapped)
         self._turn = turn
         self._threshold = threshold
         self._exempt = frozenset(exempt)
         self._weigh = weigh
 
-    def check(self, invocation: Invocation) -> Verdict:
-        call, spec = invocation.call, invocation.spec
+    def judge(self, facts: CallFacts) -> Verdict:
+        call, spec = facts.call, facts.spec
         if call.origin is CallOrigin.USER or call.phase is not Phase.EXECUTOR or spec.name in self._exempt:
             return Allow()
-        worth = self._weigh(invocation, self._turn)
+        worth = self._weigh(facts.invocation, self._turn)
         if not (math.isfinite(worth) and math.isfinite(self._threshold)):
             return Deny("not run: what this call is worth cannot be told", rule=f"worth {worth}")
         if worth >= self._threshold or spec.mutates:
             return Allow()
-        return Deny(self._why(invocation), rule=f"worth {worth:.2f} < {self._threshold:.2f}")
+        return Deny(self._why(facts.call), rule=f"worth {worth:.2f} < {self._threshold:.2f}")
 
-    async def execute(self, invocation: Invocation) -> ToolResult:
-        return await self._counted(invocation, super().execute)
+    async def examine(self, facts: CallFacts) -> Verdict:
+        """Judge the call, then count it: no call counts for its own worth."""
+        verdict, turn = self.judge(facts), self._turn
+        if isinstance(verdict, Deny):
+            turn.skipped(facts.call)
+            return verdict
+        turn.began(facts.call)
+        if facts.spec.mutates:
+            turn.changed()
+        return verdict
 
-    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
-        return await self._counted(invocation, super().execute_confirmed)
-
-    async def _counted(self, invocation: Invocation, run: Callable[[Invocation], Awaitable[ToolResult]]) -> ToolResult:
-        """Count the call by what `check` is about to say again: no call counts for its own worth."""
-        call, turn = invocation.call, self._turn
-        if isinstance(self.check(invocation), Deny):
-            turn.skipped(call)
-            return await run(invocation)
-        state = turn.began(call)
-        if invocation.spec.mutates:
-            return await self._changing(invocation, run)
-        result = await run(invocation)
-        if result.failure is None:
-            turn.answered(call, state)
+    async def conclude(self, facts: CallFacts, result: ToolResult) -> ToolResult:
+        """Take note of an answer, or of a change, also of one that failed half-way."""
+        if facts.spec.mutates:
+            self._turn.changed()
+        elif result.failure is None:
+            self._turn.answered(facts.call)
         return result
 
-    async def _changing(self, invocation: Invocation, run: Callable[[Invocation], Awaitable[ToolResult]]) -> ToolResult:
-        self._turn.changed()
-        try:
-            return await run(invocation)
-        finally:  # also when it failed half-way
-            self._turn.changed()
-
-    def _why(self, invocation: Invocation) -> str:
-        if self._turn.insists(invocation.call):
+    def _why(self, call: ToolCall) -> str:
+        if self._turn.insists(call):
             return "skipped again: this call stays skipped in this turn. Go on without it, or answer with what you have"
-        if self._turn.repeats(invocation.call):
+        if self._turn.repeats(call):
             return "skipped: the same call was made in this turn and nothing has changed since; use its answer"
         return "skipped: this call promises too little for what it costs now; use what you have, or do something else"
 

@@ -247,10 +247,10 @@ class SessionEngine:
         """What would become of a call with this subject. Nothing is asked, and nothing runs."""
         self._toolset.specs()  # takes up a configuration that has changed
         gates = self._desk.reach.gates()
-        if not gates:
+        if not gates.in_order:
             why = str(self._toolset.loaded.fault or "nothing runs in this session")
             return Finding("deny", "", "", (why,))
-        return judged(call_with(subject), gates)
+        return judged(gates.facts(call_with(subject)), gates.in_order)
 
     def servers(self) -> Sequence[ListedServer]:
         """Its MCP servers."""

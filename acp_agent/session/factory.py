@@ -29,7 +29,7 @@ from acp_agent.session.session import Session
 from acp_agent.session.slash.handler import Reach, SessionDesk
 from acp_agent.session.titles import Naming, Summarizer, Titles
 from acp_agent.session.toolset.backends import SessionBackends, session_elicitor
-from acp_agent.session.toolset.gate_factory import Lasting
+from acp_agent.session.toolset.gate_factory import SessionGateState
 from acp_agent.session.toolset.output import redactor
 from acp_agent.session.toolset.project_notes import ProjectNotes
 from acp_agent.session.toolset.session_tools import Helpers, SessionTools
@@ -244,9 +244,9 @@ class Assembly:
             lambda: self._models.in_force,
         )
 
-    def _remembered(self, approver: RedactedApprover) -> Lasting:
+    def _remembered(self, approver: RedactedApprover) -> SessionGateState:
         settings, servers = self._loaded.settings, self._mcp.servers
-        lasting = Lasting(
+        lasting = SessionGateState(
             approver,
             self._workshop.grants(settings.acp.permission_file),
             self._workshop.gate_memories.of(self._session.id, self._cwd, settings.tools),

@@ -18,12 +18,13 @@ from acp_agent.core.types import (
     ToolResult,
     UrlSubject,
 )
-from acp_agent.core.wrapper import Gate
 from acp_agent.gates.blocklist import BlocklistGate
+from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import Gate
 from acp_agent.gates.permission import Approved, PermissionGate
 from acp_agent.gates.rules.judgement import canonical, judge
 from acp_agent.gates.rules.rules import Action, Rule
-from acp_agent.gates.shell.command import Analysis, Plain, analyse
+from acp_agent.gates.shell.command import Analysis, Plain, ShellText
 from acp_agent.tools.registry import default_tools
 
 Word = Literal["blocked", "deny", "ask", "allow"]
@@ -74,45 +75,44 @@ async def _never(_: ToolContext) -> ToolResult:
     raise AssertionError("a call was to be judged, not made")
 
 
-def judged(invocation: Invocation, gates: Iterable[Gate]) -> Finding:
-    """The verdict of gates, outermost first, as when the call is made: the first refusal ends it.
+def judged(facts: CallFacts, gates: Iterable[Gate]) -> Finding:
+    """Return the verdict of gates in their order, as when the call is made: the first refusal ends it.
 
     What gates ask is settled by the permission gate; without one among them it is left as asked.
     """
     for gate in gates:
         if isinstance(gate, PermissionGate):
-            return _settled(invocation, gate)
-        verdict = gate.check(invocation)
+            return _settled(facts, gate)
+        verdict = gate.judge(facts)
         if isinstance(verdict, Deny):
             word: Word = "blocked" if isinstance(gate, BlocklistGate) else "deny"
             return Finding(word, gate.name, verdict.rule, (verdict.reason,))
         if isinstance(verdict, Ask):
-            invocation = invocation.asking(verdict)
-    return Finding("ask" if invocation.asks else "allow", "", "", tuple(ask.reason for ask in invocation.asks))
+            facts.ask(verdict)
+    return Finding("ask" if facts.asks else "allow", "", "", tuple(ask.reason for ask in facts.asks))
 
 
-def _settled(invocation: Invocation, gate: PermissionGate) -> Finding:
-    rules = gate.rules.get(invocation.spec.name, ())
-    text = "\n".join(subject.command for subject in invocation.subjects if isinstance(subject, CommandSubject))
-    verdict = gate.check(invocation)
+def _settled(facts: CallFacts, gate: PermissionGate) -> Finding:
+    rules, line = gate.rules.get(facts.spec.name, ()), facts.command
+    verdict = gate.judge(facts)
     match verdict:
         case Deny(reason):
-            rule = _deciding(text, rules) if text else verdict.rule
+            rule = _deciding(line, rules) if line else verdict.rule
             return Finding("deny", gate.name, rule, (reason,))
         case Ask(reason):
-            return Finding("ask", "", _deciding(text, rules) if text else "", tuple(reason.split("\n")))
+            return Finding("ask", "", _deciding(line, rules) if line else "", tuple(reason.split("\n")))
         case Allow():
             by = verdict.by if isinstance(verdict, Approved) else ApprovedBy.AUTO
-            rule = ", ".join(_allowing(analyse(text), rules)) if text and by is ApprovedBy.POLICY else ""
-            runs_unasked = by is ApprovedBy.AUTO and text
+            rule = ", ".join(_allowing(line.analysis, rules)) if line and by is ApprovedBy.POLICY else ""
+            runs_unasked = by is ApprovedBy.AUTO and line
             return Finding("allow", "", rule, (_FULL_AUTO if runs_unasked else _ON_WHOSE_WORD[by],))
         case _:
             assert_never(verdict)
 
 
-def _deciding(text: str, rules: tuple[Rule, ...]) -> str:
+def _deciding(line: ShellText, rules: tuple[Rule, ...]) -> str:
     """The pattern that denies or asks."""
-    return judge(text, rules, lambda _: None).pattern
+    return judge(line, rules, lambda _: None).pattern
 
 
 def _allowing(analysis: Analysis, rules: tuple[Rule, ...]) -> list[str]:

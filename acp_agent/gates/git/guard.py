@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from acp_agent.gates.facts import CommandFacts
 from acp_agent.gates.git.calls import GitCall, git_call, incoming_sources, moved_by, starts_anywhere
-from acp_agent.gates.paths.command_paths import MAX_FOLDERS, Expand, Folders, unexpanded
-from acp_agent.gates.shell.command import Command, survey
+from acp_agent.gates.paths.command_paths import MAX_FOLDERS, Expand
+from acp_agent.gates.shell.command import Command
 from acp_agent.workspace.git.changes import IncomingFiles, IncomingSources
 from acp_agent.workspace.git.settings import GitDanger, Repository, dangers
 
@@ -40,43 +41,32 @@ class GitGuard:
     """Judges the calls of git in a command line by the repositories they run in.
 
     repositories   which repositories there are; none without it
-    expand         which files there are for a pattern of a command
     changes        which files a call of git brings; none without it
     """
 
     def __init__(
         self,
         repositories: Repositories | None = None,
-        expand: Expand = unexpanded,
         changes: Changes | None = None,
     ) -> None:
         self._repositories = repositories
         self._changes = changes
-        self._expand = expand
 
-    def dangers(self, text: str) -> tuple[GitDanger, ...]:
+    def dangers(self, line: CommandFacts) -> tuple[GitDanger, ...]:
         """Return why a command line asks, without repetition."""
-        if self._repositories is None or not _may_call_git(text):
+        if self._repositories is None or not _may_call_git(line.text):
             return ()
-        return tuple(dict.fromkeys(danger for placed in self.calls(text) for danger in self._of(placed)))
+        return tuple(dict.fromkeys(danger for placed in git_calls(line) for danger in self._of(placed)))
 
-    async def brought(self, text: str) -> Sequence[str] | None:
-        """Return the files that a command line brings by way of git; None when it cannot be told.
-
-        To be asked only about what `dangers` finds nothing in: git itself answers.
-        """
-        found = await self.bringing(text)
-        return None if found is None else found.files
-
-    async def bringing(self, text: str) -> IncomingFiles | None:
+    async def bringing(self, line: CommandFacts) -> IncomingFiles | None:
         """Return what a command line brings by way of git; None when it cannot be told.
 
         To be asked only about what `dangers` finds nothing in: git itself answers.
         """
         files, nested = dict[str, None](), dict[str, None]()
-        if self._repositories is None or self._changes is None or not _may_call_git(text):
+        if self._repositories is None or self._changes is None or not _may_call_git(line.text):
             return IncomingFiles()
-        calls = tuple(self.calls(text))
+        calls = tuple(git_calls(line))
         for at, (call, folders) in enumerate(calls):
             plan = incoming_sources(call)
             for folder in (folders or ()) if plan is not None else ():
@@ -96,28 +86,6 @@ class GitGuard:
         found = [each for folder in folders for each in self._repositories(folder)]
         return tuple(dict.fromkeys(danger for repository in found for danger in dangers(repository, "")))
 
-    def calls(self, text: str) -> Iterator[PlacedCall]:
-        """Yield every call of git in a command line, with every folder that it may run in."""
-        folders, seen, lost = Folders(self._expand), {"": None}, False
-        for command, anywhere in _flat(survey(text).commands, anywhere=False):
-            folders.enter(command)
-            call = git_call(command)
-            if call is not None:
-                unknown = anywhere or lost or call.folder is None
-                yield PlacedCall(call, None if unknown else tuple(self._below(seen, call, command)))
-            folders.leave(command)
-            seen.update(dict.fromkeys(folders.possible))
-            for moved in moved_by(command):
-                seen.update(dict.fromkeys([_joined(folder, moved) for folder in seen]))
-            lost = lost or folders.lost or len(seen) > MAX_FOLDERS
-
-    def _below(self, seen: dict[str, None], call: GitCall, command: Command) -> Iterator[str]:
-        """Yield where `-C` leads from every folder that was seen."""
-        for folder in seen:
-            place = call.folder or ""
-            names = self._expand(place, folder) if place in command.patterns else None
-            yield from (_joined(folder, name) for name in (place, *(names or ())))
-
     def _of(self, placed: PlacedCall) -> Iterator[GitDanger]:
         assert self._repositories is not None
         if placed.folders is None or len(placed.folders) > MAX_FOLDERS:
@@ -128,18 +96,33 @@ class GitGuard:
                 yield from dangers(repository, placed.call.subcommand)
 
 
+def git_calls(line: CommandFacts) -> Iterator[PlacedCall]:
+    """Yield every call of git in a command line, with every folder that it may run in."""
+    seen, lost = {"": None}, False
+    for command, parents, _, after in line.surveyed_steps:
+        call = git_call(command)
+        if call is not None:
+            unknown = lost or call.folder is None or any(map(starts_anywhere, parents))
+            yield PlacedCall(call, None if unknown else tuple(_below(seen, call, command, line.expand)))
+        seen.update(dict.fromkeys(after.possible))
+        for moved in moved_by(command):
+            seen.update(dict.fromkeys([_joined(folder, moved) for folder in seen]))
+        lost = lost or after.lost or len(seen) > MAX_FOLDERS
+
+
+def _below(seen: dict[str, None], call: GitCall, command: Command, expand: Expand) -> Iterator[str]:
+    """Yield where `-C` leads from every folder that was seen."""
+    for folder in seen:
+        place = call.folder or ""
+        names = expand(place, folder) if place in command.patterns else None
+        yield from (_joined(folder, name) for name in (place, *(names or ())))
+
+
 def _may_call_git(text: str) -> bool:
     """Return whether a text may call git at all: a quick look that errs on the side of yes."""
     folded = text.casefold()
     names = ("git", "gh", "glab", "tea", "hub", "tig", "jj", "sl")
     return any(name in folded for name in names) or any(char in text for char in "\\'\"$`*?[{")
-
-
-def _flat(commands: Sequence[Command], *, anywhere: bool) -> Iterator[tuple[Command, bool]]:
-    """Yield every command, outermost first, and whether it may run in any folder."""
-    for command in commands:
-        yield command, anywhere
-        yield from _flat(command.runs, anywhere=anywhere or starts_anywhere(command))
 
 
 def _joined(folder: str, name: str) -> str:

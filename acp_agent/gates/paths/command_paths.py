@@ -8,6 +8,8 @@ and words with blanks that do not begin like a path.
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.grammar import Kind, Parsed, grammar_of
@@ -48,68 +50,91 @@ def unexpanded(pattern: str, folder: str) -> Sequence[str]:
     return ()
 
 
+@dataclass(frozen=True, slots=True)
 class Folders:
     """The folders a command may run in, relative to the session's: `cd a && …` is certain, `cd a; …` is not.
 
-    expand   which files there are for a pattern
-    lost     there are more than anyone can follow (each uncertain `cd` may double them): judge nothing by them
+    expand           which files there are for a pattern
+    lost             there are more than anyone can follow (each uncertain `cd` may double them): judge nothing by them
     changes_ignores  a command before named a file that says which files are ignored, and may have changed it
     """
 
-    def __init__(self, expand: Expand = unexpanded) -> None:
-        self._expand = expand
-        self.lost = False
-        self.changes_ignores = False
-        self.possible: tuple[str, ...] = ("",)
-        self._seen: tuple[str, ...] = ("",)
-        self._certain = True
+    expand: Expand = unexpanded
+    possible: tuple[str, ...] = ("",)
+    lost: bool = False
+    changes_ignores: bool = False
 
     def places(self, word: str) -> Iterator[str]:
-        """What a word may mean as a path."""
+        """Yield what a word may mean as a path."""
         if word.startswith(("/", "~")):
             yield word
         else:
             yield from (posixpath.join(folder, word) for folder in self.possible)
 
     def matches(self, word: str, command: Command) -> Sequence[str] | None:
-        """The files a word of a command stands for when it is a pattern; empty for others, None for too many."""
+        """Return the files a word of a command stands for if it is a pattern; empty for others, None for too many."""
         found = dict[str, None]()
         for folder in self.possible if word in command.patterns else ():
-            names = self._expand(word, folder)
+            names = self.expand(word, folder)
             if names is None or len(found) > MAX_WORDS:
                 return None
             found.update(dict.fromkeys(posixpath.join(folder, name) for name in names))
         return tuple(found)
 
-    def enter(self, command: Command) -> None:
-        """Before the words of a command are judged."""
-        if command.joined not in ("&&", ""):
-            self.possible = self._seen
-            self._certain = False
+    def entered_by(self, command: Command) -> tuple[str, ...] | None:
+        """Return the folders that a `cd` may lead to; None for too many. Empty for other commands.
 
-    def leave(self, command: Command) -> None:
-        """After them: where a `cd` leads. An unknown folder (`cd -`, `cd $x`) adds nothing: its word was judged.
-
-        It surely leads there only where everything before it is joined by `&&`: of `true || cd a && b` it is skipped,
-        of `true | cd a && b` it is another process, and both times `b` runs.
+        An unknown folder (`cd -`, `cd $x`) adds nothing: its word is judged.
         """
-        self.changes_ignores = self.changes_ignores or _may_change_ignores(command)
         if command.name not in ("cd", "pushd"):
-            return
+            return ()
         target = next((word for word in command.argv[1:] if not word.startswith("-")), "~")
         if _UNKNOWN.search(target):
-            return
+            return ()
         matches = self.matches(target, command)
-        before = () if self._certain else self.possible
         named = [posixpath.join(folder, target) for folder in self.possible]
         # bash takes `link/..` for the folder of the link, `cd -P` for the parent of what it leads to.
         logical = [posixpath.normpath(each) for each in named if ".." in each.split("/")]
-        self.possible = tuple(
-            dict.fromkeys((*before, *named, *("" if each == "." else each for each in logical), *(matches or ())))
-        )
-        self._seen = tuple(dict.fromkeys((*self._seen, *self.possible)))
-        if len(self._seen) > MAX_FOLDERS or matches is None:
-            self.lost, self.possible, self._seen = True, ("",), ("",)
+        return None if matches is None else (*named, *("" if each == "." else each for each in logical), *matches)
+
+
+class CommandStep(NamedTuple):
+    """A command of a line with the folders it may run in, and those the next one may run in.
+
+    parents   the commands that start it, outermost first
+    """
+
+    command: Command
+    parents: tuple[Command, ...]
+    folders: Folders
+    after: Folders
+
+
+def steps_of(commands: Sequence[Command], expand: Expand) -> Iterator[CommandStep]:
+    """Yield every command of a line, outermost first, with where it may run.
+
+    A `cd` surely leads where it says only where everything before it is joined by `&&`: of `true || cd a && b` it is
+    skipped, of `true | cd a && b` it is another process, and both times `b` runs.
+    """
+    folders, seen, certain = Folders(expand), ("",), True
+    for command, parents in _nested(commands, ()):
+        if command.joined not in ("&&", ""):
+            folders, certain = replace(folders, possible=seen), False
+        entered = folders.entered_by(command)
+        after = replace(folders, changes_ignores=True) if _may_change_ignores(command) else folders
+        if entered:
+            possible = tuple(dict.fromkeys((*(() if certain else folders.possible), *entered)))
+            after, seen = replace(after, possible=possible), tuple(dict.fromkeys((*seen, *possible)))
+        if entered is None or len(seen) > MAX_FOLDERS:
+            after, seen = replace(after, possible=("",), lost=True), ("",)
+        yield CommandStep(command, parents, folders, after)
+        folders = after
+
+
+def _nested(commands: Sequence[Command], parents: tuple[Command, ...]) -> Iterator[tuple[Command, tuple[Command, ...]]]:
+    for command in commands:
+        yield command, parents
+        yield from _nested(command.runs, (*parents, command))
 
 
 def _may_change_ignores(command: Command) -> bool:

@@ -5,10 +5,11 @@ a link in place of a file that a later one opens? What runs side by side (`a | b
 """
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import NamedTuple, Protocol
 
-from acp_agent.gates.paths.command_paths import Expand, Folders
+from acp_agent.gates.paths.command_paths import CommandStep
 from acp_agent.gates.paths.followed_links import Followed, followed, spliced
 from acp_agent.gates.paths.made_links import may_make_links
 from acp_agent.gates.paths.opened_paths import opened, reads_folder
@@ -75,14 +76,6 @@ class LinkDoubt(NamedTuple):
     certain: bool = False
 
 
-class _Step(NamedTuple):
-    """A command of a line: the one of the text that it belongs to, and the folders it may run in."""
-
-    command: Command
-    outer: Command
-    folders: tuple[str, ...]
-
-
 class _Look:
     """Looks at each folder once, and at few of them: each may hold thousands of files."""
 
@@ -97,9 +90,9 @@ class _Look:
         return self._seen[folder]
 
 
-def link_doubts(commands: Sequence[Command], expand: Expand, workspace: Workspace) -> Iterator[LinkDoubt]:
+def link_doubts(steps: Iterable[CommandStep], workspace: Workspace) -> Iterator[LinkDoubt]:
     """Yield what is doubtful about the links that a command line follows or makes."""
-    steps, look = list(_steps(commands, expand)), _Look(workspace)
+    steps, look = [*takewhile(lambda step: not step.folders.lost, steps)], _Look(workspace)
     first, maker = _first_after_links(steps, workspace)
     elsewhere = False
     for at, step in enumerate(steps):
@@ -118,45 +111,39 @@ def link_doubts(commands: Sequence[Command], expand: Expand, workspace: Workspac
         elsewhere = elsewhere or (command.name in ("cd", "pushd") and command.argv[1:] not in ((".",), ("./",)))
 
 
-def _steps(commands: Sequence[Command], expand: Expand) -> Iterator[_Step]:
-    folders = Folders(expand)
-    for outer in commands:
-        for command in outer.walk():
-            folders.enter(command)
-            if folders.lost:
-                return
-            yield _Step(command, outer, folders.possible)
-            folders.leave(command)
-
-
-def _first_after_links(steps: Sequence[_Step], workspace: Workspace) -> tuple[int, str]:
+def _first_after_links(steps: Sequence[CommandStep], workspace: Workspace) -> tuple[int, str]:
     """Return from which step on files may be links that the line makes, and the command that makes them."""
     for at, step in enumerate(steps):
 
-        def is_file(word: str, step: _Step = step) -> bool:
-            known = word not in step.command.patterns and not any(each.appended for each in step.outer.walk())
-            return known and all(workspace.is_file(posixpath.join(folder, word)) for folder in step.folders)
+        def is_file(word: str, step: CommandStep = step) -> bool:
+            known = word not in step.command.patterns and not any(each.appended for each in _outer(step).walk())
+            return known and all(workspace.is_file(posixpath.join(folder, word)) for folder in step.folders.possible)
 
         if not may_make_links(step.command, is_file):
             continue
         maker = " ".join(step.command.argv[:2])
-        if "&" in (joined for each in steps for joined in (each.outer.joined, each.command.joined)):
+        if "&" in (joined for each in steps for joined in (_outer(each).joined, each.command.joined)):
             return 0, maker
-        if "|" in (step.outer.joined, step.command.joined):
+        if "|" in (_outer(step).joined, step.command.joined):
             return 0, maker
-        if any(each.appended for each in step.outer.walk()):
-            return next(index for index, each in enumerate(steps) if each.outer is step.outer), maker
+        if any(each.appended for each in _outer(step).walk()):
+            return next(index for index, each in enumerate(steps) if _outer(each) is _outer(step)), maker
         return at + 1, maker
     return len(steps), ""
+
+
+def _outer(step: CommandStep) -> Command:
+    """Return the command of the text that a step belongs to."""
+    return step.parents[0] if step.parents else step.command
 
 
 def _unknown(what: str, maker: str) -> Iterator[LinkDoubt]:
     yield LinkDoubt(f"{what} may be a link that '{maker}' makes" if maker else what)
 
 
-def _follows(each: Followed, step: _Step, look: "_Look") -> Iterator[LinkDoubt]:
+def _follows(each: Followed, step: CommandStep, look: "_Look") -> Iterator[LinkDoubt]:
     for folder in each.folders:
-        for place in dict.fromkeys(posixpath.join(start, folder) for start in step.folders):
+        for place in dict.fromkeys(posixpath.join(start, folder) for start in step.folders.possible):
             links = look.links_out(place)
             if links is None:
                 yield LinkDoubt(f"{each.how} follows links, and {folder} holds more files than are looked at")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from acp_agent.gates.paths.piped_names import feeds_names_below, name_list, names_only, takes_names
 from acp_agent.gates.rules.rules import INNER_BLANK, Action, Call, Rule
-from acp_agent.gates.shell.command import Command, Opaque, analyse, survey
+from acp_agent.gates.shell.command import Command, Opaque, ShellText
 from acp_agent.gates.shell.programs import URL, Doubt, Programs, program_table
 from acp_agent.gates.shell.tables import tables
 from acp_agent.gates.shell.wrappers import is_runner
@@ -45,13 +45,12 @@ class _Verdict(NamedTuple):
     neutral: bool = False
 
 
-def judge(text: str, rules: tuple[Rule, ...], granted: Granted) -> Judgement:
+def judge(shell: ShellText, rules: tuple[Rule, ...], granted: Granted) -> Judgement:
     """Judge a shell text."""
-    found = survey(text)
-    denial = _denied(text, tuple(found.walk()), rules, granted)
+    denial = _denied(shell.text, tuple(shell.survey.walk()), rules, granted)
     if denial is not None:
         return denial
-    analysis = analyse(text)
+    analysis = shell.analysis
     if isinstance(analysis, Opaque):
         return Judgement(None, (f"cannot be checked: it {analysis.reason}",))
     court = _Court(Programs(program_table()), rules, granted)
@@ -59,7 +58,7 @@ def judge(text: str, rules: tuple[Rule, ...], granted: Granted) -> Judgement:
     pipeline: list[Command] = []
     for command in analysis.commands:
         pipeline = pipeline if command.joined == "|" else []
-        verdicts.append(court.command(command, () if _may_be_fed_more(text, pipeline) else pipeline))
+        verdicts.append(court.command(command, () if _may_be_fed_more(shell.text, pipeline) else pipeline))
         pipeline.append(command)
     reasons = tuple(dict.fromkeys(reason for verdict in verdicts for reason in verdict.reasons))
     asking = next((verdict for verdict in verdicts if verdict.action is Action.ASK), None)

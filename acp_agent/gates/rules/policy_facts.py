@@ -8,11 +8,11 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from acp_agent.core.aliases import tool_id
-from acp_agent.core.ports import Invocation
-from acp_agent.core.types import CommandSubject, Json, PathSubject, Phase, UrlSubject
-from acp_agent.gates.paths.command_paths import Expand, Folders, path_words
+from acp_agent.core.types import Json, Phase
+from acp_agent.gates.facts import CallFacts, CommandFacts
+from acp_agent.gates.paths.command_paths import path_words
 from acp_agent.gates.rules.trust_level import TrustLevel
-from acp_agent.gates.shell.command import Command, Plain, analyse, survey
+from acp_agent.gates.shell.command import Command, Plain
 from acp_agent.gates.shell.programs import Programs, program_table
 
 MAX_WORDS = 1000
@@ -43,7 +43,7 @@ class Target:
     named: bool = False
 
 
-class CallFacts(NamedTuple):
+class PolicyFacts(NamedTuple):
     """What rules judge of a call.
 
     texts     every text among the arguments
@@ -65,28 +65,20 @@ def tool_name(name: str) -> str:
     return tool_id(name.strip()).lower()
 
 
-def call_facts(
-    invocation: Invocation, trust: TrustLevel, cwd: str, realpath: RealPath, expand: Expand, *, targets: bool
-) -> CallFacts:
-    """What rules judge of a call. Paths are looked up only when `targets` says that some rule wants them."""
-    tool = tool_name(invocation.spec.name)
-    arguments = invocation.call.arguments
-    texts = (invocation.call.raw_arguments,) if arguments is None else tuple(_texts(arguments))
-    found: list[Target] = []
+def policy_facts(facts: CallFacts, trust: TrustLevel, cwd: str, realpath: RealPath, *, targets: bool) -> PolicyFacts:
+    """Return what rules judge of a call. Paths are looked up only if `targets` says that a rule needs them."""
+    tool, call = tool_name(facts.spec.name), facts.call
+    texts = (call.raw_arguments,) if call.arguments is None else tuple(_texts(call.arguments))
+    if not targets:
+        return PolicyFacts(tool, trust, texts, phase=call.phase)
+    found = [_path(each.path, cwd, realpath, entry=each.access.of_the_entry) for each in facts.paths]
+    found += [Target((url,), (url,)) for url in facts.urls]
     unclear = ""
-    for subject in invocation.subjects if targets else ():
-        match subject:
-            case PathSubject(path, access):
-                found.append(_path(path, cwd, realpath, entry=access.of_the_entry))
-            case UrlSubject(url):
-                found.append(Target((url,), (url,)))
-            case CommandSubject(command):
-                words, doubt = _command_paths(command, expand)
-                found += [_named(word, kind, cwd, realpath) for word, kind in words.items()]
-                unclear = unclear or doubt
-            case _:
-                continue
-    return CallFacts(tool, trust, texts, tuple(found), unclear, invocation.call.phase)
+    for command in facts.commands:
+        words, doubt = _command_paths(command)
+        found += [_named(word, kind, cwd, realpath) for word, kind in words.items()]
+        unclear = unclear or doubt
+    return PolicyFacts(tool, trust, texts, tuple(found), unclear, call.phase)
 
 
 def _texts(value: Json) -> Iterator[str]:
@@ -140,14 +132,11 @@ def _named(word: str, kind: _Kind, cwd: str, realpath: RealPath) -> Target:
     return replace(target, above=() if kind is _Kind.ENTERED else tuple(above), named=kind is not _Kind.PATH)
 
 
-def _command_paths(text: str, expand: Expand) -> tuple[dict[str, _Kind], str]:
+def _command_paths(line: CommandFacts) -> tuple[dict[str, _Kind], str]:
     """The words of a command that may be paths, each from where it is seen, and why there may be more (S5.6)."""
-    analysis = analyse(text)
-    unclear = "" if isinstance(analysis, Plain) else analysis.reason
+    unclear = "" if isinstance(line.analysis, Plain) else line.analysis.reason
     found: dict[str, _Kind] = {}
-    folders = Folders(expand)
-    for command in survey(text).walk():
-        folders.enter(command)
+    for command, _, folders, after in line.surveyed_steps:
         for word, kind in _words(command):
             for place in (*folders.places(word), *([word] if kind is _Kind.PATH else ())):
                 found[place] = max(kind, found.get(place, kind), key=lambda each: each.value)
@@ -157,8 +146,7 @@ def _command_paths(text: str, expand: Expand) -> tuple[dict[str, _Kind], str]:
             unclear = unclear or ("names files by a pattern" if unread else "")
             if len(found) > MAX_WORDS:
                 return found, f"names more than {MAX_WORDS} paths"
-        folders.leave(command)
-        if folders.lost:
+        if after.lost:
             return found, "changes the folder more often than can be followed"
     return found, unclear
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar, assert_never
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import Phase
 from acp_agent.gates.rules.patterns import Glob
-from acp_agent.gates.rules.policy_facts import CallFacts, Target, tool_name
+from acp_agent.gates.rules.policy_facts import PolicyFacts, Target, tool_name
 from acp_agent.gates.rules.trust_level import TrustLevel
 
 _WILD = "*?[\\"
@@ -139,7 +139,7 @@ class PolicyRule:
         """Whether it decides every call of the tools it names."""
         return not (self.paths or self.unset or self.trust or self.search or self.reserved or self.phases)
 
-    def misses(self, call: CallFacts) -> Miss | None:
+    def misses(self, call: PolicyFacts) -> Miss | None:
         """Why the rule says nothing of a call; None when it decides."""
         if not self.tool.matches(call.tool):
             return Miss("for other tools")
@@ -161,7 +161,7 @@ class PolicyRule:
         """Less trust never gets more: an allow wants at least so much, a deny holds for at most so much."""
         return trust.rank <= threshold.rank if self.effect is Effect.DENY else trust.rank >= threshold.rank
 
-    def _deny_misses(self, call: CallFacts) -> Miss | None:
+    def _deny_misses(self, call: PolicyFacts) -> Miss | None:
         if self.search is not None and not any(map(self.search, call.texts)):
             return Miss("args_match is found nowhere")
         if not self.paths or any(glob.touches(target) for glob in self.paths for target in call.targets):
@@ -171,7 +171,7 @@ class PolicyRule:
         below = any(glob.may_lie_below(target) for glob in self.paths for target in call.targets)
         return Miss("the command looks into a folder above others", doubtful=True) if below else _ELSEWHERE
 
-    def _allow_misses(self, call: CallFacts) -> Miss | None:
+    def _allow_misses(self, call: PolicyFacts) -> Miss | None:
         if self.reserved:
             return Miss("capabilities are reserved")
         if self.search is not None and not (call.texts and all(map(self.search, call.texts))):

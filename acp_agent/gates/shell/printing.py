@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from tree_sitter import Node
 
-from acp_agent.gates.shell.command import MAX_BYTES, MAX_DEPTH
+from acp_agent.gates.shell.command import MAX_BYTES, MAX_DEPTH, ShellText
 from acp_agent.gates.shell.options import peel, shell_call
-from acp_agent.gates.shell.syntax import MAX_TREE_DEPTH, Parsed, deadline, parse
+from acp_agent.gates.shell.syntax import MAX_TREE_DEPTH, Parsed, Parses
 from acp_agent.gates.shell.tables import Wrapper, tables
 from acp_agent.gates.shell.words import fields, pieces
 from acp_agent.gates.shell.wrappers import MAX_WRAPPERS
@@ -75,8 +75,8 @@ class _Printed(NamedTuple):
     shown: bool = True
 
 
-def printing_commands(text: str) -> tuple[str, ...]:
-    """The commands whose output is in the output of `text`, in order; () when that cannot be told, or none prints.
+def printing_commands(shell: ShellText) -> tuple[str, ...]:
+    """Return the commands whose output is in the output of a text, in order; () if that is unknown, or none prints.
 
     Each is its words joined by spaces, quotes removed, the program by its base name, wrappers peeled: of
     `FOO=1 timeout 5 .venv/bin/pytest -q` it is "pytest -q". Left out are silent commands (`cd`, `export`) and those
@@ -88,36 +88,76 @@ def printing_commands(text: str) -> tuple[str, ...]:
     Never raises.
     """
     try:
-        found = tuple(_text(text, 0))
+        found = tuple(_Reading(shell.parses, 0).text(shell.text))
     except (_Opaque, RecursionError):
         return ()
     return tuple(each.words for each in found if each.shown) or tuple(each.words for each in found)
 
 
-def _text(text: str, depth: int) -> Iterator[_Printed]:
-    """What prints in a text that is `depth` shells deep."""
-    parsed = parse(text, MAX_BYTES, deadline())
-    if isinstance(parsed, str) or parsed.root.has_error or depth > MAX_DEPTH:
-        raise _Opaque
-    yield from _row(parsed, parsed.root, depth, 0)
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Reads texts that are `depth` shells deep."""
 
+    parses: Parses
+    depth: int
 
-def _row(parsed: Parsed, node: Node, depth: int, level: int) -> Iterator[_Printed]:
-    """What prints in a node that holds commands in a row.
+    def text(self, text: str) -> Iterator[_Printed]:
+        """Yield what prints in a text."""
+        parsed = self.parses.parse(text, MAX_BYTES)
+        if isinstance(parsed, str) or parsed.root.has_error or self.depth > MAX_DEPTH:
+            raise _Opaque
+        yield from self.row(parsed, parsed.root, 0)
 
-    The grammar hangs operators and redirections where it likes (`a && b | c > f` is a redirected pipeline of a
-    list), so the tree is flattened first and read by bash's own precedence.
-    """
-    flat = _Flat()
-    for child in node.children:
-        flat.add(child, level + 1)
-    pipeline: list[_Part] = []
-    for part in flat.parts:
-        if part.joined not in _PIPES:
-            yield from _pipeline(parsed, pipeline, depth, level)
-            pipeline = []
-        pipeline.append(part)
-    yield from _pipeline(parsed, pipeline, depth, level)
+    def row(self, parsed: Parsed, node: Node, level: int) -> Iterator[_Printed]:
+        """Yield what prints in a node that holds commands in a row.
+
+        The grammar hangs operators and redirections where it likes (`a && b | c > f` is a redirected pipeline of a
+        list), so the tree is flattened first and read by bash's own precedence.
+        """
+        flat = _Flat()
+        for child in node.children:
+            flat.add(child, level + 1)
+        pipeline: list[_Part] = []
+        for part in flat.parts:
+            if part.joined not in _PIPES:
+                yield from self._pipeline(parsed, pipeline, level)
+                pipeline = []
+            pipeline.append(part)
+        yield from self._pipeline(parsed, pipeline, level)
+
+    def _pipeline(self, parsed: Parsed, parts: list[_Part], level: int) -> Iterator[_Printed]:
+        """Yield what prints in commands joined by pipes."""
+        if not parts:
+            return
+        last = len(parts) - 1
+        while last and _passes_on(parsed, parts[last]):
+            last -= 1
+        shown = not any(_to_file(parsed, redirect) for part in parts[last:] for redirect in part.redirects)
+        source = parts[last]
+        if last:
+            words = _words(parsed, source.node) or (source.node.type.removesuffix("_statement"),)
+            yield _Printed(" ".join(("|", *words)), shown)
+            return
+        for each in self._commands(parsed, source.node, level):
+            yield _Printed(each.words, each.shown and shown)
+
+    def _commands(self, parsed: Parsed, node: Node, level: int) -> Iterator[_Printed]:
+        """Yield what prints in one part: a command, or the commands inside a compound one or a shell's `-c`."""
+        if node.type in _MUTE:
+            return
+        if node.type in _COMPOUNDS:
+            yield from self.row(parsed, node, level + 1)
+            return
+        words = _words(parsed, node)
+        if not words or _is_silent(words):
+            return
+        if words[0] in tables().same_syntax:
+            texts = shell_call(tables(), words[1:]).texts
+            if texts:
+                for text in texts:
+                    yield from _Reading(self.parses, self.depth + 1).text(text)
+                return
+        yield _Printed(" ".join(words))
 
 
 @dataclass(slots=True)
@@ -142,42 +182,6 @@ class _Flat:
         elif kind in _SEQUENCES or kind in ("redirected_statement", "heredoc_redirect"):
             for child in node.children:
                 self.add(child, level + 1)
-
-
-def _pipeline(parsed: Parsed, parts: list[_Part], depth: int, level: int) -> Iterator[_Printed]:
-    """What prints in commands joined by pipes."""
-    if not parts:
-        return
-    last = len(parts) - 1
-    while last and _passes_on(parsed, parts[last]):
-        last -= 1
-    shown = not any(_to_file(parsed, redirect) for part in parts[last:] for redirect in part.redirects)
-    source = parts[last]
-    if last:
-        words = _words(parsed, source.node) or (source.node.type.removesuffix("_statement"),)
-        yield _Printed(" ".join(("|", *words)), shown)
-        return
-    for each in _commands(parsed, source.node, depth, level):
-        yield _Printed(each.words, each.shown and shown)
-
-
-def _commands(parsed: Parsed, node: Node, depth: int, level: int) -> Iterator[_Printed]:
-    """What prints in one part: a command, or the commands inside a compound one or a shell's `-c`."""
-    if node.type in _MUTE:
-        return
-    if node.type in _COMPOUNDS:
-        yield from _row(parsed, node, depth, level + 1)
-        return
-    words = _words(parsed, node)
-    if not words or _is_silent(words):
-        return
-    if words[0] in tables().same_syntax:
-        texts = shell_call(tables(), words[1:]).texts
-        if texts:
-            for text in texts:
-                yield from _text(text, depth + 1)
-            return
-    yield _Printed(" ".join(words))
 
 
 def _words(parsed: Parsed, node: Node) -> tuple[str, ...]:

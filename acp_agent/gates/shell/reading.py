@@ -19,7 +19,7 @@ from acp_agent.gates.shell.command import (
 from acp_agent.gates.shell.loose_scan import loose_constructs, loose_segments, spellings
 from acp_agent.gates.shell.options import parameters, shell_call
 from acp_agent.gates.shell.proof import why_not_plain
-from acp_agent.gates.shell.syntax import deadline, parse
+from acp_agent.gates.shell.syntax import Parses
 from acp_agent.gates.shell.tables import is_system_root, tables
 from acp_agent.gates.shell.walk import Walk
 from acp_agent.gates.shell.wrappers import Expander, Nested
@@ -49,9 +49,9 @@ _DECODERS = {
 }
 
 
-def analyse(text: str, depth: int = 0) -> Analysis:
-    """See `acp_agent.gates.shell.command.analyse`."""
-    parsed = parse(text, MAX_BYTES, deadline())
+def analyse(text: str, parses: Parses, depth: int = 0) -> Analysis:
+    """Return the commands that a text is proven to run; see `acp_agent.gates.shell.command.ShellText`."""
+    parsed = parses.parse(text, MAX_BYTES)
     if isinstance(parsed, str):
         return Opaque(parsed)
     reason = why_not_plain(text, parsed)
@@ -61,7 +61,7 @@ def analyse(text: str, depth: int = 0) -> Analysis:
     def read(inner: str, _values: Mapping[str, tuple[str, ...]]) -> Nested:
         if depth == MAX_DEPTH:
             return Nested(unclear="nests too many shells")
-        analysis = analyse(inner, depth + 1)
+        analysis = analyse(inner, parses, depth + 1)
         if isinstance(analysis, Opaque):
             return Nested(unclear=f"runs a text that {analysis.reason}")
         return Nested(analysis.commands)
@@ -78,6 +78,7 @@ def analyse(text: str, depth: int = 0) -> Analysis:
 class _Findings:
     """What the survey of one text and of all texts inside it found."""
 
+    parses: Parses
     commands: list[Command] = field(default_factory=list[Command])
     constructs: set[Construct] = field(default_factory=set[Construct])
     hazards: list[str] = field(default_factory=list[str])
@@ -85,15 +86,14 @@ class _Findings:
     unread: str = ""
     readings: int = 0
     found: int = 0
-    until: float = field(default_factory=deadline)
 
 
-def survey(text: str) -> Survey:
-    """See `acp_agent.gates.shell.command.survey`."""
-    findings = _Findings()
+def survey(text: str, parses: Parses) -> Survey:
+    """Return every command that stands in a text; see `acp_agent.gates.shell.command.ShellText`."""
+    findings = _Findings(parses)
     for number, form in enumerate(spellings(text)):
         # Another spelling only adds commands: what it would make of quotes says nothing about the real text.
-        each = findings if number == 0 else _Findings(until=findings.until)
+        each = findings if number == 0 else _Findings(parses)
         found = _survey(form, each, Guesses(dict(_WELL_KNOWN)), 0)
         seen = set(findings.commands)
         findings.commands.extend(command for command in found if command not in seen)
@@ -122,7 +122,7 @@ def _survey(text: str, findings: _Findings, guesses: Guesses, depth: int) -> tup
         findings.unread = f"holds more than {MAX_READINGS} texts and calls of functions"
     if findings.readings > MAX_READINGS or findings.found > MAX_FOUND:
         return ()
-    parsed = parse(text, SURVEY_BYTES, findings.until)
+    parsed = findings.parses.parse(text, SURVEY_BYTES)
     if isinstance(parsed, str):
         findings.unread = parsed
         return ()

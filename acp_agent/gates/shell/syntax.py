@@ -11,6 +11,7 @@ from tree_sitter import Language, Node, Parser
 from acp_agent.gates.shell.command import MAX_SECONDS
 
 _CHUNK = 4096
+_LATE = "takes too long to parse"
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
 
 MAX_PIPES = 2000
@@ -36,19 +37,32 @@ def _language() -> Language:
     return Language(tree_sitter_bash.language())
 
 
-def deadline() -> float:
-    """When a reading that starts now has to be over (monotonic seconds)."""
-    return time.monotonic() + MAX_SECONDS
+class Parses:
+    """The trees of a shell text and of the texts inside it. Each text is parsed at most once.
+
+    seconds   for all of them together; what is parsed later counts as unread
+    """
+
+    def __init__(self, seconds: float = MAX_SECONDS) -> None:
+        self._known: dict[str, Parsed | str] = {}
+        self._left = seconds
+
+    def parse(self, text: str, max_bytes: int) -> Parsed | str:
+        """Return the tree of a text, or why there is none, as a phrase that follows "the command"."""
+        try:
+            size = len(text.encode())
+        except UnicodeEncodeError:
+            return "is not valid text"
+        if size > max_bytes:
+            return f"is longer than {max_bytes // 1024} KiB"
+        if text not in self._known:
+            begun = time.monotonic()
+            self._known[text] = _parse(text.encode(), begun + self._left) if self._left > 0 else _LATE
+            self._left -= time.monotonic() - begun
+        return self._known[text]
 
 
-def parse(text: str, max_bytes: int, until: float) -> Parsed | str:
-    """The tree of a text, or why there is none, as a phrase that follows "the command"."""
-    try:
-        source = text.encode()
-    except UnicodeEncodeError:
-        return "is not valid text"
-    if len(source) > max_bytes:
-        return f"is longer than {max_bytes // 1024} KiB"
+def _parse(source: bytes, until: float) -> Parsed | str:
     if source.count(b"|") > MAX_PIPES:
         return f"has more than {MAX_PIPES} pipes"
     # tree-sitter-bash 0.25.1 asks the C library about each character behind a brace, which crashes the process for
@@ -64,4 +78,4 @@ def parse(text: str, max_bytes: int, until: float) -> Parsed | str:
         return b"" if late else letters[offset : offset + _CHUNK]
 
     root = Parser(_language()).parse(chunk).root_node
-    return "takes too long to parse" if late else Parsed(root, source)
+    return _LATE if late else Parsed(root, source)

@@ -20,14 +20,14 @@ from acp_agent.core.ports import Toolset
 from acp_agent.core.redaction import Redact, placeholders
 from acp_agent.core.services import Compaction, Memories, Remembered
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
-from acp_agent.core.wrapper import Gate
+from acp_agent.gates.gate import Gates
 from acp_agent.session.conversation import Conversation
 from acp_agent.session.models import SessionModels
 from acp_agent.session.session import Session
 from acp_agent.session.slash import commands
 from acp_agent.session.slash.commands import ALWAYS, Name
 from acp_agent.session.slash.review import Review, review_changes, review_path
-from acp_agent.session.toolset import upkeep
+from acp_agent.session.toolset import gate_factory
 from acp_agent.session.toolset.gate_memory import GateMemory
 
 
@@ -186,7 +186,7 @@ class Reach:
     models            gives what can be chosen; None where nothing can
     refresh_models    asks one provider again what it offers; how many models. Raises AgentError
     notes             gives the notes of all sessions; None where they are switched off
-    gates             gives the gates of the moment, outermost first
+    gates             gives the gates of the moment
     """
 
     conduct_changed: Callable[[], None] = _nothing
@@ -195,7 +195,7 @@ class Reach:
     models: Callable[[], Models | None] = _none
     refresh_models: Callable[[str], Awaitable[int]] = _as_it_is
     notes: Callable[[], Notes | None] = _none
-    gates: Callable[[], Sequence[Gate]] = tuple
+    gates: Callable[[], Gates] = Gates
 
 
 class SessionDesk:
@@ -263,7 +263,7 @@ class SessionDesk:
                 f"Blocked: {alarm.tool}, {alarm.rate:.0%} of its calls failed"
                 for alarm in self._memory.anomalies.alarms
             ),
-            *upkeep.status(loaded.settings, self._memory),
+            *gate_factory.status(loaded.settings, self._memory),
             *self._more(),
             f"Configuration: {loaded.file}",
         )

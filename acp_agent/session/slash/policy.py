@@ -8,7 +8,7 @@ from typing import assert_never
 from acp_agent.config import Loaded
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.types import Access, CommandSubject, PathSubject, Subject, UrlSubject
-from acp_agent.core.wrapper import Gate
+from acp_agent.gates.gate import Gates
 from acp_agent.gates.policy import PolicyGate
 from acp_agent.session.session import Place
 from acp_agent.session.toolset.gate_settings import session_policy
@@ -35,10 +35,10 @@ class Kind(StrEnum):
 class PolicyDesk:
     """Answers for one session, by the configuration and the gates of the moment.
 
-    gates   those of the session, outermost first
+    gates   those of the session
     """
 
-    def __init__(self, loaded: Loaded, place: Place, active: Conduct, gates: Sequence[Gate]) -> None:
+    def __init__(self, loaded: Loaded, place: Place, active: Conduct, gates: Gates) -> None:
         self._loaded = loaded
         self._place = place
         self._active = active
@@ -69,7 +69,7 @@ class PolicyDesk:
             yield _folders("And for file tools", tools.file.allowed_paths)
         if tools.shell.allowed_paths:
             yield _folders("And for commands", tools.shell.allowed_paths)
-        yield f"Gates, in their order: {', '.join(gate.name for gate in self._gates)}"
+        yield f"Gates, in their order: {', '.join(gate.name for gate in self._gates.in_order)}"
 
     # ------------------------------------------------------------------------------------------- check
 
@@ -81,7 +81,7 @@ class PolicyDesk:
         )
 
     def _found(self, kind: Kind, target: str) -> Iterator[str]:
-        if not self._gates:
+        if not self._gates.in_order:
             yield f"- denied: {self._loaded.fault or 'nothing runs in this session'}"
             return
         match kind:
@@ -97,12 +97,12 @@ class PolicyDesk:
 
     def _judge(self, verb: str, subject: Subject) -> Iterator[str]:
         """One call of the model's with this subject, judged."""
-        invocation = call_with(subject)
-        found = judged(invocation, self._gates)
+        facts = self._gates.facts(call_with(subject))
+        found = judged(facts, self._gates.in_order)
         yield f"- {verb}: {_told(found)}"
-        policy = next((gate for gate in self._gates if isinstance(gate, PolicyGate)), None)
+        policy = next((gate for gate in self._gates.in_order if isinstance(gate, PolicyGate)), None)
         if policy is not None and found.gate == policy.name:
-            yield from (f"  - {visible(step)}" for step in policy.trace(invocation)[-_MOST_STEPS:])
+            yield from (f"  - {visible(step)}" for step in policy.trace(facts)[-_MOST_STEPS:])
 
 
 def _kind(text: str) -> Kind:

@@ -1,47 +1,100 @@
-"""The gates of one session. Their order is `execution/chain.py`'s; who stands at each place is said here."""
+"""Build the gates of a session, and the executors between a call and its tool."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 
-from acp_agent.config import Loaded
+from acp_agent.config import Loaded, Settings
+from acp_agent.core.aliases import ALIASES
+from acp_agent.core.conduct import Conduct
 from acp_agent.core.events import EventSink
-from acp_agent.core.ports import Approver, Invocation, ToolContext, ToolExecutor
+from acp_agent.core.ports import Approver, Invocation
 from acp_agent.core.services import Overflow
-from acp_agent.core.types import ToolSpec
-from acp_agent.core.wrapper import Gate
+from acp_agent.core.types import Access
 from acp_agent.execution.audit import AuditExecutor, Auditor
 from acp_agent.execution.cache import CacheExecutor, ResultCache, Stamp
-from acp_agent.execution.chain import Link, Place, absent, build_chain, gates_of
-from acp_agent.execution.grounding import Exists, GroundingExecutor, unknown
 from acp_agent.execution.output import OutputExecutor, Summarize
-from acp_agent.execution.run_tool import RunTool
+from acp_agent.execution.retry import RetryExecutor, ToolRetries
+from acp_agent.execution.runner import GatedExecutor, ToolExecutor, ToolRunner
 from acp_agent.gates.anomaly import AnomalyGate
+from acp_agent.gates.autonomy import AutonomyGate
+from acp_agent.gates.blocklist import BlocklistGate
+from acp_agent.gates.gate import Gate, Gates
+from acp_agent.gates.git.guard import GitGuard
 from acp_agent.gates.grants import GrantStore
+from acp_agent.gates.grounding import Exists, GroundingGate, unknown
+from acp_agent.gates.mode import ModeGate
+from acp_agent.gates.permission import PermissionGate
 from acp_agent.gates.pins import PinsGate
+from acp_agent.gates.policy import PolicyGate
+from acp_agent.gates.protected import ProtectedGate
 from acp_agent.gates.quota import QuotaGate
 from acp_agent.gates.rate_limit import RateLimitGate
+from acp_agent.gates.rules.rules import Rule
+from acp_agent.gates.sandbox import SandboxGate
+from acp_agent.gates.selection import SelectionGate, unknown_entries
 from acp_agent.gates.settlement import ours
+from acp_agent.gates.trust import Standing, TrustGate
+from acp_agent.gates.utility import UtilityGate
+from acp_agent.gates.verify.gate import VerifierGate
+from acp_agent.gates.verify.url_grounding import UrlMemory
 from acp_agent.output.pipeline import Pipeline
 from acp_agent.session.mcp_connections import SessionServers
 from acp_agent.session.toolset.gate_memory import GateMemory
-from acp_agent.session.toolset.gate_settings import Warn, permission_rules
-from acp_agent.session.toolset.judging import Ground, judges, permission_gate
-from acp_agent.session.toolset.upkeep import retrying, unmarked, utility
+from acp_agent.session.toolset.gate_settings import (
+    Warn,
+    blocklist_policy,
+    every_choice,
+    permission_rules,
+    selection_in_force,
+    session_policy,
+    verifiers,
+)
+from acp_agent.session.toolset.roots import protected_paths
+from acp_agent.workspace.command_files import WorkspaceFiles, shell_names
+from acp_agent.workspace.git.changes import GitChanges
+from acp_agent.workspace.git.repositories import GitRepositories
+from acp_agent.workspace.roots import Roots
+
+
+def _no_opinion(url: str) -> None:
+    del url
 
 
 @dataclass(frozen=True, slots=True)
-class Lasting:
-    """What the gates of a session share from one configuration to the next.
+class GateContext:
+    """What the gates of a session need beside the configuration.
 
-    approver   whom to ask
+    resolve      where a path that a tool touches leads (FileSystem.resolve)
+    shell        the directories that commands may name
+    refuse_url   why a URL is refused whatever a look-up would say, or None
+    offered      the only tools the client wants; None for all
+    model        names the model in force as `PROVIDER:MODEL`; "" stands for the configured one
+    """
+
+    conduct: Conduct
+    resolve: Callable[[str, Access], str]
+    shell: Roots
+    refuse_url: Callable[[str], str | None] = _no_opinion
+    offered: tuple[str, ...] | None = None
+    urls: UrlMemory = field(default_factory=UrlMemory)
+    standing: Standing = field(default_factory=Standing)
+    model: Callable[[], str] = str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionGateState:
+    """What the gates of a session keep from one configuration to the next.
+
+    approver   asks the user
     grants     what was answered "always" before
     memory     what was counted, typed and trusted so far
-    auditor    None where calls are not recorded
+    auditor    None if calls are not recorded
     emit       tells the user's side
     overflow   where whole outputs are kept; None = nowhere
-    summarize  sums up what is cut out; None = nobody does
-    servers    the session's MCP servers; None where there can be none
+    summarize  sums up what is cut out; None if nothing does
+    servers    the session's MCP servers; None if there can be none
     """
 
     approver: Approver
@@ -55,8 +108,8 @@ class Lasting:
 
 
 @dataclass(frozen=True, slots=True)
-class Inner:
-    """What stands between the gates and the tools, by one configuration: another one knows nothing of its answers.
+class ResultWrappers:
+    """What stands between the gates and the tools under one configuration. Another one knows nothing of its answers.
 
     cache   answers that may be given again
     stamp   tells two states of a file apart, for the cache
@@ -69,67 +122,129 @@ class Inner:
     exists: Exists = unknown
 
 
-class SessionGates:
-    """Builds the chain of one configuration. Raises ConfigError.
+def permission_gate(
+    rules: Mapping[str, tuple[Rule, ...]],
+    context: GateContext,
+    grants: GrantStore,
+    approver: Approver | None = None,
+    consent: Callable[[Invocation], str] = ours,
+) -> PermissionGate:
+    """Return the gate that asks. Without an approver it refuses what it would ask."""
+    return PermissionGate(
+        rules=rules,
+        conduct=context.conduct,
+        grants=grants,
+        approver=approver,
+        resolve=context.resolve,
+        consent=consent,
+    )
 
-    tools   the names of the tools there are
+
+def build_gates(
+    loaded: Loaded,
+    context: GateContext,
+    permission: PermissionGate,
+    warn: Warn,
+    *,
+    tools: Collection[str] = (),
+    state: SessionGateState | None = None,
+    exists: Exists = unknown,
+) -> Gates:
+    """Return the gates under a configuration. Their order is the order of this list. Raises ConfigError.
+
+    Denials come before anything that costs the user attention, and the blocklist before all others. The permission gate
+    is the last one: it settles the questions that the others ask.
+
     warn    told what the user should mend
+    tools   the names of the tools there are; empty if they do not matter
+    state   None for gates that only judge: those that count calls or watch results are left out
     """
+    settings, conduct, standing = loaded.settings, context.conduct, context.standing
+    resolve, resolve_command = context.resolve, context.shell.resolve
+    cwd = context.shell.cwd
+    _warn_of_unknown_tools(loaded, context, warn, tools)
+    gates: tuple[Gate | None, ...] = (
+        BlocklistGate(blocklist_policy(settings.tools.shell)),
+        state and QuotaGate(state.memory.quota),
+        state and RateLimitGate(state.memory.rate),
+        ModeGate(conduct),
+        SelectionGate(selection_in_force(loaded, context.offered, context.model)),
+        AutonomyGate(lambda: conduct.readonly),
+        TrustGate(standing, conduct),
+        PolicyGate(session_policy(loaded, cwd, warn), cwd=cwd, realpath=os.path.realpath, trust=standing.of),
+        PinsGate(state.servers.book, conduct) if state and state.servers else None,
+        VerifierGate(verifiers(settings.tools.verifiers, resolve, context.shell, context.urls)),
+        SandboxGate(resolve, resolve_command, context.refuse_url, WorkspaceFiles(cwd, resolve_command)),
+        _protected(loaded, context),
+        *(_watching_gates(settings, state, exists) if state else ()),
+        permission,
+    )
+    return Gates(tuple(gate for gate in gates if gate is not None), partial(shell_names, resolve=resolve_command))
 
-    def __init__(
-        self, loaded: Loaded, ground: Ground, lasting: Lasting, inner: Inner, tools: Sequence[str], warn: Warn
-    ) -> None:
-        self._settings = loaded.settings
-        self._lasting = lasting
-        self._inner = inner
-        self._conduct = ground.conduct
-        self._gates: tuple[Gate, ...] = ()
-        rules = permission_rules(loaded, warn, tools)
-        self._judges = judges(loaded, ground, warn, tools) | {
-            Place.PERMISSION: permission_gate(
-                rules, ground, lasting.grants, lasting.approver, lasting.servers.consent if lasting.servers else ours
-            )
-        }
 
-    @property
-    def gates(self) -> tuple[Gate, ...]:
-        """Those of the chain that was built, outermost first."""
-        return self._gates
+def session_gates(
+    loaded: Loaded,
+    context: GateContext,
+    state: SessionGateState,
+    tools: Collection[str],
+    warn: Warn,
+    exists: Exists = unknown,
+) -> Gates:
+    """Return the gates of a session under a configuration. Raises ConfigError."""
+    consent = state.servers.consent if state.servers else ours
+    rules = permission_rules(loaded, warn, tools)
+    permission = permission_gate(rules, context, state.grants, state.approver, consent)
+    return build_gates(loaded, context, permission, warn, tools=tools, state=state, exists=exists)
 
-    def offers(self, spec: ToolSpec) -> bool:
-        """What a gate would refuse whatever the arguments, the model need not see."""
-        return all(gate.allows(spec) for gate in self._gates)
 
-    def chain(self, context_for: Callable[[Invocation], ToolContext]) -> ToolExecutor:
-        """From a call to its tool."""
-        tools, lasting, inner = self._settings.tools, self._lasting, self._inner
-        memory, auditor = lasting.memory, lasting.auditor
-        links: dict[Place, Link] = {
-            Place.AUDIT: partial(AuditExecutor, auditor=auditor) if auditor else absent,
-            Place.QUOTA: partial(QuotaGate, quota=memory.quota),
-            Place.RATE_LIMIT: partial(RateLimitGate, limit=memory.rate),
-            Place.ANOMALY: partial(AnomalyGate, detector=memory.anomalies, emit=lasting.emit)
-            if tools.anomaly.enabled
-            else absent,
-            Place.PINS: partial(PinsGate, book=lasting.servers.book, conduct=self._conduct)
-            if lasting.servers
-            else absent,
-            Place.UTILITY: utility(tools.utility, memory.turn),
-            Place.GROUNDING: partial(
-                GroundingExecutor,
-                mentioned=memory.mentioned,
-                exists=inner.exists,
-                emit=lasting.emit,
-                suspected=auditor.remarks.suspected if auditor else unmarked,
-            )
-            if self._settings.agent.hallucination_detection
-            else absent,
-            Place.RETRY: retrying(tools.retry, auditor),
-            Place.CACHE: partial(CacheExecutor, cache=inner.cache, stamp=inner.stamp),
-            Place.OUTPUT: partial(
-                OutputExecutor, pipeline=inner.pipeline, overflow=lasting.overflow, summarize=lasting.summarize
-            ),
-        }
-        chain = build_chain(RunTool(context_for), links | self._judges)
-        self._gates = gates_of(chain)
-        return chain
+def build_executor(
+    settings: Settings, gates: Gates, state: SessionGateState, wrappers: ResultWrappers, runner: ToolRunner
+) -> ToolExecutor:
+    """Return what runs calls: audit( gates( cache( output( retry( tool ))))).
+
+    The audit sees every verdict and every result. The cache stands inside the gates, so that a kept answer is no way
+    around a denial, and outside the output pipeline, so that what it keeps is redacted.
+    """
+    retry = settings.tools.retry
+    retries = ToolRetries(retry.max_attempts, retry.base_ms / 1000, retry.max_ms / 1000, retry.budget_secs)
+    output = OutputExecutor(RetryExecutor(runner, retries), wrappers.pipeline, state.overflow, state.summarize)
+    gated = GatedExecutor(gates, CacheExecutor(output, wrappers.cache, wrappers.stamp))
+    return gated if state.auditor is None else AuditExecutor(gated, state.auditor)
+
+
+def _protected(loaded: Loaded, context: GateContext) -> ProtectedGate:
+    resolve_command = context.shell.resolve
+    return ProtectedGate(
+        find=protected_paths(loaded, context.shell.cwd).find,
+        conduct=context.conduct,
+        resolve=context.resolve,
+        resolve_command=resolve_command,
+        git=GitGuard(GitRepositories(resolve_command), GitChanges(resolve_command)),
+    )
+
+
+def _watching_gates(settings: Settings, state: SessionGateState, exists: Exists) -> Iterator[Gate]:
+    """Yield the gates that watch results, as far as they are switched on."""
+    memory, utility = state.memory, settings.tools.utility
+    if settings.tools.anomaly.enabled:
+        yield AnomalyGate(memory.anomalies, state.emit)
+    if utility.enabled:
+        yield UtilityGate(memory.turn, utility.threshold, utility.exempt_tools)
+    if settings.agent.hallucination_detection:
+        yield GroundingGate(memory.mentioned, exists, state.emit)
+
+
+def _warn_of_unknown_tools(loaded: Loaded, context: GateContext, warn: Warn, tools: Collection[str]) -> None:
+    choices = every_choice(loaded, context.offered) if tools else ()
+    problems = (str(problem) for choice in choices for problem in unknown_entries(choice, tools, ALIASES))
+    for problem in dict.fromkeys(problems):
+        warn(problem)
+
+
+def status(settings: Settings, memory: GateMemory) -> tuple[str, ...]:
+    """Return lines for /status on the utility gate and on made-up names, if these are switched on."""
+    weighs, watches = settings.tools.utility, settings.agent.hallucination_detection
+    return (
+        *(memory.turn.status(weighs.threshold, weighs.exempt_tools) if weighs.enabled else ()),
+        *(memory.mentioned.status() if watches else ()),
+    )

@@ -7,8 +7,8 @@ from weakref import WeakMethod
 
 from acp_agent.config import ToolSettings
 from acp_agent.core.ports import Invocation
-from acp_agent.execution.grounding import Mentioned
 from acp_agent.gates.anomaly import AnomalyDetector
+from acp_agent.gates.grounding import Mentioned
 from acp_agent.gates.quota import Quota
 from acp_agent.gates.rate_limit import RateLimit
 from acp_agent.gates.rules.trust_level import TrustLevel

@@ -3,21 +3,20 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from acp_agent.agent.aids.reformat import Reformatter
 from acp_agent.agent.shown_plan import ShownPlan
 from acp_agent.config import Loaded
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import ConfigError
-from acp_agent.core.ports import Backends, Elicitor, Invocation, ToolContext, ToolExecutor
+from acp_agent.core.ports import Backends, Elicitor
 from acp_agent.core.services import Compressor, Memories, Web
-from acp_agent.core.types import ToolSpec
-from acp_agent.core.wrapper import Gate
+from acp_agent.execution.argument_repair import ArgumentRepairer
 from acp_agent.execution.cache import ResultCache
-from acp_agent.execution.dyn import Catalogue, DynExecutor
-from acp_agent.execution.grounding import exists_in
-from acp_agent.execution.mending import Mending
+from acp_agent.execution.runner import Catalogue, DynExecutor, GatedExecutor, ToolExecutor, ToolRunner
+from acp_agent.gates.gate import Gates
+from acp_agent.gates.grounding import exists_in
 from acp_agent.output.filters import FilterEngine
 from acp_agent.output.redacted_view import RedactedToolset
 from acp_agent.output.redaction import Redactor
@@ -26,18 +25,20 @@ from acp_agent.session.mcp_connections import GrowingCatalogue
 from acp_agent.session.session import Session
 from acp_agent.session.slash.handler import RedactedMemories
 from acp_agent.session.toolset.backends import SessionBackends
-from acp_agent.session.toolset.gate_factory import Inner, Lasting, SessionGates
-from acp_agent.session.toolset.judging import Ground
+from acp_agent.session.toolset.gate_factory import (
+    GateContext,
+    ResultWrappers,
+    SessionGateState,
+    build_executor,
+    session_gates,
+)
 from acp_agent.session.toolset.output import filter_engine, pipeline
 from acp_agent.session.toolset.project_notes import ProjectNotes
 from acp_agent.session.toolset.roots import session_roots, without_faulty_patterns
 from acp_agent.session.toolset.toolset import Closed, Stage
-from acp_agent.session.toolset.upkeep import unmarked
 from acp_agent.tools.registry import Registry, ToolLimits, default_tools
 from acp_agent.tools.tool import Tool
 from acp_agent.workspace.roots import RootPool
-
-ChainBuilder: TypeAlias = Callable[[Callable[[Invocation], ToolContext]], ToolExecutor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class SessionTools:
         session: Session,
         cwd: str,
         backends: SessionBackends,
-        lasting: Lasting,
+        lasting: SessionGateState,
         helpers: Helpers,
         redactor: Redactor,
     ) -> None:
@@ -86,7 +87,7 @@ class SessionTools:
         self._filters: FilterEngine | None = None
         self._faults: tuple[str, ...] = ()
         self._folders = RootPool()
-        self.gates: tuple[Gate, ...] = ()
+        self.gates = Gates()
 
     def turn_began(self) -> None:
         """The user may have changed files meanwhile. No call of before runs any more."""
@@ -119,17 +120,21 @@ class SessionTools:
         registry = Registry(self._tools(loaded))
         active, memory = self._session.active, lasting.memory
         standing, model = memory.standing, self._helpers.model
-        ground = Ground(active, files.resolve, shell_roots, web.refusal, place.tools, memory.urls, standing, model)
+        context = GateContext(
+            active, files.resolve, shell_roots, web.refusal, place.tools, memory.urls, standing, model
+        )
         kept = loaded.settings.tools.result_cache
         self._cache = ResultCache(enabled=kept.enabled, ttl=kept.ttl_secs)
         self._filters = filter_engine(loaded)
         words = pipeline(loaded, self._redactor, self._filters)
-        inner = Inner(words, self._cache, self._backends.stamp(roots), exists_in(files))
-        gates = SessionGates(loaded, ground, lasting, inner, registry.names, warn)
+        wrappers = ResultWrappers(words, self._cache, self._backends.stamp(roots))
+        gates = session_gates(loaded, context, lasting, registry.names, warn, exists_in(files))
         backends = self._all_backends(loaded, files, web)
-        toolset = self._front_door(_catalogue(registry, lasting), gates.chain, backends, gates.offers)
+        runner = ToolRunner(backends, self._cwd, lasting.emit)
+        executor = build_executor(loaded.settings, gates, lasting, wrappers, runner)
+        toolset = self._front_door(_catalogue(registry, lasting), executor, gates, backends)
         memory.limit(loaded.settings.tools)
-        self.gates = gates.gates
+        self.gates = gates
         self._helpers.notes.roots = roots
         return Stage(toolset, backends)
 
@@ -151,28 +156,27 @@ class SessionTools:
     def closed(self, fault: ConfigError) -> Stage:
         """The tools while nobody knows what is forbidden: none. Raises ConfigError."""
         closed = Closed(fault)
-        self.gates = ()
+        self.gates = Gates()
         self._helpers.notes.roots = None
         backends = closed.backends(self._cwd, self._folders.open)
-        return Stage(self._front_door(closed, closed.chain, backends, lambda _: False), backends)
+        executor = GatedExecutor(closed.gates, ToolRunner(backends, self._cwd, self._lasting.emit))
+        return Stage(self._front_door(closed, executor, closed.gates, backends), backends)
 
     def _languages(self, loaded: Loaded) -> SharedLanguages | None:
         return self._helpers.languages if loaded.settings.acp.lsp.enabled else None
 
     def _front_door(
-        self, catalogue: Catalogue, chain: ChainBuilder, backends: Backends, offers: Callable[[ToolSpec], bool]
+        self, catalogue: Catalogue, executor: ToolExecutor, gates: Gates, backends: Backends
     ) -> RedactedToolset:
         auditor, reformatter = self._lasting.auditor, self._helpers.reformatter
         toolset = DynExecutor(
             catalogue,
-            chain,
-            backends=backends,
-            cwd=self._cwd,
+            executor,
+            gates,
+            files=backends.files,
             emit=self._lasting.emit,
-            offers=offers,
-            misunderstood=auditor and auditor.call,
-            mending=reformatter
-            and Mending(reformatter, auditor.remarks.mended if auditor else unmarked, reformatter.name),
+            misunderstood=auditor and auditor.record_misunderstood,
+            repairer=reformatter and ArgumentRepairer(reformatter, reformatter.name),
         )
         return RedactedToolset(toolset, self._redactor)
 
@@ -204,5 +208,5 @@ class SessionTools:
         return (*own, *lsp_tools(languages.offers, shown))
 
 
-def _catalogue(registry: Registry, lasting: Lasting) -> Catalogue:
+def _catalogue(registry: Registry, lasting: SessionGateState) -> Catalogue:
     return registry if lasting.servers is None else GrowingCatalogue(registry, lasting.servers)

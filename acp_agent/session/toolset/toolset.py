@@ -14,11 +14,11 @@ from acp_agent.config.files import stamp
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import AgentError, ConfigError, Refused
 from acp_agent.core.events import EventSink, Notice, Severity
-from acp_agent.core.ports import Backends, Invocation, ToolContext, ToolExecutor, Toolset
+from acp_agent.core.ports import Backends, Invocation, Toolset
 from acp_agent.core.services import WebCaller
 from acp_agent.core.types import Access, Deny, ToolCall, ToolResult, ToolSpec, Verdict
-from acp_agent.core.wrapper import Gate
-from acp_agent.execution.run_tool import RunTool
+from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import Gate, Gates
 from acp_agent.log import Log
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.processes.terminal import LocalTerminal
@@ -173,9 +173,10 @@ class Closed:
 
     # ------------------------------------------------------------------------------- gates, files, web
 
-    def chain(self, context_for: Callable[[Invocation], ToolContext]) -> ToolExecutor:
-        """Denies every call that was understood elsewhere."""
-        return _ClosedGate(RunTool(context_for), self._reason)
+    @property
+    def gates(self) -> Gates:
+        """One gate that denies every call that was understood elsewhere."""
+        return Gates((_ClosedGate(self._reason),))
 
     def backends(self, cwd: str, open_root: Callable[[str], Root]) -> Backends:
         """Nothing of the folder can be read or written, and no page. Raises ConfigError when it cannot be opened."""
@@ -201,8 +202,7 @@ class Closed:
 class _ClosedGate(Gate):
     name = "configuration"
 
-    def __init__(self, wrapped: ToolExecutor, reason: str) -> None:
-        super().__init__(wrapped)
+    def __init__(self, reason: str) -> None:
         self._reason = reason
 
     def allows(self, spec: ToolSpec) -> bool:
@@ -210,6 +210,6 @@ class _ClosedGate(Gate):
         del spec
         return False
 
-    def check(self, invocation: Invocation) -> Verdict:
-        del invocation
+    def judge(self, facts: CallFacts) -> Verdict:
+        del facts
         return Deny(self._reason)

@@ -1,4 +1,4 @@
-"""The outermost wrapper: a record of every call, by both paths, before anybody sees what it gave."""
+"""The outermost wrapper: a record of every call before anybody sees what it gave."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -26,8 +26,9 @@ from acp_agent.core.types import (
     ToolSpec,
     UrlSubject,
 )
-from acp_agent.core.wrapper import WrapperExecutor
 from acp_agent.execution.audit import AuditExecutor, Auditor, Caller
+from acp_agent.execution.runner import GatedExecutor
+from acp_agent.gates.facts import CallFacts
 from acp_agent.store.audit import AuditLog
 from acp_agent.store.audit_record import ExecutionEnv, without
 from tests.unit.gates.chain import Chain, ScriptedApprover, call, command
@@ -36,29 +37,17 @@ from tests.unit.store.audit_files import Warnings, read, whole
 pytestmark = pytest.mark.anyio
 
 SECRET = "fake-secret-0123456789"
-Run = Callable[[Invocation], Awaitable[ToolResult]]
+Run = Callable[[CallFacts], Awaitable[ToolResult]]
 
 
-class Innermost(WrapperExecutor):
-    """Does what a test says, on either path."""
+class Innermost:
+    """Does what a test says."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self.paths: list[str] = []
 
-    async def execute(self, invocation: Invocation) -> ToolResult:
-        self.paths.append("execute")
-        return await self._run(invocation)
-
-    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
-        self.paths.append("execute_confirmed")
-        return await self._run(invocation)
-
-    def requires_confirmation(self, invocation: Invocation) -> bool:
-        return invocation.spec.mutates
-
-    def is_retryable(self, invocation: Invocation) -> bool:
-        return not invocation.spec.mutates
+    async def execute(self, facts: CallFacts) -> ToolResult:
+        return await self._run(facts)
 
 
 class Audited:
@@ -73,13 +62,13 @@ class Audited:
     async def run(self, invocation: Invocation, result: ToolResult | Run) -> ToolResult:
         """The call through the chain; its tool gives `result` or does that."""
 
-        async def given(_: Invocation) -> ToolResult:
+        async def given(_: CallFacts) -> ToolResult:
             assert isinstance(result, ToolResult)
             return result
 
         inner = Innermost(given if isinstance(result, ToolResult) else result)
         ticks = iter((10.0, 10.0123))
-        return await AuditExecutor(inner, self.auditor, clock=lambda: next(ticks)).execute(invocation)
+        return await AuditExecutor(inner, self.auditor, clock=lambda: next(ticks)).execute(CallFacts(invocation))
 
     @property
     def records(self) -> list[Any]:
@@ -181,7 +170,8 @@ async def test_a_ruling_is_told_to_the_audit(audited):
 
 async def test_what_a_real_gate_refuses_names_the_gate_and_its_rule(audited, tmp_path):
     chain = Chain(str(tmp_path), str(tmp_path / "grants.toml"), approver=ScriptedApprover(Decision.ALLOW_ONCE))
-    result = await AuditExecutor(chain.blocklist, audited.auditor).execute(command("rm -rf /"))
+    gated = GatedExecutor(chain.gates, chain.recorder)
+    result = await AuditExecutor(gated, audited.auditor).execute(chain.gates.facts(command("rm -rf /")))
     assert result.failure is not None
     record = audited.record
     assert record["result"] == {"type": "blocked", "reason": result.failure.message}
@@ -230,7 +220,7 @@ async def test_what_is_known_of_the_caller_is_told(tmp_path):
 
 async def test_a_call_nobody_understood_can_be_recorded_too(audited):
     sent = ToolCall("id-1", "no\u202e_such" * 100, None, raw_arguments="[1, 2")
-    audited.auditor.call(sent, failed(ToolErrorCategory.TOOL_NOT_FOUND), 0.0)
+    audited.auditor.record_misunderstood(sent, failed(ToolErrorCategory.TOOL_NOT_FOUND), 0.0)
     record = audited.record
     assert record["call"] == {"arguments": "[1, 2"}
     assert record["error_category"] == "tool_not_found"
@@ -269,24 +259,19 @@ async def test_no_secret_and_nothing_a_terminal_acts_on_gets_into_the_file(audit
 async def test_the_record_is_there_before_the_result(audited):
     seen: list[bool] = []
 
-    async def tool(_: Invocation) -> ToolResult:
+    async def tool(_: CallFacts) -> ToolResult:
         seen.append(audited.path.exists() and bool(audited.path.read_bytes()))
         return ToolResult("ran")
 
-    class Outside(WrapperExecutor):
-        async def execute(self, invocation: Invocation) -> ToolResult:
-            result = await self.wrapped.execute(invocation)
-            seen.append(bool(audited.record))
-            return result
-
-    await Outside(AuditExecutor(Innermost(tool), audited.auditor)).execute(command("x"))
+    await AuditExecutor(Innermost(tool), audited.auditor).execute(CallFacts(command("x")))
+    seen.append(bool(audited.record))
     assert seen == [False, True]
 
 
 async def test_a_call_that_is_cancelled_is_on_record(audited):
     async with anyio.create_task_group() as tasks:
 
-        async def tool(_: Invocation) -> ToolResult:
+        async def tool(_: CallFacts) -> ToolResult:
             tasks.cancel_scope.cancel()
             await anyio.sleep_forever()
             raise AssertionError
@@ -297,7 +282,7 @@ async def test_a_call_that_is_cancelled_is_on_record(audited):
 
 
 async def test_a_tool_that_crashes_is_on_record_and_crashes_on(audited):
-    async def tool(_: Invocation) -> ToolResult:
+    async def tool(_: CallFacts) -> ToolResult:
         raise ValueError(f"bug with {SECRET}")
 
     with pytest.raises(ValueError, match="bug"):
@@ -305,18 +290,13 @@ async def test_a_tool_that_crashes_is_on_record_and_crashes_on(audited):
     assert audited.record["result"]["message"] == "internal error: ValueError('bug with [REDACTED]')"
 
 
-async def test_both_paths_are_recorded_and_stay_two(audited):
-    async def tool(_: Invocation) -> ToolResult:
-        return ToolResult("ran")
-
-    inner = Innermost(tool)
-    executor = AuditExecutor(inner, audited.auditor)
-    await executor.execute(command("x"))
-    await executor.execute_confirmed(command("x"))
-    assert inner.paths == ["execute", "execute_confirmed"]
-    assert [record.get("approved_by") for record in audited.records] == [None, "user"]
-    assert executor.requires_confirmation(command("x"))
-    assert executor.is_retryable(call("read"))
+async def test_the_record_says_on_whose_word_a_call_ran(audited, tmp_path):
+    chain = Chain(str(tmp_path), str(tmp_path / "grants.toml"), approver=ScriptedApprover(Decision.ALLOW_ONCE))
+    executor = AuditExecutor(GatedExecutor(chain.gates, chain.recorder), audited.auditor)
+    for asked in (command("make"), command("make", origin=CallOrigin.USER)):
+        await executor.execute(chain.gates.facts(asked))
+    await executor.execute(chain.gates.facts(call("read", PathSubject("a", Access.READ))))
+    assert [record.get("approved_by") for record in audited.records] == ["user", "user", "auto"]
 
 
 # ------------------------------------------------------------------------------- when it cannot be said
@@ -325,7 +305,7 @@ async def test_both_paths_are_recorded_and_stay_two(audited):
 async def test_what_changes_something_does_not_run_while_nothing_can_be_recorded(audited):
     audited.path.symlink_to("/dev/null")
 
-    async def tool(_: Invocation) -> ToolResult:
+    async def tool(_: CallFacts) -> ToolResult:
         raise AssertionError("ran without a record")
 
     result = await audited.run(command("x"), tool)
@@ -348,7 +328,7 @@ async def test_what_only_reads_runs_all_the_same_and_the_user_is_warned_once(aud
 
 
 async def test_a_record_that_fails_after_the_run_leaves_the_result_as_it_is(audited):
-    async def tool(_: Invocation) -> ToolResult:
+    async def tool(_: CallFacts) -> ToolResult:
         audited.path.unlink()
         audited.path.mkdir()
         return ToolResult("changed")

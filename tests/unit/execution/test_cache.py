@@ -21,8 +21,8 @@ from acp_agent.core.types import (
     ToolSpec,
     UrlSubject,
 )
-from acp_agent.core.wrapper import WrapperExecutor
 from acp_agent.execution.cache import CacheExecutor, Key, ResultCache
+from acp_agent.gates.facts import CallFacts
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +46,7 @@ def call(
     return Invocation(ToolCall("1", name, arguments or {}), spec, name, unused, subjects or (LIST,))
 
 
-class World(WrapperExecutor):
+class World:
     """The tool, the files' stamps and the clock. Each run gives a new text: "grep 1", "grep 2".
 
     during   what happens while a tool runs
@@ -56,7 +56,6 @@ class World(WrapperExecutor):
         self, *, enabled: bool = True, ttl: float = 300, max_entries: int = 100, max_bytes: int = 1_000_000
     ) -> None:
         self.runs: list[str] = []
-        self.confirmed = 0
         self.stamps: dict[str, str | None] = {"a": "1"}
         self.time = 0.0
         self.during: Callable[[], ToolResult | None] = lambda: None
@@ -68,19 +67,12 @@ class World(WrapperExecutor):
     async def stamp(self, path: str) -> str | None:
         return self.stamps.get(path)
 
-    async def execute(self, invocation: Invocation) -> ToolResult:
-        self.runs.append(invocation.spec.name)
-        return self.during() or ToolResult(f"{invocation.spec.name} {len(self.runs)}")
-
-    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
-        self.confirmed += 1
-        return await self.execute(invocation)
-
-    def requires_confirmation(self, invocation: Invocation) -> bool:
-        return invocation.spec.name == "asks"
+    async def execute(self, facts: CallFacts) -> ToolResult:
+        self.runs.append(facts.spec.name)
+        return self.during() or ToolResult(f"{facts.spec.name} {len(self.runs)}")
 
     async def ask(self, invocation: Invocation) -> ToolResult:
-        return await self.executor.execute(invocation)
+        return await self.executor.execute(CallFacts(invocation))
 
 
 # ------------------------------------------------------------------------------------ hits and misses
@@ -139,9 +131,9 @@ async def test_a_failure_is_never_kept() -> None:
 
 async def test_a_call_that_was_cancelled_leaves_nothing_behind() -> None:
     class Endless(World):
-        async def execute(self, invocation: Invocation) -> ToolResult:
+        async def execute(self, facts: CallFacts) -> ToolResult:
             await anyio.sleep_forever()
-            return await super().execute(invocation)
+            return await super().execute(facts)
 
     world = Endless()
     for invocation in (call(), call("bash", mutates=True)):
@@ -151,24 +143,6 @@ async def test_a_call_that_was_cancelled_leaves_nothing_behind() -> None:
 
     world.cache.put(Key("t", "d", lasting=True), ToolResult("x"), world.cache.generation)
     assert len(world.cache) == 1, "nothing is thought to be changing still"
-
-
-async def test_confirmed_calls_take_the_same_way() -> None:
-    world = World()
-
-    assert not (await world.executor.execute_confirmed(call())).cached
-    assert (await world.executor.execute_confirmed(call())).cached
-    assert (await world.ask(call())).cached
-    await world.executor.execute_confirmed(call("write", mutates=True))
-    assert not (await world.ask(call())).cached
-    assert world.confirmed == 2
-
-
-def test_whether_a_call_asks_is_the_wrapped_ones_word() -> None:
-    executor = World().executor
-
-    assert executor.requires_confirmation(call("asks"))
-    assert not executor.requires_confirmation(call())
 
 
 async def test_switched_off_it_keeps_nothing_and_counts_nothing() -> None:

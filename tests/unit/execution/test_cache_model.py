@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import Access, PathSubject, ToolCall, ToolKind, ToolResult, ToolSpec
-from acp_agent.core.wrapper import WrapperExecutor
 from acp_agent.execution.cache import CacheExecutor, ResultCache
+from acp_agent.gates.facts import CallFacts
 
 FILES: tuple[str, ...] = ("a", "b")
 ENTRIES = 3
@@ -48,7 +48,7 @@ class Running:
     since: int
 
 
-class Disk(WrapperExecutor):
+class Disk:
     """Files with a version each.
 
     states   every state there was, the last one being now
@@ -72,16 +72,13 @@ class Disk(WrapperExecutor):
         await Pause()
         return stamp
 
-    async def execute(self, invocation: Invocation) -> ToolResult:
+    async def execute(self, facts: CallFacts) -> ToolResult:
         await Pause()
-        if invocation.spec.mutates:
-            return await self._write(invocation)
-        told = self.tells(invocation.spec.name, -1)
+        if facts.spec.mutates:
+            return await self._write(facts.invocation)
+        told = self.tells(facts.spec.name, -1)
         await Pause()
         return ToolResult(told)
-
-    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
-        return await self.execute(invocation)
 
     async def _write(self, invocation: Invocation) -> ToolResult:
         arguments = invocation.call.arguments or {}
@@ -113,9 +110,7 @@ class Session:
         steps, file = chance.choice([1, 2, 3, 4, 99, 99]), chance.choice(FILES)
         match chance.choices(["read", "write", "go on", "cancel", "user", "else"], [8, 3, 6, 1, 1, 1])[0]:
             case "read":
-                self.begin(
-                    self.reading(chance.choice((*FILES, "list", "list")), confirmed=chance.random() < 0.5), steps
-                )
+                self.begin(self.reading(chance.choice((*FILES, "list", "list"))), steps)
             case "write":
                 self.begin(self.writing(file, chance.choice(["well", "failure", "bug"])), steps)
             case "go on" if self.running:
@@ -128,19 +123,18 @@ class Session:
                 self.something_else(chance.choice(["a new turn", "clear", "time"]))
         assert len(self.cache) <= ENTRIES
 
-    def reading(self, what: str, *, confirmed: bool) -> Running:
+    def reading(self, what: str) -> Running:
         subject = PathSubject(".", Access.LIST) if what == "list" else PathSubject(what, Access.READ)
         spec = ToolSpec(what, "", {}, ToolKind.READ, mutates=False, cacheable=True)
         invocation = Invocation(ToolCall("1", what, {}), spec, what, unused, (subject,))
-        execute = self.executor.execute_confirmed if confirmed else self.executor.execute
         since = self.disk.known if what == "list" else len(self.disk.states) - 1
-        return Running(execute(invocation), what, since)
+        return Running(self.executor.execute(CallFacts(invocation)), what, since)
 
     def writing(self, file: str, ending: str) -> Running:
         spec = ToolSpec("write", "", {}, ToolKind.EDIT, mutates=True)
         call = ToolCall("1", "write", {"file": file, "ending": ending})
         invocation = Invocation(call, spec, "write", unused, (PathSubject(file, Access.WRITE),))
-        return Running(self.executor.execute(invocation), "write", 0)
+        return Running(self.executor.execute(CallFacts(invocation)), "write", 0)
 
     def begin(self, call: Running, steps: int) -> None:
         self.running.append(call)

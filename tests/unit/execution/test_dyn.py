@@ -1,8 +1,6 @@
 """The front door: what an editor is told about a call, and in which order, on every path."""
 
-import inspect
 from collections.abc import Awaitable, Callable
-from functools import reduce
 from uuid import uuid4
 
 import anyio
@@ -11,11 +9,24 @@ import pytest
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.events import Event, ToolFinished, ToolProgress, ToolStarted
-from acp_agent.core.ports import Backends, Invocation, ToolContext, ToolExecutor
-from acp_agent.core.types import Allow, Ask, Deny, Json, ToolCall, ToolKind, ToolResult, ToolSpec, Verdict
-from acp_agent.core.wrapper import Gate, WrapperExecutor
-from acp_agent.execution.dyn import DynExecutor
-from acp_agent.execution.run_tool import RunTool
+from acp_agent.core.ports import Backends, Invocation, ToolContext
+from acp_agent.core.types import (
+    Allow,
+    ApprovedBy,
+    Ask,
+    Deny,
+    Json,
+    Ruling,
+    ToolCall,
+    ToolKind,
+    ToolResult,
+    ToolSpec,
+    Verdict,
+)
+from acp_agent.execution.runner import DynExecutor, GatedExecutor, ToolRunner
+from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import Gate, Gates
+from acp_agent.gates.settlement import Approved
 from tests.fakes.fake_terminal import FakeTerminal
 from tests.fakes.fake_web import FakeWeb
 from tests.fakes.memory_files import MemoryFileSystem
@@ -46,17 +57,13 @@ class Catalogue:
 class Stage:
     """A DynExecutor, what it emits, and the order of everything."""
 
-    def __init__(self, body: Body, *gates: Callable[[ToolExecutor], ToolExecutor], spec: ToolSpec = SPEC) -> None:
+    def __init__(self, body: Body, *in_order: Gate, spec: ToolSpec = SPEC) -> None:
         self.order: list[str] = []
         self.events: list[Event] = []
-        self.executor = DynExecutor(
-            Catalogue(body, spec),
-            lambda context_for: reduce(lambda wrapped, gate: gate(wrapped), reversed(gates), RunTool(context_for)),
-            backends=Backends(MemoryFileSystem(), FakeTerminal({}), FakeTerminal({}), FakeWeb()),
-            cwd="/project",
-            emit=self.emit,
-            offers=lambda spec: True,
-        )
+        backends, gates = Backends(MemoryFileSystem(), FakeTerminal({}), FakeTerminal({}), FakeWeb()), Gates(in_order)
+        runner = ToolRunner(backends, "/project", self.emit)
+        executor = GatedExecutor(gates, runner)
+        self.executor = DynExecutor(Catalogue(body, spec), executor, gates, files=backends.files, emit=self.emit)
 
     async def emit(self, event: Event) -> None:
         self.events.append(event)
@@ -77,12 +84,21 @@ def raising(error: Exception) -> Body:
     return body
 
 
-def answering(verdict: Verdict) -> Callable[[ToolExecutor], ToolExecutor]:
-    class Fixed(Gate):
-        def check(self, invocation: Invocation) -> Verdict:
-            return verdict
+class Fixed(Gate):
+    """Gives one verdict, and remembers that it was asked and which results it saw."""
 
-    return Fixed
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+        self.judged: list[CallFacts] = []
+        self.concluded: list[ToolResult] = []
+
+    def judge(self, facts: CallFacts) -> Verdict:
+        self.judged.append(facts)
+        return self.verdict
+
+    async def conclude(self, facts: CallFacts, result: ToolResult) -> ToolResult:
+        self.concluded.append(result)
+        return result
 
 
 async def test_a_call_shows_once_at_the_start_and_once_at_the_end_with_one_id() -> None:
@@ -92,7 +108,7 @@ async def test_a_call_shows_once_at_the_start_and_once_at_the_end_with_one_id() 
     assert isinstance(started, ToolStarted)
     assert isinstance(finished, ToolFinished)
     assert (started.call_id, started.title) == (finished.call_id, "touch it")
-    assert finished.result == result == ToolResult("fine")
+    assert finished.result == result == ToolResult("fine", ruling=Ruling(approved_by=ApprovedBy.AUTO))
 
 
 async def test_a_terminal_is_given_back_after_the_last_update_only() -> None:
@@ -145,7 +161,7 @@ async def test_a_call_nobody_understands_shows_too(arguments: dict[str, Json] | 
 
 
 async def test_a_refused_call_shows_too_and_nothing_runs() -> None:
-    stage = Stage(raising(AssertionError()), answering(Deny("not here")))
+    stage = Stage(raising(AssertionError()), Fixed(Deny("not here")))
     result = await stage.run()
     assert stage.order == ["ToolStarted", "ToolFinished"]
     assert result.text.startswith("[tool_error]\ncategory: policy_blocked\nerror: not here\n")
@@ -167,74 +183,37 @@ async def test_whatever_a_tool_raises_becomes_a_result(error: Exception, categor
     assert result.failure.category is category
 
 
-async def test_the_first_gate_is_the_outermost() -> None:
-    seen: list[str] = []
-
-    def noting(name: str, verdict: Verdict) -> Callable[[ToolExecutor], ToolExecutor]:
-        class Noting(Gate):
-            def check(self, invocation: Invocation) -> Verdict:
-                seen.append(name)
-                return verdict
-
-        return Noting
-
-    await Stage(fine, noting("first", Allow()), noting("second", Deny("no")), noting("third", Allow())).run()
-    assert seen == ["first", "second"]
+async def test_the_first_refusal_ends_a_call_and_no_later_gate_judges_it() -> None:
+    first, second, third = Fixed(Allow()), Fixed(Deny("no")), Fixed(Allow())
+    result = await Stage(raising(AssertionError()), first, second, third).run()
+    assert [len(gate.judged) for gate in (first, second, third)] == [1, 1, 0]
+    assert [gate.concluded for gate in (first, second, third)] == [[result], [], []]
 
 
-async def test_questions_of_gates_travel_with_the_call_and_a_confirmed_one_is_still_judged() -> None:
-    asked: list[tuple[Ask, ...]] = []
-
-    class Last(WrapperExecutor):
-        async def execute(self, invocation: Invocation) -> ToolResult:
-            asked.append(invocation.asks)
-            return await self.execute_confirmed(invocation)
-
-    stage = Stage(fine, answering(Ask("one")), answering(Ask("two")), Last)
-    assert (await stage.run()).text == "fine"
-    assert asked == [(Ask("one"), Ask("two"))]
-    invocation = Invocation(ToolCall("id", "touch", {}), SPEC, "t", fine)
-    denied = Stage(raising(AssertionError()), answering(Deny("never")))
-    assert (await denied.executor.execute_confirmed(invocation)).shown == "never"
+async def test_every_gate_reads_the_same_facts_of_a_call_and_is_asked_once() -> None:
+    gates = [Fixed(Allow()), Fixed(Ask("one")), Fixed(Ask("two")), Fixed(Approved(ApprovedBy.USER))]
+    result = await Stage(fine, *gates).run()
+    [facts] = gates[0].judged
+    assert all(gate.judged == [facts] for gate in gates)
+    assert facts.asks == [Ask("one"), Ask("two")]
+    assert result == ToolResult("fine", ruling=Ruling(approved_by=ApprovedBy.USER))
 
 
-async def test_only_what_changes_nothing_may_be_repeated() -> None:
-    for spec in (SPEC, READER):
-        stage = Stage(fine, spec=spec)
-        invocation = Invocation(ToolCall("id", spec.name, {}), spec, "t", fine)
-        assert stage.executor.is_retryable(invocation) is not spec.mutates
+async def test_a_question_that_no_gate_settles_refuses_the_call() -> None:
+    result = await Stage(raising(AssertionError()), Fixed(Ask("outside the workspace")), Fixed(Allow())).run()
+    assert result.failure is not None
+    assert result.failure.category is ToolErrorCategory.CONFIRMATION_REQUIRED
+    assert "outside the workspace" in result.failure.message
 
 
-@pytest.mark.parametrize("wrapper", [WrapperExecutor, DynExecutor])
-async def test_every_method_of_an_executor_is_delegated(wrapper: type) -> None:
-    """A default here would answer for the gates (A33.2, bugs 3649 and 3651 of the seed)."""
+async def test_an_approval_lifts_no_refusal_wherever_it_stands() -> None:
+    for gates in ((Approved(ApprovedBy.USER), Deny("never")), (Deny("never"), Approved(ApprovedBy.USER))):
+        result = await Stage(raising(AssertionError()), *map(Fixed, gates)).run()
+        assert result.shown == "never"
 
-    class Recorder:
-        def __init__(self) -> None:
-            self.calls: list[str] = []
 
-        def __getattr__(self, name: str) -> Callable[[Invocation], object]:
-            def method(invocation: Invocation) -> object:
-                self.calls.append(name)
-                return marker() if inspect.iscoroutinefunction(getattr(ToolExecutor, name)) else marker_value
-
-            async def marker() -> object:
-                return marker_value
-
-            marker_value = f"answer of {name}"
-            return method
-
-    recorder = Recorder()
-    if wrapper is WrapperExecutor:
-        executor: object = WrapperExecutor(recorder)  # type: ignore[arg-type]
-    else:
-        stage = Stage(fine)
-        stage.executor._executor = recorder  # type: ignore[assignment]
-        executor = stage.executor
-    methods = [name for name, _ in inspect.getmembers(ToolExecutor, inspect.isfunction) if not name.startswith("_")]
-    assert set(methods) == {"execute", "execute_confirmed", "requires_confirmation", "is_retryable"}
-    invocation = Invocation(ToolCall("id", "touch", {}), SPEC, "t", fine)
-    for name in methods:
-        answer = getattr(executor, name)(invocation)
-        assert (await answer if inspect.isawaitable(answer) else answer) == f"answer of {name}"
-    assert recorder.calls == methods
+async def test_gates_hear_of_a_crash_as_of_any_result() -> None:
+    gate = Fixed(Allow())
+    result = await Stage(raising(KeyError("bug")), gate).run()
+    assert gate.concluded == [result]
+    assert result.crashed

@@ -11,8 +11,10 @@ from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import Event, Notice
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import Access, CallOrigin, CommandSubject, PathSubject, Phase, Ruling, ToolResult, UrlSubject
-from acp_agent.core.wrapper import WrapperExecutor
-from acp_agent.execution.grounding import GroundingExecutor, Mentioned, exists_in
+from acp_agent.execution.runner import GatedExecutor
+from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import Gates
+from acp_agent.gates.grounding import GroundingGate, Mentioned, exists_in
 from tests.fakes.memory_files import MemoryFileSystem
 from tests.unit.gates.chain import call
 
@@ -22,19 +24,15 @@ UUID = "0d5e8400-e29b-41d4-a716-446655440000"
 NOT_FOUND = ToolResult.failed(ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, "no such file: invented.py"))
 
 
-class Inner(WrapperExecutor):
+class Inner:
     """Answers with what a test says."""
 
     def __init__(self) -> None:
         self.result = ToolResult("fine")
-        self.ran: list[str] = []
+        self.runs = 0
 
-    async def execute(self, invocation: Invocation) -> ToolResult:
-        self.ran.append("execute")
-        return self.result
-
-    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
-        self.ran.append("confirmed")
+    async def execute(self, facts: CallFacts) -> ToolResult:
+        self.runs += 1
         return self.result
 
 
@@ -43,21 +41,22 @@ class Session:
         self.inner = Inner()
         self.mentioned = Mentioned()
         self.events: list[Event] = []
-        self.marked: list[str] = []
+        self.facts: CallFacts | None = None
         files = MemoryFileSystem({"src/a.py": "", "README.md": ""})
-        self.link = GroundingExecutor(self.inner, self.mentioned, exists_in(files), self._emit, self.marked.append)
+        self.gates = Gates((GroundingGate(self.mentioned, exists_in(files), self._emit),))
 
     async def _emit(self, event: Event) -> None:
         self.events.append(event)
 
     async def run(self, invocation: Invocation, result: ToolResult | None = None) -> ToolResult:
         self.inner.result = result or self.inner.result
-        return await self.link.execute(invocation)
+        self.facts = self.gates.facts(invocation)
+        return await GatedExecutor(self.gates, self.inner).execute(self.facts)
 
     async def suspects(self, invocation: Invocation, result: ToolResult | None = None) -> bool:
-        before = len(self.marked)
         given = await self.run(invocation, result)
-        told = [bool(self.events), "[hallucination_suspect]" in given.text, len(self.marked) > before]
+        assert self.facts is not None
+        told = [bool(self.events), "[hallucination_suspect]" in given.text, bool(self.facts.suspects)]
         assert len(set(told)) == 1, "the user, the model and the audit are told, or nobody is"
         self.events.clear()
         return told[0]
@@ -80,7 +79,7 @@ async def test_a_path_that_is_not_there_and_nobody_mentioned_is_suspect(access):
 async def test_what_is_told_names_the_path_and_the_call_runs_all_the_same():
     session = Session()
     result = await session.run(reading("src/invented.py"), NOT_FOUND)
-    assert session.inner.ran == ["execute"]
+    assert session.inner.runs == 1
     assert result.failure == NOT_FOUND.failure
     assert result.text.startswith(NOT_FOUND.text)
     assert result.text.endswith(
@@ -90,7 +89,6 @@ async def test_what_is_told_names_the_path_and_the_call_runs_all_the_same():
     [notice] = session.events
     assert isinstance(notice, Notice)
     assert "src/invented.py" in notice.text
-    assert session.marked == ["call-1"]
     assert "hallucination" not in result.shown
     assert session.mentioned.status() == ("Hallucination detection: 1 calls suspected",)
 
@@ -138,7 +136,8 @@ async def test_a_call_that_a_gate_ended_tells_the_model_nothing_of_what_is_there
     refused = ToolResult.refused("no", ruling=Ruling("permission"))
     result = await session.run(reading("src/invented.py"), refused)
     assert result == refused
-    assert session.marked == ["call-1"]
+    assert session.facts is not None
+    assert session.facts.suspects
 
 
 # ------------------------------------------------------------------------------------ addresses, identifiers
@@ -206,13 +205,6 @@ async def test_what_the_user_typed_or_the_agent_itself_does_is_not_suspect_but_i
     verifier = replace(made, call=replace(made.call, phase=Phase.VERIFIER))
     assert not await session.suspects(verifier)
     assert not await session.suspects(reading("later.py"), NOT_FOUND)
-
-
-async def test_a_confirmed_call_is_watched_as_well():
-    session = Session()
-    result = await session.link.execute_confirmed(reading("src/invented.py"))
-    assert session.inner.ran == ["confirmed"]
-    assert "[hallucination_suspect]" in result.text
 
 
 async def test_a_deep_argument_is_no_trouble():

@@ -8,12 +8,23 @@ import pytest
 from acp_agent.agent.aids.reformat import Reformatter
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import Event, Notice, ToolFinished, ToolStarted
-from acp_agent.core.ports import Backends, Invocation
-from acp_agent.core.types import Allow, CallOrigin, Deny, JsonObject, Phase, ToolCall, ToolResult, ToolSpec, Verdict
-from acp_agent.core.wrapper import Gate
-from acp_agent.execution.dyn import DynExecutor
-from acp_agent.execution.mending import Mended, Mending
-from acp_agent.execution.run_tool import RunTool
+from acp_agent.core.ports import Backends
+from acp_agent.core.types import (
+    ApprovedBy,
+    CallOrigin,
+    Deny,
+    JsonObject,
+    Phase,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Verdict,
+)
+from acp_agent.execution.argument_repair import ArgumentRepairer, RepairedArguments
+from acp_agent.execution.runner import DynExecutor, GatedExecutor, ToolRunner
+from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import Gate, Gates
+from acp_agent.gates.settlement import Approved
 from acp_agent.tools.registry import Registry, default_tools
 from tests.fakes.fake_terminal import FakeTerminal
 from tests.fakes.fake_web import FakeWeb
@@ -26,16 +37,19 @@ pytestmark = pytest.mark.anyio
 class Judge(Gate):
     """Remembers the arguments it judged; refuses paths below /project/closed."""
 
-    def __init__(self, wrapped: Any) -> None:
-        super().__init__(wrapped)
+    def __init__(self) -> None:
         self.judged: list[JsonObject | None] = []
-        self.seen: list[Invocation] = []
+        self.seen: list[CallFacts] = []
+        self.hidden: set[str] = set()
 
-    def check(self, invocation: Invocation) -> Verdict:
-        self.judged.append(invocation.call.arguments)
-        self.seen.append(invocation)
-        closed = any("closed" in str(subject) for subject in invocation.subjects)
-        return Deny("closed") if closed else Allow()
+    def allows(self, spec: ToolSpec) -> bool:
+        return spec.name not in self.hidden
+
+    def judge(self, facts: CallFacts) -> Verdict:
+        self.judged.append(facts.call.arguments)
+        self.seen.append(facts)
+        closed = any("closed" in str(subject) for subject in facts.subjects)
+        return Deny("closed") if closed else Approved(ApprovedBy.AUTO)
 
 
 class Session:
@@ -44,26 +58,24 @@ class Session:
     def __init__(self, *answers: JsonObject | None) -> None:
         self.answers = list(answers)
         self.asked: list[tuple[ToolCall, ToolSpec, ToolFailure]] = []
-        self.marked: list[str] = []
         self.unseen: list[ToolResult] = []
         self.events: list[Event] = []
         self.files = MemoryFileSystem({"a.txt": "hello\n", "closed/b.txt": "no\n"})
-        self.gates: list[Judge] = []
-        self.hidden: set[str] = set()
-        self.executor = DynExecutor(
-            Registry(default_tools()),
-            self._chain,
-            backends=Backends(self.files, FakeTerminal({}), FakeTerminal({}), FakeWeb()),
-            cwd="/project",
-            emit=self._emit,
-            offers=lambda spec: spec.name not in self.hidden,
-            misunderstood=lambda call, result, seconds: self.unseen.append(result),
-            mending=Mending(self._mend, self.marked.append, "acme:small"),
-        )
+        self.gate = Judge()
+        self.executor = self.tools(ArgumentRepairer(self._mend, "acme:small"))
 
-    def _chain(self, context_for: Any) -> Judge:
-        self.gates.append(Judge(RunTool(context_for)))
-        return self.gates[-1]
+    def tools(self, repairer: ArgumentRepairer) -> DynExecutor:
+        gates = Gates((self.gate,))
+        backends = Backends(self.files, FakeTerminal({}), FakeTerminal({}), FakeWeb())
+        return DynExecutor(
+            Registry(default_tools()),
+            GatedExecutor(gates, ToolRunner(backends, "/project", self._emit)),
+            gates,
+            files=self.files,
+            emit=self._emit,
+            misunderstood=lambda call, result, seconds: self.unseen.append(result),
+            repairer=repairer,
+        )
 
     async def _emit(self, event: Event) -> None:
         self.events.append(event)
@@ -90,8 +102,8 @@ async def test_a_mended_call_runs_and_everybody_sees_the_arguments_that_ran():
     assert isinstance(started, ToolStarted)
     assert started.raw_input == {"path": "a.txt"}
     assert isinstance(finished, ToolFinished)
-    assert session.gates[0].judged == [{"path": "a.txt"}]
-    assert session.marked == ["id-1"]
+    assert session.gate.judged == [{"path": "a.txt"}]
+    assert [facts.repaired for facts in session.gate.seen] == [True]
     assert not session.unseen
 
 
@@ -99,9 +111,9 @@ async def test_a_mended_call_that_changes_something_is_asked_about_and_one_that_
     session = Session({"path": "new.txt", "content": "x"}, {"path": "a.txt"})
     assert (await session.run("write", {"file": "new.txt", "content": ["x"]})).failure is None
     assert (await session.run("read", {"path": 3})).failure is None
-    write, read = session.gates[0].seen
+    write, read = session.gate.seen
     assert [ask.reason for ask in write.asks] == ["the arguments did not fit and were mended by acme:small"]
-    assert read.asks == ()
+    assert read.asks == []
 
 
 async def test_a_call_that_could_not_be_mended_is_no_news():
@@ -138,7 +150,7 @@ async def test_there_is_one_attempt_and_the_model_hears_of_its_own_mistake(answe
     assert result.failure.category is ToolErrorCategory.TYPE_MISMATCH
     assert "mended" not in result.text
     assert session.unseen == [result]
-    assert not session.marked
+    assert not session.gate.seen
     started = session.events[0]
     assert isinstance(started, ToolStarted)
     assert started.raw_input == {"path": 3}
@@ -146,7 +158,7 @@ async def test_there_is_one_attempt_and_the_model_hears_of_its_own_mistake(answe
 
 async def test_nobody_mends_what_the_user_typed_a_tool_that_is_not_there_or_one_the_model_may_not_use():
     session = Session()
-    session.hidden.add("write")
+    session.gate.hidden.add("write")
     for name, arguments, more in (
         ("read", {"path": 3}, {"origin": CallOrigin.USER}),
         ("no_such_tool", {"path": 3}, {}),
@@ -165,15 +177,12 @@ async def test_a_call_that_fits_is_nobodys_business():
 async def test_a_mended_call_keeps_its_phase_whatever_a_model_writes_into_it():
     session = Session({"path": "a.txt", "phase": "autonomous"}, {"path": "a.txt"})
     assert (await session.run("read", {"path": 3})).failure is not None  # `phase` is no argument of any tool
-    seen: list[Phase] = []
-    check = session.gates[0].check
-    session.gates[0].check = lambda invocation: (seen.append(invocation.call.phase), check(invocation))[1]
     assert (await session.run("read", {"path": 3})).failure is None
-    assert seen == [Phase.EXECUTOR]
+    assert [facts.call.phase for facts in session.gate.seen] == [Phase.EXECUTOR]
 
 
 def test_long_reasons_and_arguments_are_cut_and_stay_on_one_line():
-    told = Mended("no\nfit " * 500, {"content": "x\n" * 5000}).told_in(ToolResult("fine", display="shown"))
+    told = RepairedArguments("no\nfit " * 500, {"content": "x\n" * 5000}).told_in(ToolResult("fine", display="shown"))
     note = told.text.removeprefix("fine\n\n")
     assert "\n" not in note
     assert len(note) < 1200
@@ -187,7 +196,7 @@ async def test_a_model_mends_what_another_got_wrong():
         return provider
 
     session = Session()
-    session.executor._mending = Mending(Reformatter("scripted:x", model, lambda text: text), session.marked.append)
+    session.executor = session.tools(ArgumentRepairer(Reformatter("scripted:x", model, lambda text: text)))
     result = await session.run("read", {"path": ["a.txt"]})
     assert "hello" in result.text
     [request] = provider.requests
@@ -197,4 +206,6 @@ async def test_a_model_mends_what_another_got_wrong():
 
 def test_the_failure_is_not_changed_by_being_told():
     failed = ToolResult.failed(ToolFailure(ToolErrorCategory.TIMEOUT, "slow"))
-    assert replace(Mended("x", {}).told_in(failed), text="", display=None) == replace(failed, text="", display=None)
+    assert replace(RepairedArguments("x", {}).told_in(failed), text="", display=None) == replace(
+        failed, text="", display=None
+    )

@@ -7,9 +7,10 @@ import pytest
 
 from acp_agent.core.types import Json, ToolResult
 from acp_agent.execution.output import OutputExecutor
+from acp_agent.gates.facts import CallFacts
 from acp_agent.output.pipeline import Fitted, Pipeline, ResultSource, Sizes
 from acp_agent.output.redaction import Redactor
-from tests.unit.gates.chain import Recorder, call
+from tests.unit.gates.chain import call
 
 pytestmark = pytest.mark.anyio
 
@@ -26,12 +27,11 @@ class Noting(Pipeline):
         return super().apply(replace(result, envelope=None), speaker)
 
 
-class Saying(Recorder):
+class Saying:
     def __init__(self, structured: Json) -> None:
-        super().__init__()
         self.structured = structured
 
-    async def execute(self, invocation: object) -> ToolResult:
+    async def execute(self, facts: CallFacts) -> ToolResult:
         return ToolResult("short", envelope={"structuredContent": self.structured})
 
 
@@ -54,5 +54,5 @@ for _ in range(500):
 )
 async def test_much_nested_in_an_envelope_is_no_work_for_the_loop(structured: Json, inline: bool):
     pipeline = Noting()
-    await OutputExecutor(Saying(structured), pipeline).execute(call("read"))
+    await OutputExecutor(Saying(structured), pipeline).execute(CallFacts(call("read")))
     assert [ident == threading.get_ident() for ident in pipeline.threads] == [inline]

@@ -1,25 +1,35 @@
-"""The audit's record says what the inner links noticed: attempts, mended arguments, suspicion, the phase."""
+"""The audit's record says what was noticed under way: attempts, mended arguments, suspicion, the phase."""
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.events import Event
-from acp_agent.core.ports import Backends, Invocation, ToolContext, ToolExecutor
-from acp_agent.core.types import Access, JsonObject, PathSubject, Phase, ToolCall, ToolResult, ToolSpec
+from acp_agent.core.ports import Backends, Invocation, ToolContext
+from acp_agent.core.types import (
+    Access,
+    ApprovedBy,
+    JsonObject,
+    PathSubject,
+    Phase,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Verdict,
+)
+from acp_agent.execution.argument_repair import ArgumentRepairer
 from acp_agent.execution.audit import AuditExecutor, Auditor, Caller
 from acp_agent.execution.cache import CacheExecutor, ResultCache
-from acp_agent.execution.chain import Link, Place, absent, build_chain
-from acp_agent.execution.dyn import DynExecutor
-from acp_agent.execution.grounding import GroundingExecutor, Mentioned, exists_in
-from acp_agent.execution.mending import Mending
-from acp_agent.execution.remarks import Remark, Remarks
 from acp_agent.execution.retry import RetryExecutor, ToolRetries
-from acp_agent.execution.run_tool import RunTool
+from acp_agent.execution.runner import DynExecutor, GatedExecutor, ToolRunner
+from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import Gate, Gates
+from acp_agent.gates.grounding import GroundingGate, Mentioned, exists_in
 from acp_agent.gates.quota import Quota, QuotaGate
+from acp_agent.gates.settlement import Approved
 from acp_agent.store.audit import AuditLog
 from acp_agent.tools.registry import Registry, default_tools
 from tests.fakes.fake_terminal import FakeTerminal
@@ -43,6 +53,13 @@ async def _unheard(event: Event) -> None:
     del event
 
 
+class Settling(Gate):
+    """Says yes to whatever is asked."""
+
+    def judge(self, facts: CallFacts) -> Verdict:
+        return Approved(ApprovedBy.AUTO)
+
+
 class Chain:
     """Audit, quota, grounding, cache and retry at their places, and a tool that fails as it is told."""
 
@@ -52,20 +69,13 @@ class Chain:
         self.auditor = Auditor(AuditLog(str(path), Warnings()), Caller("session-1", "/project"), lambda text: text)
         self.quota = Quota(100)
         self.files = MemoryFileSystem({"a.txt": "hello\n"})
-        self.executor = self.chain(lambda _: cast("ToolContext", None))
-
-    def chain(self, context_for: Any) -> ToolExecutor:
-        remarks = self.auditor.remarks
-        links: dict[Place, Link] = dict.fromkeys(Place, absent) | {
-            Place.AUDIT: lambda wrapped: AuditExecutor(wrapped, self.auditor),
-            Place.QUOTA: lambda wrapped: QuotaGate(wrapped, self.quota),
-            Place.GROUNDING: lambda wrapped: GroundingExecutor(
-                wrapped, Mentioned(), exists_in(self.files), _unheard, remarks.suspected
-            ),
-            Place.CACHE: lambda wrapped: CacheExecutor(wrapped, ResultCache(), _unstamped),
-            Place.RETRY: lambda wrapped: RetryExecutor(wrapped, ToolRetries(), remarks.attempted, sleep=_asleep),
-        }
-        return build_chain(RunTool(context_for), links)
+        self.gates = Gates(
+            (QuotaGate(self.quota), GroundingGate(Mentioned(), exists_in(self.files), _unheard), Settling())
+        )
+        backends = Backends(self.files, FakeTerminal({}), FakeTerminal({}), FakeWeb())
+        retry = RetryExecutor(ToolRunner(backends, "/project", _unheard), ToolRetries(), sleep=_asleep)
+        gated = GatedExecutor(self.gates, CacheExecutor(retry, ResultCache(), _unstamped))
+        self.executor = AuditExecutor(gated, self.auditor)
 
     async def tool(self, context: ToolContext) -> ToolResult:
         if self.failures:
@@ -73,7 +83,7 @@ class Chain:
         return ToolResult("fine")
 
     async def run(self, invocation: Invocation) -> ToolResult:
-        return await self.executor.execute(replace(invocation, run=self.tool))
+        return await self.executor.execute(self.gates.facts(replace(invocation, run=self.tool)))
 
     @property
     def records(self) -> list[Any]:
@@ -124,7 +134,6 @@ async def test_a_suspicion_is_recorded_and_nothing_of_it_is_left_for_the_next_ca
     first, second = chain.records
     assert first["hallucination_suspected"] is True
     assert "hallucination_suspected" not in second
-    assert chain.auditor.remarks.take("call-1") == Remark()
 
 
 @pytest.mark.parametrize("phase", Phase)
@@ -141,13 +150,12 @@ async def test_a_mended_call_is_recorded_with_the_arguments_that_ran(chain):
 
     executor = DynExecutor(
         Registry(default_tools()),
-        chain.chain,
-        backends=Backends(chain.files, FakeTerminal({}), FakeTerminal({}), FakeWeb()),
-        cwd="/project",
+        chain.executor,
+        chain.gates,
+        files=chain.files,
         emit=_unheard,
-        offers=lambda spec: True,
-        misunderstood=chain.auditor.call,
-        mending=Mending(mend, chain.auditor.remarks.mended),
+        misunderstood=chain.auditor.record_misunderstood,
+        repairer=ArgumentRepairer(mend),
     )
     assert (await executor.run(ToolCall("id-1", "read", {"path": 3}))).failure is None
     [record] = chain.records
@@ -161,15 +169,3 @@ async def test_the_file_stays_whole_and_fits_its_schema(chain):
     assert whole(chain.path) == []
     [record] = chain.records
     validator().validate(record)
-
-
-def test_remarks_about_a_call_add_up():
-    remarks = Remarks()
-    remarks.attempted("1", 2)
-    remarks.suspected("1")
-    remarks.mended("1")
-    remarks.attempted("1", 3)
-    remarks.suspected("2")
-    assert remarks.take("1") == Remark(3, mended=True, suspected=True)
-    assert remarks.take("1") == Remark()
-    assert remarks.take("2") == Remark(suspected=True)

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory, ToolFailure
-from acp_agent.core.ports import Invocation, ToolContext
+from acp_agent.core.events import Event
+from acp_agent.core.ports import Backends, Invocation, ToolContext
 from acp_agent.core.types import Access, CallOrigin, CommandSubject, PathSubject, Subject, ToolResult
-from acp_agent.core.wrapper import WrapperExecutor
 from acp_agent.execution.retry import RetryExecutor, ToolRetries
-from acp_agent.execution.run_tool import RunTool
+from acp_agent.execution.runner import ToolRunner
+from acp_agent.gates.facts import CallFacts
 from tests.unit.gates.chain import call
 
 pytestmark = pytest.mark.anyio
@@ -50,7 +51,6 @@ class World:
         self.now = 1000.0
         self.slept: list[float] = []
         self.runs = 0
-        self.attempted: list[tuple[str, int]] = []
 
     def clock(self) -> float:
         return self.now
@@ -69,9 +69,8 @@ class World:
 
     def executor(self, retries: ToolRetries | None = None, chance: Callable[[], float] = lambda: 1.0) -> RetryExecutor:
         return RetryExecutor(
-            RunTool(no_context),
+            ToolRunner(cast("Backends", None), "/project", unheard),
             retries or ToolRetries(),
-            lambda call_id, attempts: self.attempted.append((call_id, attempts)),
             clock=self.clock,
             sleep=self.sleep,
             chance=chance,
@@ -81,9 +80,8 @@ class World:
         return replace(call(tool, *subjects), run=self.tool)
 
 
-def no_context(invocation: Invocation) -> ToolContext:
-    """No tool here uses it."""
-    return cast("ToolContext", None)
+async def unheard(event: Event) -> None:
+    raise AssertionError("no tool here tells anything")
 
 
 # ------------------------------------------------------------------------------------ the eleven categories
@@ -92,7 +90,7 @@ def no_context(invocation: Invocation) -> ToolContext:
 @pytest.mark.parametrize("category", ToolErrorCategory)
 async def test_four_categories_are_tried_again_and_seven_are_not(category):
     world = World(*[category] * 10)
-    result = await world.executor().execute(world.invocation())
+    result = await world.executor().execute(CallFacts(world.invocation()))
     assert world.runs == (3 if category in INFRASTRUCTURE else 1)
     assert result.failure is not None
     assert result.failure.category is category
@@ -101,7 +99,7 @@ async def test_four_categories_are_tried_again_and_seven_are_not(category):
 @pytest.mark.parametrize("category", ToolErrorCategory)
 async def test_what_the_model_reads_in_the_end_is_five_lines_that_promise_nothing(category):
     world = World(*[category] * 10)
-    result = await world.executor().execute(world.invocation())
+    result = await world.executor().execute(CallFacts(world.invocation()))
     tried = " (tried 3 times)" if category in INFRASTRUCTURE else ""
     assert result.text == (
         f"[tool_error]\ncategory: {category.value}\nerror: no luck{tried}\nsuggestion: {BLOCKS[category]}\n"
@@ -135,13 +133,14 @@ def test_four_categories_are_retryable_three_are_the_models_fault_and_none_is_bo
 
 async def test_a_call_that_works_at_last_looks_as_if_it_had_worked_at_once():
     world = World(ToolErrorCategory.NETWORK_ERROR, ToolErrorCategory.SERVER_ERROR)
-    assert await world.executor().execute(world.invocation()) == ToolResult("got it")
-    assert world.attempted == [("call-1", 2), ("call-1", 3)]
+    facts = CallFacts(world.invocation())
+    assert await world.executor().execute(facts) == ToolResult("got it")
+    assert facts.attempts == 3
 
 
 async def test_a_failure_of_another_kind_ends_the_repeating():
     world = World(ToolErrorCategory.TIMEOUT, ToolErrorCategory.PERMANENT_FAILURE, ToolErrorCategory.TIMEOUT)
-    result = await world.executor().execute(world.invocation())
+    result = await world.executor().execute(CallFacts(world.invocation()))
     assert world.runs == 2
     assert result.failure == ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, "no luck")
 
@@ -159,42 +158,18 @@ async def test_a_failure_of_another_kind_ends_the_repeating():
         ("read", (CommandSubject("cargo check"), PathSubject(".", Access.LIST))),  # as diagnostics is
     ],
 )
-@pytest.mark.parametrize("path", ["execute", "execute_confirmed"])
-async def test_what_changes_anything_or_runs_a_command_is_never_repeated(tool, subjects, path):
+async def test_what_changes_anything_or_runs_a_command_is_never_repeated(tool, subjects):
     world = World(*[ToolErrorCategory.TIMEOUT] * 5)
-    executor, invocation = world.executor(), world.invocation(tool, subjects=subjects)
-    result = await getattr(executor, path)(invocation)
-    assert world.runs == 1
-    assert not executor.is_retryable(invocation)
+    facts = CallFacts(world.invocation(tool, subjects=subjects))
+    result = await world.executor().execute(facts)
+    assert world.runs == facts.attempts == 1
     assert "retryable: false" in result.text
     assert "tried" not in result.text
-    assert not world.attempted
-
-
-async def test_a_confirmed_call_stays_confirmed_when_it_is_repeated():
-    class Paths(WrapperExecutor):
-        def __init__(self) -> None:
-            self.paths: list[str] = []
-
-        async def execute(self, invocation: Invocation) -> ToolResult:
-            raise AssertionError("the asking path")
-
-        async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
-            self.paths.append("confirmed")
-            return ToolResult.failed(ToolFailure(ToolErrorCategory.TIMEOUT, "slow"))
-
-        def is_retryable(self, invocation: Invocation) -> bool:
-            return True
-
-    world, paths = World(), Paths()
-    executor = RetryExecutor(paths, ToolRetries(), clock=world.clock, sleep=world.sleep)
-    await executor.execute_confirmed(call("fetch"))
-    assert paths.paths == ["confirmed"] * 3
 
 
 async def test_no_attempts_means_none():
     world = World(*[ToolErrorCategory.TIMEOUT] * 5)
-    await world.executor(ToolRetries(attempts=0)).execute(world.invocation())
+    await world.executor(ToolRetries(attempts=0)).execute(CallFacts(world.invocation()))
     assert world.runs == 1
     assert not world.slept
 
@@ -206,7 +181,7 @@ async def test_what_a_tool_says_of_its_own_failure_is_kept():
         return ToolResult("half of it", failure=failure)
 
     world = World()
-    result = await world.executor().execute(replace(call("fetch"), run=half))
+    result = await world.executor().execute(CallFacts(replace(call("fetch"), run=half)))
     assert result.text == "half of it"
     assert result.failure == replace(failure, message="slow (tried 3 times)")
 
@@ -214,7 +189,7 @@ async def test_what_a_tool_says_of_its_own_failure_is_kept():
 async def test_what_the_user_typed_is_repeated_as_well():
     world = World(ToolErrorCategory.NETWORK_ERROR)
     invocation = replace(call("fetch", origin=CallOrigin.USER), run=world.tool)
-    assert (await world.executor().execute(invocation)).failure is None
+    assert (await world.executor().execute(CallFacts(invocation))).failure is None
 
 
 async def test_a_crash_is_not_repeated():
@@ -224,7 +199,7 @@ async def test_a_crash_is_not_repeated():
 
     world = World()
     with pytest.raises(ZeroDivisionError):
-        await world.executor().execute(replace(call("fetch"), run=crash))
+        await world.executor().execute(CallFacts(replace(call("fetch"), run=crash)))
     assert world.runs == 1
 
 
@@ -233,10 +208,10 @@ async def test_a_crash_is_not_repeated():
 
 async def test_waits_are_drawn_between_nothing_and_a_bound_that_doubles():
     world = World(*[ToolErrorCategory.TIMEOUT] * 9)
-    await world.executor(ToolRetries(attempts=6)).execute(world.invocation())
+    await world.executor(ToolRetries(attempts=6)).execute(CallFacts(world.invocation()))
     assert world.slept == [0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
     world = World(*[ToolErrorCategory.TIMEOUT] * 9)
-    await world.executor(ToolRetries(attempts=6), chance=lambda: 0.0).execute(world.invocation())
+    await world.executor(ToolRetries(attempts=6), chance=lambda: 0.0).execute(CallFacts(world.invocation()))
     assert world.slept == [0.0] * 6
 
 
@@ -261,7 +236,7 @@ def _played(takes: float, budget: float, attempts: int, chances: Iterable[float]
     world, drawn = World(*[ToolErrorCategory.TIMEOUT] * 20, takes=takes), iter(chances)
     retries = ToolRetries(attempts=attempts, budget=budget)
     executor = world.executor(retries, chance=lambda: next(drawn, 1.0))
-    anyio.run(executor.execute, world.invocation())
+    anyio.run(executor.execute, CallFacts(world.invocation()))
     return world
 
 
@@ -291,7 +266,7 @@ async def test_a_repetition_that_outlasts_the_budget_is_broken_off_and_the_failu
 
     world = World()
     executor = world.executor(ToolRetries(base=0.0, budget=0.02))
-    result = await executor.execute(replace(call("fetch"), run=tool))
+    result = await executor.execute(CallFacts(replace(call("fetch"), run=tool)))
     assert stuck.is_set()
     assert world.runs == 2
     assert result.failure is not None
@@ -300,7 +275,7 @@ async def test_a_repetition_that_outlasts_the_budget_is_broken_off_and_the_failu
 
 async def test_a_first_attempt_may_take_longer_than_the_budget_and_is_not_repeated_then():
     world = World(*[ToolErrorCategory.TIMEOUT] * 3, takes=31.0)
-    await world.executor().execute(world.invocation())
+    await world.executor().execute(CallFacts(world.invocation()))
     assert world.runs == 1
 
 
@@ -312,9 +287,9 @@ async def test_a_cancelled_turn_does_not_wait_for_the_next_attempt():
         await anyio.sleep_forever()
 
     world = World(*[ToolErrorCategory.TIMEOUT] * 3)
-    executor = RetryExecutor(RunTool(no_context), ToolRetries(), sleep=sleep)
+    executor = RetryExecutor(ToolRunner(cast("Backends", None), "/project", unheard), ToolRetries(), sleep=sleep)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(executor.execute, world.invocation())
+        tasks.start_soon(executor.execute, CallFacts(world.invocation()))
         await asleep.wait()
         tasks.cancel_scope.cancel()
     assert world.runs == 1

@@ -7,9 +7,11 @@ from typing import cast
 import pytest
 
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory
-from acp_agent.core.ports import ToolContext
+from acp_agent.core.events import Event
+from acp_agent.core.ports import Backends, ToolContext
 from acp_agent.core.types import ToolResult
-from acp_agent.execution.run_tool import RunTool
+from acp_agent.execution.runner import ToolRunner
+from acp_agent.gates.facts import CallFacts
 from acp_agent.workspace.paths import path_error
 from tests.unit.gates.chain import call
 
@@ -33,11 +35,16 @@ OS_ERRORS = [
 ]
 
 
+async def unheard(event: Event) -> None:
+    raise AssertionError("no tool here tells anything")
+
+
 async def ran(error: Exception) -> ToolResult:
     async def tool(context: ToolContext) -> ToolResult:
         raise error
 
-    return await RunTool(lambda _: cast("ToolContext", None)).execute(replace(call("read"), run=tool))
+    runner = ToolRunner(cast("Backends", None), "/project", unheard)
+    return await runner.execute(CallFacts(replace(call("read"), run=tool)))
 
 
 @pytest.mark.parametrize(("error", "category"), OS_ERRORS, ids=str)

@@ -10,7 +10,7 @@ from acp_agent.config import Flags, Loaded, load
 from acp_agent.core.conduct import AutoApprove, Conduct
 from acp_agent.core.errors import Refused
 from acp_agent.core.events import Event
-from acp_agent.core.ports import Decision, Invocation, Question, ToolContext, ToolExecutor
+from acp_agent.core.ports import Decision, Invocation, Question, ToolContext
 from acp_agent.core.types import (
     Access,
     CallOrigin,
@@ -21,43 +21,53 @@ from acp_agent.core.types import (
     ToolKind,
     ToolResult,
     ToolSpec,
+    Verdict,
 )
-from acp_agent.execution.cache import ResultCache
-from acp_agent.execution.chain import gates_of
-from acp_agent.gates.blocklist import BlocklistGate
+from acp_agent.execution.runner import GatedExecutor, ToolExecutor
+from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import Gate, Gates
 from acp_agent.gates.grants import GrantStore
-from acp_agent.gates.permission import PermissionGate
+from acp_agent.gates.paths.command_paths import Expand, unexpanded
 from acp_agent.gates.rules.rules import Action, Rule
 from acp_agent.gates.rules.trust_level import TrustLevel
 from acp_agent.gates.trust import Standing
-from acp_agent.output.redaction import Redactor
-from acp_agent.session.toolset.gate_factory import Inner, Lasting, SessionGates
+from acp_agent.session.toolset.gate_factory import GateContext, SessionGateState, build_gates, permission_gate
 from acp_agent.session.toolset.gate_memory import GateMemory
-from acp_agent.session.toolset.judging import Ground
-from acp_agent.session.toolset.output import pipeline
+from acp_agent.session.toolset.gate_settings import permission_rules
 from acp_agent.session.toolset.roots import session_roots
+from acp_agent.session.verdicts import judged
 
 
 class Recorder:
-    """The innermost executor: runs nothing, remembers what reached it and by which path."""
+    """The executor behind the gates: runs nothing, remembers what reached it."""
 
     def __init__(self) -> None:
         self.ran: list[Invocation] = []
-        self.confirmed: list[Invocation] = []
+
+    async def execute(self, facts: CallFacts) -> ToolResult:
+        self.ran.append(facts.invocation)
+        return ToolResult("ran")
+
+
+class Judged:
+    """Gates with an executor behind them.
+
+    behind   runs what they let through; a recorder if nothing is said
+    expand   which files there are for a pattern of a command
+    """
+
+    def __init__(self, *gates: Gate, behind: ToolExecutor | None = None, expand: Expand = unexpanded) -> None:
+        self.gates = Gates(gates, expand)
+        self.recorder = Recorder()
+        self._executor = GatedExecutor(self.gates, behind or self.recorder)
+
+    def judge(self, invocation: Invocation) -> Verdict:
+        """The verdict of the first gate, which counts nothing and asks nobody."""
+        return self.gates.in_order[0].judge(self.gates.facts(invocation))
 
     async def execute(self, invocation: Invocation) -> ToolResult:
-        self.ran.append(invocation)
-        return ToolResult("ran")
-
-    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
-        self.confirmed.append(invocation)
-        return ToolResult("ran")
-
-    def requires_confirmation(self, invocation: Invocation) -> bool:
-        return False
-
-    def is_retryable(self, invocation: Invocation) -> bool:
-        return False
+        """The result of a call that every gate judges. A question that no gate settles refuses it."""
+        return await self._executor.execute(self.gates.facts(invocation))
 
 
 class ScriptedApprover:
@@ -167,30 +177,28 @@ class Chain:
         self.warnings = Warnings()
         self.recorder = Recorder()
         self.grants = GrantStore(self.grants_file, self.warnings)
-        live = self._gates()
-        gates = {type(gate): gate for gate in gates_of(live)}
-        first, last = gates[BlocklistGate], gates[PermissionGate]
-        assert isinstance(last, PermissionGate)
-        assert live is first
-        self.blocklist, self.permission = first, last
-        self.permission.wrapped = self.recorder
-        if self.allow:
-            self.permission.rules = {self.tool: tuple(self.allow)}
-        if self.approver is None:
-            self.permission._approver = None  # pyright: ignore[reportPrivateUsage] - a session always has somebody
+        self.gates = self._gates()
+        self._executor = GatedExecutor(self.gates, self.recorder)
 
-    def _gates(self) -> ToolExecutor:
+    def _gates(self) -> Gates:
         loaded, tools = self.loaded, self.loaded.settings.tools
         standing = Standing(tools=dict.fromkeys(self.foreign, TrustLevel.TRUSTED))
         memory = replace(GateMemory.new(tools), standing=standing)
         files, shell = (session_roots(loaded, self.root, for_shell=commands) for commands in (False, True))
-        ground = Ground(self.conduct, files.resolve, shell, urls=memory.urls, standing=memory.standing)
-        lasting = Lasting(self.approver or ScriptedApprover(), self.grants, memory, None, _unheard)
-        inner = Inner(pipeline(loaded, Redactor(), None), ResultCache(enabled=False), _unstamped)
-        return SessionGates(loaded, ground, lasting, inner, tuple(SPECS), self.warnings).chain(_unreached)
+        context = GateContext(self.conduct, files.resolve, shell, urls=memory.urls, standing=memory.standing)
+        state = SessionGateState(self.approver or ScriptedApprover(), self.grants, memory, None, _unheard)
+        rules = permission_rules(loaded, self.warnings, tuple(SPECS))
+        rules = {self.tool: tuple(self.allow)} if self.allow else rules
+        self.permission = permission_gate(rules, context, self.grants, self.approver)
+        return build_gates(loaded, context, self.permission, self.warnings, tools=tuple(SPECS), state=state)
 
     async def run(self, invocation: Invocation) -> ToolResult:
-        return await self.blocklist.execute(invocation)
+        return await self._executor.execute(self.gates.facts(invocation))
+
+    def asks(self, invocation: Invocation) -> bool:
+        """Whether the user would be asked now."""
+        finding = judged(self.gates.facts(invocation), self.gates.in_order)
+        return finding.word == "ask" and invocation.predicted_failure is None
 
     async def fate(self, invocation: Invocation) -> str:
         """ "blocked" | "refused" | "asked" | "silent": what becomes of a call when the user says no."""
@@ -205,14 +213,6 @@ class Chain:
 
 async def _unheard(event: Event) -> None:
     del event
-
-
-async def _unstamped(path: str) -> None:
-    del path
-
-
-def _unreached(invocation: Invocation) -> ToolContext:
-    raise AssertionError(f"the recorder let {invocation.title} through")
 
 
 def full_auto() -> Conduct:

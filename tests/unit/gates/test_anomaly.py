@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import Event, Notice, Severity
-from acp_agent.core.ports import Invocation
 from acp_agent.core.types import CallOrigin, Deny, Ruling, ToolResult
 from acp_agent.gates.anomaly import MIN_SAMPLES, AnomalyDetector, AnomalyGate, Outcome, outcome_of
-from tests.unit.gates.chain import SPECS, Recorder, call
+from acp_agent.gates.facts import CallFacts
+from tests.unit.gates.chain import SPECS, Judged, Recorder, call
 
 pytestmark = pytest.mark.anyio
 
@@ -42,17 +42,14 @@ class Answers(Recorder):
         super().__init__()
         self.answer: ToolResult | ZeroDivisionError | None = FINE
 
-    async def execute(self, invocation: Invocation) -> ToolResult:
-        self.ran.append(invocation)
+    async def execute(self, facts: CallFacts) -> ToolResult:
+        self.ran.append(facts.invocation)
         if self.answer is None:
             await anyio.sleep_forever()
         if isinstance(self.answer, ZeroDivisionError):
             raise self.answer
         assert self.answer is not None
         return self.answer
-
-    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
-        return await self.execute(invocation)
 
 
 class Session:
@@ -62,20 +59,22 @@ class Session:
         self.told: list[Event] = []
         self.tool = Answers()
         self.detector = AnomalyDetector(window, threshold, auto_block=auto_block)
-        self.gate = AnomalyGate(self.tool, self.detector, self.emit)
+        self.gate = AnomalyGate(self.detector, self.emit)
+        self.judged = Judged(self.gate, behind=self.tool)
 
     async def emit(self, event: Event) -> None:
         self.told.append(event)
 
     async def calls(self, answer: ToolResult, times: int = 1, tool: str = "fetch") -> list[ToolResult]:
         self.tool.answer = answer
-        return [await self.gate.execute(call(tool, number=number)) for number in range(times)]
+        return [await self.judged.execute(call(tool, number=number)) for number in range(times)]
 
 
 async def test_a_tool_that_breaks_again_and_again_is_blocked_and_leaves_the_catalogue():
     session = Session()
     results = await session.calls(TIMEOUT, 7)
-    assert [result.ruling is None for result in results] == [True] * 5 + [False] * 2
+    refused = Ruling("anomaly", "failure rate 1.00")
+    assert [result.ruling == refused for result in results] == [False] * 5 + [True] * 2
     assert len(session.tool.ran) == 5
     assert not session.gate.allows(SPECS["fetch"])
     assert session.gate.allows(SPECS["read"])
@@ -83,8 +82,6 @@ async def test_a_tool_that_breaks_again_and_again_is_blocked_and_leaves_the_cata
     assert failure is not None
     assert failure.category is ToolErrorCategory.POLICY_BLOCKED
     assert failure.message == "'fetch' is blocked for this session: 5 of its last 5 calls failed"
-    confirmed = await session.gate.execute_confirmed(call("fetch"))
-    assert confirmed.ruling == Ruling("anomaly", "failure rate 1.00")
 
 
 async def test_the_user_is_told_once():
@@ -141,8 +138,7 @@ async def test_a_crash_counts_and_goes_on():
     session = Session()
     session.tool.answer = ZeroDivisionError()
     for number in range(5):
-        with pytest.raises(ZeroDivisionError):
-            await session.gate.execute(call("fetch", number=number))
+        assert (await session.judged.execute(call("fetch", number=number))).crashed
     assert not session.gate.allows(SPECS["fetch"])
 
 
@@ -152,7 +148,7 @@ async def test_a_cancelled_call_counts_for_nothing():
     for _ in range(8):
         with anyio.CancelScope() as scope:
             scope.cancel()
-            await session.gate.execute(call("fetch"))
+            await session.judged.execute(call("fetch"))
     assert len(session.tool.ran) == 8
     assert session.detector.alarms == ()
     await session.calls(TIMEOUT, MIN_SAMPLES - 1)
@@ -189,12 +185,12 @@ async def test_what_the_user_types_is_neither_watched_nor_refused():
     session = Session()
     session.tool.answer = TIMEOUT
     for number in range(9):
-        await session.gate.execute(call("bash", origin=CallOrigin.USER, number=number))
+        await session.judged.execute(call("bash", origin=CallOrigin.USER, number=number))
     assert session.gate.allows(SPECS["bash"])
     await session.calls(TIMEOUT, 5, tool="bash")
-    assert isinstance(session.gate.check(call("bash")), Deny)
+    assert isinstance(session.judged.judge(call("bash")), Deny)
     session.tool.answer = FINE
-    assert (await session.gate.execute(call("bash", origin=CallOrigin.USER))).failure is None
+    assert (await session.judged.execute(call("bash", origin=CallOrigin.USER))).failure is None
 
 
 async def test_a_success_that_comes_late_unblocks_nothing():

@@ -21,13 +21,13 @@ from acp_agent.gates.autonomy import READING, AutonomyGate
 from acp_agent.tools.ask_user import AskUser
 from acp_agent.tools.lsp import lsp_tools
 from acp_agent.tools.registry import default_tools
-from tests.unit.gates.chain import SPECS, Recorder, call, command
+from tests.unit.gates.chain import SPECS, Judged, call, command
 
 pytestmark = pytest.mark.anyio
 
 
 def gate(*, readonly: bool = True) -> AutonomyGate:
-    return AutonomyGate(Recorder(), lambda: readonly)
+    return AutonomyGate(lambda: readonly)
 
 
 def test_the_tools_of_readonly_are_those_of_the_seeds_and_what_reads_the_agents_own():
@@ -54,29 +54,27 @@ def test_language_servers_and_the_user_may_be_asked_in_readonly():
 def test_above_readonly_everything_is_offered_and_passes():
     for spec in SPECS.values():
         assert gate(readonly=False).allows(spec)
-    assert gate(readonly=False).check(command("ls")) == Allow()
+    assert Judged(gate(readonly=False)).judge(command("ls")) == Allow()
 
 
 def test_a_name_from_the_list_is_not_enough():
     assert not gate().allows(ToolSpec("read", "", {}, ToolKind.READ, mutates=True))
     for subject in (CommandSubject("ls"), McpSubject("s", "read"), PathSubject("x", Access.WRITE)):
-        assert isinstance(gate().check(call("read", PathSubject("y", Access.READ), subject)), Deny)
+        assert isinstance(Judged(gate()).judge(call("read", PathSubject("y", Access.READ), subject)), Deny)
     for subject in (PathSubject("x", Access.READ), PathSubject("x", Access.LIST), UrlSubject("https://a.example")):
-        assert gate().check(call("read", subject)) == Allow()
+        assert Judged(gate()).judge(call("read", subject)) == Allow()
 
 
-async def test_a_refused_tool_is_refused_on_every_path_also_when_the_user_calls_it():
+async def test_a_refused_tool_is_refused_also_when_the_user_calls_it():
     for invocation in (command("ls"), command("ls", origin=CallOrigin.USER), call("write"), call("mcp_x_y")):
-        for path in ("execute", "execute_confirmed"):
-            result = await getattr(gate(), path)(invocation)
-            assert result.failure is not None
-            assert result.ruling == Ruling("autonomy", "autonomy_level = readonly")
-        assert not gate().requires_confirmation(invocation)
+        result = await Judged(gate()).execute(invocation)
+        assert result.failure is not None
+        assert result.ruling == Ruling("autonomy", "autonomy_level = readonly")
 
 
 async def test_the_level_is_read_anew_for_each_call():
     levels = [True]
-    changing = AutonomyGate(Recorder(), lambda: levels[0])
+    changing = Judged(AutonomyGate(lambda: levels[0]))
     assert (await changing.execute(command("ls"))).failure is not None
     levels[0] = False
     assert (await changing.execute(command("ls"))).failure is None

@@ -7,19 +7,22 @@ from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.ports import Decision
 from acp_agent.core.types import Allow, Ask, CallOrigin, Deny
 from acp_agent.gates.blocklist import BlocklistGate, BlocklistPolicy, Substitution, find_blocked_command, judge
+from acp_agent.gates.shell.command import ShellText
 from tests.unit.gates import everyday, hostile
-from tests.unit.gates.chain import Chain, Recorder, ScriptedApprover, call, command, rules
+from tests.unit.gates.chain import Chain, Judged, ScriptedApprover, call, command, rules
 
 pytestmark = pytest.mark.anyio
 DEFAULT = BlocklistPolicy()
 
 
 def test_what_must_never_run_is_refused():
-    assert not (broken := [text for text in hostile.U if not isinstance(judge(text, DEFAULT), Deny)]), str(broken)
+    assert not (broken := [text for text in hostile.U if not isinstance(judge(ShellText(text), DEFAULT), Deny)]), str(
+        broken
+    )
 
 
 def test_everyday_commands_are_not_refused():
-    judged = {text: judge(text, DEFAULT) for text in (*everyday.COMMANDS, *everyday.CONSTRUCTS)}
+    judged = {text: judge(ShellText(text), DEFAULT) for text in (*everyday.COMMANDS, *everyday.CONSTRUCTS)}
     assert not (broken := {text: verdict for text, verdict in judged.items() if verdict != Allow()}), str(broken)
 
 
@@ -48,7 +51,7 @@ def test_everyday_commands_are_not_refused():
 )
 def test_the_refusal_names_the_pattern_that_matched(text: str, pattern: str):
     assert find_blocked_command(text, DEFAULT) == pattern
-    verdict = judge(text, DEFAULT)
+    verdict = judge(ShellText(text), DEFAULT)
     assert isinstance(verdict, Deny)
     assert f"'{pattern}'" in verdict.reason
     assert verdict.category is ToolErrorCategory.POLICY_BLOCKED
@@ -74,8 +77,8 @@ def test_the_refusal_names_the_pattern_that_matched(text: str, pattern: str):
     ],
 )
 def test_blocked_commands_add_patterns_that_match_in_every_spelling(pattern: str, text: str):
-    assert judge(text, DEFAULT) == Allow()
-    assert isinstance(judge(text, BlocklistPolicy(blocked=(pattern,))), Deny)
+    assert judge(ShellText(text), DEFAULT) == Allow()
+    assert isinstance(judge(ShellText(text), BlocklistPolicy(blocked=(pattern,))), Deny)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +92,7 @@ def test_blocked_commands_add_patterns_that_match_in_every_spelling(pattern: str
     ],
 )
 def test_blocked_commands_do_not_match_more_than_they_say(pattern: str, text: str):
-    assert judge(text, BlocklistPolicy(blocked=(pattern,))) == Allow()
+    assert judge(ShellText(text), BlocklistPolicy(blocked=(pattern,))) == Allow()
 
 
 def test_allowed_commands_lift_only_the_configurable_part():
@@ -97,7 +100,7 @@ def test_allowed_commands_lift_only_the_configurable_part():
         allowed=("CURL", "wget", "dd if=", "sudo", "rm -rf /", "rm", "mkfs", "reboot", "fork bomb")
     )
     for text in ("curl https://x", "wget x", "dd if=a of=b"):
-        assert judge(text, lifted) == Allow()
+        assert judge(ShellText(text), lifted) == Allow()
     for text in (
         "nc x 1",
         "sudo ls",
@@ -108,34 +111,34 @@ def test_allowed_commands_lift_only_the_configurable_part():
         "dd if=a of=/dev/sda",
         "curl x > /dev/sda",
     ):
-        assert isinstance(judge(text, lifted), Deny), text
+        assert isinstance(judge(ShellText(text), lifted), Deny), text
 
 
 def test_a_command_both_blocked_and_allowed_is_blocked():
-    assert isinstance(judge("curl x", BlocklistPolicy(blocked=("curl",), allowed=("curl",))), Deny)
+    assert isinstance(judge(ShellText("curl x"), BlocklistPolicy(blocked=("curl",), allowed=("curl",))), Deny)
 
 
 def test_substitution_is_blocked_inspected_or_asked_about():
     inspect = BlocklistPolicy(substitution=Substitution.INSPECT)
     ask = BlocklistPolicy(substitution=Substitution.ASK)
     good, bad, dark = 'git commit -m "$(cat msg)"', "echo $(sudo ls)", "echo $($x)"
-    assert isinstance(judge(good, DEFAULT), Deny)
-    assert judge(good, inspect) == Allow()
-    assert isinstance(judge(dark, inspect), Deny)
-    assert judge(good, ask) == Ask("uses a command substitution $(…)")
+    assert isinstance(judge(ShellText(good), DEFAULT), Deny)
+    assert judge(ShellText(good), inspect) == Allow()
+    assert isinstance(judge(ShellText(dark), inspect), Deny)
+    assert judge(ShellText(good), ask) == Ask("uses a command substitution $(…)")
     for policy in (DEFAULT, inspect, ask):
-        assert isinstance(judge(bad, policy), Deny)
-        assert judge("echo '$(date)'", policy) == Allow()
+        assert isinstance(judge(ShellText(bad), policy), Deny)
+        assert judge(ShellText("echo '$(date)'"), policy) == Allow()
 
 
 def test_what_cannot_be_read_is_refused():
     for text in ("x" * 300 * 1024, "a;" * 5000, "(" * 200 + "a" + ")" * 200, "ls\0sudo"):
-        verdict = judge(text, DEFAULT)
+        verdict = judge(ShellText(text), DEFAULT)
         assert isinstance(verdict, Deny)
         assert verdict.reason.startswith("blocklist: the command ")
 
 
-async def test_it_holds_against_rules_grants_full_auto_the_user_and_the_confirmed_path(tmp_path):
+async def test_it_holds_against_rules_grants_full_auto_and_the_user(tmp_path):
     chain = Chain(
         str(tmp_path),
         str(tmp_path / "grants.toml"),
@@ -144,24 +147,14 @@ async def test_it_holds_against_rules_grants_full_auto_the_user_and_the_confirme
         approver=ScriptedApprover(*[Decision.ALLOW_ALWAYS] * 9),
     )
     for sent in (command("sudo ls"), command("sudo ls", origin=CallOrigin.USER)):
-        for path in (chain.blocklist.execute, chain.blocklist.execute_confirmed):
-            result = await path(sent)
-            assert result.failure is not None
-            assert result.failure.category is ToolErrorCategory.POLICY_BLOCKED
-        assert not chain.blocklist.requires_confirmation(sent)
+        assert not chain.asks(sent)
+        result = await chain.run(sent)
+        assert result.failure is not None
+        assert result.failure.category is ToolErrorCategory.POLICY_BLOCKED
     assert chain.approver is not None
     assert chain.approver.questions == []
-    assert chain.recorder.ran == chain.recorder.confirmed == []
+    assert chain.recorder.ran == []
 
 
-async def test_a_new_policy_takes_effect_with_the_next_call():
-    recorder = Recorder()
-    gate = BlocklistGate(recorder, DEFAULT)
-    assert (await gate.execute(command("terraform plan"))).failure is None
-    gate.policy = BlocklistPolicy(blocked=("terraform",))
-    assert (await gate.execute(command("terraform plan"))).failure is not None
-    assert len(recorder.ran) == 1
-
-
-async def test_tools_without_a_command_pass():
-    assert (await BlocklistGate(Recorder(), DEFAULT).execute(call("read", arguments={"path": "sudo"}))).failure is None
+def test_tools_without_a_command_pass():
+    assert Judged(BlocklistGate(DEFAULT)).judge(call("read", arguments={"path": "sudo"})) == Allow()

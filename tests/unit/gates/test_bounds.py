@@ -5,7 +5,8 @@ import pytest
 from acp_agent.core.types import Deny
 from acp_agent.gates.blocklist import BlocklistPolicy, judge
 from acp_agent.gates.paths.made_links import without_made
-from acp_agent.gates.shell.command import Command, Opaque, analyse, survey
+from acp_agent.gates.shell.command import MAX_BYTES, Command, Opaque, ShellText, analyse, survey
+from acp_agent.gates.shell.syntax import Parses
 
 
 @pytest.mark.parametrize(
@@ -19,7 +20,7 @@ from acp_agent.gates.shell.command import Command, Opaque, analyse, survey
     ],
 )
 def test_they_are_refused_because_nobody_could_check_them(text: str, why: str) -> None:
-    verdict = judge(text, BlocklistPolicy())
+    verdict = judge(ShellText(text), BlocklistPolicy())
     assert isinstance(verdict, Deny)
     assert why in verdict.reason
     assert isinstance(analyse(text), Opaque)
@@ -28,7 +29,7 @@ def test_they_are_refused_because_nobody_could_check_them(text: str, why: str) -
 def test_a_text_nobody_can_parse_is_judged_by_each_of_its_commands_once() -> None:
     text = "$(" * 30_000
     assert len(survey(text).commands) < 20
-    assert isinstance(judge(text, BlocklistPolicy()), Deny)
+    assert isinstance(judge(ShellText(text), BlocklistPolicy()), Deny)
 
 
 def test_what_is_behind_a_change_of_folder_is_judged_again() -> None:
@@ -68,3 +69,12 @@ def test_a_command_that_starts_thousands_knows_its_own_words_in_one_pass() -> No
     find = Command(("find", *words), runs=inner)
     assert find.own == ("-exec", ";") * 500
     assert Counted.compared < 20_000
+
+
+def test_all_texts_inside_a_text_share_its_time_to_be_parsed():
+    parses = Parses(seconds=0.02)
+    texts = [f"echo {number}; {'a=(' * 1500}" for number in range(2000)]
+    found = [parses.parse(text, MAX_BYTES) for text in texts]
+    late = found.index("takes too long to parse")
+    assert set(found[late:]) == {"takes too long to parse"}
+    assert parses.parse(texts[0], MAX_BYTES) is found[0], "what is parsed stays parsed"

@@ -6,6 +6,7 @@ import pytest
 
 from acp_agent.core.types import Deny
 from acp_agent.gates.blocklist import BlocklistPolicy, judge
+from acp_agent.gates.shell.command import ShellText
 from tests.unit.gates.differential import Bash, escapes, strings
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
@@ -28,4 +29,4 @@ def test_bash_runs_nothing_blocked_that_was_not_refused(tmp_path):
     ran = [text for text, each in zip(texts, records, strict=True) if {"sudo", "curl"} & {record[0] for record in each}]
     print(f"\n{len(texts)} strings with a blocked word, {len(ran)} ran it")
     assert len(ran) > 50
-    assert [text for text in ran if not isinstance(judge(text, BlocklistPolicy()), Deny)] == []
+    assert [text for text in ran if not isinstance(judge(ShellText(text), BlocklistPolicy()), Deny)] == []

@@ -79,12 +79,9 @@ async def every_way(both: Both, tool: str, arguments: JsonObject) -> dict[str, T
         "the editor's terminal and files": await edited.called(tool, arguments),
         "the local shell and files": await local.called(tool, arguments),
         "as the user's call": await edited.called(tool, arguments, CallOrigin.USER),
-        "the confirmed path": await edited.confirmed(tool, arguments),
-        "the confirmed path, locally": await local.confirmed(tool, arguments),
         "a server's tool": _as_ours(await edited.called(served, arguments)),
         "a server's tool, locally": _as_ours(await local.called(served, arguments)),
         "a server's tool, as the user's call": _as_ours(await local.called(served, arguments, CallOrigin.USER)),
-        "a server's tool, confirmed": _as_ours(await edited.confirmed(served, arguments)),
     }
     command = arguments.get("command")
     if isinstance(command, str):
@@ -128,7 +125,6 @@ async def test_no_tool_of_a_server_nobody_trusts_does_it_either(both: Both, shel
         for tool, arguments in CALLS[kind][1]:
             for origin in CallOrigin:
                 assert (await session.called(f"mcp_server_{tool}", arguments, origin)).failure is not None, arguments
-            assert (await session.confirmed(f"mcp_server_{tool}", arguments)).failure is not None, arguments
         assert session.editor.done == []
     assert shell.ran == []
 
@@ -170,7 +166,6 @@ async def test_a_server_nobody_trusts_runs_not_even_what_is_harmless(both: Both,
         for result in (
             await session.called("mcp_server_bash", HARMLESS[1]),
             await session.called("mcp_server_bash", HARMLESS[1], CallOrigin.USER),
-            await session.confirmed("mcp_server_bash", HARMLESS[1]),
         ):
             assert result.ruling is not None
             assert result.ruling.gate == "trust"
@@ -181,8 +176,8 @@ async def test_a_harmless_call_runs_on_every_one_of_these_paths(both: Both, shel
     """So that the refusals above are the gates' doing."""
     for way, result in (await every_way(both, *HARMLESS)).items():
         assert (result.shown, result.failure) == (STOOD_IN, None), way
-    assert shell.ran == ["git status"] * 5
-    assert both[0].editor.done.count("terminal/create") == 6
+    assert shell.ran == ["git status"] * 4
+    assert both[0].editor.done.count("terminal/create") == 4
 
 
 async def test_what_the_user_types_runs_also_where_the_model_would_be_asked(both: Both, shell: StandInShell):

@@ -16,7 +16,7 @@ from acp_agent.workspace.command_files import shell_names
 from acp_agent.workspace.roots import Roots
 from acp_agent.workspace.secrets_below import Found, Look, SecretsBelow, real_path
 from tests.rows import each_row
-from tests.unit.gates.chain import Recorder, call, command
+from tests.unit.gates.chain import Judged, call, command
 
 pytestmark = pytest.mark.anyio
 
@@ -37,15 +37,15 @@ def git(folder: Path, *args: str) -> None:
     subprocess.run(["git", *author, *args], cwd=folder, env=alone, check=True, capture_output=True)
 
 
-def gate(folder: Path) -> VerifierGate:
+def gate(folder: Path) -> Judged:
     """Return the gate over a real folder, as a session has it."""
     roots = Roots(os.fspath(folder))
     verifier = Firewall(roots.resolve, partial(real_path, folder=roots.cwd), SecretsBelow(roots))
-    return VerifierGate(Recorder(), [verifier], expand=partial(shell_names, resolve=roots.resolve))
+    return Judged(VerifierGate([verifier]), expand=partial(shell_names, resolve=roots.resolve))
 
 
 def asks(folder: Path, text: str) -> str:
-    verdict = gate(folder).check(command(text))
+    verdict = gate(folder).judge(command(text))
     assert isinstance(verdict, Allow | Ask)
     return "Ask" if isinstance(verdict, Ask) else "Allow"
 
@@ -355,7 +355,7 @@ def test_a_damaged_index_hides_no_new_secret(tmp_path: Path):
 def test_the_question_says_that_git_keeps_a_copy(tmp_path: Path):
     repository(tmp_path)
     plant(tmp_path, ".env")
-    verdict = gate(tmp_path).check(command("git add -A"))
+    verdict = gate(tmp_path).judge(command("git add -A"))
     assert verdict == Ask("may show secrets: .env, of which git would keep a copy", firm=True)
 
 
@@ -386,12 +386,12 @@ def test_a_folder_that_alone_tells_of_secrets_gets_no_other_name_unasked(tmp_pat
         ("src/a.py", "y.py", Allow),
     ):
         subjects = (PathSubject(source, access), PathSubject(target, Access.WRITE))
-        assert isinstance(gate(tmp_path).check(call("move_path", *subjects)), expected), source
+        assert isinstance(gate(tmp_path).judge(call("move_path", *subjects)), expected), source
 
 
 def test_listing_such_a_folder_is_silent(tmp_path: Path):
     plant(tmp_path, ".docker/config.json")
-    assert gate(tmp_path).check(call("list_directory", PathSubject(".docker", Access.LIST))) == Allow()
+    assert gate(tmp_path).judge(call("list_directory", PathSubject(".docker", Access.LIST))) == Allow()
 
 
 async def test_other_calls_go_on_while_a_folder_is_looked_at(tmp_path: Path):
@@ -403,7 +403,7 @@ async def test_other_calls_go_on_while_a_folder_is_looked_at(tmp_path: Path):
         anyio.from_thread.run(seen.wait)
         return ()
 
-    judging = VerifierGate(Recorder(), [Firewall(Roots(os.fspath(tmp_path)).resolve, below=below)])
+    judging = Judged(VerifierGate([Firewall(Roots(os.fspath(tmp_path)).resolve, below=below)]))
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(judging.execute, command("grep -r x ."))

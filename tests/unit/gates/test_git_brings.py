@@ -5,12 +5,14 @@ from pathlib import Path
 import pytest
 
 from acp_agent.core.conduct import Conduct
+from acp_agent.core.types import Ask, Deny
+from acp_agent.gates.facts import CallFacts, CommandFacts
 from acp_agent.gates.git.guard import GitGuard
 from acp_agent.gates.protected import ProtectedGate
 from acp_agent.workspace.git.changes import GitChanges
 from acp_agent.workspace.git.repositories import GitRepositories
 from acp_agent.workspace.protected_paths import ProtectedPaths
-from tests.unit.gates.chain import Recorder, command, full_auto, inside
+from tests.unit.gates.chain import command, full_auto, inside
 from tests.unit.gates.git_markers import ALONE, git
 
 pytestmark = pytest.mark.anyio
@@ -47,29 +49,23 @@ def plant(work: Path) -> None:
         (work / name).write_text("evil\n")
 
 
-class Asked(Recorder):
-    """Remembers what was asked on the way to it."""
-
-    @property
-    def reasons(self) -> list[str]:
-        return [ask.reason for invocation in self.ran for ask in invocation.asks]
-
-
 async def fate(root: Path, text: str, conduct: Conduct | None = None) -> str:
     resolve = inside(str(root))
-    recorder = Asked()
     gate = ProtectedGate(
-        recorder,
         find=ProtectedPaths().find,
         conduct=conduct or Conduct(),
         resolve=resolve,
         resolve_command=resolve,
         git=GitGuard(GitRepositories(resolve), changes=GitChanges(resolve)),
     )
-    result = await gate.execute(command(text))
-    if result.failure is not None:
-        return f"refused: {result.failure.message}"
-    return "; ".join(recorder.reasons)
+    verdict = await gate.examine(CallFacts(command(text)))
+    match verdict:
+        case Deny(reason):
+            return f"refused: {reason}"
+        case Ask(reason):
+            return reason
+        case _:
+            return ""
 
 
 BRINGING = (
@@ -192,7 +188,7 @@ async def test_asking_git_runs_nothing_and_takes_no_lock(root: Path, tmp_path: P
     changes = GitChanges(inside(str(root)))
     guard = GitGuard(GitRepositories(inside(str(root))), changes=changes)
     for text in (*BRINGING, *SILENT):
-        assert await guard.brought(text) is not None, text
+        assert await guard.bringing(CommandFacts(text)) is not None, text
     assert not mark.exists()
 
 

@@ -19,7 +19,7 @@ from acp_agent.workspace.command_files import shell_names
 from acp_agent.workspace.git.repositories import GitRepositories
 from acp_agent.workspace.git.settings import NotReadable, read_settings
 from acp_agent.workspace.protected_paths import ProtectedPaths
-from tests.unit.gates.chain import Chain, Recorder, command, full_auto, inside, rules
+from tests.unit.gates.chain import Chain, Judged, command, full_auto, inside, rules
 from tests.unit.gates.git_markers import ALONE, git
 
 pytestmark = pytest.mark.anyio
@@ -37,23 +37,21 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def gate_of(root: Path, conduct: Conduct | None = None) -> ProtectedGate:
+def gate_of(root: Path, conduct: Conduct | None = None) -> Judged:
     resolve = inside(str(root))
-    expand = partial(shell_names, resolve=resolve)
-    return ProtectedGate(
-        Recorder(),
+    gate = ProtectedGate(
         find=ProtectedPaths().find,
         conduct=conduct or Conduct(),
         resolve=resolve,
         resolve_command=resolve,
-        expand=expand,
-        git=GitGuard(GitRepositories(resolve), expand),
+        git=GitGuard(GitRepositories(resolve)),
     )
+    return Judged(gate, expand=partial(shell_names, resolve=resolve))
 
 
 def asked(root: Path, text: str) -> str:
     """Why a command line asks, empty when it does not."""
-    verdict = gate_of(root).check(command(text))
+    verdict = gate_of(root).judge(command(text))
     return verdict.reason if isinstance(verdict, Ask) else ""
 
 
@@ -92,7 +90,7 @@ def test_a_question_names_the_setting_and_the_program(root: Path):
     reason = asked(root, "git status")
     assert reason == "this repository's configuration names a program: core.fsmonitor = 'touch PWNED; false'"
     assert asked(root, "ls") == ""
-    assert isinstance(gate_of(root, full_auto()).check(command("git status")), Deny)
+    assert isinstance(gate_of(root, full_auto()).judge(command("git status")), Deny)
 
 
 HIDDEN = (
@@ -153,7 +151,7 @@ def test_the_filters_of_git_lfs_ask_but_full_auto_goes_on(root: Path):
     git(root, "config", "filter.lfs.clean", "git-lfs clean -- %f")
     assert "git-lfs clean" in asked(root, "git add a.txt")
     assert not asked(root, "git branch -a")
-    assert not firm(gate_of(root, full_auto()).check(command("git add a.txt")))
+    assert not firm(gate_of(root, full_auto()).judge(command("git add a.txt")))
 
 
 @pytest.mark.parametrize("where", [".git/hooks", ".husky/_"])
@@ -169,7 +167,7 @@ def test_hooks_ask_where_git_runs_them_and_full_auto_goes_on(root: Path, where: 
     assert f"{where}/pre-commit" in asked(root, "git commit -m x")
     assert not asked(root, "git status")
     assert not asked(root, "git checkout main")
-    assert not firm(gate_of(root, full_auto()).check(command("git commit -m x")))
+    assert not firm(gate_of(root, full_auto()).judge(command("git commit -m x")))
 
 
 def test_hooks_outside_the_workspace_are_refused_in_full_auto(root: Path, tmp_path: Path):
@@ -178,7 +176,7 @@ def test_hooks_outside_the_workspace_are_refused_in_full_auto(root: Path, tmp_pa
     (outside / "post-index-change").write_text("#!/bin/sh\n")
     (outside / "post-index-change").chmod(0o755)
     git(root, "config", "core.hooksPath", str(outside))
-    assert isinstance(gate_of(root, full_auto()).check(command("git status")), Deny)
+    assert isinstance(gate_of(root, full_auto()).judge(command("git status")), Deny)
 
 
 def test_an_alias_asks_by_its_name_only(root: Path):
@@ -259,9 +257,9 @@ def test_a_configuration_that_cannot_be_read_asks(root: Path):
 
 def test_a_change_is_seen_and_no_change_costs_nothing(root: Path):
     gate = gate_of(root)
-    assert gate.check(command("git status")) == Allow()
+    assert gate.judge(command("git status")) == Allow()
     git(root, "config", "core.fsmonitor", "evil")
-    assert isinstance(gate.check(command("git status")), Ask)
+    assert isinstance(gate.judge(command("git status")), Ask)
 
 
 async def test_no_rule_makes_it_silent_but_an_exact_answer_does(root: Path, tmp_path: Path):

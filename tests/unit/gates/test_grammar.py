@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from acp_agent.gates.paths.command_paths import path_words
 from acp_agent.gates.rules.judgement import judge
 from acp_agent.gates.rules.rules import Action
-from acp_agent.gates.shell.command import Plain, analyse
+from acp_agent.gates.shell.command import Plain, ShellText, analyse
 from acp_agent.gates.shell.grammar import GUESS, KEYS, Form, Kind, Parsed, grammar_of, known_programs
 from acp_agent.gates.shell.programs import program_table
 from tests.unit.gates.chain import rules
@@ -38,7 +38,7 @@ def words(text: str) -> set[str]:
 
 
 def allowed(text: str, *patterns: str) -> bool:
-    return judge(text, rules(*patterns), lambda _: None).action is Action.ALLOW
+    return judge(ShellText(text), rules(*patterns), lambda _: None).action is Action.ALLOW
 
 
 def forms(form: Form, name: str) -> "list[tuple[str, Form]]":

@@ -19,7 +19,7 @@ from acp_agent.gates.paths.command_paths import path_words
 from acp_agent.gates.paths.written_paths import written
 from acp_agent.gates.rules.judgement import judge
 from acp_agent.gates.rules.rules import Action
-from acp_agent.gates.shell.command import Plain, analyse
+from acp_agent.gates.shell.command import Plain, ShellText, analyse
 from acp_agent.gates.shell.grammar import AFTER, Form, Kind, grammar_of, known_programs
 from acp_agent.gates.shell.programs import program_table
 from tests.rows import each_row
@@ -33,7 +33,7 @@ def program(text: str) -> str:
 
 def allowed(text: str, *patterns: str) -> bool:
     """Return whether a text runs unasked; by default under `PROGRAM *`."""
-    return judge(text, rules(*(patterns or (f"{program(text)} *",))), lambda _: None).action is Action.ALLOW
+    return judge(ShellText(text), rules(*(patterns or (f"{program(text)} *",))), lambda _: None).action is Action.ALLOW
 
 
 def only(text: str) -> Plain:

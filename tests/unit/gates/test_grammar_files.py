@@ -22,7 +22,7 @@ from acp_agent.gates.paths.command_paths import path_words
 from acp_agent.gates.paths.written_paths import written
 from acp_agent.gates.rules.judgement import judge
 from acp_agent.gates.rules.rules import Action
-from acp_agent.gates.shell.command import Plain, analyse
+from acp_agent.gates.shell.command import Plain, ShellText, analyse
 from acp_agent.gates.shell.grammar import Form, grammar_of, known_programs
 from tests.rows import each_row
 from tests.unit.gates.chain import rules
@@ -287,7 +287,7 @@ chmod --unknown a
 
 
 def asks(text: str) -> bool:
-    return judge(text, rules(f"{text.split(maxsplit=1)[0]} *"), lambda _: None).action is not Action.ALLOW
+    return judge(ShellText(text), rules(f"{text.split(maxsplit=1)[0]} *"), lambda _: None).action is not Action.ALLOW
 
 
 @each_row(

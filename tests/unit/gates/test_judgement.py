@@ -6,6 +6,7 @@ import pytest
 
 from acp_agent.gates.rules.judgement import Judgement, judge
 from acp_agent.gates.rules.rules import Action, Rule
+from acp_agent.gates.shell.command import ShellText
 from tests.unit.gates.chain import rules
 
 
@@ -19,7 +20,7 @@ def action(text: str, *given: Rule | str, granted=nothing) -> Action | None:
 
 def decide(text: str, *given: Rule | str, granted=nothing) -> Judgement:
     compiled = tuple(rule if isinstance(rule, Rule) else rules(rule)[0] for rule in given)
-    return judge(text, compiled, granted)
+    return judge(ShellText(text), compiled, granted)
 
 
 def deny(pattern: str) -> Rule:
@@ -316,7 +317,7 @@ def test_what_allows_means_its_words_as_they_stand():
 def test_a_long_command_is_held_against_many_rules_in_no_time():
     given = tuple(rules(*(f"rm -x{number} --a* *b* c*" for number in range(50)), action=Action.DENY))
     start = time.thread_time()
-    assert judge("rm " + "-xa --b a*b " * 4000, given, nothing).action is None
+    assert judge(ShellText("rm " + "-xa --b a*b " * 4000), given, nothing).action is None
     assert time.thread_time() - start < 30
 
 

@@ -67,7 +67,7 @@ def make(tmp_path: Path) -> Make:
 @pytest.mark.parametrize("text", [*OUTSIDE, *SECRETS, *PROTECTED])
 async def test_full_auto_refuses_what_only_the_user_could_allow_and_says_so(make: Make, text: str):
     for chain in (make(), make(allow=rules("*"))):
-        assert not chain.blocklist.requires_confirmation(command(text))
+        assert not chain.asks(command(text))
         result = await chain.run(command(text))
         assert chain.recorder.ran == []
         assert result.failure is not None
@@ -125,7 +125,7 @@ async def test_a_reading_tool_with_rules_of_which_none_matches_asks(make: Make, 
             reading = call(tool, PathSubject(path, Access.READ), arguments={"path": path})
             chain = make(Conduct(auto_approve=level), allow=given_rules, tool=tool)
             assert await chain.fate(reading) == due, (path, level)
-            assert chain.blocklist.requires_confirmation(reading) == (due == "asked")
+            assert chain.asks(reading) == (due == "asked")
             assert chain.approver is not None
             reasons = [question.reasons for question in chain.approver.questions]
             assert reasons == ([(f"no rule for {tool} allows this",)] if due == "asked" else [])

@@ -9,14 +9,14 @@ import pytest
 from acp_agent.core.types import Allow, Ask, Deny
 from acp_agent.gates.sandbox import SandboxGate
 from acp_agent.workspace.command_files import WorkspaceFiles, shell_names
-from tests.unit.gates.chain import Recorder, command, inside
+from tests.unit.gates.chain import Judged, command, inside
 
 
-def gate_of(root: Path, resolve_from: Path | None = None) -> SandboxGate:
+def gate_of(root: Path, resolve_from: Path | None = None) -> Judged:
     """A sandbox gate over real files, whose outermost folder may lie above the one commands start in."""
     resolve = inside(str(root), above=str(resolve_from) if resolve_from else "")
     files = WorkspaceFiles(str(root), resolve)
-    return SandboxGate(Recorder(), resolve, resolve, expand=partial(shell_names, resolve=resolve), workspace=files)
+    return Judged(SandboxGate(resolve, resolve, workspace=files), expand=partial(shell_names, resolve=resolve))
 
 
 @pytest.fixture
@@ -35,14 +35,14 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def gate(root: Path) -> SandboxGate:
+def gate(root: Path) -> Judged:
     """The gate of a workspace without links that lead out."""
     return gate_of(root)
 
 
-def asked(gate: SandboxGate, texts: Iterable[str]) -> dict[str, bool]:
+def asked(gate: Judged, texts: Iterable[str]) -> dict[str, bool]:
     """Tell of each command line whether it would be asked about."""
-    return {text: isinstance(gate.check(command(text)), Ask) for text in texts}
+    return {text: isinstance(gate.judge(command(text)), Ask) for text in texts}
 
 
 FOLLOWING = (
@@ -77,11 +77,11 @@ FOLLOWING = (
 )
 
 
-def test_a_command_that_follows_a_link_out_of_the_workspace_is_asked_about(gate: SandboxGate, root: Path):
+def test_a_command_that_follows_a_link_out_of_the_workspace_is_asked_about(gate: Judged, root: Path):
     assert asked(gate, FOLLOWING) == dict.fromkeys(FOLLOWING, False)
     (root / "docs" / "away").symlink_to(root.parent / "other")
     assert asked(gate, FOLLOWING) == dict.fromkeys(FOLLOWING, True)
-    verdict = gate.check(command("grep -R x ."))
+    verdict = gate.judge(command("grep -R x ."))
     assert isinstance(verdict, Ask)
     assert verdict.firm
     assert "docs/away" in verdict.reason
@@ -110,24 +110,24 @@ def test_a_command_that_follows_a_link_out_of_the_workspace_is_asked_about(gate:
         "chmod -R u+w docs",
     ],
 )
-def test_what_follows_no_link_or_meets_none_that_leads_out_is_silent(gate: SandboxGate, root: Path, text: str):
+def test_what_follows_no_link_or_meets_none_that_leads_out_is_silent(gate: Judged, root: Path, text: str):
     (root / "docs" / "away").symlink_to(root.parent / "other")
-    assert gate.check(command(text)) == Allow()
+    assert gate.judge(command(text)) == Allow()
 
 
-def test_a_link_into_the_workspace_is_followed_to_what_lies_behind_it(gate: SandboxGate, root: Path):
+def test_a_link_into_the_workspace_is_followed_to_what_lies_behind_it(gate: Judged, root: Path):
     (root / "docs" / "away").symlink_to(root.parent / "other" / "secret.txt")
     (root / "src" / "near").symlink_to("../docs")
-    assert isinstance(gate.check(command("grep -R x src")), Ask)
+    assert isinstance(gate.judge(command("grep -R x src")), Ask)
 
 
-def test_a_broken_link_leads_nowhere(gate: SandboxGate, root: Path):
+def test_a_broken_link_leads_nowhere(gate: Judged, root: Path):
     (root / "docs" / ".#lock").symlink_to("me@host.1234")
     (root / "docs" / "gone").symlink_to(root.parent / "other" / "missing")
-    assert gate.check(command("grep -R x .")) == Allow()
+    assert gate.judge(command("grep -R x .")) == Allow()
 
 
-def test_what_find_gives_to_a_program_may_be_a_link_that_leads_out(gate: SandboxGate, root: Path):
+def test_what_find_gives_to_a_program_may_be_a_link_that_leads_out(gate: Judged, root: Path):
     texts = (
         "find . -exec cat {} +",
         "find . -name 'read*' -exec cat {} +",
@@ -167,38 +167,36 @@ def test_what_find_gives_to_a_program_may_be_a_link_that_leads_out(gate: Sandbox
         "fd -e py -x wc -l",
     ],
 )
-def test_what_can_give_no_such_link_is_silent(gate: SandboxGate, root: Path, text: str):
+def test_what_can_give_no_such_link_is_silent(gate: Judged, root: Path, text: str):
     (root / "readme.txt").symlink_to(root.parent / "other" / "secret.txt")
-    assert gate.check(command(text)) == Allow()
+    assert gate.judge(command(text)) == Allow()
 
 
-def test_a_link_to_a_folder_matters_to_programs_that_read_folders(gate: SandboxGate, root: Path):
+def test_a_link_to_a_folder_matters_to_programs_that_read_folders(gate: Judged, root: Path):
     (root / "away").symlink_to(root.parent / "other")
-    assert gate.check(command("find . -exec grep -l x {} +")) == Allow()
-    assert gate.check(command("find . -exec cat {} +")) == Allow()
-    assert isinstance(gate.check(command("find . -exec grep -rl x {} +")), Ask)
-    assert isinstance(gate.check(command("find . -exec ls {} +")), Ask)
+    assert gate.judge(command("find . -exec grep -l x {} +")) == Allow()
+    assert gate.judge(command("find . -exec cat {} +")) == Allow()
+    assert isinstance(gate.judge(command("find . -exec grep -rl x {} +")), Ask)
+    assert isinstance(gate.judge(command("find . -exec ls {} +")), Ask)
 
 
-def test_a_name_that_find_puts_into_another_path_is_asked_about(gate: SandboxGate):
+def test_a_name_that_find_puts_into_another_path_is_asked_about(gate: Judged):
     texts = ("find . -type f -exec cat .{} \\;", "find . -type f -exec cat {}/x \\;", "fd -t f -x cat .{}")
     assert asked(gate, texts) == dict.fromkeys(texts, True)
-    assert gate.check(command("find . -type f -exec cp {} {}.bak \\;")) == Allow()
+    assert gate.judge(command("find . -type f -exec cp {} {}.bak \\;")) == Allow()
 
 
-def test_a_workspace_with_more_files_than_are_looked_at_is_asked_about(
-    gate: SandboxGate, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_workspace_with_more_files_than_are_looked_at_is_asked_about(gate: Judged, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("acp_agent.workspace.command_files.MAX_ENTRIES", 3)
-    assert isinstance(gate.check(command("grep -R x .")), Ask)
-    assert gate.check(command("grep -r x .")) == Allow()
+    assert isinstance(gate.judge(command("grep -R x .")), Ask)
+    assert gate.judge(command("grep -r x .")) == Allow()
 
 
-def test_a_line_with_many_searches_looks_at_few_folders(gate: SandboxGate, root: Path):
+def test_a_line_with_many_searches_looks_at_few_folders(gate: Judged, root: Path):
     names = [f"d{number}" for number in range(40)]
     for name in names:
         (root / name).mkdir()
-    assert isinstance(gate.check(command("; ".join(f"grep -R x {name}" for name in names))), Ask)
+    assert isinstance(gate.judge(command("; ".join(f"grep -R x {name}" for name in names))), Ask)
 
 
 MAKERS = (
@@ -256,7 +254,7 @@ MAKERS = (
 
 
 @pytest.mark.parametrize("maker", MAKERS)
-def test_behind_a_command_that_may_make_links_no_path_is_known(gate: SandboxGate, maker: str):
+def test_behind_a_command_that_may_make_links_no_path_is_known(gate: Judged, maker: str):
     for text in (
         f"{maker} && cat readme.txt",
         f"{maker}; grep x src/b.txt",
@@ -274,7 +272,7 @@ def test_behind_a_command_that_may_make_links_no_path_is_known(gate: SandboxGate
         f"{maker} && head -n 5 readme.txt",
         f"{maker} && tail -n5 5",
     ):
-        verdict = gate.check(command(text))
+        verdict = gate.judge(command(text))
         assert isinstance(verdict, Ask), text
         assert not verdict.firm, text
 
@@ -320,21 +318,21 @@ def test_behind_a_command_that_may_make_links_no_path_is_known(gate: SandboxGate
         "mkdir -p build && cat a.py",
     ],
 )
-def test_everyday_lines_stay_silent(gate: SandboxGate, text: str):
-    assert gate.check(command(text)) == Allow()
+def test_everyday_lines_stay_silent(gate: Judged, text: str):
+    assert gate.judge(command(text)) == Allow()
 
 
 @pytest.mark.parametrize("folder", ["build", "docs", "new/build"])
-def test_a_folder_that_the_line_makes_may_be_left_again(gate: SandboxGate, folder: str):
+def test_a_folder_that_the_line_makes_may_be_left_again(gate: Judged, folder: str):
     up = "/".join(".." for _ in folder.split("/"))
-    assert gate.check(command(f"mkdir -p {folder} && cd {folder} && cmake {up}")) == Allow()
-    assert gate.check(command(f"mkdir -p {folder} && cd {folder} && cat {up}/a.py")) == Allow()
-    assert isinstance(gate.check(command(f"mkdir -p {folder} && cd {folder} && cat {up}/../x")), Deny)
+    assert gate.judge(command(f"mkdir -p {folder} && cd {folder} && cmake {up}")) == Allow()
+    assert gate.judge(command(f"mkdir -p {folder} && cd {folder} && cat {up}/a.py")) == Allow()
+    assert isinstance(gate.judge(command(f"mkdir -p {folder} && cd {folder} && cat {up}/../x")), Deny)
 
 
-def test_a_link_in_place_of_that_folder_is_left_as_the_link_leads(gate: SandboxGate, root: Path):
+def test_a_link_in_place_of_that_folder_is_left_as_the_link_leads(gate: Judged, root: Path):
     (root / "build").symlink_to(root.parent / "other")
-    assert not isinstance(gate.check(command("mkdir -p build && cd build && cat ../x")), Allow)
+    assert not isinstance(gate.judge(command("mkdir -p build && cd build && cat ../x")), Allow)
 
 
 @pytest.mark.parametrize(
@@ -359,15 +357,15 @@ def test_a_link_in_place_of_that_folder_is_left_as_the_link_leads(gate: SandboxG
         "mkdir -p new && ln -s ../shared new/x",
     ],
 )
-def test_a_link_to_what_lies_inside_is_silent(gate: SandboxGate, text: str):
-    assert gate.check(command(text)) == Allow()
+def test_a_link_to_what_lies_inside_is_silent(gate: Judged, text: str):
+    assert gate.judge(command(text)) == Allow()
 
 
 def test_the_target_of_a_link_may_lie_in_another_root(tmp_path: Path):
     (tmp_path / "app").mkdir()
     (tmp_path / "shared").mkdir()
     gate = gate_of(tmp_path / "app", tmp_path)
-    assert gate.check(command("ln -s ../shared shared")) == Allow()
+    assert gate.judge(command("ln -s ../shared shared")) == Allow()
 
 
 @pytest.mark.parametrize(
@@ -388,5 +386,5 @@ def test_the_target_of_a_link_may_lie_in_another_root(tmp_path: Path):
         "ln -s ../shared docs/x ../y",
     ],
 )
-def test_a_link_to_what_lies_outside_is_not(gate: SandboxGate, text: str):
-    assert not isinstance(gate.check(command(text)), Allow)
+def test_a_link_to_what_lies_outside_is_not(gate: Judged, text: str):
+    assert not isinstance(gate.judge(command(text)), Allow)

@@ -2,17 +2,37 @@
 
 import os
 from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from acp_agent.core.conduct import AutoApprove, Conduct
-from acp_agent.core.errors import ToolErrorCategory
+from acp_agent.config import Flags, Loaded, load
+from acp_agent.core.conduct import AutoApprove, Conduct, Mode
+from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.ports import Decision, Invocation, Question
-from acp_agent.core.types import Access, Ask, CallOrigin, McpSubject, PathSubject, ToolResult, UrlSubject
+from acp_agent.core.types import (
+    Access,
+    Ask,
+    CallOrigin,
+    CommandSubject,
+    Deny,
+    McpSubject,
+    PathSubject,
+    ToolResult,
+    UrlSubject,
+)
+from acp_agent.execution.runner import GatedExecutor
+from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import Gate
 from acp_agent.gates.grants import Grant, GrantKind
 from acp_agent.gates.rules.rules import Action, Rule
-from tests.unit.gates.chain import SPECS, Chain, ScriptedApprover, call, command, rules
+from tests.unit.gates import everyday, hostile
+from tests.unit.gates.chain import SPECS, Chain, Judged, ScriptedApprover, call, command, full_auto, rules
+from tests.unit.gates.test_policy import Fixed
 
 pytestmark = pytest.mark.anyio
 
@@ -42,6 +62,18 @@ def asked(chain: Chain) -> list[Question]:
     return chain.approver.questions
 
 
+def wondering(chain: Chain, why: str = "why") -> Chain:
+    """The chain, behind a gate that asks about every call."""
+    return with_gate(chain, Fixed(Ask(why)), 0)
+
+
+def with_gate(chain: Chain, gate: Gate, at: int) -> Chain:
+    gates = chain.gates.in_order
+    chain.gates = replace(chain.gates, in_order=(*gates[:at], gate, *gates[at:]))
+    chain._executor = GatedExecutor(chain.gates, chain.recorder)
+    return chain
+
+
 def write(path: str = "src/x", number: int = 1) -> Invocation:
     return call("write", PathSubject(path, Access.WRITE), arguments={"path": path}, number=number)
 
@@ -69,7 +101,7 @@ CALLS = {
 async def test_each_level_asks_for_its_kinds_and_says_so_beforehand(make, level: AutoApprove, asking: set[str]):
     for name, invocation in CALLS.items():
         chain = make(Decision.REJECT_ONCE, level=level)
-        assert chain.blocklist.requires_confirmation(invocation) == (name in asking), name
+        assert chain.asks(invocation) == (name in asking), name
         result = await chain.run(invocation)
         assert bool(asked(chain)) == (name in asking), name
         assert (result.failure is not None) == (name in asking), name
@@ -80,7 +112,7 @@ async def test_taking_an_entry_away_is_never_silent_whatever_the_kind(make):
     taking = call("move_path", PathSubject("a", Access.DELETE), PathSubject("b", Access.WRITE))
     for invocation, asks in ((moving, False), (taking, True)):
         chain = make(Decision.REJECT_ONCE, level=AutoApprove.AUTO_EDIT)
-        assert chain.blocklist.requires_confirmation(invocation) == asks
+        assert chain.asks(invocation) == asks
         await chain.run(invocation)
         assert bool(asked(chain)) == asks
 
@@ -88,7 +120,7 @@ async def test_taking_an_entry_away_is_never_silent_whatever_the_kind(make):
 async def test_nobody_is_asked_about_a_call_that_cannot_work(make):
     chain = make(Decision.ALLOW_ONCE)
     flawed = replace(write(), predicted_failure=ToolResult.refused("no such text in the file"))
-    assert not chain.blocklist.requires_confirmation(flawed)
+    assert not chain.asks(flawed)
     assert (await chain.run(flawed)).failure is not None
     assert asked(chain) == []
     assert chain.recorder.ran == []
@@ -97,7 +129,7 @@ async def test_nobody_is_asked_about_a_call_that_cannot_work(make):
 async def test_allow_once_runs_once(make):
     chain = make(Decision.ALLOW_ONCE)
     assert (await chain.run(write())).failure is None
-    assert len(chain.recorder.confirmed) == 1
+    assert len(chain.recorder.ran) == 1
     assert (await chain.run(write())).failure is not None
     assert len(asked(chain)) == 2
 
@@ -266,22 +298,21 @@ async def test_the_question_says_that_always_leaves_out_what_destroys(make, text
 
 
 async def test_one_question_settles_the_asks_of_all_gates(make):
-    chain = make(Decision.ALLOW_ONCE)
-    invocation = command("cat /etc/hostname > out").asking(Ask("an earlier gate wonders"))
-    assert (await chain.run(invocation)).failure is None
+    chain = wondering(make(Decision.ALLOW_ONCE), "an earlier gate wonders")
+    assert (await chain.run(command("cat /etc/hostname > out"))).failure is None
     (question,) = asked(chain)
     assert question.reasons[:3] == ("an earlier gate wonders", "outside the workspace: /etc/hostname", "writes to out")
 
 
 async def test_an_ask_of_another_gate_is_not_silenced_by_a_rule_but_by_full_auto(make):
-    invocation = call("read").asking(Ask("why"))
-    chain = make(allow=rules("*"), tool="read")
+    invocation = call("read")
+    chain = wondering(make(allow=rules("*"), tool="read"))
     assert await chain.fate(invocation) == "asked"
     assert asked(chain)[0].always.startswith("exactly this text")
-    assert await make(level=AutoApprove.FULL_AUTO).fate(invocation) == "silent"
-    await make(Decision.ALLOW_ALWAYS).run(invocation)
-    assert await make().fate(invocation) == "silent"
-    assert await make().fate(call("read", arguments={"path": "other"}).asking(Ask("why"))) == "asked"
+    assert await wondering(make(level=AutoApprove.FULL_AUTO)).fate(invocation) == "silent"
+    await wondering(make(Decision.ALLOW_ALWAYS)).run(invocation)
+    assert await wondering(make()).fate(invocation) == "silent"
+    assert await wondering(make()).fate(call("read", arguments={"path": "other"})) == "asked"
 
 
 async def test_what_the_user_typed_is_not_asked_about_but_denied_all_the_same(make):
@@ -292,12 +323,115 @@ async def test_what_the_user_typed_is_not_asked_about_but_denied_all_the_same(ma
     assert await chain.fate(command("cat ../x", origin=CallOrigin.USER)) == "refused"
 
 
-async def test_the_confirmed_path_skips_the_question_and_nothing_else(make):
-    chain = make(allow=rules("git push*", action=Action.DENY))
-    assert (await chain.blocklist.execute_confirmed(command("python x.py"))).failure is None
-    assert (await chain.blocklist.execute_confirmed(command("git push"))).failure is not None
+class Always(ScriptedApprover):
+    """Allows all, always."""
+
+    async def ask(self, question: Question) -> Decision:
+        self.questions.append(question)
+        return Decision.ALLOW_ALWAYS
+
+
+class Refused(NamedTuple):
+    """A call that a gate refuses: under a configuration, after a call that failed."""
+
+    invocation: Invocation
+    config: str = ""
+    first: Invocation | None = None
+    conduct: Conduct = Conduct()
+    foreign: tuple[str, ...] = ()
+
+
+AGAIN = call("read", number=2)
+REFUSED = {
+    "blocklist": Refused(command("sudo ls")),
+    "quota": Refused(AGAIN, "[tools]\nmax_tool_calls_per_session = 1", call("read")),
+    "rate_limit": Refused(AGAIN, "[tools.rate_limit]\ncalls_per_hour = 1", call("read")),
+    "mode": Refused(command("ls"), conduct=Conduct(Mode.ASK)),
+    "selection": Refused(command("ls"), "[tools]\ndeny = ['bash']"),
+    "autonomy": Refused(command("ls"), conduct=Conduct(readonly=True)),
+    "trust": Refused(call("mcp_x_y", McpSubject("x", "y"), CommandSubject("ls"))),
+    "policy": Refused(command("ls"), "[tools.policy]\nenabled = true\ndefault_effect = 'deny'"),
+    "verifiers": Refused(command("cat ~/.ssh/id_rsa")),
+    "sandbox": Refused(command("cat ../x")),
+    "protected": Refused(command("touch .envrc"), conduct=full_auto()),
+    "anomaly": Refused(AGAIN, "[tools.anomaly]\nwindow_size = 1", call("read")),
+    "utility": Refused(call("read"), "[tools.utility]\nenabled = true\nthreshold = 1"),
+    "permission": Refused(command("git push"), "[[tools.permissions.bash]]\npattern = 'git *'\naction = 'deny'"),
+}
+WATCHED = "[tools.utility]\nenabled = true\n[agent]\nhallucination_detection = true"
+
+
+def configured(folder: Path, text: str) -> Loaded:
+    file = folder / "config.toml"
+    file.write_text(text)
+    loaded = load(Flags(), {"ACP_AGENT_CONFIG": os.fspath(file)})
+    assert loaded.problems == ()
+    return loaded
+
+
+@pytest.mark.parametrize("gate", REFUSED)
+async def test_whatever_gate_refuses_a_call_nothing_is_asked_and_no_yes_runs_it(root: str, tmp_path: Path, gate: str):
+    invocation, config, first, conduct, foreign = REFUSED[gate]
+    loaded = configured(tmp_path, config)
+    grants = os.fspath(tmp_path / "grants.toml")
+    chain = Chain(root, grants, conduct=conduct, approver=Always(), loaded=loaded, foreign=foreign)
+    if first is not None:
+        slow = ToolResult.failed(ToolFailure(ToolErrorCategory.TIMEOUT, "slow"))
+        failing = Judged(*chain.gates.in_order, behind=Answering(slow))
+        assert (await failing.execute(first)).failure is slow.failure
+    assert not chain.asks(invocation)
+    for _ in range(2):
+        result = await chain.run(invocation)
+        assert result.failure is not None
+        assert result.ruling is not None
+        assert result.ruling.gate == gate
     assert asked(chain) == []
-    assert len(chain.recorder.confirmed) == 1
+    assert chain.recorder.ran == []
+    assert not os.path.exists(grants)
+
+
+class Answering:
+    """The executor behind the gates: gives the same result for every call."""
+
+    def __init__(self, result: ToolResult) -> None:
+        self.result = result
+
+    async def execute(self, facts: CallFacts) -> ToolResult:
+        return self.result
+
+
+def test_every_gate_that_refuses_calls_is_tried(root: str, tmp_path: Path):
+    chain = Chain(root, os.fspath(tmp_path / "grants.toml"), loaded=configured(tmp_path, WATCHED))
+    assert {gate.name for gate in chain.gates.in_order} - {"grounding"} == set(REFUSED)
+
+
+HOSTILE = (*hostile.U, *(text for table in (hostile.A, hostile.B, hostile.C) for text, _ in table))
+
+
+@given(
+    text=st.sampled_from([*HOSTILE, *everyday.COMMANDS, *everyday.CONSTRUCTS]),
+    level=st.sampled_from(AutoApprove),
+    denied=st.sampled_from(["git push*", "rm *", "cat *", "*"]),
+    at=st.none() | st.integers(0, 20),
+)
+async def test_what_is_refused_when_the_user_says_no_is_refused_unasked_when_he_says_always(
+    tmp_path_factory: pytest.TempPathFactory, text: str, level: AutoApprove, denied: str, at: int | None
+):
+    """`at` is where one more gate stands that refuses everything."""
+    folder = tmp_path_factory.getbasetemp()
+
+    def chain(approver: ScriptedApprover) -> Chain:
+        given_rules = (*rules(denied, action=Action.DENY), *rules("*"))
+        made = Chain(os.fspath(folder), os.devnull, given_rules, Conduct(auto_approve=level), approver=approver)
+        return made if at is None else with_gate(made, Fixed(Deny("no")), at % len(made.gates.in_order))
+
+    fate, agreed = await chain(ScriptedApprover()).fate(command(text)), chain(Always())
+    result = await agreed.run(command(text))
+    assert fate in ("blocked", "refused") or (at is None and denied != "*" and text not in hostile.U)
+    if fate in ("blocked", "refused"):
+        assert result.failure is not None
+        assert asked(agreed) == []
+        assert agreed.recorder.ran == []
 
 
 async def test_deny_rules_hold_at_every_level_and_hide_whole_tools(make):
@@ -305,7 +439,7 @@ async def test_deny_rules_hold_at_every_level_and_hide_whole_tools(make):
         chain = make(level=level, allow=rules("*", action=Action.DENY), tool="write")
         assert await chain.fate(write()) == "refused"
         assert not chain.permission.allows(SPECS["write"])
-        assert not chain.blocklist.requires_confirmation(write())
+        assert not chain.asks(write())
 
 
 async def test_path_rules_see_the_real_path(make, root: str):
@@ -415,13 +549,13 @@ async def test_a_call_that_runs_does_not_hold_up_the_next_question(make):
     chain.permission._approver = approver
     running, done = anyio.Event(), anyio.Event()
 
-    async def slow(invocation: Invocation) -> ToolResult:
-        if invocation.call.id == "call-1":
+    async def slow(facts: CallFacts) -> ToolResult:
+        if facts.call.id == "call-1":
             running.set()
             await done.wait()
         return ToolResult("ran")
 
-    chain.recorder.execute_confirmed = slow
+    chain.recorder.execute = slow
     async with anyio.create_task_group() as group:
         group.start_soon(chain.run, write(number=1))
         await running.wait()
@@ -467,7 +601,7 @@ async def test_a_call_that_is_known_to_fail_is_answered_without_a_question(tmp_p
     )
     assert chain.approver is not None
     assert chain.approver.questions == []
-    assert chain.recorder.ran == chain.recorder.confirmed == []
+    assert chain.recorder.ran == []
 
 
 async def test_an_answer_that_is_none_does_not_count_as_the_users_no(tmp_path):
@@ -478,7 +612,7 @@ async def test_an_answer_that_is_none_does_not_count_as_the_users_no(tmp_path):
     assert result.failure is not None
     assert result.failure.category is ToolErrorCategory.CONFIRMATION_REQUIRED
     assert "user" not in result.failure.message
-    assert chain.recorder.confirmed == []
+    assert chain.recorder.ran == []
 
 
 async def test_denials_written_by_hand_in_the_form_of_the_binary_hold_under_every_rule(make, tmp_path):

@@ -9,6 +9,7 @@ from acp_agent.core.conduct import AutoApprove, Conduct
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Decision, Invocation, Question
 from acp_agent.core.types import Access, ApprovedBy, CallOrigin, PathSubject, Ruling, ToolResult, UrlSubject
+from acp_agent.gates.facts import CallFacts
 from acp_agent.gates.rules.rules import Action, Rule
 from tests.unit.gates.chain import Chain, ScriptedApprover, call, command, rules
 
@@ -114,10 +115,10 @@ async def test_a_gate_further_in_that_ended_the_call_keeps_its_word(make):
     chain = make()
     inner = Ruling("verifier", "injection")
 
-    async def refuse(_: Invocation) -> ToolResult:
+    async def refuse(_: CallFacts) -> ToolResult:
         return ToolResult.refused("no", ruling=inner)
 
-    async def rule_only(_: Invocation) -> ToolResult:
+    async def rule_only(_: CallFacts) -> ToolResult:
         return replace(ToolResult("ran"), ruling=Ruling(rule="noted"))
 
     chain.recorder.execute = refuse
@@ -143,6 +144,6 @@ async def test_a_question_that_ran_out_refuses_the_call_and_nothing_is_remembere
         "nobody answered within 5 s",
     )
     assert result.ruling == Ruling("permission")
-    assert chain.recorder.confirmed == []
+    assert chain.recorder.ran == []
     assert not os.path.exists(tmp_path / "grants.toml")
     assert await make().fate(command("make")) == "asked"

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from acp_agent.core.conduct import AutoApprove, Conduct
 from acp_agent.core.ports import Decision, Invocation, Question
-from acp_agent.core.types import Access, Ask, CallOrigin, PathSubject, UrlSubject
+from acp_agent.core.types import Access, CallOrigin, PathSubject, UrlSubject
 from acp_agent.gates.grants import GrantKind, site
 from acp_agent.gates.rules.rules import Action, Rule
 from tests.unit.gates.chain import SPECS, Chain, ScriptedApprover, call, rules
+from tests.unit.gates.test_permission import wondering
 
 pytestmark = pytest.mark.anyio
 
@@ -139,7 +140,7 @@ async def test_allow_once_asks_again_and_no_is_no(make):
     assert (await chain.run(fetch())).failure is None
     assert (await chain.run(fetch())).failure is not None
     assert len(asked(chain)) == 2
-    assert len(chain.recorder.confirmed) == 1
+    assert len(chain.recorder.ran) == 1
 
 
 async def test_reject_always_denies_the_host_at_every_level_and_hides_no_tool(make):
@@ -155,7 +156,7 @@ async def test_reject_always_denies_the_host_at_every_level_and_hides_no_tool(ma
 @pytest.mark.parametrize("level", [AutoApprove.SUGGEST, AutoApprove.AUTO_EDIT])
 async def test_every_level_but_full_auto_asks(make, level: AutoApprove):
     chain = make(level=level)
-    assert chain.blocklist.requires_confirmation(fetch())
+    assert chain.asks(fetch())
     assert await chain.fate(fetch()) == "asked"
 
 
@@ -192,11 +193,11 @@ async def test_a_yes_for_one_tool_is_none_for_another(make, tmp_path):
 
 async def test_a_yes_for_the_host_covers_neither_another_gates_question_nor_a_file(make):
     await make(Decision.ALLOW_ALWAYS).run(fetch())
-    chain = make()
-    assert await chain.fate(fetch().asking(Ask("why"))) == "asked"
+    chain = wondering(make())
+    assert await chain.fate(fetch()) == "asked"
     assert asked(chain)[0].always.startswith("exactly this text")
     upload = call("fetch", UrlSubject(PAGE), PathSubject("secret", Access.READ), arguments={"url": PAGE, "file": "s"})
-    assert await chain.fate(upload) == "asked"
+    assert await make().fate(upload) == "asked"
 
 
 async def test_a_call_to_several_hosts_needs_all_of_them(make):

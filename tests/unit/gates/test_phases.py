@@ -8,14 +8,13 @@ import pytest
 
 from acp_agent.core.conduct import Conduct, Mode
 from acp_agent.core.ports import Decision, Invocation
-from acp_agent.core.types import Access, Ask, CommandSubject, McpSubject, PathSubject, Phase, UrlSubject
+from acp_agent.core.types import Access, Ask, CommandSubject, Deny, McpSubject, PathSubject, Phase, UrlSubject
 from acp_agent.gates.grants import Grant, GrantKind
-from acp_agent.gates.permission import PermissionGate
 from acp_agent.gates.policy import Policy
 from acp_agent.gates.rules.policy_rules import Effect
 from acp_agent.gates.rules.rules import Action
 from tests.unit.gates.chain import Chain, ScriptedApprover, call, command, rules
-from tests.unit.gates.test_policy import allow, deny, gate, verdict
+from tests.unit.gates.test_policy import allow, deny, gate, trace, verdict
 
 pytestmark = pytest.mark.anyio
 
@@ -61,8 +60,8 @@ def test_a_tool_denied_in_one_phase_only_is_offered_all_the_same():
 
 
 def test_the_trace_says_which_phase_it_was():
-    trace = gate(deny("grep", phases=[Phase.PLANNER]), default="allow").trace(call("grep"))
-    assert trace[0].endswith("no match, the call is made in the phase executor")
+    lines = trace(gate(deny("grep", phases=[Phase.PLANNER]), default="allow"), call("grep"))
+    assert lines[0].endswith("no match, the call is made in the phase executor")
 
 
 # ------------------------------------------------------------------------------------------ the one question
@@ -114,14 +113,12 @@ async def test_denials_hold(root):
 
 
 async def test_a_pin_that_asks_is_put_to_the_user_whatever_the_phase(root):
-    """The chain's pins ask through the invocation, as every gate does."""
+    """The pins ask as every gate does."""
     session = chain(root, approver=ScriptedApprover(Decision.REJECT_ONCE))
-    changed = at(call("mcp_x_y"), Phase.AUTONOMOUS).asking(Ask("the server's tool has changed"))
-    permission = session.permission
-    assert isinstance(permission, PermissionGate)
-    assert permission.requires_confirmation(changed)
-    result = await permission.execute(changed)
-    assert result.failure is not None
+    facts = session.gates.facts(at(call("mcp_x_y"), Phase.AUTONOMOUS))
+    facts.ask(Ask("the server's tool has changed"))
+    assert isinstance(session.permission.judge(facts), Ask)
+    assert isinstance(await session.permission.examine(facts), Deny)
     assert len(session.approver.questions) == 1
 
 

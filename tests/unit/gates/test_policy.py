@@ -13,6 +13,7 @@ from acp_agent.core.errors import ConfigError, ToolErrorCategory
 from acp_agent.core.types import (
     Access,
     Allow,
+    ApprovedBy,
     Ask,
     Deny,
     JsonObject,
@@ -21,15 +22,18 @@ from acp_agent.core.types import (
     UrlSubject,
     Verdict,
 )
-from acp_agent.core.wrapper import Gate
 from acp_agent.gates.blocklist import BlocklistGate, BlocklistPolicy
+from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import Gate
+from acp_agent.gates.paths.command_paths import Expand
 from acp_agent.gates.policy import Policy, PolicyGate
 from acp_agent.gates.rules.policy_facts import MAX_WORDS
 from acp_agent.gates.rules.policy_rules import Effect, PolicyRule
 from acp_agent.gates.rules.trust_level import TrustLevel
+from acp_agent.gates.settlement import Approved
 from acp_agent.regex import LinearRegex
 from acp_agent.workspace.command_files import shell_names
-from tests.unit.gates.chain import SPECS, Recorder, call, command, inside
+from tests.unit.gates.chain import SPECS, Judged, call, command, inside
 
 pytestmark = pytest.mark.anyio
 
@@ -62,15 +66,27 @@ def gate(
     *rules: PolicyRule, cwd: str = "/p", default: str = "deny", trust: TrustLevel = TrustLevel.TRUSTED, fault: str = ""
 ) -> PolicyGate:
     policy = Policy(rules, Effect(default), fault)
-    return PolicyGate(Recorder(), policy, cwd=cwd, realpath=os.path.realpath, trust=lambda _: trust)
+    return PolicyGate(policy, cwd=cwd, realpath=os.path.realpath, trust=lambda _: trust)
 
 
 def reading(path: str, access: Access = Access.READ):
     return call("read", PathSubject(path, access), arguments={"path": path})
 
 
-def verdict(judge: PolicyGate, invocation) -> str:
-    match judge.check(invocation):
+def unlooked(pattern: str, folder: str) -> None:
+    """Cannot look which files there are: any may be meant."""
+
+
+def judged(judge: PolicyGate, expand: Expand = unlooked) -> Judged:
+    return Judged(judge, expand=expand)
+
+
+def trace(judge: PolicyGate, invocation) -> list[str]:
+    return judge.trace(judged(judge).gates.facts(invocation))
+
+
+def verdict(judge: PolicyGate, invocation, expand: Expand = unlooked) -> str:
+    match judged(judge, expand).judge(invocation):
         case Allow():
             return "allow"
         case Ask():
@@ -111,31 +127,28 @@ def test_the_first_match_wins():
 
 def test_where_no_rule_matches_the_default_holds_and_no_rule_is_named():
     assert verdict(gate(deny("read"), default="allow"), command("ls")) == "allow"
-    assert gate(deny("read")).check(command("ls")) == Deny("blocked by policy", rule="")
+    assert judged(gate(deny("read"))).judge(command("ls")) == Deny("blocked by policy", rule="")
 
 
 async def test_the_model_learns_only_that_a_policy_blocked_it_and_the_audit_learns_which_rule():
     judge = gate(allow("read"), rule("deny", "ba*", place="tools.policy.rules[1]", args_match="s3cret"))
-    for path in (judge.execute, judge.execute_confirmed):
-        result = await path(command("echo s3cret"))
-        assert result.failure is not None
-        assert result.failure.category is ToolErrorCategory.POLICY_BLOCKED
-        assert result.failure.message == "blocked by policy"
-        assert result.ruling is not None
-        assert (result.ruling.gate, result.ruling.rule) == ("policy", "tools.policy.rules[1]: deny ba*")
+    result = await judged(judge).execute(command("echo s3cret"))
+    assert result.failure is not None
+    assert result.failure.category is ToolErrorCategory.POLICY_BLOCKED
+    assert result.failure.message == "blocked by policy"
+    assert result.ruling is not None
+    assert (result.ruling.gate, result.ruling.rule) == ("policy", "tools.policy.rules[1]: deny ba*")
 
 
 async def test_what_is_allowed_goes_on_unchanged_with_the_questions_of_others():
-    judge = gate(allow("*"))
-    invocation = command("ls").asking(Ask("why"))
-    await judge.execute(invocation)
-    await judge.execute_confirmed(invocation)
-    assert isinstance(judge.wrapped, Recorder)
-    assert judge.wrapped.ran == judge.wrapped.confirmed == [invocation]
+    facts = judged(gate(allow("*"))).gates.facts(command("ls"))
+    facts.ask(Ask("why"))
+    assert await gate(allow("*")).examine(facts) == Allow()
+    assert facts.asks == [Ask("why")]
 
 
 def test_a_policy_without_rules_and_without_default_is_no_policy():
-    judge = PolicyGate(Recorder(), Policy(), cwd="/p", realpath=os.path.realpath, trust=_trusted)
+    judge = PolicyGate(Policy(), cwd="/p", realpath=os.path.realpath, trust=_trusted)
     assert verdict(judge, command("x")) == "allow"
     assert Policy().status == "no policy is in force"
     assert Policy((deny("x"),)).status == "policy rules in force: 1; what none of them matches: allow"
@@ -223,7 +236,7 @@ def test_an_allow_knows_only_where_a_path_really_leads(cwd):
 
 def test_two_slashes_in_front_are_one():
     judge = gate(deny("read", paths=["/etc/*"]), default="allow")
-    blind = PolicyGate(Recorder(), Policy((deny("read", paths=["/etc/*"]),)), cwd="/p", realpath=str, trust=_trusted)
+    blind = PolicyGate(Policy((deny("read", paths=["/etc/*"]),)), cwd="/p", realpath=str, trust=_trusted)
     for path in ("//etc/passwd", "///etc/passwd", "/./etc/passwd"):
         assert verdict(judge, reading(path)) == verdict(blind, reading(path)) == "deny"
 
@@ -405,16 +418,15 @@ def test_a_pattern_is_the_files_it_stands_for(cwd, text):
     open(f"{cwd}/secrets/a", "w").close()
     rules = (deny("bash", paths=["secrets/*"]),)
     judge = PolicyGate(
-        Recorder(),
         Policy(rules, Effect.ALLOW),
         cwd=cwd,
         realpath=os.path.realpath,
         trust=lambda _: TrustLevel.TRUSTED,
-        expand=partial(shell_names, resolve=inside(cwd)),
     )
-    assert verdict(judge, command(text)) == "deny"
-    assert verdict(judge, command("cat *.py")) == "allow"
-    assert verdict(judge, command("cat /e?c/passwd")) == "ask", "outside nobody looks"
+    looking = partial(shell_names, resolve=inside(cwd))
+    assert verdict(judge, command(text), looking) == "deny"
+    assert verdict(judge, command("cat *.py"), looking) == "allow"
+    assert verdict(judge, command("cat /e?c/passwd"), looking) == "ask", "outside nobody looks"
     assert verdict(gate(*rules, cwd=cwd, default="allow"), command(text)) in ("ask", "deny"), "nobody looked"
 
 
@@ -465,13 +477,11 @@ def test_a_pattern_that_is_none_is_an_error_that_names_rule_and_pattern(fields, 
 
 async def test_a_policy_that_cannot_be_read_lets_nothing_run_and_says_why():
     judge = gate(allow("*"), fault="policy.toml rules[3]: effect = maybe: expected allow or deny")
-    for path in (judge.execute, judge.execute_confirmed):
-        result = await path(reading("a"))
-        assert result.failure is not None
-        assert result.failure.message.endswith("policy.toml rules[3]: effect = maybe: expected allow or deny")
-    assert not judge.requires_confirmation(reading("a"))
+    result = await judged(judge).execute(reading("a"))
+    assert result.failure is not None
+    assert result.failure.message.endswith("policy.toml rules[3]: effect = maybe: expected allow or deny")
     assert not any(judge.allows(spec) for spec in SPECS.values())
-    assert judge.trace(reading("a")) == [result.failure.message]
+    assert trace(judge, reading("a")) == [result.failure.message]
 
 
 # --------------------------------------------------------------------------------------------- what people see
@@ -485,7 +495,7 @@ def test_the_trace_names_every_rule_up_to_the_one_that_decides():
         rule("deny", "*", place="tools.authorization.rules[1]"),
         rule("allow", "*", place="tools.authorization.rules[2]"),
     )
-    assert judge.trace(command("ls")) == [
+    assert trace(judge, command("ls")) == [
         "tools.policy.rules[0]: deny bash: no match, args_match is found nowhere",
         "tools.policy.rules[1]: allow read: no match, for other tools",
         "tools.authorization.rules[0]: allow bash: no match, not set: CI",
@@ -495,10 +505,10 @@ def test_the_trace_names_every_rule_up_to_the_one_that_decides():
 
 
 def test_the_trace_says_when_nothing_matched_and_when_it_is_in_doubt(cwd):
-    assert gate(default="allow").trace(command("ls")) == ["decision: allow, since no rule matches"]
-    lines = gate(deny("bash", paths=["/etc/*"]), cwd=cwd, default="allow").trace(command("cat $X"))
+    assert trace(gate(default="allow"), command("ls")) == ["decision: allow, since no rule matches"]
+    lines = trace(gate(deny("bash", paths=["/etc/*"]), cwd=cwd, default="allow"), command("cat $X"))
     assert lines[-1] == "decision: ask, since no rule matches"
-    lines = gate(deny("bash", paths=["/etc/*"]), cwd=cwd).trace(command("cat $X"))
+    lines = trace(gate(deny("bash", paths=["/etc/*"]), cwd=cwd), command("cat $X"))
     assert lines[-1] == "decision: deny, since no rule matches"
 
 
@@ -551,12 +561,22 @@ STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
 class Fixed(Gate):
     """A gate that says always the same."""
 
-    def __init__(self, wrapped, said: Verdict) -> None:
-        super().__init__(wrapped)
+    def __init__(self, said: Verdict) -> None:
         self.said = said
 
-    def check(self, invocation):
+    def judge(self, facts: CallFacts) -> Verdict:
         return self.said
+
+
+class Agreeing(Gate):
+    """The last gate: a user who agrees to all of it. `asked` are the questions of the latest call."""
+
+    def __init__(self) -> None:
+        self.asked: list[Ask] = []
+
+    async def examine(self, facts: CallFacts) -> Verdict:
+        self.asked = facts.asks
+        return Approved(ApprovedBy.USER)
 
 
 @given(rules=any_rules, default=effects, trust=levels, invocation=invocations)
@@ -591,35 +611,25 @@ def test_less_trust_never_lets_more_through(rules, default, one, other, invocati
     said=st.sampled_from([Allow(), Ask("why"), Deny("no")]),
     fault=st.sampled_from(["", "broken"]),
     outside=st.booleans(),
-    confirmed=st.booleans(),
 )
-async def test_no_policy_weakens_what_another_gate_says(rules, default, invocation, said, fault, outside, confirmed):
-    recorder = Recorder()
+async def test_no_policy_weakens_what_another_gate_says(rules, default, invocation, said, fault, outside):
     policy = Policy(tuple(rules), Effect(default), fault)
-
-    def judging(wrapped) -> PolicyGate:
-        return PolicyGate(wrapped, policy, cwd="/p", realpath=os.path.realpath, trust=lambda _: TrustLevel.TRUSTED)
-
-    chain = judging(Fixed(recorder, said)) if outside else Fixed(judging(recorder), said)
-    await (chain.execute_confirmed if confirmed else chain.execute)(invocation)
-    reached = [*recorder.ran, *recorder.confirmed]
-    assert not (reached and isinstance(said, Deny))
-    if isinstance(said, Ask) and not confirmed:
-        assert all(said in each.asks for each in reached)
+    judge = PolicyGate(policy, cwd="/p", realpath=os.path.realpath, trust=_trusted)
+    agreeing = Agreeing()
+    both = (judge, Fixed(said)) if outside else (Fixed(said), judge)
+    chain = Judged(*both, agreeing, expand=unlooked)
+    await chain.execute(invocation)
+    assert not (chain.recorder.ran and isinstance(said, Deny))
+    if chain.recorder.ran and isinstance(said, Ask):
+        assert said in agreeing.asked
 
 
 @given(rules=any_rules, default=effects, text=st.sampled_from(["sudo ls", "rm -rf /", "curl x", "ls $(x)"]))
 async def test_no_policy_lifts_the_blocklist(rules, default, text):
-    recorder = Recorder()
-    policy = Policy(tuple(rules), Effect(default))
-    inner = PolicyGate(recorder, policy, cwd="/p", realpath=os.path.realpath, trust=lambda _: TrustLevel.TRUSTED)
-    for path in (
-        BlocklistGate(inner, BlocklistPolicy()).execute,
-        BlocklistGate(inner, BlocklistPolicy()).execute_confirmed,
-    ):
-        assert (await path(command(text))).failure is not None
-    assert not recorder.ran
-    assert not recorder.confirmed
+    policy = PolicyGate(Policy(tuple(rules), Effect(default)), cwd="/p", realpath=os.path.realpath, trust=_trusted)
+    chain = Judged(BlocklistGate(BlocklistPolicy()), policy, Agreeing(), expand=unlooked)
+    assert (await chain.execute(command(text))).failure is not None
+    assert chain.recorder.ran == []
 
 
 @given(
@@ -635,5 +645,5 @@ def test_facts_need_no_file_system_where_no_rule_is_about_paths():
     def never(path: str) -> str:
         raise AssertionError(path)
 
-    judge = PolicyGate(Recorder(), Policy((deny("x"),)), cwd="/p", realpath=never, trust=_trusted)
+    judge = PolicyGate(Policy((deny("x"),)), cwd="/p", realpath=never, trust=_trusted)
     assert verdict(judge, reading("a")) == "allow"

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_agent.gates.shell.command import ShellText
 from acp_agent.gates.shell.printing import printing_commands
 
 
@@ -29,7 +30,7 @@ from acp_agent.gates.shell.printing import printing_commands
     ],
 )
 def test_every_command_that_prints_is_named_in_order(text: str, printing: list[str]) -> None:
-    assert list(printing_commands(text)) == printing
+    assert list(printing_commands(ShellText(text))) == printing
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_every_command_that_prints_is_named_in_order(text: str, printing: list[s
     ],
 )
 def test_a_wrapper_is_peeled_unless_it_adds_words_of_its_own(text: str, printing: str) -> None:
-    assert printing_commands(text) == (printing,)
+    assert printing_commands(ShellText(text)) == (printing,)
 
 
 @pytest.mark.parametrize(
@@ -66,12 +67,12 @@ def test_a_wrapper_is_peeled_unless_it_adds_words_of_its_own(text: str, printing
     ],
 )
 def test_a_silent_command_is_left_out(text: str) -> None:
-    assert printing_commands(text) == ("make",)
+    assert printing_commands(ShellText(text)) == ("make",)
 
 
 @pytest.mark.parametrize("first", ["cp -v a b", "rm --verbose x", "mkdir -pv x", "source setup.sh", "pushd x"])
 def test_a_command_that_may_print_is_not(first: str) -> None:
-    assert printing_commands(f"{first}; make") == (first, "make")
+    assert printing_commands(ShellText(f"{first}; make")) == (first, "make")
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,7 @@ def test_a_command_that_may_print_is_not(first: str) -> None:
     ],
 )
 def test_what_is_only_passed_on_is_the_first_commands(text: str) -> None:
-    assert printing_commands(text) == ("make",)
+    assert printing_commands(ShellText(text)) == ("make",)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def test_what_is_only_passed_on_is_the_first_commands(text: str) -> None:
     ],
 )
 def test_what_is_selected_or_transformed_is_nobodys_that_a_rule_could_mean(text: str, printing: str) -> None:
-    assert printing_commands(text) == (printing,)
+    assert printing_commands(ShellText(text)) == (printing,)
 
 
 @pytest.mark.parametrize(
@@ -115,17 +116,17 @@ def test_what_is_selected_or_transformed_is_nobodys_that_a_rule_could_mean(text:
     ["make > log", "make >> log 2>&1", "make &> log", "make 2>&1 >/dev/null", "make | sort > log", "(a; b) > log"],
 )
 def test_what_goes_to_a_file_is_left_out_while_something_else_prints(redirected: str) -> None:
-    assert printing_commands(f"{redirected}; ls") == ("ls",)
+    assert printing_commands(ShellText(f"{redirected}; ls")) == ("ls",)
 
 
 def test_a_redirection_belongs_to_the_command_it_stands_behind() -> None:
-    assert printing_commands("a && b > log") == ("a",)
-    assert printing_commands("a | b > log && c") == ("c",)
-    assert printing_commands("a > log | cat; c") == ("c",)
+    assert printing_commands(ShellText("a && b > log")) == ("a",)
+    assert printing_commands(ShellText("a | b > log && c")) == ("c",)
+    assert printing_commands(ShellText("a > log | cat; c")) == ("c",)
 
 
 def test_when_all_goes_to_files_the_commands_are_named_for_what_they_say_on_stderr() -> None:
-    assert printing_commands("cargo build > log") == ("cargo build",)
+    assert printing_commands(ShellText("cargo build > log")) == ("cargo build",)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +134,7 @@ def test_when_all_goes_to_files_the_commands_are_named_for_what_they_say_on_stde
     ["", "cd x", "make 'x", "make |", "((", "if true; then", "\ud800", "a" * 70_000, "a && " * 200 + "a", "eval '"],
 )
 def test_nothing_is_named_when_nothing_prints_or_nobody_can_read_it(text: str) -> None:
-    assert printing_commands(text) == ()
+    assert printing_commands(ShellText(text)) == ()
 
 
 @given(
@@ -158,11 +159,11 @@ def test_nothing_is_named_when_nothing_prints_or_nobody_can_read_it(text: str) -
     ).map(" ".join)
 )
 def test_no_text_makes_it_raise(text: str) -> None:
-    for command in printing_commands(text):
+    for command in printing_commands(ShellText(text)):
         assert command
 
 
 def test_shells_inside_one_another_are_read_to_a_depth() -> None:
-    assert printing_commands("bash -c 'bash -c \"make\"'") == ("make",)
-    assert printing_commands("( " * 30 + "make" + " )" * 30) == ("make",)
-    assert printing_commands("( " * 300 + "make" + " )" * 300) == ()
+    assert printing_commands(ShellText("bash -c 'bash -c \"make\"'")) == ("make",)
+    assert printing_commands(ShellText("( " * 30 + "make" + " )" * 30)) == ("make",)
+    assert printing_commands(ShellText("( " * 300 + "make" + " )" * 300)) == ()

@@ -10,7 +10,7 @@ from acp_agent.gates.blocklist import BlocklistPolicy, Substitution
 from acp_agent.gates.blocklist import judge as blocked
 from acp_agent.gates.rules.judgement import judge
 from acp_agent.gates.rules.rules import Action
-from acp_agent.gates.shell.command import Plain, analyse, survey
+from acp_agent.gates.shell.command import Plain, ShellText, analyse, survey
 from tests.unit.gates import everyday, hostile
 from tests.unit.gates.chain import rules
 from tests.unit.gates.differential import strings
@@ -41,15 +41,15 @@ LIFTED = ("curl", "wget", "wget2", "aria2c", "nc", "ncat", "netcat", "socat", "t
 def test_no_configuration_weakens_the_fixed_part_of_the_blocklist(text, blocked_words, allowed_words, substitution):
     plain = BlocklistPolicy(allowed=LIFTED, substitution=substitution)
     policy = BlocklistPolicy(tuple(blocked_words), (*LIFTED, *allowed_words), substitution)
-    if isinstance(blocked(text, plain), Deny):
-        assert isinstance(blocked(text, policy), Deny)
+    if isinstance(blocked(ShellText(text), plain), Deny):
+        assert isinstance(blocked(ShellText(text), policy), Deny)
 
 
 @given(st.sampled_from([*SENSITIVE, *HOSTILE]), st.lists(WORDS, max_size=4), WORDS)
 @settings(max_examples=settings.default.max_examples * 2)
 def test_blocking_more_never_blocks_less(text, words, more):
-    if isinstance(blocked(text, BlocklistPolicy(tuple(words))), Deny):
-        assert isinstance(blocked(text, BlocklistPolicy((*words, more))), Deny)
+    if isinstance(blocked(ShellText(text), BlocklistPolicy(tuple(words))), Deny):
+        assert isinstance(blocked(ShellText(text), BlocklistPolicy((*words, more))), Deny)
 
 
 @given(st.sampled_from(SENSITIVE), st.lists(PATTERNS, max_size=4), PATTERNS, st.integers(0, 4))
@@ -57,7 +57,7 @@ def test_blocking_more_never_blocks_less(text, words, more):
 def test_adding_a_deny_anywhere_never_loosens(text, patterns, denied, place):
     given_rules = rules(*patterns)
     more = (*given_rules[:place], *rules(denied, action=Action.DENY), *given_rules[place:])
-    before, after = judge(text, given_rules, nothing).action, judge(text, more, nothing).action
+    before, after = judge(ShellText(text), given_rules, nothing).action, judge(ShellText(text), more, nothing).action
     assert RANK[after] >= RANK[before]
 
 
@@ -65,8 +65,8 @@ def test_adding_a_deny_anywhere_never_loosens(text, patterns, denied, place):
 @settings(max_examples=settings.default.max_examples * 2)
 def test_an_allow_behind_other_rules_never_lifts_a_denial(text, patterns, allowed):
     given_rules = rules(*patterns, action=Action.DENY)
-    if judge(text, given_rules, nothing).action is Action.DENY:
-        assert judge(text, (*given_rules, *rules(allowed)), nothing).action is Action.DENY
+    if judge(ShellText(text), given_rules, nothing).action is Action.DENY:
+        assert judge(ShellText(text), (*given_rules, *rules(allowed)), nothing).action is Action.DENY
 
 
 def _quoted(word: str, choose: random.Random) -> str:
@@ -96,15 +96,17 @@ def test_a_verdict_depends_on_the_words_not_on_quotes_blanks_or_wrappers(text, s
     words = blanks.join(_quoted(word, choose) for word in command.argv)
     other = choose.choice(["", " ", "\n"]) + wrapper + words + choose.choice(["", " ", "\n", ";"])
     if wrapper and text in WAIVED:
-        assert judge(other, EVERYDAY, nothing).action is None, other
+        assert judge(ShellText(other), EVERYDAY, nothing).action is None, other
     else:
-        assert judge(other, EVERYDAY, nothing).action == judge(text, EVERYDAY, nothing).action, other
+        assert judge(ShellText(other), EVERYDAY, nothing).action == judge(ShellText(text), EVERYDAY, nothing).action, (
+            other
+        )
 
 
 def test_what_a_rule_waives_is_not_waived_inside_a_wrapper():
     for text in WAIVED:
-        assert judge(text, EVERYDAY, nothing).action is Action.ALLOW
-        assert judge(f"nice {text}", EVERYDAY, nothing).action is None
+        assert judge(ShellText(text), EVERYDAY, nothing).action is Action.ALLOW
+        assert judge(ShellText(f"nice {text}"), EVERYDAY, nothing).action is None
 
 
 WRAPPERS = (
@@ -130,15 +132,15 @@ def test_a_refusal_does_not_depend_on_quotes_blanks_or_wrappers(text, seed):
     ]
     line = choose.choice([" ", "  ", "\t", " \\\n "]).join(spelled)
     hidden = choose.choice(AROUND).format(choose.choice(WRAPPERS) + line)
-    assert isinstance(blocked(hidden, BlocklistPolicy()), Deny), hidden
+    assert isinstance(blocked(ShellText(hidden), BlocklistPolicy()), Deny), hidden
 
 
 @given(st.text(max_size=200))
 @settings(max_examples=settings.default.max_examples * 2)
 def test_no_text_breaks_the_readers(text):
     analyse(text)
-    blocked(text, BlocklistPolicy())
-    judge(text, rules("*"), nothing)
+    blocked(ShellText(text), BlocklistPolicy())
+    judge(ShellText(text), rules("*"), nothing)
 
 
 def test_whatever_is_plain_is_also_surveyed():
@@ -150,4 +152,6 @@ def test_whatever_is_plain_is_also_surveyed():
 
 
 def test_no_rule_at_all_allows_nothing():
-    assert not (broken := [text for text in SENSITIVE if judge(text, (), nothing).action is Action.ALLOW]), str(broken)
+    assert not (broken := [text for text in SENSITIVE if judge(ShellText(text), (), nothing).action is Action.ALLOW]), (
+        str(broken)
+    )

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from acp_agent.core.conduct import AutoApprove, Conduct
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.types import Access, Allow, Ask, CallOrigin, Deny, PathSubject
+from acp_agent.gates.gate import Gate
 from acp_agent.gates.paths.command_paths import MAX_WORDS
 from acp_agent.gates.protected import ProtectedGate
 from acp_agent.workspace.command_files import shell_names
 from acp_agent.workspace.protected_paths import ProtectedPaths
 from tests.unit.gates import everyday
-from tests.unit.gates.chain import Chain, Recorder, call, command, full_auto, inside, rules
+from tests.unit.gates.chain import Chain, Judged, call, command, full_auto, inside, rules
+from tests.unit.gates.test_policy import Agreeing
 
 pytestmark = pytest.mark.anyio
 
@@ -298,20 +300,19 @@ def root(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def gate_of(root: str, conduct: Conduct | None = None, recorder: Recorder | None = None) -> ProtectedGate:
+def gate_of(root: str, conduct: Conduct | None = None, *behind: Gate) -> Judged:
     resolve = inside(root)
-    return ProtectedGate(
-        recorder or Recorder(),
+    gate = ProtectedGate(
         find=ProtectedPaths().find,
         conduct=conduct or Conduct(),
         resolve=resolve,
         resolve_command=resolve,
-        expand=partial(shell_names, resolve=resolve),
     )
+    return Judged(gate, *behind, expand=partial(shell_names, resolve=resolve))
 
 
 def test_a_command_that_may_change_a_protected_path_asks_and_says_why(root: str):
-    judged = {text: gate_of(root).check(command(text)) for text in WRITES}
+    judged = {text: gate_of(root).judge(command(text)) for text in WRITES}
     broken = {text: verdict for text, verdict in judged.items() if not isinstance(verdict, Ask)}
     assert not broken, str(broken)
     broken = {text: verdict for text, verdict in judged.items() if WRITES[text] not in verdict.reason}
@@ -319,35 +320,35 @@ def test_a_command_that_may_change_a_protected_path_asks_and_says_why(root: str)
 
 
 def test_reading_and_ordinary_work_do_not_ask(root: str):
-    judged = {text: gate_of(root).check(command(text)) for text in READS}
+    judged = {text: gate_of(root).judge(command(text)) for text in READS}
     assert not (broken := {text: verdict for text, verdict in judged.items() if verdict != Allow()}), str(broken)
 
 
 def test_everyday_commands_are_free_at_every_level(root: str):
     texts = (*everyday.COMMANDS, *everyday.CONSTRUCTS)
-    judged = {text: gate_of(root, full_auto()).check(command(text)) for text in texts}
+    judged = {text: gate_of(root, full_auto()).judge(command(text)) for text in texts}
     assert not (broken := {text: verdict for text, verdict in judged.items() if verdict != Allow()}), str(broken)
 
 
 def test_where_nothing_is_asked_it_is_refused_but_not_to_the_user_himself(root: str):
-    judged = {text: gate_of(root, full_auto()).check(command(text)) for text in WRITES}
+    judged = {text: gate_of(root, full_auto()).judge(command(text)) for text in WRITES}
     broken = {text: verdict for text, verdict in judged.items() if not isinstance(verdict, Deny)}
     assert not broken, str(broken)
     said = {text: (verdict.category, "full-auto does not ask" in verdict.reason) for text, verdict in judged.items()}
     due = (ToolErrorCategory.CONFIRMATION_REQUIRED, True)
     assert not (broken := {text: judged[text] for text in said if said[text] != due}), str(broken)
-    own = {text: gate_of(root, full_auto()).check(command(text, origin=CallOrigin.USER)) for text in WRITES}
+    own = {text: gate_of(root, full_auto()).judge(command(text, origin=CallOrigin.USER)) for text in WRITES}
     assert not (broken := {text: verdict for text, verdict in own.items() if isinstance(verdict, Deny)}), str(broken)
 
 
 def test_what_belongs_to_everyday_work_asks_where_anything_does_and_full_auto_changes_it(root: str):
     for text, reason in EVERYDAY.items():
-        verdict = gate_of(root).check(command(text))
+        verdict = gate_of(root).judge(command(text))
         assert isinstance(verdict, Ask), text
         assert reason in verdict.reason, text
         assert not verdict.firm, text
-        assert gate_of(root, full_auto()).check(command(text)) == verdict
-        both = gate_of(root, full_auto()).check(command(f"{text}; cp x .claude/settings.json"))
+        assert gate_of(root, full_auto()).judge(command(text)) == verdict
+        both = gate_of(root, full_auto()).judge(command(f"{text}; cp x .claude/settings.json"))
         assert isinstance(both, Deny), text
 
 
@@ -357,23 +358,22 @@ def test_an_everyday_name_hides_nothing_it_leads_to(root: str):
     os.symlink(".claude/settings.json", os.path.join(root, "AGENTS.md"))
     gate = gate_of(root, full_auto())
     for text in ("echo x > conftest.py", "cp x AGENTS.md"):
-        assert isinstance(gate.check(command(text)), Deny), text
+        assert isinstance(gate.judge(command(text)), Deny), text
     for path in ("conftest.py", "AGENTS.md"):
-        assert isinstance(gate.check(call("write", PathSubject(path, Access.WRITE))), Deny), path
+        assert isinstance(gate.judge(call("write", PathSubject(path, Access.WRITE))), Deny), path
 
 
 @given(st.sampled_from([*WRITES]), st.sampled_from(["timeout 9 ", "nice ", "env A=1 ", "command ", "  "]))
 def test_a_wrapper_in_front_changes_nothing(text: str, wrapper: str):
     if text.startswith(("(", "{", ">", "if ", "d=", "exec", "cd", "pushd", "crontab", "git", "direnv")) or "\n" in text:
         return
-    first = gate_of("/nonexistent").check(command(f"{wrapper}{text}"))
+    first = gate_of("/nonexistent").judge(command(f"{wrapper}{text}"))
     assert "link/" in text or "l*" in text or isinstance(first, Ask)
 
 
 async def test_no_rule_and_no_prefix_grant_makes_it_silent(root: str, tmp_path: Path):
     chain = Chain(root, str(tmp_path / "grants.toml"), allow=rules("*", "cp *", "git *", "echo *"))
-    gate = gate_of(root)
-    gate.wrapped = chain.permission
+    gate = gate_of(root, None, chain.permission)
     fates: Counter[str] = Counter()
     for number, text in enumerate(WRITES):
         asked = len(chain.approver.questions) if chain.approver else 0
@@ -390,50 +390,49 @@ def test_a_tool_is_refused_for_hard_paths_and_asked_about_for_soft_ones(root: st
     for conduct in (Conduct(), Conduct(auto_approve=AutoApprove.AUTO_EDIT)):
         gate = gate_of(root, conduct)
         for path in (".git/hooks/x", "link/x", "sub/.BASHRC", os.path.join(root, ".ssh/k")):
-            verdict = gate.check(call("write", PathSubject(path, Access.WRITE)))
+            verdict = gate.judge(call("write", PathSubject(path, Access.WRITE)))
             assert isinstance(verdict, Deny)
             assert path in verdict.reason
         for path in (".vscode/tasks.json", ".envrc", "sub/.mcp.json"):
-            assert isinstance(gate.check(call("write", PathSubject(path, Access.WRITE))), Ask)
-            assert gate.check(call("read", PathSubject(path, Access.READ))) == Allow()
-        assert gate.check(call("write", PathSubject("src/x.py", Access.WRITE))) == Allow()
+            assert isinstance(gate.judge(call("write", PathSubject(path, Access.WRITE))), Ask)
+            assert gate.judge(call("read", PathSubject(path, Access.READ))) == Allow()
+        assert gate.judge(call("write", PathSubject("src/x.py", Access.WRITE))) == Allow()
 
 
 def test_a_folder_that_goes_or_comes_whole_counts(root: str):
     gate = gate_of(root)
-    assert isinstance(gate.check(call("delete_path", PathSubject(".vscode", Access.DELETE))), Ask)
+    assert isinstance(gate.judge(call("delete_path", PathSubject(".vscode", Access.DELETE))), Ask)
     for one, two in ((".vscode", "x"), ("x", ".vscode")):
         moved = call("move_path", PathSubject(one, Access.MOVE), PathSubject(two, Access.WRITE))
-        assert isinstance(gate.check(moved), Ask)
-    assert gate.check(call("write", PathSubject(".vscode", Access.WRITE))) == Allow()  # making the folder is nothing
+        assert isinstance(gate.judge(moved), Ask)
+    assert gate.judge(call("write", PathSubject(".vscode", Access.WRITE))) == Allow()  # making the folder is nothing
 
 
-async def test_a_confirmed_call_runs_when_it_was_only_to_be_asked_about(root: str):
-    recorder = Recorder()
-    gate = gate_of(root, full_auto(), recorder)
-    assert (await gate.execute_confirmed(call("write", PathSubject(".envrc", Access.WRITE)))).failure is None
-    assert (await gate.execute_confirmed(command("touch .envrc"))).failure is None
-    refused = await gate.execute_confirmed(call("write", PathSubject(".git/config", Access.WRITE)))
+async def test_a_yes_runs_what_is_only_to_be_asked_about_and_nothing_else(root: str):
+    gate = gate_of(root, None, Agreeing())
+    assert (await gate.execute(call("write", PathSubject(".envrc", Access.WRITE)))).failure is None
+    assert (await gate.execute(command("touch .envrc"))).failure is None
+    refused = await gate.execute(call("write", PathSubject(".git/config", Access.WRITE)))
     assert refused.failure is not None
     assert refused.ruling is not None
     assert refused.ruling.gate == "protected"
-    assert len(recorder.confirmed) == 2
+    assert len(gate.recorder.ran) == 2
 
 
 def test_a_flood_of_words_is_asked_about(root: str):
-    verdict = gate_of(root).check(command("rm " + " ".join(f"f{number}" for number in range(MAX_WORDS + 1))))
+    verdict = gate_of(root).judge(command("rm " + " ".join(f"f{number}" for number in range(MAX_WORDS + 1))))
     assert isinstance(verdict, Ask)
     assert "more paths" in verdict.reason
 
 
 def test_more_folders_than_can_be_followed_are_asked_about(root: str):
     text = "; ".join(f"cd d{number}" for number in range(20))
-    assert gate_of(root).check(command(text)) == Allow()
-    assert isinstance(gate_of(root).check(command(f"{text}; rm x")), Ask)
+    assert gate_of(root).judge(command(text)) == Allow()
+    assert isinstance(gate_of(root).judge(command(f"{text}; rm x")), Ask)
 
 
 def test_a_question_is_short_and_names_what_is_hard_first(root: str):
-    verdict = gate_of(root).check(
+    verdict = gate_of(root).judge(
         command("rm -f .envrc .vscode/tasks.json .mcp.json .bashrc .git/hooks/a .git/hooks/b")
     )
     assert isinstance(verdict, Ask)
@@ -452,4 +451,4 @@ def test_a_question_is_short_and_names_what_is_hard_first(root: str):
     ],
 )
 def test_a_name_that_a_built_in_puts_into_a_variable_is_seen(root: str, text: str):
-    assert isinstance(gate_of(root).check(command(text)), Ask)
+    assert isinstance(gate_of(root).judge(command(text)), Ask)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.types import Allow, CallOrigin, Deny, ToolCall
 from acp_agent.gates.rate_limit import WINDOW, RateLimit, RateLimitGate
-from tests.unit.gates.chain import Recorder, call
+from tests.unit.gates.chain import Judged, Recorder, call
 
 pytestmark = pytest.mark.anyio
 
@@ -28,9 +28,10 @@ class Ticking(Clock):
         return self.now
 
 
-def gate(calls: int, clock: Clock | None = None) -> tuple[RateLimitGate, Recorder, RateLimit]:
-    recorder, limit = Recorder(), RateLimit(calls, clock or Clock())
-    return RateLimitGate(recorder, limit), recorder, limit
+def gate(calls: int, clock: Clock | None = None) -> tuple[Judged, Recorder, RateLimit]:
+    limit = RateLimit(calls, clock or Clock())
+    limited = Judged(RateLimitGate(limit))
+    return limited, limited.recorder, limit
 
 
 async def test_a_call_beyond_the_limit_does_not_run_and_says_when_the_next_may():
@@ -39,16 +40,14 @@ async def test_a_call_beyond_the_limit_does_not_run_and_says_when_the_next_may()
     await limited.execute(call("read", number=1))
     clock.now += 600
     await limited.execute(call("read", number=2))
-    for path in (limited.execute, limited.execute_confirmed):
-        result = await path(call("read", number=3))
-        assert result.failure is not None
-        assert result.failure.category is ToolErrorCategory.RATE_LIMITED
-        assert "2 tool calls an hour" in result.failure.message
-        assert "possible in 50 min" in result.failure.message
-        assert result.ruling is not None
-        assert (result.ruling.gate, result.ruling.rule) == ("rate_limit", "calls_per_hour = 2")
+    result = await limited.execute(call("read", number=3))
+    assert result.failure is not None
+    assert result.failure.category is ToolErrorCategory.RATE_LIMITED
+    assert "2 tool calls an hour" in result.failure.message
+    assert "possible in 50 min" in result.failure.message
+    assert result.ruling is not None
+    assert (result.ruling.gate, result.ruling.rule) == ("rate_limit", "calls_per_hour = 2")
     assert len(recorder.ran) == 2
-    assert not recorder.confirmed
 
 
 async def test_the_model_is_not_told_that_the_system_will_retry():
@@ -107,15 +106,14 @@ async def test_what_the_user_types_is_free():
     assert len(recorder.ran) == 5
 
 
-async def test_looking_costs_nothing_and_a_confirmed_call_counts_once():
+async def test_looking_costs_nothing_and_a_call_that_comes_again_counts_once():
     limited, _, limit = gate(1)
     for _ in range(3):
-        assert limited.check(call("read")) == Allow()
+        assert limited.judge(call("read")) == Allow()
     assert limit.used == 0
     await limited.execute(call("read"))
-    assert (await limited.execute_confirmed(call("read"))).failure is None
-    assert isinstance(limited.check(call("read", number=2)), Deny)
-    assert limited.requires_confirmation(call("read", number=2)) is False
+    assert (await limited.execute(call("read"))).failure is None
+    assert isinstance(limited.judge(call("read", number=2)), Deny)
 
 
 async def test_no_call_slips_in_uncounted_while_time_goes_on():

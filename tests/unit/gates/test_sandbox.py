@@ -13,15 +13,15 @@ from acp_agent.gates.paths.command_paths import MAX_WORDS
 from acp_agent.gates.paths.made_links import without_made
 from acp_agent.gates.sandbox import SandboxGate
 from acp_agent.workspace.command_files import shell_names
-from tests.unit.gates.chain import Recorder, call, command, inside
+from tests.unit.gates.chain import Judged, call, command, inside
 from tests.unit.gates.test_link_doubts import gate_of
 
 pytestmark = pytest.mark.anyio
 
 
-def gate_in(root: str) -> SandboxGate:
+def gate_in(root: str) -> Judged:
     resolve = inside(root)
-    return SandboxGate(Recorder(), resolve, resolve, expand=partial(shell_names, resolve=resolve))
+    return Judged(SandboxGate(resolve, resolve), expand=partial(shell_names, resolve=resolve))
 
 
 @pytest.fixture
@@ -33,12 +33,12 @@ def gate(tmp_path):
     (root / "link-out").symlink_to(tmp_path / "other")
     (root / "link-in").symlink_to(root / "src")
     resolve = inside(str(root))
-    return SandboxGate(Recorder(), resolve, resolve, expand=partial(shell_names, resolve=resolve))
+    return Judged(SandboxGate(resolve, resolve), expand=partial(shell_names, resolve=resolve))
 
 
-async def test_a_tools_own_path_must_resolve_inside(gate: SandboxGate):
+async def test_a_tools_own_path_must_resolve_inside(gate: Judged):
     for path in ("src/x.py", "src/../a/new", "link-in/x"):
-        assert gate.check(call("write", PathSubject(path, Access.WRITE))) == Allow()
+        assert gate.judge(call("write", PathSubject(path, Access.WRITE))) == Allow()
     for path in ("/etc/passwd", "../x", "a/../../x", "link-out/x", "link-out"):
         result = await gate.execute(call("read", PathSubject(path, Access.READ)))
         assert result.failure is not None
@@ -84,8 +84,8 @@ async def test_a_tools_own_path_must_resolve_inside(gate: SandboxGate):
         "rm -rf .??* .[!.]*",
     ],
 )
-def test_ordinary_commands_are_not_asked_about(gate: SandboxGate, text: str):
-    assert gate.check(command(text)) == Allow()
+def test_ordinary_commands_are_not_asked_about(gate: Judged, text: str):
+    assert gate.judge(command(text)) == Allow()
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def test_ordinary_commands_are_not_asked_about(gate: SandboxGate, text: str):
         ("(cd a && ls) && cat ../x", "../x"),
     ],
 )
-def test_a_path_outside_is_asked_about_by_name(gate: SandboxGate, text: str, path: str):
-    verdict = gate.check(command(text))
+def test_a_path_outside_is_asked_about_by_name(gate: Judged, text: str, path: str):
+    verdict = gate.judge(command(text))
     assert isinstance(verdict, Ask)
     assert path in verdict.reason
 
@@ -140,7 +140,7 @@ def test_a_path_outside_is_asked_about_by_name(gate: SandboxGate, text: str, pat
         "for f in a; do cat ../x; done",
     ],
 )
-async def test_climbing_out_is_refused(gate: SandboxGate, text: str):
+async def test_climbing_out_is_refused(gate: Judged, text: str):
     result = await gate.execute(command(text))
     assert result.failure is not None
     assert result.failure.category is ToolErrorCategory.POLICY_BLOCKED
@@ -162,9 +162,9 @@ def test_a_link_may_be_called_like_a_text_or_an_option(tmp_path, name: str):
     )
     texts += (f"cat < '{name}'", f"cd in && cat -- '../{name}'", f"grep x -- '{name}'", f"git hash-object -- '{name}'")
     if not name.startswith("-"):  # else what follows the letter may be its value
-        assert [text for text in texts if gate.check(command(text)) != Allow()] == [], "there is no such link"
+        assert [text for text in texts if gate.judge(command(text)) != Allow()] == [], "there is no such link"
     (tmp_path / "work" / name).symlink_to(tmp_path / "other")
-    assert [text for text in texts if isinstance(gate.check(command(text)), Allow)] == []
+    assert [text for text in texts if isinstance(gate.judge(command(text)), Allow)] == []
 
 
 @pytest.mark.parametrize(
@@ -181,22 +181,22 @@ def test_a_link_may_be_called_like_a_text_or_an_option(tmp_path, name: str):
         "rg -ieroot link-out",
     ],
 )
-def test_a_file_behind_a_pattern_in_a_bundle_is_no_pattern(gate: SandboxGate, text: str):
-    assert isinstance(gate.check(command(text)), Ask)
+def test_a_file_behind_a_pattern_in_a_bundle_is_no_pattern(gate: Judged, text: str):
+    assert isinstance(gate.judge(command(text)), Ask)
 
 
-def test_a_pattern_is_judged_by_the_files_it_stands_for(gate: SandboxGate):
-    verdict = gate.check(command("cat l*/x"))
+def test_a_pattern_is_judged_by_the_files_it_stands_for(gate: Judged):
+    verdict = gate.judge(command("cat l*/x"))
     assert isinstance(verdict, Ask)
     assert "link-out/x" in verdict.reason
     assert "link-in" not in verdict.reason
 
 
 def test_a_pattern_that_stands_for_too_many_files_is_asked_about(tmp_path):
-    gate = SandboxGate(Recorder(), inside(str(tmp_path)), inside(str(tmp_path)), expand=lambda pattern, folder: None)
+    gate = Judged(SandboxGate(inside(str(tmp_path)), inside(str(tmp_path))), expand=lambda pattern, folder: None)
     for text in ("cat *", "cd * && ls"):
-        assert not isinstance(gate.check(command(text)), Allow)
-    assert gate.check(command("cat x")) == Allow()
+        assert not isinstance(gate.judge(command(text)), Allow)
+    assert gate.judge(command("cat x")) == Allow()
 
 
 def test_no_more_places_are_resolved_than_are_allowed(tmp_path):
@@ -207,55 +207,55 @@ def test_no_more_places_are_resolved_than_are_allowed(tmp_path):
         asked.append(path)
         return path
 
-    gate = SandboxGate(Recorder(), resolve, resolve)
-    verdict = gate.check(command("cd a;cd b;cd c;cd d;cd e; ls " + " ".join(f"f{n}" for n in range(990))))
+    gate = Judged(SandboxGate(resolve, resolve))
+    verdict = gate.judge(command("cd a;cd b;cd c;cd d;cd e; ls " + " ".join(f"f{n}" for n in range(990))))
     assert isinstance(verdict, Ask)
     assert len(asked) <= MAX_WORDS
 
 
-def test_a_flood_of_paths_is_asked_about(gate: SandboxGate):
-    verdict = gate.check(command("ls " + " ".join(f"f{number}" for number in range(MAX_WORDS + 1))))
+def test_a_flood_of_paths_is_asked_about(gate: Judged):
+    verdict = gate.judge(command("ls " + " ".join(f"f{number}" for number in range(MAX_WORDS + 1))))
     assert isinstance(verdict, Ask)
     assert "more than" in verdict.reason
 
 
 @pytest.mark.parametrize("count", [7, 60])
-def test_more_folders_than_can_be_followed_are_refused_at_once(gate: SandboxGate, count: int):
+def test_more_folders_than_can_be_followed_are_refused_at_once(gate: Judged, count: int):
     """Each uncertain `cd` may double the folders: sixty of them once took forever."""
     changes = "".join(f"cd d{number}; " for number in range(count))
-    verdict = gate.check(command(f"{changes}cat ../secret"))
+    verdict = gate.judge(command(f"{changes}cat ../secret"))
     assert isinstance(verdict, Deny)
     assert "more often than can be followed" in verdict.reason
 
 
-def test_a_few_uncertain_folders_are_followed(gate: SandboxGate):
-    assert isinstance(gate.check(command("cd a; ls; cd b; ls; cd src; ls f")), Allow)
+def test_a_few_uncertain_folders_are_followed(gate: Judged):
+    assert isinstance(gate.judge(command("cd a; ls; cd b; ls; cd src; ls f")), Allow)
 
 
-def test_many_outside_paths_make_one_short_question(gate: SandboxGate):
-    verdict = gate.check(command("cat " + " ".join(f"/etc/{number}" for number in range(9))))
+def test_many_outside_paths_make_one_short_question(gate: Judged):
+    verdict = gate.judge(command("cat " + " ".join(f"/etc/{number}" for number in range(9))))
     assert isinstance(verdict, Ask)
     assert "and 4 more" in verdict.reason
 
 
 def test_the_home_folder_is_inside_when_it_is_the_root(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", os.fspath(tmp_path))
-    gate = SandboxGate(Recorder(), inside(str(tmp_path)), inside(str(tmp_path)))
-    assert gate.check(command("cat ~/x")) == Allow()
-    assert isinstance(gate.check(command("cat ~/../x")), (Ask, Deny))
+    gate = Judged(SandboxGate(inside(str(tmp_path)), inside(str(tmp_path))))
+    assert gate.judge(command("cat ~/x")) == Allow()
+    assert isinstance(gate.judge(command("cat ~/../x")), (Ask, Deny))
 
 
-def test_a_text_with_a_syntax_error_is_not_refused_for_its_words(gate: SandboxGate):
-    assert not isinstance(gate.check(command("note 'see ../x; ; (")), Deny)
+def test_a_text_with_a_syntax_error_is_not_refused_for_its_words(gate: Judged):
+    assert not isinstance(gate.judge(command("note 'see ../x; ; (")), Deny)
 
 
 def test_tools_and_commands_have_sandboxes_of_their_own(tmp_path):
     (tmp_path / "files").mkdir()
     (tmp_path / "shell").mkdir()
-    gate = SandboxGate(Recorder(), inside(str(tmp_path / "files")), inside(str(tmp_path / "shell")))
+    gate = Judged(SandboxGate(inside(str(tmp_path / "files")), inside(str(tmp_path / "shell"))))
     path = str(tmp_path / "shell" / "x")
-    assert isinstance(gate.check(call("read", PathSubject(path, Access.READ))), Deny)
-    assert gate.check(command(f"cat {path}")) == Allow()
+    assert isinstance(gate.judge(call("read", PathSubject(path, Access.READ))), Deny)
+    assert gate.judge(command(f"cat {path}")) == Allow()
 
 
 @given(st.lists(st.sampled_from(["", ".", "..", "a", "b"]), min_size=1, max_size=6).map("/".join))
@@ -284,11 +284,11 @@ def test_a_folder_that_a_cd_may_not_have_reached_does_not_hide_a_path(tmp_path, 
     root = tmp_path / "work"
     (root / "a/b/c/d").mkdir(parents=True)
     (root / "link").symlink_to("a/b/c/d")
-    judged = gate_in(str(root)).check(command(text))
+    judged = gate_in(str(root)).judge(command(text))
     assert not isinstance(judged, Allow)
 
 
 @pytest.mark.parametrize("text", ["cd a/b && cat ../x", "cd a && cd b && cat ../../x", "true && cd a/b && cat ../x"])
 def test_a_folder_that_a_cd_surely_reached_counts(tmp_path, text: str):
     (tmp_path / "work/a/b").mkdir(parents=True)
-    assert isinstance(gate_in(str(tmp_path / "work")).check(command(text)), Allow)
+    assert isinstance(gate_in(str(tmp_path / "work")).judge(command(text)), Allow)

@@ -24,7 +24,7 @@ from acp_agent.gates.selection import (
 )
 from acp_agent.tools.lsp import lsp_tools
 from acp_agent.tools.registry import default_tools
-from tests.unit.gates.chain import Recorder, call, command
+from tests.unit.gates.chain import Judged, call, command
 
 pytestmark = pytest.mark.anyio
 
@@ -222,26 +222,24 @@ def test_another_shape_is_an_error_that_says_what_was_expected(ours, expected: s
 
 
 async def test_a_denied_tool_leaves_the_catalogue_and_is_refused_if_called_anyway():
-    recorder = Recorder()
-    gate = SelectionGate(recorder, lambda: Selection(ToolChoice(deny=("group:runtime",)), ALIASES))
+    gate = SelectionGate(lambda: Selection(ToolChoice(deny=("group:runtime",)), ALIASES))
+    judged = Judged(gate)
     assert not gate.allows(ToolSpec("bash", "", {}, ToolKind.EXECUTE, mutates=True))
     assert gate.allows(ToolSpec("read", "", {}, ToolKind.READ, mutates=False))
-    for run in (gate.execute, gate.execute_confirmed):
-        for origin in CallOrigin:
-            refused = await run(command("ls", origin=origin))
-            assert refused.failure is not None
-            assert refused.failure.category is ToolErrorCategory.POLICY_BLOCKED
-            assert "group" not in refused.text
-            assert refused.ruling is not None
-            assert (refused.ruling.gate, refused.ruling.rule) == ("selection", "tools.deny: group:runtime")
-    assert not gate.requires_confirmation(command("ls"))
-    assert (await gate.execute(call("read"))).failure is None
-    assert [each.spec.name for each in recorder.ran] == ["read"]
+    for origin in CallOrigin:
+        refused = await judged.execute(command("ls", origin=origin))
+        assert refused.failure is not None
+        assert refused.failure.category is ToolErrorCategory.POLICY_BLOCKED
+        assert "group" not in refused.text
+        assert refused.ruling is not None
+        assert (refused.ruling.gate, refused.ruling.rule) == ("selection", "tools.deny: group:runtime")
+    assert (await judged.execute(call("read"))).failure is None
+    assert [each.spec.name for each in judged.recorder.ran] == ["read"]
 
 
 async def test_another_selection_acts_at_once():
     profiles = ["minimal"]
-    gate = SelectionGate(Recorder(), lambda: Selection(ToolChoice(profiles[-1]), ALIASES))
+    gate = Judged(SelectionGate(lambda: Selection(ToolChoice(profiles[-1]), ALIASES)))
     assert (await gate.execute(command("ls"))).failure is not None
     profiles.append("full")
     assert (await gate.execute(command("ls"))).failure is None

@@ -25,7 +25,7 @@ from acp_agent.core.types import (
 from acp_agent.gates.rules.trust_level import TrustLevel, lowest
 from acp_agent.gates.trust import Standing, TrustGate, contents_digest, workspace_trust
 from acp_agent.store.trusted_folders import TrustedFolders
-from tests.unit.gates.chain import SPECS, Recorder, ScriptedApprover, Warnings, call, command, full_auto
+from tests.unit.gates.chain import SPECS, Judged, ScriptedApprover, Warnings, call, command, full_auto
 
 pytestmark = pytest.mark.anyio
 MCP = McpSubject("x", "y")
@@ -47,9 +47,9 @@ REACHING = {"fetch", "mcp that fetches"}
 
 
 def verdicts(standing: Standing) -> dict[str, str]:
-    gate = TrustGate(Recorder(), standing)
+    judged = Judged(TrustGate(standing))
     names = {Allow: "allow", Ask: "ask", Deny: "deny"}
-    return {name: names[type(gate.check(invocation))] for name, invocation in CALLS.items()}
+    return {name: names[type(judged.judge(invocation))] for name, invocation in CALLS.items()}
 
 
 def which(standing: Standing, said: str) -> set[str]:
@@ -87,7 +87,7 @@ def test_a_blocked_turn_does_nothing(standing):
 
 def test_a_blocked_tool_does_nothing_and_leaves_the_catalogue():
     standing = Standing(tools={"bash": TrustLevel.BLOCKED})
-    gate = TrustGate(Recorder(), standing)
+    gate = TrustGate(standing)
     assert verdicts(standing)["bash"] == "deny"
     assert {name for name, spec in SPECS.items() if not gate.allows(spec)} == {"bash"}
     standing.tools.clear()
@@ -101,33 +101,32 @@ def test_in_an_untrusted_folder_what_runs_or_changes_asks():
     assert which(standing, "allow") == {"read", "list", "fetch"}
 
 
-async def test_a_denial_holds_on_the_confirmed_path_and_names_what_decided():
-    gate = TrustGate(Recorder(), Standing(turn=TrustLevel.UNTRUSTED))
-    for path in (gate.execute, gate.execute_confirmed):
-        result = await path(command("ls"))
-        assert result.ruling is not None
-        assert (result.ruling.gate, result.ruling.rule) == ("trust", "turn untrusted")
+async def test_a_denial_names_what_decided():
+    result = await Judged(TrustGate(Standing(turn=TrustLevel.UNTRUSTED))).execute(command("ls"))
+    assert result.ruling is not None
+    assert (result.ruling.gate, result.ruling.rule) == ("trust", "turn untrusted")
 
 
 async def test_an_ask_travels_on_with_the_call_whatever_rules_say_later():
-    recorder = Recorder()
-    await TrustGate(recorder, Standing()).execute(CALLS["mcp"])
-    assert [ask.reason for ask in recorder.ran[0].asks] == ["a tool of x, which is not trusted"]
+    judged = Judged(TrustGate(Standing()))
+    result = await judged.execute(CALLS["mcp"])
+    assert result.failure is not None
+    assert result.failure.message == "a tool of x, which is not trusted; nobody can be asked"
+    assert judged.recorder.ran == []
 
 
-async def test_where_nothing_is_asked_what_would_be_is_refused_but_not_to_the_user_himself():
-    gate = TrustGate(Recorder(), Standing(workspace=TrustLevel.UNTRUSTED), full_auto())
+def test_where_nothing_is_asked_what_would_be_is_refused_but_not_to_the_user_himself():
+    gate = Judged(TrustGate(Standing(workspace=TrustLevel.UNTRUSTED), full_auto()))
     mine = call("mcp_x_y", MCP, origin=CallOrigin.USER)
     for invocation in (CALLS["mcp"], CALLS["bash"]):
-        verdict = gate.check(invocation)
+        verdict = gate.judge(invocation)
         assert isinstance(verdict, Deny)
         assert verdict.category is ToolErrorCategory.CONFIRMATION_REQUIRED
         assert "full-auto" in verdict.reason
-    assert isinstance(gate.check(CALLS["read"]), Allow)
-    assert isinstance(gate.check(mine), Ask)
-    assert (await gate.execute_confirmed(CALLS["mcp"])).failure is None
-    asking = TrustGate(Recorder(), Standing(), Conduct())
-    assert isinstance(asking.check(CALLS["mcp"]), Ask)
+    assert isinstance(gate.judge(CALLS["read"]), Allow)
+    assert isinstance(gate.judge(mine), Ask)
+    asking = Judged(TrustGate(Standing(), Conduct()))
+    assert isinstance(asking.judge(CALLS["mcp"]), Ask)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +160,7 @@ def test_less_trust_never_lets_more_through(name, touched: list[Subject], one, o
     invocation = call(name, *touched)
 
     def strictness(turn: TrustLevel, folder: TrustLevel, tool: TrustLevel) -> int:
-        return STRICTNESS[type(TrustGate(Recorder(), Standing(turn, folder, {name: tool})).check(invocation))]
+        return STRICTNESS[type(Judged(TrustGate(Standing(turn, folder, {name: tool}))).judge(invocation))]
 
     turn, folder, tool = one
     before = strictness(turn, folder, tool)

@@ -11,24 +11,29 @@ from hypothesis import strategies as st
 from acp_agent.agent.turn import DoomLoop
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import ToolUsePart
-from acp_agent.core.ports import Invocation, ToolExecutor
-from acp_agent.core.types import CallOrigin, JsonObject, Phase, ToolCall, ToolKind, ToolResult, ToolSpec
-from acp_agent.core.wrapper import WrapperExecutor
+from acp_agent.core.ports import Invocation
+from acp_agent.core.types import Allow, CallOrigin, JsonObject, Phase, ToolCall, ToolKind, ToolResult, ToolSpec
+from acp_agent.execution.runner import ToolExecutor
+from acp_agent.gates.facts import CallFacts
 from acp_agent.gates.utility import Prospect, TurnCalls, UtilityGate
-from tests.unit.gates.chain import SPECS, Recorder, call
+from tests.unit.gates.chain import SPECS, Judged, Recorder, call
 
 pytestmark = pytest.mark.anyio
 
 
 class Turn:
-    """A gate over a recorder, and a turn of calls with ids of their own."""
+    """A gate before a recorder, and a turn of calls with ids of their own."""
 
     def __init__(self, threshold: float = 0.0, exempt: tuple[str, ...] = (), worth: float | None = None) -> None:
         self.calls = TurnCalls()
         self.recorder = Recorder()
         weigh = {} if worth is None else {"weigh": lambda invocation, turn: worth}
-        self.gate = UtilityGate(self.recorder, self.calls, threshold, exempt, **weigh)
+        self.judged = Judged(UtilityGate(self.calls, threshold, exempt, **weigh), behind=self)
+        self.behind: ToolExecutor = self.recorder
         self.number = 0
+
+    async def execute(self, facts: CallFacts) -> ToolResult:
+        return await self.behind.execute(facts)
 
     def made(self, tool: str = "read", arguments: JsonObject | None = None, **changes) -> Invocation:
         self.number += 1
@@ -36,7 +41,7 @@ class Turn:
         return replace(invocation, call=replace(invocation.call, **changes))
 
     async def run(self, tool: str = "read", arguments: JsonObject | None = None, **changes) -> ToolResult:
-        return await self.gate.execute(self.made(tool, arguments, **changes))
+        return await self.judged.execute(self.made(tool, arguments, **changes))
 
     async def skips(self, tool: str = "read", arguments: JsonObject | None = None, **changes) -> bool:
         return (await self.run(tool, arguments, **changes)).failure is not None
@@ -57,9 +62,9 @@ async def test_a_first_call_is_worth_its_gain_and_its_novelty(tool, first):
 async def test_a_tool_of_a_server_gains_what_any_other_does_whatever_it_is_called():
     spec = ToolSpec("memory_search", "", {}, ToolKind.OTHER, mutates=False, server="x")
     invocation = Invocation(ToolCall("1", "memory_search", {}), spec, "", call("read").run)
-    assert (await UtilityGate(Recorder(), TurnCalls(), 0.71).execute(invocation)).failure is not None
+    assert (await Judged(UtilityGate(TurnCalls(), 0.71)).execute(invocation)).failure is not None
     own = replace(invocation, spec=replace(spec, server=""))
-    assert (await UtilityGate(Recorder(), TurnCalls(), 0.71).execute(own)).failure is None
+    assert (await Judged(UtilityGate(TurnCalls(), 0.71)).execute(own)).failure is None
 
 
 async def test_novelty_is_used_up_by_ten_calls():
@@ -67,7 +72,7 @@ async def test_novelty_is_used_up_by_ten_calls():
     for number in range(12):
         assert not await turn.skips("read", {"path": str(number)})
     assert await Turn(0.549).skips("fetch", {"url": "x"}) is False
-    turn.gate = UtilityGate(Recorder(), turn.calls, 0.551)
+    turn.judged = Judged(UtilityGate(turn.calls, 0.551))
     assert await turn.skips("read", {"path": "new"})
 
 
@@ -112,14 +117,12 @@ def test_figures_that_are_none_give_no_worth(parts):
 @pytest.mark.parametrize("tool", ["read", "write", "bash"])
 async def test_where_no_worth_can_be_told_nothing_runs(worth, tool):
     turn = Turn(worth=worth)
-    for path in (turn.gate.execute, turn.gate.execute_confirmed):
-        result = await path(turn.made(tool))
-        assert result.failure is not None
-        assert result.failure.category is ToolErrorCategory.POLICY_BLOCKED
-        assert result.ruling is not None
-        assert result.ruling.gate == "utility"
+    result = await turn.judged.execute(turn.made(tool))
+    assert result.failure is not None
+    assert result.failure.category is ToolErrorCategory.POLICY_BLOCKED
+    assert result.ruling is not None
+    assert result.ruling.gate == "utility"
     assert not turn.recorder.ran
-    assert not turn.recorder.confirmed
 
 
 @pytest.mark.parametrize("figures", [(math.nan, 10), (1, math.nan), (math.inf, math.inf), (-1, 10)])
@@ -190,13 +193,13 @@ async def test_two_skipped_calls_in_turns_end_it_as_well():
     assert rounds == 5
 
 
-async def test_asking_about_a_call_does_not_count_it():
+async def test_judging_a_call_does_not_count_it():
     turn = Turn(0.5)
     invocation = turn.made("read", {"path": "a"})
     for _ in range(20):
-        assert not turn.gate.requires_confirmation(invocation)
-    assert (await turn.gate.execute(invocation)).failure is None
-    assert (await turn.gate.execute_confirmed(invocation)).failure is None  # the same call, confirmed
+        assert turn.judged.judge(invocation) == Allow()
+    assert (await turn.judged.execute(invocation)).failure is None
+    assert (await turn.judged.execute(invocation)).failure is None  # the same call again
 
 
 # ------------------------------------------------------------------------------------- what has no answer
@@ -206,12 +209,12 @@ async def test_a_call_that_failed_has_given_no_answer_to_use_and_may_be_made_aga
     turn = Turn(0.5)
     slow = ToolResult.failed(ToolFailure(ToolErrorCategory.TIMEOUT, "slow"))
 
-    async def times_out(_: Invocation) -> ToolResult:
+    async def times_out(_: CallFacts) -> ToolResult:
         return slow
 
-    turn.gate.wrapped = During(turn.recorder, times_out)
-    assert await turn.run("read", {"path": "a"}) is slow
-    turn.gate.wrapped = turn.recorder
+    turn.behind = During(times_out)
+    assert (await turn.run("read", {"path": "a"})).failure is slow.failure
+    turn.behind = turn.recorder
     assert not await turn.skips("read", {"path": "a"})
     again = await turn.run("read", {"path": "a"})
     assert again.failure is not None
@@ -221,19 +224,18 @@ async def test_a_call_that_failed_has_given_no_answer_to_use_and_may_be_made_aga
 async def test_an_answer_from_before_a_change_that_ended_meanwhile_is_not_to_be_used():
     turn = Turn(0.5)
 
-    async def changed_meanwhile(invocation: Invocation) -> ToolResult:
-        turn.gate.wrapped = turn.recorder
+    async def changed_meanwhile(facts: CallFacts) -> ToolResult:
+        turn.behind = turn.recorder
         await turn.run("write", {"path": "a"})
-        return await turn.recorder.execute(invocation)
+        return await turn.recorder.execute(facts)
 
-    turn.gate.wrapped = During(turn.recorder, changed_meanwhile)
+    turn.behind = During(changed_meanwhile)
     assert not await turn.skips("read", {"path": "a"})
     assert not await turn.skips("read", {"path": "a"})
 
 
-class During(WrapperExecutor):
+class During:
     """Runs a call as a test says."""
 
-    def __init__(self, wrapped: ToolExecutor, run: Callable[[Invocation], Awaitable[ToolResult]]) -> None:
-        super().__init__(wrapped)
+    def __init__(self, run: Callable[[CallFacts], Awaitable[ToolResult]]) -> None:
         self.execute = run

@@ -1,7 +1,7 @@
 """The pre-execution verifiers: what they refuse, what they ask about, and that everyday work does not notice them."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from acp_agent.core import secret_files
 from acp_agent.core.conduct import Conduct, Mode
 from acp_agent.core.events import Event
-from acp_agent.core.ports import Invocation, ToolExecutor
+from acp_agent.core.ports import Invocation
 from acp_agent.core.secret_files import Secrecy, secrecy
 from acp_agent.core.types import (
     Access,
@@ -28,9 +28,10 @@ from acp_agent.core.types import (
     UrlSubject,
     Verdict,
 )
-from acp_agent.core.wrapper import Gate
 from acp_agent.gates.anomaly import AnomalyDetector, AnomalyGate, Outcome
 from acp_agent.gates.blocklist import BlocklistGate, BlocklistPolicy
+from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import Gate
 from acp_agent.gates.mode import ModeGate
 from acp_agent.gates.paths.command_paths import MAX_WORDS
 from acp_agent.gates.quota import Quota, QuotaGate
@@ -46,15 +47,16 @@ from acp_agent.workspace.roots import Roots
 from acp_agent.workspace.secrets_below import SecretsBelow, real_path
 from tests.rows import each_row
 from tests.unit.gates import everyday, hostile
-from tests.unit.gates.chain import SPECS, Recorder, call, command, inside
+from tests.unit.gates.chain import SPECS, Judged, call, command, inside
+from tests.unit.gates.test_policy import Agreeing
 
 
 def unresolved(path: str, access: Access) -> str:
     return path
 
 
-def gate(*verifiers: Verifier) -> VerifierGate:
-    return VerifierGate(Recorder(), verifiers or (Destructive(), Injection(), Firewall(unresolved)))
+def gate(*verifiers: Verifier) -> Judged:
+    return Judged(VerifierGate(verifiers or (Destructive(), Injection(), Firewall(unresolved))))
 
 
 def kind(verdict: Verdict) -> type[Verdict]:
@@ -65,7 +67,7 @@ def kind(verdict: Verdict) -> type[Verdict]:
 
 
 def test_everyday_commands_are_neither_refused_nor_asked_about():
-    judged = {text: gate().check(command(text)) for text in (*everyday.COMMANDS, *everyday.CONSTRUCTS)}
+    judged = {text: gate().judge(command(text)) for text in (*everyday.COMMANDS, *everyday.CONSTRUCTS)}
     assert {text: verdict for text, verdict in judged.items() if verdict != Allow()} == {}
 
 
@@ -74,7 +76,7 @@ def test_everyday_commands_are_neither_refused_nor_asked_about():
 )
 def test_everyday_files_are_open(path):
     for access in Access:
-        assert gate().check(call("read", PathSubject(path, access))) == Allow()
+        assert gate().judge(call("read", PathSubject(path, access))) == Allow()
 
 
 @pytest.mark.parametrize(
@@ -88,12 +90,12 @@ def test_everyday_files_are_open(path):
     ],
 )
 def test_everyday_urls_pass(url):
-    assert gate().check(call("fetch", UrlSubject(url))) == Allow()
+    assert gate().judge(call("fetch", UrlSubject(url))) == Allow()
 
 
 def test_what_has_no_subject_or_an_unknown_one_passes():
-    assert gate().check(call("mcp_x_y", McpSubject("x", "y"))) == Allow()
-    assert gate().check(call("read")) == Allow()
+    assert gate().judge(call("mcp_x_y", McpSubject("x", "y"))) == Allow()
+    assert gate().judge(call("read")) == Allow()
 
 
 # ----------------------------------------------------------------------------------------- firewall
@@ -142,10 +144,10 @@ def test_most_names_are_told_at_a_glance_and_none_wrongly(path):
 
 @pytest.mark.parametrize("access", Access)
 def test_a_secret_file_is_asked_about_and_a_key_refused_whatever_is_done_to_it(access):
-    assert gate().check(call("read", PathSubject(".env", access))) == Ask(
+    assert gate().judge(call("read", PathSubject(".env", access))) == Ask(
         "may show secrets: .env", firm=True, by_name=True
     )
-    denial = gate().check(call("read", PathSubject(".ssh/id_rsa", access)))
+    denial = gate().judge(call("read", PathSubject(".ssh/id_rsa", access)))
     assert isinstance(denial, Deny)
     assert denial.rule == "firewall: .ssh/id_rsa"
 
@@ -154,15 +156,15 @@ def test_a_link_hides_no_secret(tmp_path):
     (tmp_path / ".env").write_text("A=1")
     (tmp_path / "notes.txt").symlink_to(".env")
     judged = gate(Firewall(inside(os.fspath(tmp_path))))
-    assert judged.check(call("read", PathSubject("notes.txt", Access.READ))) == Ask(
+    assert judged.judge(call("read", PathSubject("notes.txt", Access.READ))) == Ask(
         "may show secrets: notes.txt", firm=True
     )
 
 
 def test_a_path_that_leads_nowhere_is_judged_as_it_is_written(tmp_path):
     judged = gate(Firewall(inside(os.fspath(tmp_path))))
-    assert isinstance(judged.check(call("read", PathSubject("/etc/shadow", Access.READ))), Deny)
-    assert judged.check(call("read", PathSubject("/etc/hosts", Access.READ))) == Allow()
+    assert isinstance(judged.judge(call("read", PathSubject("/etc/shadow", Access.READ))), Deny)
+    assert judged.judge(call("read", PathSubject("/etc/hosts", Access.READ))) == Allow()
 
 
 @each_row(
@@ -219,7 +221,7 @@ def test_a_path_that_leads_nowhere_is_judged_as_it_is_written(tmp_path):
     ],
 )
 def test_a_command_is_judged_by_the_files_it_names(text, expected):
-    assert kind(gate(Firewall(unresolved)).check(command(text))) is expected
+    assert kind(gate(Firewall(unresolved)).judge(command(text))) is expected
 
 
 LINKED = """
@@ -330,7 +332,7 @@ def test_a_command_is_judged_by_the_files_its_words_lead_to(tmp_path, text, expe
         *(("folder", ".ssh"), ("plain.txt", "a.py")),
     ):
         (tmp_path / link).symlink_to(target)
-    assert kind(seeing(tmp_path).check(command(text))) is expected
+    assert kind(seeing(tmp_path).judge(command(text))) is expected
 
 
 @pytest.mark.parametrize(("text", "expected"), rows(FOLDERS))
@@ -344,12 +346,12 @@ def test_a_command_that_reads_a_folder_is_judged_by_what_is_in_it(tmp_path, text
     if expected is Allow:
         (tmp_path / "src/.env").unlink()
     plant(tmp_path, ".config/gh/hosts.yml")
-    assert kind(seeing(tmp_path).check(command(text))) is expected
+    assert kind(seeing(tmp_path).judge(command(text))) is expected
 
 
 def test_the_question_about_a_folder_names_the_file_in_it(tmp_path):
     plant(tmp_path, "conf/secrets.json")
-    verdict = seeing(tmp_path).check(command("grep -r x ."))
+    verdict = seeing(tmp_path).judge(command("grep -r x ."))
     assert verdict == Ask("may show secrets: conf/secrets.json, which it reads with its folder", firm=True)
 
 
@@ -357,7 +359,7 @@ def test_only_a_secret_that_is_named_can_be_meant_by_a_rule_that_names_it(tmp_pa
     plant(tmp_path, ".env")
     (tmp_path / "notes.txt").symlink_to(".env")
     for text, by_name in (("cat .env", True), ("cat notes.txt", False), ("cat .e*", False), ("grep -r x .", False)):
-        verdict = seeing(tmp_path).check(command(text))
+        verdict = seeing(tmp_path).judge(command(text))
         assert isinstance(verdict, Ask)
         assert verdict.by_name is by_name, text
 
@@ -368,17 +370,17 @@ def plant(folder, *names: str) -> None:
         (folder / name).write_text("")
 
 
-def seeing(folder) -> VerifierGate:
+def seeing(folder) -> Judged:
     """The gate over a real folder, as a session has it."""
     roots = Roots(os.fspath(folder))
     verifier = Firewall(roots.resolve, partial(real_path, folder=roots.cwd), SecretsBelow(roots))
-    return VerifierGate(Recorder(), [verifier], expand=partial(shell_names, resolve=roots.resolve))
+    return Judged(VerifierGate([verifier]), expand=partial(shell_names, resolve=roots.resolve))
 
 
 def test_a_command_with_more_words_than_are_looked_at_is_asked_about():
     words = " ".join(map(str, range(MAX_WORDS)))
-    assert gate(Firewall(unresolved)).check(command(f"cat {words}")) == Allow()
-    assert gate(Firewall(unresolved)).check(command(f"cat {words} x")) == Ask(
+    assert gate(Firewall(unresolved)).judge(command(f"cat {words}")) == Allow()
+    assert gate(Firewall(unresolved)).judge(command(f"cat {words} x")) == Ask(
         f"names more than {MAX_WORDS} files", firm=True
     )
 
@@ -400,17 +402,17 @@ def test_a_pattern_hides_no_secret(tmp_path, text, expected):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
     resolve = inside(os.fspath(tmp_path))
-    judged = VerifierGate(Recorder(), [Firewall(resolve)], expand=partial(shell_names, resolve=resolve))
-    assert kind(judged.check(command(text))) is expected
+    judged = Judged(VerifierGate([Firewall(resolve)]), expand=partial(shell_names, resolve=resolve))
+    assert kind(judged.judge(command(text))) is expected
 
 
 def test_a_pattern_that_stands_for_too_many_files_is_asked_about():
-    judged = VerifierGate(Recorder(), [Firewall(unresolved)], expand=lambda pattern, folder: None)
-    assert isinstance(judged.check(command("cat *")), Ask)
+    judged = Judged(VerifierGate([Firewall(unresolved)]), expand=lambda pattern, folder: None)
+    assert isinstance(judged.judge(command("cat *")), Ask)
 
 
 def test_words_in_many_folders_are_counted_as_often_as_they_are_judged():
-    verdict = gate(Firewall(unresolved)).check(
+    verdict = gate(Firewall(unresolved)).judge(
         command(f"cd a;cd b;cd c;cd d;cd e; cat {'x ' * 40} {' '.join(map(str, range(40)))}")
     )
     assert isinstance(verdict, Ask)
@@ -423,7 +425,7 @@ def test_words_in_many_folders_are_counted_as_often_as_they_are_judged():
 )
 def test_spelling_does_not_change_the_verdict(form):
     for path, expected in (("/etc/shadow", Deny), (".env", Ask), ("a.py", Allow)):
-        assert kind(gate(Firewall(unresolved)).check(command(form.format(path)))) is expected
+        assert kind(gate(Firewall(unresolved)).judge(command(form.format(path)))) is expected
 
 
 # -------------------------------------------------------------------------------------- destructive
@@ -455,7 +457,7 @@ def test_spelling_does_not_change_the_verdict(form):
     ],
 )
 def test_a_command_that_destroys_is_refused_and_one_that_may_is_asked_about(text, expected):
-    assert kind(gate(Destructive()).check(command(text))) is expected
+    assert kind(gate(Destructive()).judge(command(text))) is expected
 
 
 # ---------------------------------------------------------------------------------------- injection
@@ -480,7 +482,7 @@ def test_a_command_that_destroys_is_refused_and_one_that_may_is_asked_about(text
     ],
 )
 def test_a_url_with_something_in_it_is_asked_about_and_never_refused(url, shape):
-    verdict = gate(Injection()).check(call("fetch", UrlSubject(url)))
+    verdict = gate(Injection()).judge(call("fetch", UrlSubject(url)))
     assert isinstance(verdict, Ask)
     assert shape in verdict.reason
 
@@ -498,14 +500,14 @@ def test_a_url_with_something_in_it_is_asked_about_and_never_refused(url, shape)
     ],
 )
 def test_sql_for_a_database_is_asked_about_where_it_does_more_than_query(text, expected):
-    verdict = gate(Injection()).check(command(text))
+    verdict = gate(Injection()).judge(command(text))
     assert (expected in verdict.reason) if isinstance(verdict, Ask) else expected == ""
 
 
 @given(st.text(max_size=300))
 def test_injection_never_refuses_and_never_fails(text):
     for url in (text, f"https://x.org/{text}", f"https://x.org/?a={text}"):
-        assert not isinstance(gate(Injection()).check(call("fetch", UrlSubject(url))), Deny)
+        assert not isinstance(gate(Injection()).judge(call("fetch", UrlSubject(url))), Deny)
 
 
 # ----------------------------------------------------------------------------------------- grounding
@@ -515,13 +517,13 @@ def test_only_what_the_user_typed_is_fetched():
     memory = UrlMemory()
     judged = gate(UrlGrounding(memory))
     page = call("fetch", UrlSubject("https://docs.example.org/a?b=1#c"))
-    assert isinstance(judged.check(page), Deny)
+    assert isinstance(judged.judge(page), Deny)
     memory.learn("See (https://docs.example.org/a?b=1), please.")
-    assert judged.check(page) == Allow()
-    assert isinstance(judged.check(call("fetch", UrlSubject("https://docs.example.org/a?b=2"))), Deny)
-    assert isinstance(judged.check(call("fetch", UrlSubject("https://docs.example.org.evil.example/a?b=1"))), Deny)
+    assert judged.judge(page) == Allow()
+    assert isinstance(judged.judge(call("fetch", UrlSubject("https://docs.example.org/a?b=2"))), Deny)
+    assert isinstance(judged.judge(call("fetch", UrlSubject("https://docs.example.org.evil.example/a?b=1"))), Deny)
     memory.clear()
-    assert isinstance(judged.check(page), Deny)
+    assert isinstance(judged.judge(page), Deny)
 
 
 @pytest.mark.parametrize(
@@ -578,20 +580,20 @@ def test_the_memory_is_bounded_and_forgets_the_oldest():
 
 def test_a_refusal_wins_over_questions_and_questions_become_one():
     both = call("read", PathSubject(".env", Access.READ), PathSubject("k.pem", Access.READ))
-    assert gate().check(both) == Ask("may show secrets: .env; may show secrets: k.pem", firm=True, by_name=True)
+    assert gate().judge(both) == Ask("may show secrets: .env; may show secrets: k.pem", firm=True, by_name=True)
     sealed = call("read", PathSubject(".env", Access.READ), PathSubject("/etc/shadow", Access.READ))
-    assert isinstance(gate().check(sealed), Deny)
+    assert isinstance(gate().judge(sealed), Deny)
     many = call("read", *(PathSubject(f"{number}.pem", Access.READ) for number in range(9)))
-    verdict = gate().check(many)
+    verdict = gate().judge(many)
     assert isinstance(verdict, Ask)
     assert verdict.reason.endswith("4.pem; and 4 more")
 
 
 def test_a_verifier_that_is_switched_off_says_nothing():
     everything = call("bash", CommandSubject("cat /etc/shadow; rm -rf /"), UrlSubject("https://x.org/../"))
-    assert VerifierGate(Recorder(), ()).check(everything) == Allow()
+    assert Judged(VerifierGate(())).judge(everything) == Allow()
     for only in (Destructive(), Injection(), Firewall(unresolved)):
-        assert gate(only).check(everything) != Allow()
+        assert gate(only).judge(everything) != Allow()
 
 
 # ------------------------------------------------------------------- no gate weakens what another says
@@ -600,15 +602,11 @@ def test_a_verifier_that_is_switched_off_says_nothing():
 class Fixed(Gate):
     """Says the same of every call of a tool."""
 
-    def __init__(self, wrapped: ToolExecutor, verdicts: dict[str, Verdict]) -> None:
-        super().__init__(wrapped)
+    def __init__(self, verdicts: dict[str, Verdict]) -> None:
         self._verdicts = verdicts
 
-    def check(self, invocation: Invocation) -> Verdict:
-        return self._verdicts.get(invocation.spec.name, Allow())
-
-
-Link = Callable[[ToolExecutor], ToolExecutor]
+    def judge(self, facts: CallFacts) -> Verdict:
+        return self._verdicts.get(facts.spec.name, Allow())
 
 
 async def _heard(event: Event) -> None:
@@ -622,34 +620,32 @@ def _failing(tools: Sequence[str]) -> AnomalyDetector:
     return detector
 
 
-def _ours(limit: int, rate: int, blocked: Sequence[str]) -> list[Link]:
+def _ours(limit: int, rate: int, blocked: Sequence[str]) -> list[Gate]:
     """Fresh ones: their state is theirs alone."""
     quota, window, detector = Quota(limit), RateLimit(rate, lambda: 0.0), _failing(blocked)
     memory = UrlMemory()
     verifiers = (Destructive(), Injection(), Firewall(unresolved), UrlGrounding(memory))
     return [
-        lambda wrapped: QuotaGate(wrapped, quota),
-        lambda wrapped: RateLimitGate(wrapped, window),
-        lambda wrapped: AnomalyGate(wrapped, detector, _heard),
-        lambda wrapped: VerifierGate(wrapped, verifiers),
+        QuotaGate(quota),
+        RateLimitGate(window),
+        AnomalyGate(detector, _heard),
+        VerifierGate(verifiers),
     ]
 
 
-def _severities(links: Sequence[Link], calls: Sequence[Invocation], *, confirmed: bool) -> list[int]:
+def _severities(gates: Sequence[Gate], calls: Sequence[Invocation]) -> list[int]:
     """What becomes of each call in turn: 0 runs, 1 is asked about, 2 is refused."""
-    recorder = Recorder()
-    chain: ToolExecutor = recorder
-    for link in links:
-        chain = link(chain)
+    agreeing = Agreeing()
+    judged = Judged(*gates, agreeing)
     found: list[int] = []
 
     async def run() -> None:
         for each in calls:
-            reached = len(recorder.ran) + len(recorder.confirmed)
-            result = await (chain.execute_confirmed(each) if confirmed else chain.execute(each))
-            ran = len(recorder.ran) + len(recorder.confirmed) > reached
+            reached = len(judged.recorder.ran)
+            result = await judged.execute(each)
+            ran = len(judged.recorder.ran) > reached
             assert ran == (result.failure is None)
-            found.append(2 if not ran else int(not confirmed and bool(recorder.ran[-1].asks)))
+            found.append(int(bool(agreeing.asked)) if ran else 2)
 
     anyio.run(run)
     return found
@@ -678,19 +674,16 @@ VERDICTS = st.dictionaries(st.sampled_from([*SPECS]), st.sampled_from([Allow(), 
     st.integers(0, 3),
     st.lists(st.sampled_from([*SPECS]), max_size=2),
     st.permutations(range(7)),
-    st.booleans(),
 )
-@settings(max_examples=settings.default.max_examples * 2)
-def test_adding_these_gates_anywhere_never_weakens_a_verdict(
-    chosen, verdicts, mode, limit, rate, blocked, order, confirmed
-):
+@settings(max_examples=80, deadline=None)
+def test_adding_these_gates_anywhere_never_weakens_a_verdict(chosen, verdicts, mode, limit, rate, blocked, order):
     calls = [call(tool, *subjects, origin=origin, number=at) for at, ((tool, subjects), origin) in enumerate(chosen)]
-    others: list[Link] = [
-        lambda wrapped: BlocklistGate(wrapped, BlocklistPolicy()),
-        lambda wrapped: ModeGate(wrapped, Conduct(mode=mode)),
-        lambda wrapped: Fixed(wrapped, verdicts),
+    others: list[Gate] = [
+        BlocklistGate(BlocklistPolicy()),
+        ModeGate(Conduct(mode=mode)),
+        Fixed(verdicts),
     ]
     together = [*others, *_ours(limit, rate, blocked)]
-    before = _severities(others, calls, confirmed=confirmed)
-    after = _severities([together[at] for at in order], calls, confirmed=confirmed)
+    before = _severities(others, calls)
+    after = _severities([together[at] for at in order], calls)
     assert all(now >= then for then, now in zip(before, after, strict=True))

@@ -19,19 +19,15 @@ import anyio
 from acp_agent.config import Flags, Loaded, load
 from acp_agent.config.conduct import conduct_at_start
 from acp_agent.core.events import Event, ToolFinished
-from acp_agent.core.ports import Backends, Invocation
 from acp_agent.core.sessions import SessionRecord
-from acp_agent.core.types import CallOrigin, JsonObject, McpSubject, ToolCall, ToolResult, ToolSpec
-from acp_agent.core.wrapper import WrapperExecutor
-from acp_agent.execution.dyn import Catalogue
+from acp_agent.core.types import CallOrigin, JsonObject, McpSubject, ToolCall, ToolResult
 from acp_agent.gates.rules.trust_level import TrustLevel
-from acp_agent.output.redacted_view import RedactedToolset
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.peer import Incoming
 from acp_agent.session.engine import SessionEngine
 from acp_agent.session.factory import Assembly
 from acp_agent.session.session import Place, Session, Surroundings
-from acp_agent.session.toolset.session_tools import ChainBuilder, SessionTools
+from acp_agent.session.toolset.session_tools import SessionTools
 from acp_agent.session.toolset.toolset import LiveToolset
 from acp_agent.tools.bash import Bash
 from acp_agent.tools.delete_path import DeletePath
@@ -45,7 +41,6 @@ from tests.unit.session.live_session import Shop
 EDITORS_OWN = Client(name="scripted", read_text_file=True, write_text_file=True, terminal=True)
 NOTHING_OFFERED = Client(name="scripted")
 STOOD_IN = "stood in"
-_CONFIRMED = "confirmed-"
 
 
 class StandInShell:
@@ -131,24 +126,11 @@ SERVED: tuple[Tool[Any], ...] = (
 )
 
 
-class _Confirmed(WrapperExecutor):
-    """Calls come in as confirmed when their id says so."""
-
-    async def execute(self, invocation: Invocation) -> ToolResult:
-        confirmed = invocation.call.id.startswith(_CONFIRMED)
-        return await (self.wrapped.execute_confirmed if confirmed else self.wrapped.execute)(invocation)
-
-
 class ReachableTools(SessionTools):
-    """With a server's tools among them, and calls that come in as confirmed."""
+    """With a server's tools among them."""
 
     def _tools(self, loaded: Loaded) -> tuple[Tool[Any], ...]:
         return (*super()._tools(loaded), *SERVED)
-
-    def _front_door(
-        self, catalogue: Catalogue, chain: ChainBuilder, backends: Backends, offers: Callable[[ToolSpec], bool]
-    ) -> RedactedToolset:
-        return super()._front_door(catalogue, lambda context_for: _Confirmed(chain(context_for)), backends, offers)
 
 
 class Reachable(Assembly):
@@ -201,10 +183,6 @@ class OpenSession:
     async def called(self, tool: str, arguments: JsonObject, origin: CallOrigin = CallOrigin.MODEL) -> ToolResult:
         """As the loop calls."""
         return await self.parts.live.run(ToolCall(f"call-{next(self._numbers)}", tool, arguments, origin=origin))
-
-    async def confirmed(self, tool: str, arguments: JsonObject) -> ToolResult:
-        """As if the user had been asked and said yes."""
-        return await self.parts.live.run(ToolCall(f"{_CONFIRMED}{next(self._numbers)}", tool, arguments))
 
     async def typed(self, command: str) -> ToolResult:
         """`/run`, through a prompt: what the card said in the end."""

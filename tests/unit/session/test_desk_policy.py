@@ -8,14 +8,11 @@ import pytest
 
 from acp_agent.config.load import Flags, load
 from acp_agent.core.conduct import Conduct, Mode
-from acp_agent.core.ports import Invocation, ToolContext
-from acp_agent.execution.chain import Link, Place, absent, build_chain, gates_of
-from acp_agent.execution.run_tool import RunTool
 from acp_agent.gates.grants import GrantStore
 from acp_agent.session.session import Place as Where
 from acp_agent.session.slash.policy import PolicyDesk
+from acp_agent.session.toolset.gate_factory import GateContext, build_gates, permission_gate
 from acp_agent.session.toolset.gate_settings import permission_rules
-from acp_agent.session.toolset.judging import Ground, judges, permission_gate
 from acp_agent.session.toolset.roots import session_roots
 
 CONFIG = """\
@@ -41,10 +38,6 @@ rules = [{ effect = 'deny', tool = 'fetch' }, { effect = 'deny', tool = 'write',
 Ask = Callable[..., str]
 
 
-def nowhere(_: Invocation) -> ToolContext:
-    raise AssertionError("nothing runs")
-
-
 def refused(url: str) -> str | None:
     return "a private address" if "127.0.0.1" in url else None
 
@@ -64,15 +57,12 @@ def ask(tmp_path: Path) -> Generator[Ask]:
             roots = stack.enter_context(session_roots(loaded, str(work)))
             shell = stack.enter_context(session_roots(loaded, str(work), for_shell=True))
             problems = list[str]()
-            ground = Ground(conduct, roots.resolve, shell, refused)
+            context = GateContext(conduct, roots.resolve, shell, refused)
             grants = GrantStore(str(tmp_path / "grants.toml"), problems.append)
             rules = permission_rules(loaded, problems.append)
-            links = judges(loaded, ground, problems.append) | {
-                Place.PERMISSION: permission_gate(rules, ground, grants, None)
-            }
-            chain = build_chain(RunTool(nowhere), dict[Place, Link].fromkeys(Place, absent) | links)
+            gates = build_gates(loaded, context, permission_gate(rules, context, grants), problems.append)
             assert problems == []
-            return PolicyDesk(loaded, Where(str(work)), conduct, gates_of(chain)).answer(text)
+            return PolicyDesk(loaded, Where(str(work)), conduct, gates).answer(text)
 
         yield asked
 

@@ -21,6 +21,7 @@ from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
 from acp_agent.core.messages import LinkPart, Message, Role, StopReason, TextPart, Usage
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import Access, PathSubject, Subject
+from acp_agent.gates.gate import Gates
 from acp_agent.gates.mode import ModeGate
 from acp_agent.output.redaction import KnownSecrets, Redactor
 from acp_agent.protocol.client import Client
@@ -39,7 +40,6 @@ from acp_agent.store.mcp_pins import McpPins
 from acp_agent.store.session_locks import SessionLocks
 from acp_agent.store.sessions import SessionStore
 from tests.fakes.fake_mcp import FakeConnection, server
-from tests.unit.gates.chain import Recorder
 from tests.unit.store.databases import opened
 
 pytestmark = pytest.mark.anyio
@@ -166,10 +166,10 @@ class Desk:
 
     def __init__(self, session: Session) -> None:
         self.reach = self
-        self._gate = ModeGate(Recorder(), session.active)
+        self._gates = Gates((ModeGate(session.active),))
 
-    def gates(self) -> tuple[ModeGate, ...]:
-        return (self._gate,)
+    def gates(self) -> Gates:
+        return self._gates
 
     def status(self) -> list[str]:
         return [f"Key: {SECRET}"]

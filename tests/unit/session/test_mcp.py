@@ -17,13 +17,18 @@ from acp_agent.core.mcp import McpDefinition, McpOrigin, McpReply, McpServer, Mc
 from acp_agent.core.ports import Backends, Decision, Question
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
 from acp_agent.execution.cache import ResultCache
-from acp_agent.execution.dyn import DynExecutor
+from acp_agent.execution.runner import DynExecutor, ToolRunner
 from acp_agent.gates.grants import GrantStore
 from acp_agent.output.redaction import KnownSecrets, Redactor
 from acp_agent.session.mcp_connections import GrowingCatalogue, SessionServers
-from acp_agent.session.toolset.gate_factory import Inner, Lasting, SessionGates
+from acp_agent.session.toolset.gate_factory import (
+    GateContext,
+    ResultWrappers,
+    SessionGateState,
+    build_executor,
+    session_gates,
+)
 from acp_agent.session.toolset.gate_memory import GateMemory
-from acp_agent.session.toolset.judging import Ground
 from acp_agent.session.toolset.output import pipeline
 from acp_agent.session.toolset.roots import session_roots
 from acp_agent.store.mcp_pins import McpPins
@@ -66,23 +71,19 @@ class World:
         memory = GateMemory.new(loaded.settings.tools)
         memory.standing.served = self.servers.trust
         files, shell = (session_roots(loaded, str(work), for_shell=commands) for commands in (False, True))
-        ground = Ground(self.conduct, files.resolve, shell, standing=memory.standing)
+        context = GateContext(self.conduct, files.resolve, shell, standing=memory.standing)
         grants = GrantStore(str(self.root / "grants.toml"), self.warnings.append)
-        lasting = Lasting(self.approver, grants, memory, None, self._emit, servers=self.servers)
+        state = SessionGateState(self.approver, grants, memory, None, self._emit, servers=self.servers)
         known = KnownSecrets()
         known.add([SECRET])
-        inner = Inner(pipeline(loaded, Redactor(known), None), ResultCache(enabled=True), _unstamped)
+        wrappers = ResultWrappers(pipeline(loaded, Redactor(known), None), ResultCache(enabled=True), _unstamped)
         registry = Registry(default_tools())
-        gates = SessionGates(loaded, ground, lasting, inner, registry.names, self.warnings.append)
+        gates = session_gates(loaded, context, state, registry.names, self.warnings.append)
         backends = Backends(MemoryFileSystem(), FakeTerminal({}), programs=FakeTerminal({}), web=FakeWeb())
-        self.tools = DynExecutor(
-            GrowingCatalogue(registry, self.servers),
-            gates.chain,
-            backends=backends,
-            cwd=str(work),
-            emit=self._emit,
-            offers=gates.offers,
-        )
+        runner = ToolRunner(backends, str(work), self._emit)
+        executor = build_executor(loaded.settings, gates, state, wrappers, runner)
+        catalogue = GrowingCatalogue(registry, self.servers)
+        self.tools = DynExecutor(catalogue, executor, gates, files=backends.files, emit=self._emit)
 
     def _connect(self, named: McpServer, changed: Callable[[], None]) -> FakeConnection:
         self.connections[named.name] = FakeConnection(named, changed)

@@ -10,14 +10,14 @@ from acp_agent.core.conduct import AutoApprove, Conduct, Mode
 from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.ports import Decision
 from acp_agent.core.services import Memories, Remembered
-from acp_agent.core.types import ToolResult
+from acp_agent.core.types import Ask, ToolResult
 from acp_agent.gates.grants import GrantStore
 from acp_agent.gates.mode import ModeGate
 from acp_agent.gates.permission import PermissionGate
 from acp_agent.gates.rules.rules import Action, Rule
 from acp_agent.tools.memory_save import MemorySave
 from acp_agent.tools.memory_search import MemorySearch
-from tests.unit.gates.chain import Recorder, ScriptedApprover, inside
+from tests.unit.gates.chain import Judged, ScriptedApprover, inside
 from tests.unit.tools.workbench import Workbench
 
 pytestmark = pytest.mark.anyio
@@ -159,7 +159,7 @@ def test_saving_changes_something_and_searching_is_never_kept():
 
 @pytest.mark.parametrize("mode", [Mode.ASK, Mode.ARCHITECT])
 def test_modes_that_only_read_may_search_and_not_save(mode: Mode):
-    gate = ModeGate(Recorder(), Conduct(mode, AutoApprove.FULL_AUTO))
+    gate = ModeGate(Conduct(mode, AutoApprove.FULL_AUTO))
     assert gate.allows(MemorySearch().spec())
     assert not gate.allows(MemorySave().spec())
 
@@ -173,7 +173,6 @@ def permission(tmp_path: Path):
         rules: tuple[Rule, ...] = (),
     ) -> PermissionGate:
         return PermissionGate(
-            Recorder(),
             rules={"memory_save": rules},
             conduct=Conduct(auto_approve=level),
             grants=GrantStore(str(tmp_path / "grants.toml"), print),
@@ -187,7 +186,7 @@ def permission(tmp_path: Path):
 async def saves(gate: PermissionGate, *contents: str) -> list[bool]:
     bench = Workbench(tools=[MemorySave(), MemorySearch()])
     calls = [await bench.understand("memory_save", content=content) for content in contents]
-    return [(await gate.execute(call)).failure is None for call in calls]
+    return [(await Judged(gate).execute(call)).failure is None for call in calls]
 
 
 @pytest.mark.parametrize("level", [AutoApprove.SUGGEST, AutoApprove.AUTO_EDIT])
@@ -206,4 +205,4 @@ async def test_a_rule_or_full_auto_saves_without_asking(permission: Permission):
 
 async def test_searching_never_asks(permission: Permission):
     invocation = await Workbench(tools=[MemorySearch()]).understand("memory_search", query="x")
-    assert not permission().requires_confirmation(invocation)
+    assert not isinstance(Judged(permission()).judge(invocation), Ask)

@@ -21,18 +21,9 @@ from urllib.parse import urlsplit
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import EventSink, Notice, Severity
-from acp_agent.core.ports import Invocation, ToolExecutor
-from acp_agent.core.types import (
-    Access,
-    CallOrigin,
-    CommandSubject,
-    Json,
-    PathSubject,
-    Phase,
-    ToolResult,
-    UrlSubject,
-)
-from acp_agent.core.wrapper import WrapperExecutor
+from acp_agent.core.types import Access, Allow, CallOrigin, Json, Phase, ToolResult, Verdict
+from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import Gate
 
 _WORD = re.compile(r"[\w.@+-]{2,256}")
 _IDENTIFIER = re.compile(
@@ -48,10 +39,6 @@ _MOST_LOOKED_UP = 50  # identifiers of one call
 
 Exists: TypeAlias = Callable[[str], Awaitable[bool | None]]
 """Whether anything is at a path as a call names it; None where nobody can tell. Never raises but for cancellation."""
-
-
-def _unmarked(call_id: str) -> None:
-    del call_id
 
 
 def exists_in(files: FileSystem) -> Exists:
@@ -145,6 +132,10 @@ class Mentioned:
         word = name.lower()
         return word in self._words or self._digests.matches(word)
 
+    def suspected(self) -> None:
+        """Count a call that names something that may be made up."""
+        self.suspicions += 1
+
     def status(self) -> tuple[str, ...]:
         """A line for /status, for when made-up names are looked for."""
         return (f"Hallucination detection: {self.suspicions} calls suspected",)
@@ -156,97 +147,83 @@ class Mentioned:
         self._digests.clear()
 
 
-class GroundingExecutor(WrapperExecutor):
-    """Tells the user, the model and the audit of what a call of the model's may have made up.
+class GroundingGate(Gate):
+    """Tells the user, the model and the audit what a call of the model may have made up. It refuses nothing.
 
-    exists      looks paths up, before the call runs
-    suspected   told the call's id: for the audit
+    exists   looks paths up, before the call runs
     """
 
-    def __init__(
-        self,
-        wrapped: ToolExecutor,
-        mentioned: Mentioned,
-        exists: Exists,
-        emit: EventSink,
-        suspected: Callable[[str], None] = _unmarked,
-    ) -> None:
-        super().__init__(wrapped)
+    name = "grounding"
+
+    def __init__(self, mentioned: Mentioned, exists: Exists, emit: EventSink) -> None:
         self._mentioned = mentioned
         self._exists = exists
         self._emit = emit
-        self._suspected = suspected
 
-    async def execute(self, invocation: Invocation) -> ToolResult:
-        return await self._watched(invocation, self.wrapped.execute)
+    def judge(self, facts: CallFacts) -> Verdict:
+        del facts
+        return Allow()
 
-    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
-        return await self._watched(invocation, self.wrapped.execute_confirmed)
+    async def examine(self, facts: CallFacts) -> Verdict:
+        """Look for what may be made up."""
+        if _is_watched(facts):
+            facts.suspect([*await self._paths(facts), *islice(self._identifiers(facts), _MOST_TOLD)])
+        return Allow()
 
-    async def _watched(self, invocation: Invocation, run: Callable[[Invocation], Awaitable[ToolResult]]) -> ToolResult:
-        if invocation.call.origin is not CallOrigin.MODEL or invocation.call.phase is not Phase.EXECUTOR:
-            result = await run(invocation)
+    async def conclude(self, facts: CallFacts, result: ToolResult) -> ToolResult:
+        """Learn the words of the result, and add a line on what may be made up."""
+        if not _is_watched(facts):
             self._mentioned.learn(result.text)
             return result
-        suspects = [*await self._paths(invocation), *islice(self._identifiers(invocation), _MOST_TOLD)]
-        if suspects:
-            self._suspected(invocation.call.id)  # before it runs: it is recorded however it ends
-        result = await run(invocation)
-        addresses = list(self._addresses(invocation)) if result.failure is not None else []
-        if addresses:
-            self._suspected(invocation.call.id)
+        if result.failure is not None:
+            facts.suspect(self._addresses(facts))
         # What a result says of the call's own words proves nothing: "no such file: made-up.py".
-        own = frozenset(word for text in _texts(invocation.call.arguments) for word in _words(text))
+        own = frozenset(word for text in _texts(facts.call.arguments) for word in _words(text))
         self._mentioned.learn(result.text, without=own)
-        return await self._told(invocation, (*suspects, *addresses), result)
+        return await self._told(facts, result) if facts.suspects else result
 
-    async def _told(self, invocation: Invocation, suspects: tuple[str, ...], result: ToolResult) -> ToolResult:
-        if not suspects:
-            return result
-        self._mentioned.suspicions += 1
-        named = "; ".join(suspects[:_MOST_TOLD])
-        await self._emit(Notice(Severity.WARNING, f"{invocation.spec.name}: perhaps made up by the model: {named}"))
+    async def _told(self, facts: CallFacts, result: ToolResult) -> ToolResult:
+        self._mentioned.suspected()
+        named = "; ".join(facts.suspects[:_MOST_TOLD])
+        await self._emit(Notice(Severity.WARNING, f"{facts.spec.name}: perhaps made up by the model: {named}"))
         if result.ruling is not None and result.ruling.gate:
             return result  # it did not run: nobody said it may know what is there
         line = f"[hallucination_suspect] {named}. Check where you have this from before you build on it."
         return replace(result, text=f"{result.text}\n\n{line}", display=result.shown)
 
-    async def _paths(self, invocation: Invocation) -> list[str]:
+    async def _paths(self, facts: CallFacts) -> list[str]:
         found: list[str] = []
-        for path, made in _subject_paths(invocation):
+        for path, made in _subject_paths(facts):
             looked_for = os.path.dirname(path.rstrip("/")) if made else path
             name = os.path.basename(looked_for.rstrip("/"))
             if name.strip(".") and not self._mentioned.has(name) and await self._exists(looked_for) is False:
                 found.append(f"{_short(looked_for)} is not there, and nobody has mentioned it")
         return found
 
-    def _addresses(self, invocation: Invocation) -> Iterator[str]:
-        for subject in invocation.subjects:
-            host = _host(subject.url) if isinstance(subject, UrlSubject) else ""
+    def _addresses(self, facts: CallFacts) -> Iterator[str]:
+        for host in map(_host, facts.urls):
             if host and not self._mentioned.has(host):
                 yield f"{_short(host)} gave nothing, and nobody has mentioned it"
 
-    def _identifiers(self, invocation: Invocation) -> Iterator[str]:
-        texts = [subject.command for subject in invocation.subjects if isinstance(subject, CommandSubject)]
-        if not invocation.spec.mutates:
-            texts += _texts(invocation.call.arguments)
+    def _identifiers(self, facts: CallFacts) -> Iterator[str]:
+        texts = [line.text for line in facts.commands]
+        if not facts.spec.mutates:
+            texts += _texts(facts.call.arguments)
         named = (match[0] for text in texts for match in _IDENTIFIER.finditer(text[:_LOOKED_AT]))
         for identifier in dict.fromkeys(islice(named, _MOST_LOOKED_UP)):
             if not self._mentioned.has_identifier(identifier):
                 yield f"nobody has mentioned {identifier}"
 
 
-def _subject_paths(invocation: Invocation) -> Iterator[tuple[str, bool]]:
-    """Each path once, and whether the call may make it. One that is read as well has to be there (edit)."""
-    read = {each.path for each in invocation.subjects if isinstance(each, PathSubject) and _reads(each.access)}
+def _is_watched(facts: CallFacts) -> bool:
+    return facts.call.origin is CallOrigin.MODEL and facts.call.phase is Phase.EXECUTOR
+
+
+def _subject_paths(facts: CallFacts) -> Iterator[tuple[str, bool]]:
+    """Yield each path once, and whether the call may make it. One that is read as well has to be there (edit)."""
+    read = {each.path for each in facts.paths if each.access is not Access.WRITE}
     yield from ((path, False) for path in sorted(read))
-    for subject in invocation.subjects:
-        if isinstance(subject, PathSubject) and subject.path not in read:
-            yield subject.path, True
-
-
-def _reads(access: Access) -> bool:
-    return access is not Access.WRITE
+    yield from ((each.path, True) for each in facts.paths if each.path not in read)
 
 
 def _words(text: str) -> Iterator[str]:

@@ -1,0 +1,274 @@
+"""From a call to its result: it is understood, the gates judge it, its tool runs, and the user sees how it goes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from time import monotonic
+from typing import Protocol, assert_never
+
+import anyio
+import anyio.lowlevel
+
+from acp_agent.core.aliases import tool_id
+from acp_agent.core.backends import FileSystem
+from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory, ToolFailure
+from acp_agent.core.events import EventSink, Notice, Severity, ToolFinished, ToolStarted
+from acp_agent.core.ports import Backends, Invocation, ToolContext
+from acp_agent.core.types import (
+    Allow,
+    ApprovedBy,
+    Ask,
+    CallOrigin,
+    Deny,
+    JsonObject,
+    Ruling,
+    ToolCall,
+    ToolKind,
+    ToolResult,
+    ToolSpec,
+)
+from acp_agent.execution.argument_repair import REPAIRABLE, ArgumentRepairer, RepairedArguments
+from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import Gate, Gates
+from acp_agent.gates.settlement import Approved
+from acp_agent.log import Log
+from acp_agent.text import title
+from acp_agent.workspace.paths import category_of, in_words
+
+_CLEAN_UP = 5.0
+"""Seconds in which a cancelled call may show its end."""
+
+_log = Log(__name__)
+
+
+class ToolExecutor(Protocol):
+    """One step between a call and its result. Only what must see both wraps another: audit, cache, output, retry."""
+
+    async def execute(self, facts: CallFacts) -> ToolResult:
+        """Return the result of the call. Raises nothing but cancellation."""
+        ...
+
+
+class Catalogue(Protocol):
+    """What DynExecutor needs of the tool registry."""
+
+    def specs(self) -> Sequence[ToolSpec]:
+        """Return every tool there is."""
+        ...
+
+    async def understand(self, call: ToolCall, files: FileSystem) -> Invocation:
+        """Parse a call. Raises ToolError."""
+        ...
+
+
+class DynExecutor:
+    """The front door of a session's tools: a Toolset over any backends and any executors.
+
+    Whatever the backends are, every call shows as one ToolStarted and one ToolFinished with one id. Nothing that a call
+    opened is given back before its last update was sent.
+
+    executor        runs the calls that were understood
+    gates           tell which tools the model may see
+    files           where previews of changes read
+    misunderstood   records a call that could not be understood, its result and the seconds it took
+    repairer        makes arguments fit that do not; None if nothing does
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        executor: ToolExecutor,
+        gates: Gates,
+        *,
+        files: FileSystem,
+        emit: EventSink,
+        misunderstood: Callable[[ToolCall, ToolResult, float], None] | None = None,
+        repairer: ArgumentRepairer | None = None,
+    ) -> None:
+        self._catalogue = catalogue
+        self._executor = executor
+        self._gates = gates
+        self._files = files
+        self._emit = emit
+        self._misunderstood = misunderstood
+        self._repairer = repairer
+
+    def specs(self) -> Sequence[ToolSpec]:
+        """Return the tools that the model may see now."""
+        return [spec for spec in self._catalogue.specs() if self._gates.offer(spec)]
+
+    async def run(self, call: ToolCall) -> ToolResult:
+        """Run a call and return its result. Raises nothing but cancellation."""
+        begun = monotonic()
+        try:
+            invocation, repaired = await self._understood(call)
+        except (ToolError, Refused) as error:
+            result = ToolResult.failed(error.failure)
+            await self._show_unrun(call, result, begun)
+            return result
+        facts = self._gates.facts(invocation, repaired.for_user if repaired is not None else "")
+        await self._emit(_started(invocation))
+        result = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "[cancelled] operation aborted"))
+        try:
+            result = await self._executor.execute(facts)
+            result = repaired.told_in(result) if repaired is not None else result
+        except Exception as error:  # noqa: BLE001 - a fault of the agent's own costs the call, not the turn
+            _log.error("tool call crashed", exc_info=True, tool=invocation.spec.name)
+            result = ToolResult.crash(error)
+        finally:
+            await self._finish(facts, result, monotonic() - begun)
+        return result
+
+    async def refuse(self, call: ToolCall, result: ToolResult) -> None:
+        """Show and record a call that does not run."""
+        await self._show_unrun(call, result, monotonic())
+
+    async def _show_unrun(self, call: ToolCall, result: ToolResult, begun: float) -> None:
+        """Show and record a call that no executor sees."""
+        spec = next((spec for spec in self._catalogue.specs() if spec.name == call.name), None)
+        raw_input: JsonObject = {"arguments": call.raw_arguments} if call.arguments is None else call.arguments
+        kind = ToolKind.OTHER if spec is None else spec.kind
+        await self._emit(ToolStarted(call.id, title(call.name), title(call.name) or "unnamed tool", kind, raw_input))
+        if self._misunderstood is not None:
+            self._misunderstood(call, result, monotonic() - begun)
+        await self._emit(ToolFinished(call.id, call.name, result, monotonic() - begun, call.use_id))
+
+    async def _understood(self, call: ToolCall) -> tuple[Invocation, RepairedArguments | None]:
+        """Return the call, and how its arguments were repaired if they were. Raises ToolError or Refused."""
+        try:
+            return await self._catalogue.understand(call, self._files), None
+        except ToolError as error:
+            again = await self._repaired(call, error.failure)
+            if again is None:
+                raise
+        invocation, repaired = again
+        await self._emit(Notice(Severity.INFO, f"{invocation.spec.name}: {repaired.for_user}"))
+        return invocation, repaired
+
+    async def _repaired(self, call: ToolCall, failure: ToolFailure) -> tuple[Invocation, RepairedArguments] | None:
+        """Try once to repair the arguments of a tool that the model may use; return None if they do not fit either."""
+        if self._repairer is None or call.origin is not CallOrigin.MODEL or failure.category not in REPAIRABLE:
+            return None
+        spec = next((each for each in self.specs() if each.name == tool_id(call.name)), None)
+        arguments = None if spec is None else await self._repairer.repair(call, spec, failure)
+        if arguments is None:
+            return None
+        try:
+            other = replace(call, arguments=arguments, raw_arguments="")
+            invocation = await self._catalogue.understand(other, self._files)
+        except (ToolError, Refused):  # the model shall hear of its own mistake instead
+            return None
+        return invocation, RepairedArguments(failure.message, arguments, self._repairer.name)
+
+    async def _finish(self, facts: CallFacts, result: ToolResult, seconds: float) -> None:
+        """Show the end, then give back what the tool opened: also when the turn is cancelled."""
+        event = ToolFinished(facts.call.id, facts.spec.name, result, seconds, facts.call.use_id)
+        try:
+            with anyio.move_on_after(_CLEAN_UP, shield=True):
+                await self._emit(event)
+        finally:
+            with anyio.CancelScope(shield=True):
+                for give_back in facts.clean_up:
+                    await give_back()
+
+
+def _started(invocation: Invocation) -> ToolStarted:
+    return ToolStarted(
+        call_id=invocation.call.id,
+        name=invocation.spec.name,
+        title=invocation.title,
+        kind=invocation.spec.kind,
+        raw_input=invocation.call.arguments or {},
+        locations=invocation.locations,
+        diffs=invocation.diffs,
+    )
+
+
+class GatedExecutor:
+    """Lets every gate judge a call, in their order, and runs it if none refuses.
+
+    The first Deny ends the call. The last gate settles what the others asked; a question that none settles refuses.
+    """
+
+    def __init__(self, gates: Gates, allowed: ToolExecutor) -> None:
+        self._gates = gates.in_order
+        self._allowed = allowed
+
+    async def execute(self, facts: CallFacts) -> ToolResult:
+        """Judge the call once and run it. A fault in a gate or a tool costs the call, not the turn."""
+        passed: list[Gate] = []
+        result = await self._result(facts, passed)
+        for gate in reversed(passed):
+            result = await gate.conclude(facts, result)
+        return result
+
+    async def _result(self, facts: CallFacts, passed: list[Gate]) -> ToolResult:
+        try:
+            approved_by = await self._judge(facts, passed)
+            if isinstance(approved_by, ToolResult):
+                return approved_by
+            result = await self._allowed.execute(facts)
+        except Exception as error:  # noqa: BLE001
+            _log.error("tool call crashed", exc_info=True, tool=facts.spec.name)
+            return ToolResult.crash(error)
+        ruling = result.ruling or Ruling()
+        return result if ruling.gate else result.ruled(approved_by)
+
+    async def _judge(self, facts: CallFacts, passed: list[Gate]) -> ApprovedBy | ToolResult:
+        """Return on whose word the call runs, or the result of a refused one."""
+        approval: ApprovedBy | None = None
+        for gate in self._gates:
+            verdict = await gate.examine(facts)
+            match verdict:
+                case Deny():
+                    return gate.refusal(verdict)
+                case Ask():
+                    facts.ask(verdict)
+                case Approved(by):
+                    approval = by
+                case Allow():
+                    pass
+                case _:
+                    assert_never(verdict)
+            passed.append(gate)
+        if facts.asks and approval is None:
+            reasons = "; ".join(ask.reason for ask in facts.asks)
+            return ToolResult.refused(f"{reasons}; nobody can be asked", ToolErrorCategory.CONFIRMATION_REQUIRED)
+        return approval or ApprovedBy.AUTO
+
+
+class ToolRunner:
+    """The innermost executor: runs the tool and turns its errors into results.
+
+    cwd    the session's folder
+    emit   tells the user how a call goes
+    """
+
+    def __init__(self, backends: Backends, cwd: str, emit: EventSink) -> None:
+        self._backends = backends
+        self._cwd = cwd
+        self._emit = emit
+
+    async def execute(self, facts: CallFacts) -> ToolResult:
+        """Run the tool. Raises what is a bug in it.
+
+        An operating system's error that no tool expected keeps its category, and names no path. A call of a cancelled
+        turn does not begin: a tool may start something before it waits for the first time.
+        """
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        context = ToolContext(
+            call_id=facts.call.id,
+            cwd=self._cwd,
+            previewed=facts.invocation.diffs,
+            backends=self._backends,
+            progress=self._emit,
+            defer=facts.clean_up.append,
+        )
+        try:
+            return await facts.invocation.run(context)
+        except (ToolError, Refused) as error:
+            return ToolResult.failed(error.failure)
+        except BackendUnavailable as error:
+            return ToolResult.failed(ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, str(error)))
+        except OSError as error:
+            _log.warning("tool call met an unmapped error", exc_info=True, tool=facts.spec.name)
+            return ToolResult.failed(ToolFailure(category_of(error), f"{facts.spec.name}: {in_words(error)}"))
