@@ -13,6 +13,8 @@ from acp_agent.cli.demo import STEPS, Evidence, server_start
 from acp_agent.cli.recording import Recording
 from acp_agent.cli.screen import Paragraph
 from tests.fakes.editor import AGENT_CWD
+from tests.fakes.forked_agent import CAN_FORK
+from tests.fakes.forked_command import ForkedCommand, run_forked
 
 COMMAND = [sys.executable, "-m", "acp_agent", "demo"]
 
@@ -22,8 +24,17 @@ def environment(tmp_path, **extra: str) -> dict[str, str]:
 
 
 def play(variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    if CAN_FORK:
+        return run_forked(["demo"], variables, AGENT_CWD, 50)
     options = {"capture_output": True, "text": True, "timeout": 50}
     return subprocess.run(COMMAND, check=False, cwd=AGENT_CWD, env=variables, **options)
+
+
+def started(variables: dict[str, str], stdout: int) -> "subprocess.Popen[bytes] | ForkedCommand":
+    if CAN_FORK:
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": subprocess.DEVNULL}
+        return ForkedCommand(["demo"], variables, AGENT_CWD, **pipes)
+    return subprocess.Popen(COMMAND, cwd=AGENT_CWD, env=variables, stdout=stdout)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +92,7 @@ def test_the_demo_shows_no_path_of_the_machine(played):
 def test_the_demo_is_coloured_on_a_terminal_unless_no_color_says_otherwise(tmp_path, no_color):
     extra = {"TERM": "xterm", **({"NO_COLOR": "1"} if no_color else {})}
     ours, theirs = pty.openpty()
-    with subprocess.Popen(COMMAND, cwd=AGENT_CWD, env=environment(tmp_path, **extra), stdout=theirs) as demo:
+    with started(environment(tmp_path, **extra), theirs) as demo:
         os.close(theirs)
         shown = b""
         while chunk := _read(ours):

@@ -14,6 +14,8 @@ import anyio
 import pytest
 
 from tests.fakes.editor import AGENT_CWD
+from tests.fakes.forked_agent import CAN_FORK
+from tests.fakes.forked_command import ForkedCommand, run_forked
 from tests.fakes.held import PATIENCE, Fifo, processes_ended
 from tests.fakes.home import Home
 from tests.fakes.model_script import Script, says, uses, write_script
@@ -38,7 +40,11 @@ class Folder:
     def model(self, script: Script) -> None:
         self.home.config.write_text(f'[llm]\nmodel = "{write_script(self.home.root, script)}"\n')
 
-    def run(self, *arguments: str, start=COMMAND) -> "subprocess.CompletedProcess[str]":
+    def run(self, *arguments: str, start: list[str] | None = None) -> "subprocess.CompletedProcess[str]":
+        """A run to its end; forked, unless `start` says how to start it."""
+        if start is None and CAN_FORK:
+            return run_forked(["run", *arguments], self.home.environment(), str(self.work), LIMIT)
+        start = start or COMMAND
         return subprocess.run(
             [*start, "run", *arguments],
             check=False, cwd=self.work, env=self.home.environment(), stdin=subprocess.DEVNULL,
@@ -47,6 +53,8 @@ class Folder:
 
     def call(self, *arguments: str) -> str:
         """What another subcommand prints."""
+        if CAN_FORK:
+            return run_forked(arguments, self.home.environment(), str(self.work), LIMIT).stdout
         given = {"cwd": self.work, "env": self.home.environment(), "timeout": LIMIT}
         return subprocess.check_output([*COMMAND, *arguments], text=True, **given)
 
@@ -54,11 +62,17 @@ class Folder:
         return [json.loads(line) for line in self.call("sessions", "list", "--json").splitlines()]
 
     @contextmanager
-    def started(self, *arguments: str, **options) -> Iterator["subprocess.Popen[bytes]"]:
-        """A run under way; its output in a pipe."""
-        command = [*COMMAND, "run", *arguments]
+    def started(
+        self, *arguments: str, cold: bool = False, **options
+    ) -> "Iterator[subprocess.Popen[bytes] | ForkedCommand]":
+        """A run under way; its output in a pipe. `cold` starts the interpreter anew, as a child of this process."""
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-        with subprocess.Popen(command, cwd=self.work, env=self.home.environment(), **pipes) as process:
+        where = {"cwd": str(self.work), "env": self.home.environment()}
+        if cold or not CAN_FORK:
+            made = subprocess.Popen([*COMMAND, "run", *arguments], **where, **pipes)
+        else:
+            made = ForkedCommand(["run", *arguments], **where, **pipes)
+        with made as process:
             try:
                 yield process
             finally:
@@ -134,7 +148,7 @@ def test_the_model_and_the_mode_of_the_command_line_win_over_the_environment(fol
 
 async def test_sigint_cancels_the_command_and_exits_130(folder, held):
     folder.model(HOLD)
-    with folder.started("--yes", "wait") as process:
+    with folder.started("--yes", "wait", cold=True) as process:
         pids = [int(word) for word in (await held.line()).split()]
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=LIMIT)
@@ -147,7 +161,7 @@ async def test_sigint_cancels_the_command_and_exits_130(folder, held):
 async def test_a_command_cannot_read_the_keys_in_the_environment_of_run(folder, held):
     folder.home.extra["OPENAI_API_KEY"] = "obviously-fake"
     folder.model(HOLD)
-    with folder.started("--yes", "wait") as process:
+    with folder.started("--yes", "wait", cold=True) as process:
         await held.line()
         for pid in (process.pid, server_of(process.pid)):
             with pytest.raises(PermissionError):
@@ -262,7 +276,7 @@ async def test_the_whole_of_a_long_command_is_on_the_terminal_before_the_prompt(
 
 async def test_an_agent_killed_in_mid_turn_is_one_clear_line(folder, held):
     folder.model(HOLD)
-    with folder.started("--yes", "wait") as process:
+    with folder.started("--yes", "wait", cold=True) as process:
         pids = [int(word) for word in (await held.line()).split()]
         os.kill(server_of(process.pid), signal.SIGKILL)
         _, stderr = process.communicate(timeout=LIMIT)

@@ -4,8 +4,9 @@ For tests that are not about starting: half a second of imports less for each. W
 thing, in a process of its own (and its own session), over pipes, ended by real signals. Started by forked_agent.py;
 ends when its input does.
 
-A request is one JSON object {"env", "cwd"} with three descriptors, one connection each. The answers are lines: the pid,
-and, when the agent has ended, its return code (negative: a signal).
+A request is one JSON object {"env", "cwd", "arguments"} with three descriptors, one connection each. The answers are
+lines: the pid, and, when the agent has ended, its return code (negative: a signal). With the arguments of a subcommand
+the process becomes that, and the agent it starts is forked as well.
 """
 
 import contextlib
@@ -18,7 +19,10 @@ import selectors
 import signal
 import socket
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
+
+from anyio.abc import Process
 
 from tests.fakes.short_waits import VARIABLE, shorten
 
@@ -30,7 +34,7 @@ def load_everything() -> None:
     import acp_agent  # noqa: PLC0415 - the agents' modules, not the tests'
 
     for module in pkgutil.walk_packages(acp_agent.__path__, "acp_agent."):
-        if not module.name.startswith(("acp_agent.cli", "acp_agent.__main__")):
+        if not module.name.startswith(("acp_agent.cli", "acp_agent.__main__")):  # an agent would not load those
             importlib.import_module(module.name)
     gc.collect()
     gc.freeze()
@@ -59,7 +63,7 @@ def _begin(listener: socket.socket) -> tuple[socket.socket, int]:
     request, descriptors, _, _ = socket.recv_fds(client, REQUEST_LIMIT, 3)
     pid = os.fork()
     if pid == 0:
-        _become_agent(json.loads(request), descriptors)
+        _become_agent(json.loads(request), descriptors, listener.getsockname())
     for descriptor in descriptors:
         os.close(descriptor)
     client.sendall(b"%d\n" % pid)
@@ -72,7 +76,7 @@ def _tell_end(client: socket.socket, pid: int) -> None:
         client.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
 
 
-def _become_agent(request: dict[str, Any], descriptors: list[int]) -> NoReturn:
+def _become_agent(request: dict[str, Any], descriptors: list[int], server: str) -> NoReturn:
     """What `python -m acp_agent` is after its imports."""
     code = 1
     try:
@@ -83,17 +87,38 @@ def _become_agent(request: dict[str, Any], descriptors: list[int]) -> NoReturn:
         os.environ.clear()
         os.environ.update(request["env"])
         os.chdir(request["cwd"])
-        sys.argv = ["acp-agent"]
+        sys.argv = ["acp-agent", *request["arguments"]]
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if request["arguments"]:
+            _become_command(server)
         if os.environ.pop(VARIABLE, ""):
             shorten()
         from acp_agent.__main__ import main  # noqa: PLC0415 - as above
 
         code = main()
+    except SystemExit as end:
+        code = int(end.code or 0)
     except BaseException as error:  # noqa: BLE001 - as the interpreter does
         sys.excepthook(type(error), error, error.__traceback__)
     finally:
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):  # nobody may be reading
+                stream.flush()
         os._exit(code)
+
+
+def _become_command(server: str) -> None:
+    """Let a subcommand write to its own streams, and start its agent by this server."""
+    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115 - for ever
+    sys.stderr = open(2, "w", closefd=False, buffering=1)  # noqa: SIM115 - as above
+    from acp_agent.cli import editor  # noqa: PLC0415 - an agent would not load it
+    from tests.fakes.forked_agent import fork_agent  # noqa: PLC0415 - it imports this module's callers
+
+    async def open_agent(command: Sequence[str], environment: Mapping[str, str], cwd: str) -> Process:
+        arguments = command[command.index("acp_agent") + 1 :]
+        return await fork_agent(environment, cwd, arguments, server=server)
+
+    editor.open_agent = open_agent
 
 
 if __name__ == "__main__":

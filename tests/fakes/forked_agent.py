@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -163,13 +163,23 @@ class ForkedAgent(Process):
         return bool(data)
 
 
-async def fork_agent(environment: Mapping[str, str], cwd: str) -> Process:
-    """A new agent, which is ended like any other process."""
+def ask_for_process(
+    environment: Mapping[str, str], cwd: str, arguments: Sequence[str], descriptors: Sequence[int], server: str = ""
+) -> socket.socket:
+    """Have a fork server start a process with these three descriptors. Return the socket on which it tells of it."""
     control = socket.socket(socket.AF_UNIX)
-    control.connect(_server())
+    control.connect(server or _server())
+    request = json.dumps({"env": dict(environment), "cwd": cwd, "arguments": list(arguments)}).encode()
+    socket.send_fds(control, [request], descriptors)
+    return control
+
+
+async def fork_agent(
+    environment: Mapping[str, str], cwd: str, arguments: Sequence[str] = (), server: str = ""
+) -> Process:
+    """A new agent, which is ended like any other process. `server` is the fork server's socket, by default ours."""
     (stdin, to_agent), (from_agent, stdout), (from_log, stderr) = os.pipe(), os.pipe(), os.pipe()
-    request = json.dumps({"env": dict(environment), "cwd": cwd}).encode()
-    socket.send_fds(control, [request], [stdin, stdout, stderr])
+    control = ask_for_process(environment, cwd, arguments, [stdin, stdout, stderr], server)
     for descriptor in (stdin, stdout, stderr):
         os.close(descriptor)
     control.setblocking(False)
