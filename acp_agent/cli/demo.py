@@ -13,12 +13,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import acp
 import anyio
 
 import acp_agent
 from acp_agent.cli.demo_editor import DemoEditor, EditorTerminals
-from acp_agent.cli.editor import AgentGone, AgentProcess, describe
+from acp_agent.cli.editor import AgentGone, AgentProcess, AgentRefused, problems
 from acp_agent.cli.recording import (
     Direction,
     Recording,
@@ -237,8 +236,8 @@ class DemoSession:
                         self._screen.user(PROMPT)
                         stop_reason = (await editor.prompt(session, PROMPT)).stop_reason
                     tasks.cancel_scope.cancel()
-        except* (AgentGone, acp.RequestError, OSError, TimeoutError) as group:
-            self.problem = "; ".join(describe(group))
+        except* (AgentGone, AgentRefused, OSError, TimeoutError) as group:
+            self.problem = "; ".join(problems(group))
         return stop_reason
 
     async def _decide(self, params: JsonObject) -> str | None:

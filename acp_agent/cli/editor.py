@@ -28,6 +28,10 @@ class AgentGone(Exception):
     """The agent ended, or it wrote something that is not ACP."""
 
 
+class AgentRefused(Exception):
+    """The agent answered a request with an error."""
+
+
 class AgentProcess:
     """An agent that runs inside `running`, and the transport of the SDK over its pipes: a JSON object on each line.
 
@@ -226,24 +230,21 @@ class Editor:
         return {"outcome": {"outcome": "selected", "optionId": chosen}}
 
     async def _answer(self, method: str, request: Awaitable[_T]) -> _T:
-        """Return the agent's answer. Raises AgentGone, acp.RequestError, or the OSError of a screen that is gone."""
+        """Return the agent's answer. Raises AgentGone, AgentRefused, or the OSError of a screen that is gone."""
         try:
             return await request
+        except acp.RequestError as error:
+            data = "" if error.data is None else f": {error.data}"
+            raise AgentRefused(f"{error} ({error.code}){data}") from error
         except ConnectionError as error:
             raise self._agent.failure or AgentGone(f"no answer to {method}") from error
         except ValueError as error:  # the SDK's models refuse it
             raise AgentGone(f"the answer to {method} is not ACP: {error}") from error
 
 
-def describe(errors: BaseExceptionGroup[BaseException]) -> list[str]:
-    """Return the message of each error in a tree of exception groups once. That of a refused request has its code."""
-    found = {
-        f"{error} ({error.code})" + ("" if error.data is None else f": {error.data}")
-        if isinstance(error, acp.RequestError)
-        else str(error) or type(error).__name__: None
-        for error in _leaves(errors)
-    }
-    return list(found)
+def problems(error: BaseException) -> list[str]:
+    """Return the different messages of the errors in a tree of exception groups."""
+    return list(dict.fromkeys(str(each) or type(each).__name__ for each in _leaves(error)))
 
 
 def _json(model: ToolCallUpdate | PermissionOption) -> Json:

@@ -9,10 +9,9 @@ import signal
 import sys
 import termios
 
-import acp
 import anyio
 
-from acp_agent.cli.editor import AgentGone, AgentProcess, Editor, describe
+from acp_agent.cli.editor import AgentGone, AgentProcess, AgentRefused, Editor, problems
 from acp_agent.cli.recording import Recording, at, objects_at, text_at
 from acp_agent.cli.screen import Screen, plain
 from acp_agent.core.types import JsonObject
@@ -98,9 +97,9 @@ class _Headless:
                     tasks.start_soon(self._heed_interrupts, editor, session)
                     code = await self._turn(editor, session)
                     tasks.cancel_scope.cancel()
-        except* (AgentGone, acp.RequestError, OSError) as group:
+        except* (AgentGone, AgentRefused, OSError) as group:
             self._screen.end()
-            for problem in describe(group):
+            for problem in problems(group):
                 print(f"acp-agent: {plain(problem)}", file=sys.stderr)
             print(end=plain(self._agent.log), file=sys.stderr)
         return code

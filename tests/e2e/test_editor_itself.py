@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from acp_agent.cli.demo_editor import DemoEditor, EditorTerminals, read_lines, write_file
-from acp_agent.cli.editor import AgentGone, AgentProcess, Editor, describe
+from acp_agent.cli.editor import AgentGone, AgentProcess, Editor, problems
 from acp_agent.cli.recording import Direction, RecordedFrame
 from tests.fakes.answers import allowing
 from tests.fakes.held import PATIENCE, processes_ended
@@ -257,7 +257,7 @@ async def test_an_agent_that_ends_before_it_answers_is_gone_and_its_log_is_kept(
     with pytest.raises(ExceptionGroup) as raised:
         async with agent.running(), Editor(agent, allowing) as editor:
             await editor.initialize()
-    assert describe(raised.value) == ["no answer to initialize"]
+    assert problems(raised.value) == ["no answer to initialize"]
     assert agent.log == "no luck"
     assert capfd.readouterr() == ("", "")
 
@@ -268,7 +268,7 @@ async def test_an_answer_that_is_an_error_is_told_with_its_code(tmp_path):
     with pytest.raises(ExceptionGroup) as raised:
         async with agent.running(), Editor(agent, allowing) as editor:
             await editor.new_session("/")
-    assert describe(raised.value) == ["no key (-32000): {'reason': 'none'}"]
+    assert problems(raised.value) == ["no key (-32000): {'reason': 'none'}"]
 
 
 async def test_an_answer_that_is_not_acp_is_refused(tmp_path):
