@@ -27,7 +27,7 @@ with open({asked!r}, "a") as file:
 with open({names!r} if listing else {answer!r}, "rb") as file:
     sys.stdout.buffer.write(file.read() * {times})
 sys.stdout.flush()
-if {hang}:
+if {hang} and (not listing or {hang_listing}):
     print(os.getpid(), file=open({asked!r} + ".pid", "w"), flush=True)
     time.sleep(60)
 sys.stderr.write({error!r})
@@ -48,6 +48,7 @@ class Stand:
         text: bytes = b"needle",
         status: int = 0,
         hang: bool = False,
+        hang_listing: bool = True,
         times: int = 1,
         error: str = "",
     ) -> str:
@@ -61,6 +62,7 @@ class Stand:
             names=str(self.folder / "names"),
             answer=str(self.folder / "answer"),
             hang=hang,
+            hang_listing=hang_listing,
             status=status,
             times=times,
             error=error,
@@ -191,6 +193,16 @@ async def test_more_paths_than_are_kept_are_not_waited_for(stand: Stand):
     with anyio.fail_after(30):
         assert await Ripgrep(program, str(stand.project)).names([]) == set()
     assert not note.exists()  # killed before it had told everything
+
+
+async def test_it_is_not_waited_for_once_there_is_enough(stand: Stand):
+    (stand.project / "b").write_text("needle\n")
+    (stand.project / "c").write_text("needle\n")
+    program = stand.answers("./a", "./b", "./c", hang=True, hang_listing=False)
+    with anyio.fail_after(20):
+        found = await stand.grep(program, limit=1)
+    assert [match.path for match in found.matches] == [str(stand.project / "a")]
+    assert found.more
 
 
 async def test_it_ends_with_the_task_that_asked(stand: Stand):

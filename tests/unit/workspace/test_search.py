@@ -108,6 +108,15 @@ async def test_large_files_are_passed_over_but_searched_when_they_are_named(root
     assert (await files.grep(GrepQuery("needle", "large"))).too_large == ()
 
 
+async def test_large_files_behind_the_last_match_of_a_search_that_was_cut_are_not_told(roots: Roots, project: Path):
+    for name in ("a", "d"):
+        (project / name).write_text("needle\n" * 100)
+    for name in ("b", "c"):
+        (project / name).write_text("needle\n")
+    found = await LocalFileSystem(roots, read_limit=100).grep(GrepQuery("needle", ".", limit=1))
+    assert (found.more, found.too_large) == (True, (str(project / "a"),))
+
+
 async def test_a_hidden_or_skipped_name_is_searched_when_the_glob_names_it(roots: Roots, project: Path):
     for path in (".github/ci.yml", ".git/x", ".env", "sub/.env.local", "target/a", ".venv/b", "plain", ".github/.x/y"):
         (project / path).parent.mkdir(exist_ok=True, parents=True)
