@@ -59,6 +59,8 @@ def test_blocks_words_and_entities(markup: str, expected: str):
         ('<a href="x"><img src="i.png" alt="Logo"></a>', "[Logo](https://e.com/docs/x)"),
         ('<a href="x"><div>a</div><p>b</p></a>', "[a b](https://e.com/docs/x)"),
         ('<a href="x">a<ul><li>b</ul></a>', "a\n\n- b"),
+        ('<code>a <a href="x">b</a></code>', "`a [b](https://e.com/docs/x)`"),
+        ('<pre><a href="x">b</a></pre>', "```\nb\n```"),
         ('<img src="https://evil.com/?data" alt="A  cat">', "A cat"),
         ('<img src="https://evil.com/?data">', ""),
     ],
@@ -171,6 +173,12 @@ def test_a_page_beyond_the_limits_is_read_up_to_there_and_says_so(monkeypatch: p
 def test_what_is_deeper_than_the_tree_leaves_its_words_and_nothing_hidden():
     deep = text("<ul><li><div>" * 100 + "one<p hidden>no</p><a href=x>two</a><p>three")
     assert deep.split() == [*"-" * 12, "onetwo", "three"]
+
+
+def test_lines_with_long_prefixes_do_not_multiply_without_end():
+    cut = text("<ul><li>" * 12 + "<pre>" + repeated("x\n"))
+    assert cut.endswith(f"[The page goes on: it has more than {16 * MIB} characters]")
+    assert len(cut) < 16 * MIB
 
 
 def test_long_addresses_behind_short_links_do_not_multiply_without_end():
