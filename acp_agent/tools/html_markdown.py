@@ -153,7 +153,7 @@ class _Converter(MarkdownConverter):
 
     def convert_a(self, el: Tag, text: str, parent_tags: set[str]) -> str:
         words, url = collapsed(text), self._absolute(el)
-        if "pre" in parent_tags or not words or not url or el.find(LARGE):
+        if not words or not url or el.find(LARGE):
             return text
         self._room -= len(url)
         if self._room < 0:
@@ -214,7 +214,7 @@ class _Converter(MarkdownConverter):
     def _absolute(self, link: Tag) -> str:
         """Return the URL that a link leads to, "" if no tool could follow it."""
         href = f"{link.get('href', '')}".strip()
-        if not href or href.startswith("#") or len(href) > _LONGEST_URL:
+        if not href or href.startswith("#"):
             return ""
         try:
             url = urljoin(self._base, href)

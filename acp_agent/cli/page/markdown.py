@@ -50,7 +50,7 @@ def markdown(source: str) -> str:
     options = {"html": False, "maxNesting": _NESTING, "xhtmlOut": False}
     reader = _Reader("commonmark", options, renderer_cls=_Renderer).enable(["table", "strikethrough"])
     # Entities, references to links, and links in angle brackets would hide text of the message.
-    reader.disable(["autolink", "entity", "html_block", "html_inline", "reference"])
+    reader.disable(["autolink", "entity", "reference"])
     tokens = reader.parse(shown(source))
     if any(token.level >= _NESTING - 1 for token in tokens):
         return _code(source)

@@ -58,6 +58,7 @@ NOFOLLOW = 'rel="noopener noreferrer nofollow"'
             ),
         ),
         ("a | b\nc", "<p>a | b\nc</p>"),
+        ("[x]: src/a.py\n\n[x] a\x00b", "<p>[x]: src/a.py</p><p>[x] a\\u0000b</p>"),
         ("<b>&amp;</b>", "<p>&lt;b&gt;&amp;amp;&lt;/b&gt;</p>"),
         ("", ""),
     ],
@@ -87,6 +88,10 @@ def tight(written: str) -> str:
         (
             "![a](https://x.example/p.png)",
             f'<a href="https://x.example/p.png" {NOFOLLOW}><span class="picture">a</span></a>',
+        ),
+        (
+            "[see https://a.example/ ![a](https://x.example/p.png)](https://b.example/)",
+            f'<a href="https://b.example/" {NOFOLLOW}>see https://a.example/ <span class="picture">a</span></a>',
         ),
         ("![](p.png)", '<span class="picture">picture</span> <span class="target">(p.png)</span>'),
         ("[a](src/a.py)", 'a <span class="target">(src/a.py)</span>'),

@@ -36,6 +36,7 @@ def plain_text(markup: str) -> str:
         ("&lt;b&gt; &amp; &eacute;&nbsp;&#x41;", "<b> & é\xa0A"),
         ("x <code>a  b</code>, <code>c`d</code>", "x `a b`, `` c`d ``"),
         ("a<hr>b", "a\n\n---\n\nb"),
+        ("2 * 3 * a_b_c #d", "2 * 3 * a_b_c #d"),
         ("<blockquote><p>q</p></blockquote>z", "> q\n\nz"),
     ],
 )
@@ -72,6 +73,10 @@ def test_links_are_kept_absolute_and_pictures_leave_their_words_only(markup: str
 def test_lists_are_nested_and_numbered():
     markup = "<ul><li>a<li>b<ul><li>c<p>d</ul></ul><ol><li>x<li><p>y</p><p>z</p></ol>"
     assert text(markup) == "- a\n- b\n  - c\n    d\n\n1. x\n2. y\n   z"
+
+
+def test_many_items_and_what_follows_code_keep_their_form():
+    assert text("<ul>" + "<li>x" * 20 + "</ul><pre>a</pre><h2>b</h2>") == "- x\n" * 20 + "\n```\na\n```\n\n## b"
 
 
 def test_code_keeps_its_blanks_and_cannot_end_its_own_fence():
@@ -168,6 +173,8 @@ def test_a_page_beyond_the_limits_is_read_up_to_there_and_says_so(monkeypatch: p
     cut = text("<p>word</p>" * 20_000)
     assert cut.endswith("[The page goes on: it has more than 20000 characters]")
     assert cut.count("word") < 20_000
+    monkeypatch.setattr(html_tree, "MAX_PIECES", 1000)
+    assert text("&lt;" * 20_000).endswith("[The page goes on: it has more than 1000 pieces of text]")
 
 
 def test_what_is_deeper_than_the_tree_leaves_its_words_and_nothing_hidden():
