@@ -38,7 +38,7 @@ class WebLimits(NamedTuple):
 
 
 class GuardedWeb:
-    """A client that reads pages of public hosts over https and reaches nothing else, whoever chose the URL.
+    """A client that reads pages of public hosts over https and reaches nothing else, whatever URL it is given.
 
     record       called with every request, made or refused, once it is over; also if it failed or was cancelled
     resolve      returns the addresses of a host and port; by default those of the machine's resolver

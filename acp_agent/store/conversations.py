@@ -124,7 +124,7 @@ _BREATH = 0.02
 """Seconds between two batches in which other processes get the lock. SQLite retries every few milliseconds."""
 
 _ENCODING, _ERRORS = "utf-8", "surrogatepass"
-"""A text comes back as it was, lone surrogates of somebody's JSON too."""
+"""A text comes back unchanged, also with lone surrogates from JSON."""
 
 _PUT = "INSERT INTO tool_overflow (id, conversation_id, created_at, bytes, content) VALUES (?, ?, ?, ?, ?)"
 _GET = "SELECT content FROM tool_overflow WHERE id = ? AND conversation_id = ?"

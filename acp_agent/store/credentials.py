@@ -103,7 +103,7 @@ class _Asked(threading.Thread, Generic[_T]):
     def run(self) -> None:
         try:
             self.answers.append(self._call())
-        except Exception as error:  # noqa: BLE001 - a backend is anybody's code
+        except Exception as error:  # noqa: BLE001 - a backend is foreign code
             self.error = error
 
 
@@ -164,7 +164,7 @@ class CredentialStore:
 
     def introduce(self) -> None:
         """Pass the keys in the file, and in damaged copies of it, to `tell` before anything could show them."""
-        with suppress(ConfigError):  # whoever loads the configuration tells what is wrong
+        with suppress(ConfigError):  # loading the configuration reports it
             path = credentials_file(self._environ)
             try:
                 self.all()

@@ -76,7 +76,7 @@ class _Lane:
             lost = True
             await self.drop()
         opening = DatabaseOpener(self.path, check, reading=self.reading)
-        with anyio.CancelScope(shield=True):  # short, and a connection nobody waits for would stay open
+        with anyio.CancelScope(shield=True):  # short; a cancellation would leave the connection open
             try:
                 made = await anyio.to_thread.run_sync(opening)
             finally:  # a file may have been set aside, and yet the new one be locked
@@ -219,7 +219,7 @@ class Database:
     async def empty_log(self) -> None:
         """Empty the log, so that deleted data is gone from the disk.
 
-        This takes milliseconds and waits for nobody. It does nothing while another process reads or writes.
+        This takes milliseconds and waits for no other process. It does nothing while another process reads or writes.
         """
         with suppress(StoreUnavailable):
             async with self._turn(self._writer, 0):
@@ -276,7 +276,7 @@ class Database:
         seconds = self._patience if patience is None else min(patience, self._patience)
         with anyio.move_on_after(None if patience is None else seconds + _LEAVE) as limit:
             await lane.turn.acquire()
-        if limit.cancelled_caught:  # by a task that itself waits for another process
+        if limit.cancelled_caught:  # its holder waits for another process
             raise self._unavailable("another process keeps it locked")
         try:
             yield seconds
@@ -286,7 +286,7 @@ class Database:
                 await lane.drop()
             raise self._unavailable(cause(error)) from error
         except ValueError as error:
-            if self._closed:  # the word of aiosqlite for it
+            if self._closed:  # aiosqlite raises ValueError then
                 raise self._unavailable("it is closed") from error
             raise
         finally:
@@ -314,7 +314,7 @@ class Database:
             await anyio.sleep(_PAUSE)
 
     def _warn_once(self, message: str) -> None:
-        if message not in self._said:  # both connections meet the same disk
+        if message not in self._said:  # both connections find the same
             self._said.add(message)
             self._warn(message)
 

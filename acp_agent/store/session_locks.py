@@ -42,7 +42,7 @@ class SessionLocks:
             for _ in range(_ATTEMPTS):
                 fd = self._file()
                 taken = _lock(fd, session_id)
-                if _same(self._path, fd):  # a lock in a file that was removed just now keeps nobody out
+                if _same(self._path, fd):  # a lock in a file that was just removed keeps no process out
                     break
             else:
                 raise OSError("another file is put in its place again and again")

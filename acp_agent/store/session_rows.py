@@ -216,7 +216,7 @@ class StoredHistory:
 
     def __init__(self, session: str | bytes) -> None:
         self._session = session
-        self._stored: tuple[Message, ...] | None = None  # None where nobody knows
+        self._stored: tuple[Message, ...] | None = None  # None if unknown
 
     def write(self, connection: sqlite3.Connection, messages: Sequence[Message]) -> None:
         """Make the stored messages equal to these. Raises sqlite3.Error, StoreUnavailable."""

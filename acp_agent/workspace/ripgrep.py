@@ -56,7 +56,7 @@ _SEARCH_FLAGS = (
 def find_ripgrep(program: str = "rg") -> str | None:
     """Return the absolute path of ripgrep, or None: beside this Python, where its wheel puts it, else on PATH.
 
-    A relative folder of PATH does not count: the program there could be anybody's.
+    Relative folders of PATH do not count: the program there could belong to the project.
     """
     beside = os.path.join(os.path.dirname(sys.executable), program)
     found = (shutil.which(name) for name in (beside, program))

@@ -221,7 +221,7 @@ class _Choice:
         return [*flags, *(f"--type-add=wanted:{glob}" for glob in wanted), *(["--type=wanted"] if wanted else [])]
 
     def _name_globs(self) -> list[str]:
-        """Return globs of which every wanted file's name matches one; none for any name."""
+        """Return globs of file names. The name of every wanted file matches one of them. Empty if any name may."""
         if self._type is not None:
             return self._type.globs()
         name = (self._query.glob or "").rpartition("/")[2]
