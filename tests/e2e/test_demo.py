@@ -2,7 +2,6 @@
 
 import os
 import pty
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 
 from acp_agent.cli.demo import STEPS, Evidence, server_start
 from acp_agent.cli.recording import Recording
-from acp_agent.cli.screen import Paragraph
 from tests.fakes.editor import AGENT_CWD
 from tests.fakes.forked_agent import CAN_FORK
 from tests.fakes.forked_command import ForkedCommand, run_forked
@@ -119,21 +117,6 @@ def test_a_step_that_did_not_happen_is_named_and_the_demo_fails(tmp_path):
 @pytest.mark.anyio
 async def test_no_step_counts_as_done_when_nothing_happened(tmp_path, name, happened):
     assert not happened(Evidence(Recording(), tmp_path, "end_turn"))
-
-
-def test_a_paragraph_breaks_between_words_wherever_the_pieces_end(capsys):
-    paragraph = Paragraph(sys.stdout, indent=2, width=12)
-    for piece in ("one tw", "o thr", "ee\nfour", " five"):
-        paragraph.write(piece)
-    paragraph.end()
-    assert capsys.readouterr().out == "one two\n  three\n  four five\n"
-
-
-def test_a_word_longer_than_the_line_is_kept_whole(capsys):
-    paragraph = Paragraph(sys.stdout, indent=2, width=8)
-    paragraph.write("a-very-long-word x")
-    paragraph.end()
-    assert re.sub(r"\s+", " ", capsys.readouterr().out) == "a-very-long-word x "
 
 
 def _read(fd: int) -> bytes:

@@ -51,12 +51,14 @@ async def test_every_word_of_the_protocol_is_used_or_has_a_reason_not_to_be(tmp_
         whole_story.SCRIPT,
         capabilities=whole_story.EVERYTHING,
         config=whole_story.config(tmp_path / "chores"),
-        environment=whole_story.KEYS,
+        environment={**whole_story.KEYS, "ACP_AGENT_STRICT": "1"},
         lawful=False,
     )
     async with told as editor:
         await whole_story.whole_story(editor)
     frames = editor.recording.frames
+    assert "messages checked" in editor.log
+    assert "strict: sent" not in editor.log, editor.log
     assert schema.violations(editor.recording) == []
     assert [each.partition(": ")[2] for each in rules.broken(editor.recording)] == [UNFORESEEN]
 

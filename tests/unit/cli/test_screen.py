@@ -1,13 +1,15 @@
 """What the terminal may be sent: nothing a model or a file chose can move its cursor or hide a text."""
 
 import io
+import re
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.cli.recording import Direction, RecordedFrame
-from acp_agent.cli.screen import Screen
+from acp_agent.cli.screen import Paragraph, Screen
 
 HOSTILE = "a\x1b[2Jb\x1b]0;owned\x07c\u202ed\u200be\x9bf\rg\x08h\u2028i"
 
@@ -126,3 +128,18 @@ def test_a_change_that_stands_right_above_the_question_is_not_drawn_again():
     assert seen(call, question=asked).count("+new") == 1
     between = {"sessionUpdate": "tool_call", "toolCallId": "2", "title": "other"}
     assert seen(call, between, question=asked).count("+new") == 2
+
+
+def test_a_paragraph_breaks_between_words_wherever_the_pieces_end(capsys):
+    paragraph = Paragraph(sys.stdout, indent=2, width=12)
+    for piece in ("one tw", "o thr", "ee\nfour", " five"):
+        paragraph.write(piece)
+    paragraph.end()
+    assert capsys.readouterr().out == "one two\n  three\n  four five\n"
+
+
+def test_a_word_longer_than_the_line_is_kept_whole(capsys):
+    paragraph = Paragraph(sys.stdout, indent=2, width=8)
+    paragraph.write("a-very-long-word x")
+    paragraph.end()
+    assert re.sub(r"\s+", " ", capsys.readouterr().out) == "a-very-long-word x "
