@@ -44,7 +44,7 @@ class NoteFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundNotes:
     """The files that were found, and why others were left out.
 
     The user's file comes first, then those of the project from the outermost folder down.
@@ -54,7 +54,7 @@ class Found:
     troubles: tuple[str, ...] = ()
 
 
-Look: TypeAlias = Callable[[], Found]
+Look: TypeAlias = Callable[[], FoundNotes]
 
 
 class NoteReader:
@@ -64,7 +64,7 @@ class NoteReader:
         self._seconds = seconds
         self._looking = False
 
-    async def read(self, look: Look) -> Found | None:
+    async def read(self, look: Look) -> FoundNotes | None:
         """Return what `look` finds in a thread, or None if that takes too long."""
         if self._looking:
             return None
@@ -72,7 +72,7 @@ class NoteReader:
             return await to_thread.run_sync(self._run, look, abandon_on_cancel=True)
         return None
 
-    def _run(self, look: Look) -> Found:
+    def _run(self, look: Look) -> FoundNotes:
         self._looking = True
         try:
             return look()
@@ -80,7 +80,7 @@ class NoteReader:
             self._looking = False
 
 
-def project_files(roots: Roots, names: Sequence[str]) -> Found:
+def project_files(roots: Roots, names: Sequence[str]) -> FoundNotes:
     """Return the first file by one of `names` in each folder from the repository's top to the session's. It blocks.
 
     Without a repository only the session's folder is searched. No folder outside the roots is.
@@ -99,7 +99,7 @@ def project_files(roots: Roots, names: Sequence[str]) -> Found:
             if file is not None and file.text.strip():
                 files.append(file)
                 break
-    return Found(tuple(files), tuple(troubles))
+    return FoundNotes(tuple(files), tuple(troubles))
 
 
 def _folders(roots: Roots) -> Sequence[str]:
@@ -165,7 +165,7 @@ def beginning(fd: int, source: str, *, users: bool = False) -> NoteFile:
     return NoteFile(source, data.decode("utf-8", "replace"), users, more)
 
 
-def users_file(path: str) -> Found:
+def users_file(path: str) -> FoundNotes:
     """Return the notes in a file of the user, if it exists. It blocks, but not on a FIFO or a device."""
     try:
         with errors_about(path):
@@ -176,5 +176,5 @@ def users_file(path: str) -> Found:
                 os.close(fd)
     except (Refused, ToolError) as error:
         missing = isinstance(error.__cause__, FileNotFoundError | NotADirectoryError)
-        return Found() if missing else Found(troubles=(f"left out of the prompt: {error}",))
-    return Found((file,))
+        return FoundNotes() if missing else FoundNotes(troubles=(f"left out of the prompt: {error}",))
+    return FoundNotes((file,))

@@ -38,7 +38,7 @@ class Protection(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class PatternName:
     """One name of a pattern: its text, and an expression if it is a glob."""
 
     text: str
@@ -61,11 +61,11 @@ class Name:
         return (not first or dotted) and (not dotted or name[0] == ".") and fnmatchcase(self.text, name)
 
 
-ANY_DEPTH = Name("**", None)
+ANY_DEPTH = PatternName("**", None)
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ProtectionRule:
     """One pattern.
 
     anchored   whether it begins at the root; otherwise it begins anywhere in a path
@@ -74,11 +74,11 @@ class Rule:
     whole      whether a folder that may contain it counts if the whole folder is moved or removed
     """
 
-    names: tuple[Name, ...]
+    names: tuple[PatternName, ...]
     protection: Protection
     anchored: bool = False
     below: bool = True
-    free: "tuple[Rule, ...]" = ()
+    free: "tuple[ProtectionRule, ...]" = ()
     whole: bool = True
 
     def matches(self, path: Sequence[str], *, holding: bool = False) -> bool:
@@ -115,16 +115,18 @@ class Rule:
         return self.whole and (self.anchored or self.names[0].text.startswith("."))
 
 
-def rule_of(pattern: str, protection: Protection, *, below: bool = True, free: tuple[Rule, ...] = ()) -> Rule:
+def rule_of(
+    pattern: str, protection: Protection, *, below: bool = True, free: tuple[ProtectionRule, ...] = ()
+) -> ProtectionRule:
     """Return the rule of a pattern, which the caller has folded if case does not count. Raises re.error."""
     given = names_of(pattern)
     leading = len(given) - len(tuple(dropwhile("**".__eq__, given)))  # rules begin anywhere in a path anyway
     names = tuple(ANY_DEPTH if name == "**" else _name(name) for name in given[leading:])
-    return Rule(names, protection, pattern.startswith("/") and not leading, below, free)
+    return ProtectionRule(names, protection, pattern.startswith("/") and not leading, below, free)
 
 
-def _name(text: str) -> Name:
-    return Name(text, None if GLOB.isdisjoint(text) else re.compile(translate(text)))
+def _name(text: str) -> PatternName:
+    return PatternName(text, None if GLOB.isdisjoint(text) else re.compile(translate(text)))
 
 
 def names_of(path: str) -> tuple[str, ...]:
@@ -157,7 +159,7 @@ class ProtectedPaths:
         obeyed: Iterable[str] = (),
     ) -> None:
         mine = (
-            Rule(tuple(Name(name, None) for name in names_of(folded(path))), _OWN, anchored=True)
+            ProtectionRule(tuple(PatternName(name, None) for name in names_of(folded(path))), _OWN, anchored=True)
             for given in own
             for path in spellings(given)
         )
@@ -167,7 +169,7 @@ class ProtectedPaths:
             *(_users_rule("protected_paths", pattern, _ADDED, fold=True) for pattern in added),
             *(rule_of(re.sub(r"([*?[])", r"[\1]", folded(path)), _OBEYED) for path in obeyed),
         )
-        self._by_name: dict[str, list[Rule]] = {}
+        self._by_name: dict[str, list[ProtectionRule]] = {}
         for rule in self._rules:
             self._by_name.setdefault("" if rule.names[0].glob else rule.names[0].text, []).append(rule)
         self._lifted = tuple(_users_rule("unprotected_paths", pattern, _ADDED, fold=False) for pattern in lifted)
@@ -196,7 +198,7 @@ class ProtectedPaths:
         lifted = literal and found is not None and any(rule.matches(names_of(plain)) for rule in self._lifted)
         return None if lifted else found
 
-    def _about(self, names: Sequence[str]) -> Iterator[Rule]:
+    def _about(self, names: Sequence[str]) -> Iterator[ProtectionRule]:
         """Yield the rules whose first name is in the path: the files of a tree are judged one by one, so it is fast."""
         for rule in self._by_name.get("", ()):
             if any(rule.names[0].fits(name, first=True) for name in names):
@@ -209,18 +211,18 @@ _Table: TypeAlias = dict[str, object]
 
 
 @cache
-def _packaged() -> tuple[Rule, ...]:
+def _packaged() -> tuple[ProtectionRule, ...]:
     """Return the packaged rules, a constant that is read late so that the start does not pay for it."""
     source = files("acp_agent.workspace").joinpath("protected_paths.toml").read_text(encoding="utf-8")
     groups = cast("list[_Table]", tomllib.loads(source)["group"])
     return tuple(rule for group in groups for rule in _group(group))
 
 
-def _group(group: _Table) -> Iterator[Rule]:
+def _group(group: _Table) -> Iterator[ProtectionRule]:
     everyday, whole = group.get("everyday", False) is True, group.get("whole", True) is True
     protection = Protection(hard=group["hard"] is True, reason=cast("str", group["reason"]), everyday=everyday)
 
-    def rules(key: str, *, below: bool, free: tuple[Rule, ...] = ()) -> Iterator[Rule]:
+    def rules(key: str, *, below: bool, free: tuple[ProtectionRule, ...] = ()) -> Iterator[ProtectionRule]:
         for pattern in cast("list[str]", group.get(key, [])):
             yield replace(rule_of(folded(pattern), protection, below=below, free=free), whole=whole)
 
@@ -229,7 +231,7 @@ def _group(group: _Table) -> Iterator[Rule]:
     yield from rules("entries", below=False)
 
 
-def _users_rule(setting: str, pattern: str, protection: Protection, *, fold: bool) -> Rule:
+def _users_rule(setting: str, pattern: str, protection: Protection, *, fold: bool) -> ProtectionRule:
     """Return the rule of a user's pattern. Raises ConfigError."""
     path = os.path.expanduser(pattern) if pattern.startswith("~") else pattern
     names = [name for name in names_of(path) if name != "**"]

@@ -49,7 +49,7 @@ class Look:
     whole: bool = False
 
 
-class Found(NamedTuple):
+class FoundSecret(NamedTuple):
     """A file that may hold secrets.
 
     path      relative to the folder in which it was found
@@ -82,9 +82,9 @@ class SecretsBelow:
         self._roots = roots
         self._repositories: dict[str, GitFiles] = {}
 
-    def __call__(self, folders: Sequence[str], look: Look) -> Sequence[Found]:
+    def __call__(self, folders: Sequence[str], look: Look) -> Sequence[FoundSecret]:
         """Return the files that a command would find, for each folder the nearest ones first. It never raises."""
-        found, walk = list[Found](), _Walk(look)
+        found, walk = list[FoundSecret](), _Walk(look)
         for folder in folders:
             try:
                 place = self._roots.place(os.path.expanduser(folder), Access.LIST)
@@ -93,12 +93,12 @@ class SecretsBelow:
             found += [each._replace(folder=folder) for each in self._below(place, look, walk)]
         return found
 
-    def _below(self, place: Place, look: Look, walk: "_Walk") -> Iterator[Found]:
+    def _below(self, place: Place, look: Look, walk: "_Walk") -> Iterator[FoundSecret]:
         git = self._git(place) if look.known is not None else None
         start = _within(place, git.top) if git is not None and look.whole else place.path
         if git is not None and look.known is not None:
             tracked = [path for path in git.known(look.known) if path.startswith(f"{start}/")]
-            yield from (Found(os.path.relpath(path, place.path)) for path in tracked)
+            yield from (FoundSecret(os.path.relpath(path, place.path)) for path in tracked)
             if not look.known & _NEW:
                 return
         paths = walk.secrets(start, git)
@@ -107,7 +107,7 @@ class SecretsBelow:
         if look.known is not None:
             kept = paths if Known.IGNORED in look.known else _not_ignored(place, start, paths, named=False)
             paths = [path for path in kept if git is None or not git.holds(os.path.join(start, path))]
-            yield from (Found(os.path.relpath(os.path.join(start, path), place.path)) for path in paths)
+            yield from (FoundSecret(os.path.relpath(os.path.join(start, path), place.path)) for path in paths)
             return
         from acp_agent.workspace.ignored_files import exceptions  # noqa: PLC0415 - only where there is a secret
 
@@ -118,7 +118,7 @@ class SecretsBelow:
         for path in paths:
             excepted = may_mean(path)
             if excepted or path in left_in:
-                yield Found(path, excepted=excepted)
+                yield FoundSecret(path, excepted=excepted)
 
     def _git(self, place: Place) -> GitFiles | None:
         top = next((each for each in _upwards(place.path) if os.path.lexists(os.path.join(each, ".git"))), None)

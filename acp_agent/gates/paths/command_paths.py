@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from acp_agent.gates.shell.command import Command
-from acp_agent.gates.shell.grammar import Kind, Parsed, grammar_of
+from acp_agent.gates.shell.grammar import ParsedArguments, WordKind, grammar_of
 
 _PRINTERS = frozenset(("echo", "printf", "print", "test", "expr"))
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -178,13 +178,13 @@ def _is_odd(word: str) -> bool:
     return not _is_path(word) or word.startswith(("-", "@"))
 
 
-def _as_read(parsed: Parsed) -> Iterator[str]:
+def _as_read(parsed: ParsedArguments) -> Iterator[str]:
     """The words that are paths by the grammar of the program, also as seen from the folder it is told to work in."""
-    folders = [each.word for each in parsed.arguments if each.kind is Kind.FOLDER]
+    folders = [each.word for each in parsed.arguments if each.kind is WordKind.FOLDER]
     for each in parsed.arguments:
         for word in _meant(each.word) if each.kind.path else ():
             yield word
-            if each.kind is not Kind.FOLDER:
+            if each.kind is not WordKind.FOLDER:
                 yield from (posixpath.join(folder, word) for folder in folders)
     yield from (posixpath.join(*folders[: at + 1]) for at in range(1, len(folders)))
 

@@ -13,7 +13,7 @@ from acp_agent.gates.paths.command_paths import URL, candidates, path_words
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.danger import has_option, operands
 from acp_agent.gates.shell.git_config import applies_patch, config_file
-from acp_agent.gates.shell.grammar import GUESS, Kind, Parsed, grammar_of
+from acp_agent.gates.shell.grammar import GUESS, ParsedArguments, WordKind, grammar_of
 from acp_agent.gates.shell.options import getopt, option_texts
 from acp_agent.gates.shell.programs import program_table
 from acp_agent.gates.shell.scripts import awk_asks, sed_asks
@@ -118,7 +118,7 @@ def _writer(command: Command) -> Words:
         case "dd":
             yield from (Written(word[3:]) for word in args if word.startswith("of="))
         case "zip" if _certain(parsed):
-            yield from (Written(each.word) for each in parsed.arguments if each.kind is Kind.WRITE)
+            yield from (Written(each.word) for each in parsed.arguments if each.kind is WordKind.WRITE)
         case "tar" | "gtar" | "bsdtar" if _archives(args):
             told = [value for _, value in getopt(_dashed(args), "f", "--file")[0]]
             yield from _named((*parsed.values("-f", "--file"), *told))
@@ -149,13 +149,13 @@ def _copied(command: Command, *, moves: bool) -> Words:
         yield from (Written(posixpath.join(target, posixpath.basename(path.rstrip("/"))), whole) for path in sources)
 
 
-def _parsed(command: Command) -> Parsed:
+def _parsed(command: Command) -> ParsedArguments:
     """Return a command as its grammar reads it; an empty result if there is no grammar."""
     grammar = grammar_of(command.tool)
-    return grammar.parse(command.own) if grammar is not None else Parsed()
+    return grammar.parse(command.own) if grammar is not None else ParsedArguments()
 
 
-def _certain(parsed: Parsed) -> bool:
+def _certain(parsed: ParsedArguments) -> bool:
     """Return whether the grammar knows all options, and so which words are operands."""
     return bool(parsed.arguments) and not parsed.unknown
 
@@ -163,7 +163,7 @@ def _certain(parsed: Parsed) -> bool:
 def _kept(command: Command) -> list[str]:
     """Return the words of a program that may change all files it names, without those that it is told to exclude."""
     args, parsed, grammar = command.own, _parsed(command), grammar_of(command.tool)
-    if grammar is not None and Kind.WRITE in grammar.operands and _certain(parsed):
+    if grammar is not None and WordKind.WRITE in grammar.operands and _certain(parsed):
         return [each.word for each in parsed.arguments if each.kind.path]
     return [word for at, word in enumerate(args) if not (at and _SKIPPED.fullmatch(args[at - 1]))]
 
@@ -176,7 +176,7 @@ def _unpacked(command: Command) -> Words:
     name, args = command.name, command.own
     if name == "git":
         grammar = grammar_of("git")
-        parsed = grammar.parse(args) if grammar is not None else Parsed()
+        parsed = grammar.parse(args) if grammar is not None else ParsedArguments()
         if not applies_patch(parsed):
             return
         folders = parsed.values("--directory")
@@ -235,7 +235,7 @@ def _finder(command: Command) -> Words:
 
 def _git(command: Command) -> Words:
     grammar = grammar_of("git")
-    parsed = grammar.parse(command.own) if grammar is not None else Parsed()
+    parsed = grammar.parse(command.own) if grammar is not None else ParsedArguments()
     yield from _outputs(command)
     yield from (Written(word) for word in (config_file(command),) if word)
     verb, options = next(iter(parsed.verbs), ""), parsed.options
@@ -252,8 +252,8 @@ def _outputs(command: Command) -> Words:
     grammar = grammar_of(command.tool)
     if grammar is not None:
         parsed = grammar.parse(command.own).arguments
-        yield from (Written(each.word) for each in parsed if each.word and each.kind is Kind.WRITE)
-        if Kind.WRITE in grammar.operands and not command.patterns.isdisjoint(command.own):
+        yield from (Written(each.word) for each in parsed if each.word and each.kind is WordKind.WRITE)
+        if WordKind.WRITE in grammar.operands and not command.patterns.isdisjoint(command.own):
             yield from (Written(each.word) for each in parsed if not each.option)  # `uniq *`: any may be the second
     if command.name in _OUTPUT_READERS:
         yield from (Written(value) for _, value in getopt(args, "oO", *_OUTPUT)[0] if value)

@@ -11,7 +11,7 @@ _NOT = "^\\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Glob:
+class RuleGlob:
     """A compiled glob: `*`, `?`, `[a-z]`, `[!a]`, and a backslash before a literal character. `*` does not cross lines.
 
     Matching takes time linear in the text, whatever the pattern is: it may come from a project's file.
@@ -20,7 +20,7 @@ class Glob:
     regex: LinearRegex
 
     @classmethod
-    def parse(cls, pattern: str) -> "Glob":
+    def parse(cls, pattern: str) -> "RuleGlob":
         """Compile a glob. Raises ValueError with the reason."""
         pieces: list[str] = []
         index = 0
@@ -129,13 +129,13 @@ class _Word:
 
     pattern: str
     stem: str
-    glob: Glob
+    glob: RuleGlob
 
     @classmethod
     def parse(cls, pattern: str) -> "_Word":
         """Compile a word. Raises ValueError."""
         wild = _WILD.search(pattern)
-        return cls(pattern, pattern[: wild.start()] if wild else pattern, Glob.parse(pattern))
+        return cls(pattern, pattern[: wild.start()] if wild else pattern, RuleGlob.parse(pattern))
 
     def matches(self, word: str) -> bool:
         return word.startswith(self.stem) and self.glob.matches(word)

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar, assert_never
 
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import Phase
-from acp_agent.gates.rules.patterns import Glob
+from acp_agent.gates.rules.patterns import RuleGlob
 from acp_agent.gates.rules.policy_facts import PolicyFacts, Target, tool_name
 from acp_agent.gates.rules.trust_level import TrustLevel
 
@@ -46,8 +46,8 @@ _ELSEWHERE = Miss("other paths")
 class TargetGlob:
     """A glob on paths and URLs. `*` matches slashes as well."""
 
-    exact: Glob
-    folded: Glob
+    exact: RuleGlob
+    folded: RuleGlob
     literal: str
 
     @classmethod
@@ -55,7 +55,7 @@ class TargetGlob:
         """Compile; `~` is the user's home. Raises ValueError with the reason."""
         full = os.path.expanduser(pattern)
         first = min((full.find(char) for char in _WILD if char in full), default=len(full))
-        return cls(Glob.parse(full), Glob.parse(_folded(full)), _folded(full[:first]))
+        return cls(RuleGlob.parse(full), RuleGlob.parse(_folded(full)), _folded(full[:first]))
 
     def covers(self, target: Target) -> bool:
         """Whether an allow reaches a target."""
@@ -90,7 +90,7 @@ class PolicyRule:
     place: str
     effect: Effect
     pattern: str
-    tool: Glob
+    tool: RuleGlob
     paths: tuple[TargetGlob, ...]
     unset: tuple[str, ...]
     trust: TrustLevel | None
@@ -122,7 +122,7 @@ class PolicyRule:
             place=place,
             effect=effect,
             pattern=tool,
-            tool=_compiled(Glob.parse, place, "tool", tool_name(tool)),
+            tool=_compiled(RuleGlob.parse, place, "tool", tool_name(tool)),
             paths=tuple(_compiled(TargetGlob.parse, place, "paths", path) for path in paths),
             unset=tuple(sorted(set(env) - set(variables))),
             trust=trust,

@@ -24,7 +24,7 @@ from itertools import chain
 from acp_agent.core.errors import ConfigError, Refused, ToolError
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import Access, PathSubject, UrlSubject
-from acp_agent.gates.rules.patterns import Call, CallPattern, Glob, one_line
+from acp_agent.gates.rules.patterns import Call, CallPattern, RuleGlob, one_line
 
 INNER_BLANK = "\x1f"
 """Replaces a blank inside one word for a rule that allows, so that `git log *` does not match `git "log x"`."""
@@ -54,8 +54,8 @@ class Rule:
 
     pattern: str
     action: Action
-    text: tuple[Glob, ...]
-    command: tuple[Glob, ...]
+    text: tuple[RuleGlob, ...]
+    command: tuple[RuleGlob, ...]
     literal: tuple[str, ...]
     loose: CallPattern | None
 
@@ -65,8 +65,8 @@ class Rule:
         allow = action is Action.ALLOW
         try:
             compared = pattern if allow else one_line(pattern)
-            text = (Glob.parse(compared if allow else compared.casefold()),)
-            command = tuple(Glob.parse(folded(each, options=not allow)) for each in _ends(compared, strict=allow))
+            text = (RuleGlob.parse(compared if allow else compared.casefold()),)
+            command = tuple(RuleGlob.parse(folded(each, options=not allow)) for each in _ends(compared, strict=allow))
         except ValueError as error:
             raise ConfigError(where, "pattern", pattern, f"a glob: {error}") from None
         return cls(

@@ -5,7 +5,7 @@ are listed in `workspace/git/settings.toml`.
 """
 
 from acp_agent.gates.shell.command import Command
-from acp_agent.gates.shell.grammar import Parsed, grammar_of
+from acp_agent.gates.shell.grammar import ParsedArguments, grammar_of
 from acp_agent.workspace.git.settings import may_set
 
 _READS = frozenset(("--get", "--get-all", "--get-regexp", "--get-urlmatch", "-l", "--list"))
@@ -14,7 +14,7 @@ _LOOKS = frozenset(("--stat", "--numstat", "--summary", "--check", "--abort", "-
 _APPLIES = frozenset(("--apply", "--index", "--cached", "--3way", "-3", "--intent-to-add", "-N"))
 
 
-def sets_nothing(parsed: Parsed) -> bool:
+def sets_nothing(parsed: ParsedArguments) -> bool:
     """Return whether a call of `git config` only reads. An unclear call does not.
 
     Git stops looking for options at the first operand: `git config KEY VALUE --get` sets KEY.
@@ -27,7 +27,7 @@ def sets_nothing(parsed: Parsed) -> bool:
     return not _READS.isdisjoint(parsed.options) or len(parsed.operands) <= 1
 
 
-def applies_patch(parsed: Parsed) -> bool:
+def applies_patch(parsed: ParsedArguments) -> bool:
     """Return whether a call of git changes the files that a patch names. An unclear call does."""
     only_looks = not _LOOKS.isdisjoint(parsed.options) and _APPLIES.isdisjoint(parsed.options)
     return parsed.verbs in (("apply",), ("am",)) and (not only_looks or bool(parsed.unknown))
@@ -55,17 +55,17 @@ def config_file(command: Command) -> str:
     return next(iter(parsed.values("-f", "--file")), "")
 
 
-def _parsed(command: Command) -> Parsed:
+def _parsed(command: Command) -> ParsedArguments:
     grammar = grammar_of("git")
-    return grammar.parse(command.argv[1:]) if grammar is not None and command.name == "git" else Parsed()
+    return grammar.parse(command.argv[1:]) if grammar is not None and command.name == "git" else ParsedArguments()
 
 
-def _spelled(parsed: Parsed, option: str) -> list[str]:
+def _spelled(parsed: ParsedArguments, option: str) -> list[str]:
     """Return a long option once for each time that a call gives it, abbreviated or not."""
     return [option for each in parsed.options if len(each) > 2 and option.startswith(each)]
 
 
-def _key(parsed: Parsed) -> str:
+def _key(parsed: ParsedArguments) -> str:
     """Return the key that is written if git may run or obey it; empty otherwise."""
     key = parsed.operands[:1]
     section = any(

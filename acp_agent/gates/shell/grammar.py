@@ -25,7 +25,7 @@ GUESS = "?"
 """The option of an argument that may be the value of an unknown one."""
 
 
-class Kind(StrEnum):
+class WordKind(StrEnum):
     """The meaning of a word of a command line.
 
     TEXT      no file: a message, a number, a format, a name of something else
@@ -46,18 +46,18 @@ class Kind(StrEnum):
     @property
     def path(self) -> bool:
         """Whether the word may name a file."""
-        return self not in (Kind.TEXT, Kind.PATTERN)
+        return self not in (WordKind.TEXT, WordKind.PATTERN)
 
 
 class Argument(NamedTuple):
     """A word that is an operand (`option` is empty), or the value of an option."""
 
     word: str
-    kind: Kind
+    kind: WordKind
     option: str = ""
 
 
-class Parsed(NamedTuple):
+class ParsedArguments(NamedTuple):
     """A command line as its program reads it.
 
     verbs       the subcommands: ("stash", "pop")
@@ -82,7 +82,7 @@ class Parsed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class Grammar:
     """How a program, or one of its subcommands, reads its arguments.
 
     flags      options without a value
@@ -108,11 +108,11 @@ class Form:
     """
 
     flags: frozenset[str] = frozenset()
-    values: Mapping[str, Kind] = field(default_factory=lambda: MappingProxyType({}))
-    optional: Mapping[str, Kind] = field(default_factory=lambda: MappingProxyType({}))
-    operands: tuple[Kind, ...] = ()
+    values: Mapping[str, WordKind] = field(default_factory=lambda: MappingProxyType({}))
+    optional: Mapping[str, WordKind] = field(default_factory=lambda: MappingProxyType({}))
+    operands: tuple[WordKind, ...] = ()
     repeated: int = -1
-    verbs: "Mapping[str, Form]" = field(default_factory=lambda: MappingProxyType({}))
+    verbs: "Mapping[str, Grammar]" = field(default_factory=lambda: MappingProxyType({}))
     choices: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     asking: frozenset[str] = frozenset()
     pairs: frozenset[str] = frozenset()
@@ -129,7 +129,7 @@ class Form:
     attached: frozenset[str] = frozenset()
     ends: frozenset[str] = frozenset()
 
-    def parse(self, words: Sequence[str]) -> Parsed:
+    def parse(self, words: Sequence[str]) -> ParsedArguments:
         """Read the arguments of a call (without the program's name)."""
         return _Parse(self).run(words)
 
@@ -138,14 +138,14 @@ class Form:
 class _Parse:
     """One parse of one command line."""
 
-    form: Form
+    form: Grammar
     options: list[str] = field(default_factory=list[str])
     found: list[Argument] = field(default_factory=list[Argument])
     plain: list[str] = field(default_factory=list[str])
     unknown: list[str] = field(default_factory=list[str])
 
-    def run(self, words: Sequence[str]) -> Parsed:
-        form, inner = self.form, Parsed()
+    def run(self, words: Sequence[str]) -> ParsedArguments:
+        form, inner = self.form, ParsedArguments()
         rest = list(words)
         self._begin(rest)
         while rest:
@@ -176,7 +176,7 @@ class _Parse:
                     self.plain += rest
                     break
         self._operands()
-        return Parsed(
+        return ParsedArguments(
             inner.verbs,
             (*self.options, *inner.options),
             (*self.found, *inner.arguments),
@@ -194,14 +194,14 @@ class _Parse:
     def _not_a_verb(self, word: str, rest: list[str]) -> None:
         """Read a word in place of a subcommand: the value of an unknown option, or an unknown subcommand."""
         if self.unknown and any(each in self.form.verbs for each in rest):
-            self.found.append(Argument(word, Kind.NAME, GUESS))
+            self.found.append(Argument(word, WordKind.NAME, GUESS))
             return
         if self.unknown:
-            self.found.append(Argument(word, Kind.NAME, GUESS))
+            self.found.append(Argument(word, WordKind.NAME, GUESS))
         self.unknown.append(word)
         for each in rest:
             self._guess(each if not each.startswith("-") else each[1:])
-            self.found.append(Argument(each, Kind.NAME, GUESS))
+            self.found.append(Argument(each, WordKind.NAME, GUESS))
         rest.clear()
 
     def _option(self, word: str, rest: list[str]) -> None:
@@ -229,7 +229,7 @@ class _Parse:
         name, equals, value = word.partition("=")
         prefix = "" if self._lists(name) or written.startswith("--") else self._prefix(word)
         if prefix:
-            self._take(prefix, word[len(prefix) :], form.values.get(prefix, Kind.TEXT))
+            self._take(prefix, word[len(prefix) :], form.values.get(prefix, WordKind.TEXT))
             self._found(prefix)
             return
         negated = form.negatable and name.startswith("--no-") and self._lists(f"--{name[5:]}")
@@ -283,7 +283,7 @@ class _Parse:
         else:
             self.unknown.append(name)
 
-    def _take(self, name: str, value: str, kind: Kind) -> None:
+    def _take(self, name: str, value: str, kind: WordKind) -> None:
         self.found.append(Argument(value, kind, name))
         if not any(fnmatchcase(value, each) for each in self.form.choices.get(name, ("*",))):
             self.unknown.append(f"{name} {value}")
@@ -291,7 +291,7 @@ class _Parse:
     def _guess(self, text: str) -> None:
         """Note every end of the text behind an unknown option as a possible name of a file."""
         for at in range(min(len(text), 16)):
-            self.found.append(Argument(text[at:], Kind.NAME, GUESS))
+            self.found.append(Argument(text[at:], WordKind.NAME, GUESS))
 
     def _bundle(self, rest: list[str]) -> None:
         """Read the first word of tar: letters whose values follow in their order."""
@@ -310,22 +310,22 @@ class _Parse:
         """
         kinds, repeated = list(self.form.operands), self.form.repeated
         if self.unknown:
-            kinds = [each if each.path else Kind.NAME for each in kinds]
-        given = any(each.kind is Kind.PATTERN and each.option for each in self.found)
-        if (given or not self.form.patternless.isdisjoint(self.options)) and Kind.PATTERN in kinds:
-            at = kinds.index(Kind.PATTERN)
+            kinds = [each if each.path else WordKind.NAME for each in kinds]
+        given = any(each.kind is WordKind.PATTERN and each.option for each in self.found)
+        if (given or not self.form.patternless.isdisjoint(self.options)) and WordKind.PATTERN in kinds:
+            at = kinds.index(WordKind.PATTERN)
             del kinds[at]
             repeated -= at < repeated
         if repeated >= 0:
             missing = len(self.plain) - (len(kinds) - 1)
             kinds[repeated : repeated + 1] = [kinds[repeated]] * max(0, missing)
         for at, word in enumerate(self.plain):
-            self.found.append(Argument(word, kinds[at] if at < len(kinds) else Kind.NAME))
+            self.found.append(Argument(word, kinds[at] if at < len(kinds) else WordKind.NAME))
             if at >= len(kinds):
                 self.unknown.append(word)
 
 
-def grammar_of(name: str) -> Form | None:
+def grammar_of(name: str) -> Grammar | None:
     """Return the grammar of a program by its base name, with or without a version; None if there is none."""
     known = name if name in _families() else unversioned(name)
     family = _families().get(known)
@@ -350,7 +350,7 @@ def _families() -> Mapping[str, str]:
 
 
 @cache
-def _family(family: str) -> Mapping[str, Form]:
+def _family(family: str) -> Mapping[str, Grammar]:
     """Return the grammars of one file, a packaged constant that is read when the first of its programs is judged."""
     data = _read(family)
     sets = cast("dict[str, _Table]", data.pop("sets", {}))
@@ -364,14 +364,14 @@ def _read(family: str) -> _Table:
 
 
 _VALUED = {
-    "text": Kind.TEXT,
-    "patterns": Kind.PATTERN,
-    "read": Kind.READ,
-    "write": Kind.WRITE,
-    "folder": Kind.FOLDER,
-    "names": Kind.NAME,
+    "text": WordKind.TEXT,
+    "patterns": WordKind.PATTERN,
+    "read": WordKind.READ,
+    "write": WordKind.WRITE,
+    "folder": WordKind.FOLDER,
+    "names": WordKind.NAME,
 }
-_OPTIONAL = {"optional": Kind.TEXT, "optional_names": Kind.NAME}
+_OPTIONAL = {"optional": WordKind.TEXT, "optional_names": WordKind.NAME}
 _SWITCHES = ("numeric", "stop", "single", "negatable", "bundle", "dashless", "raw", "asks")
 _FLAGS = ("flags", "unsure", "patternless")
 _OTHERS = ("pairs", "attached", "ends", "choices", "operands", "use", "like")
@@ -384,8 +384,8 @@ class _Options:
     """The options of a form, collected from its sets and its own table. A later entry replaces an earlier one."""
 
     flags: set[str] = field(default_factory=set[str])
-    optional: dict[str, Kind] = field(default_factory=dict[str, Kind])
-    values: dict[str, Kind] = field(default_factory=dict[str, Kind])
+    optional: dict[str, WordKind] = field(default_factory=dict[str, WordKind])
+    values: dict[str, WordKind] = field(default_factory=dict[str, WordKind])
     choices: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     asking: set[str] = field(default_factory=set[str])
     attached: set[str] = field(default_factory=set[str])
@@ -394,13 +394,13 @@ class _Options:
     def add(self, layer: Mapping[str, object]) -> None:
         limited = cast("dict[str, str]", layer.get("choices", {}))
         for option in limited:
-            self._put(option, Kind.TEXT)
+            self._put(option, WordKind.TEXT)
         self.choices.update({option: frozenset(each.split()) for option, each in limited.items()})
         for key, kind in _VALUED.items():
             for option in _words(layer, key):
                 self._put(option, kind)
         for option in _words(layer, "pairs"):
-            self._put(option, Kind.TEXT)
+            self._put(option, WordKind.TEXT)
         for option in (option for key in _FLAGS for option in _words(layer, key)):
             self.flags.add(self._put(option))
         for key, kind in _OPTIONAL.items():
@@ -408,11 +408,11 @@ class _Options:
         for marked in _words(layer, "attached"):
             option = marked.removesuffix("!")
             if option not in self.values:
-                self.optional[self._put(marked)] = Kind.TEXT
+                self.optional[self._put(marked)] = WordKind.TEXT
             self.attached.add(option)
         self.ends.update(_words(layer, "ends"))
 
-    def _put(self, marked: str, kind: Kind | None = None) -> str:
+    def _put(self, marked: str, kind: WordKind | None = None) -> str:
         option = marked.removesuffix("!")
         self.flags.discard(option)
         self.optional.pop(option, None)
@@ -425,7 +425,7 @@ class _Options:
         return option
 
 
-def _form(table: _Table, sets: Mapping[str, _Table], inherited: Sequence[str] = ()) -> Form:
+def _form(table: _Table, sets: Mapping[str, _Table], inherited: Sequence[str] = ()) -> Grammar:
     """Return the form of a table. The tables inside it are its subcommands, which inherit some switches."""
     switches = {key for key in _SWITCHES if table.get(key) is True} | set(inherited)
     options = _Options()
@@ -436,7 +436,7 @@ def _form(table: _Table, sets: Mapping[str, _Table], inherited: Sequence[str] = 
     inner = {key: cast("_Table", each) for key, each in table.items() if isinstance(each, dict) and key != "choices"}
     verbs = {name: _form(each, sets, kept) for name, each in inner.items() if "like" not in each}
     verbs |= {name: verbs[cast("str", each["like"])] for name, each in inner.items() if "like" in each}
-    return Form(
+    return Grammar(
         flags=frozenset(options.flags),
         values=MappingProxyType(options.values),
         optional=MappingProxyType(options.optional),
@@ -445,7 +445,7 @@ def _form(table: _Table, sets: Mapping[str, _Table], inherited: Sequence[str] = 
         pairs=frozenset(_words(table, "pairs")),
         unsure=frozenset(_words(table, "unsure")),
         patternless=frozenset(_words(table, "patternless")),
-        operands=tuple(Kind(word.rstrip("*")) for word in operands),
+        operands=tuple(WordKind(word.rstrip("*")) for word in operands),
         repeated=next((at for at, word in enumerate(operands) if word.endswith("*")), -1),
         verbs=MappingProxyType(verbs),
         numeric="numeric" in switches,

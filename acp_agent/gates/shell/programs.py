@@ -15,7 +15,7 @@ from typing import NamedTuple, cast
 
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.git_config import applies_patch, sets_nothing
-from acp_agent.gates.shell.grammar import AFTER, Form, Kind, Parsed, grammar_of, unversioned
+from acp_agent.gates.shell.grammar import AFTER, Grammar, ParsedArguments, WordKind, grammar_of, unversioned
 from acp_agent.gates.shell.scripts import awk_asks, sed_asks
 from acp_agent.gates.shell.tables import tables
 
@@ -169,7 +169,7 @@ class Programs:
         if tables().interpreter(name) == "python":
             yield from self._module(grammar.parse(args), command.patterns)
 
-    def _module(self, parsed: Parsed, patterns: frozenset[str]) -> Iterator[Doubt]:
+    def _module(self, parsed: ParsedArguments, patterns: frozenset[str]) -> Iterator[Doubt]:
         """Yield the doubts about the call of a module (`python -m pytest`), read as the program of that name."""
         for module in parsed.values("-m"):
             program = module if grammar_of(f"python:{module}") is None else f"python:{module}"
@@ -330,7 +330,7 @@ def _has_subcommands(name: str) -> bool:
     return grammar is not None and any(verb != AFTER for verb in grammar.verbs)
 
 
-def _read_doubts(known: Program, grammar: Form, name: str, args: tuple[str, ...]) -> Iterator[Doubt]:
+def _read_doubts(known: Program, grammar: Grammar, name: str, args: tuple[str, ...]) -> Iterator[Doubt]:
     """Yield the doubts about words that the grammar does not know, and about what the operands install or reach."""
     parsed = grammar.parse(args)
     call = " ".join((name, *parsed.verbs))
@@ -345,7 +345,7 @@ def _read_doubts(known: Program, grammar: Form, name: str, args: tuple[str, ...]
     if name == "git" and parsed.verbs[:1] == ("config",) and not sets_nothing(parsed):
         yield Doubt("git config may change settings that run programs", "config")
     for each in parsed.arguments:
-        if each.option and each.kind is Kind.WRITE and is_build_input(each.word):
+        if each.option and each.kind is WordKind.WRITE and is_build_input(each.word):
             yield Doubt(
                 f"{call}: {each.option} may write {each.word[:80]!r}, which a build or a test runs", each.option
             )
@@ -365,15 +365,15 @@ def _read_doubts(known: Program, grammar: Form, name: str, args: tuple[str, ...]
     yield from _programs_patterns(replace(sub, words=known.words + sub.words, args=known.args + sub.args), call, parsed)
 
 
-def _brought(known: Program, parsed: Parsed) -> list[str]:
+def _brought(known: Program, parsed: ParsedArguments) -> list[str]:
     """Return the packages that a call installs, and the files that list packages."""
     verbs = {" ".join(parsed.verbs[: at + 1]) for at in range(len(parsed.verbs))}
     if verbs.isdisjoint(known.adds):
         return []
-    return [each.word for each in parsed.arguments if not each.option or each.kind is Kind.READ]
+    return [each.word for each in parsed.arguments if not each.option or each.kind is WordKind.READ]
 
 
-def _programs_patterns(known: Program, call: str, parsed: Parsed) -> Iterator[Doubt]:
+def _programs_patterns(known: Program, call: str, parsed: ParsedArguments) -> Iterator[Doubt]:
     """Yield the doubts about operands and other words that match the patterns of the table."""
     for word in parsed.operands:
         if any(pattern.fullmatch(word) for pattern in known.words):

@@ -9,7 +9,7 @@ from itertools import product
 
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.verify.reading import Options, Reading, everything, may_match, surely_matches
-from acp_agent.workspace.secrets_below import Found, Look
+from acp_agent.workspace.secrets_below import FoundSecret, Look
 
 FINDERS = frozenset(("rg", "ag", "ack", "ugrep", "ug"))
 FILE_FINDERS = frozenset(("fd", "fdfind"))
@@ -51,7 +51,7 @@ def file_finder(command: Command) -> Reading | None:
     ends = [each.word.casefold() for each in options.values("-e", "--extension")]
     left_in = _left_in(hidden=hidden)
 
-    def shows(found: Found) -> bool:
+    def shows(found: FoundSecret) -> bool:
         if ends and not any(found.name.casefold().endswith(f".{end.lstrip('.')}") for end in ends):
             return False
         if _PLAIN.fullmatch(pattern) and not options.has("g", "--glob"):
@@ -74,7 +74,7 @@ def _ripgrep(options: Options) -> Reading:
     taken = not all(glob.startswith("!") for glob in globs)
     left_in = _left_in(hidden=hidden)
 
-    def shows(found: Found) -> bool:
+    def shows(found: FoundSecret) -> bool:
         for glob in reversed(globs):  # the last one that matches decides
             if glob.startswith("!"):
                 if _excludes(glob[1:], found):
@@ -96,7 +96,7 @@ def _no_ignore(options: Options) -> bool:
     return any(each.startswith("--no-ignore") and each not in harmless for each in options.parsed.options)
 
 
-def _left_in(*, hidden: bool) -> Callable[[Found], bool]:
+def _left_in(*, hidden: bool) -> Callable[[FoundSecret], bool]:
     return everything if hidden else lambda found: found.excepted or not found.is_hidden
 
 
@@ -110,7 +110,7 @@ def _choices(glob: str) -> Sequence[str]:
     return found if len(found) <= _MAX_CHOICES else (glob,)
 
 
-def _excludes(glob: str, found: Found) -> bool:
+def _excludes(glob: str, found: FoundSecret) -> bool:
     """Return whether a glob surely excludes a file, by a name in it or by its path from the command's folder."""
     if "/" not in glob.strip("/"):
         parts = found.path.split("/")
@@ -123,6 +123,6 @@ def _excludes(glob: str, found: Found) -> bool:
     return at_start and surely_matches(found.path, glob.lstrip("/"))
 
 
-def _may_take(glob: str, found: Found) -> bool:
+def _may_take(glob: str, found: FoundSecret) -> bool:
     last = glob.rpartition("/")[2]
     return "{" in glob or may_match(found.name, "*" if "**" in last else last)

@@ -22,7 +22,7 @@ from acp_agent.gates.verify.folder_readers import reading
 from acp_agent.gates.verify.git_readers import EXCLUDING
 from acp_agent.gates.verify.verifier import Verifier
 from acp_agent.workspace.git.index import Known
-from acp_agent.workspace.secrets_below import Found, Look
+from acp_agent.workspace.secrets_below import FoundSecret, Look
 
 Resolve = Callable[[str, Access], str]
 """FileSystem.resolve, which raises Refused or ToolError for a path that cannot be touched anyway."""
@@ -41,7 +41,7 @@ _SECRET_VARIABLE = re.compile(
 Real = Callable[[str], str]
 """Returns the absolute path to which a path of a command leads, or the path itself if there is no link."""
 
-Below = Callable[[Sequence[str], Look], Sequence[Found]]
+Below = Callable[[Sequence[str], Look], Sequence[FoundSecret]]
 """Returns the files below folders that may hold secrets, those nearest to their folder first."""
 
 
@@ -49,7 +49,7 @@ def _as_written(path: str) -> str:
     return path
 
 
-def _unlisted(folders: Sequence[str], look: Look) -> Sequence[Found]:
+def _unlisted(folders: Sequence[str], look: Look) -> Sequence[FoundSecret]:
     del folders, look
     return ()
 

@@ -9,11 +9,11 @@ import posixpath
 
 from acp_agent.core.secret_files import secrecy
 from acp_agent.gates.shell.command import Command
-from acp_agent.gates.shell.grammar import Kind
+from acp_agent.gates.shell.grammar import WordKind
 from acp_agent.gates.verify.finders import FILE_FINDERS, FINDERS, file_finder, finder
 from acp_agent.gates.verify.git_readers import git_reading
 from acp_agent.gates.verify.reading import Options, Reading, everything, may_match, surely_matches
-from acp_agent.workspace.secrets_below import Found, Look
+from acp_agent.workspace.secrets_below import FoundSecret, Look
 
 _GREPS = frozenset(
     ("grep", "egrep", "fgrep", "ggrep", "rgrep", "zgrep", "zegrep", "zfgrep", "bzgrep", "xzgrep", "zstdgrep")
@@ -56,7 +56,7 @@ def _grep(command: Command) -> Reading | None:
     chosen = [(each.option, each.word) for each in options.values("--include", "--exclude")]
     folders = [each.word.rstrip("/") for each in options.values("--exclude-dir")]
 
-    def shows(found: Found) -> bool:
+    def shows(found: FoundSecret) -> bool:
         above = found.path.split("/")[:-1]
         if any(surely_matches(folder, glob) for folder in above for glob in folders):
             return False
@@ -80,7 +80,7 @@ def _find(command: Command) -> Reading | None:
     named = options.values("-name", "-iname")
     plain = options.is_certain and not any(word in _FIND_DOUBTS for word in args)
 
-    def shows(found: Found) -> bool:
+    def shows(found: FoundSecret) -> bool:
         return not plain or all(may_match(found.name, each.word) for each in named)
 
     rest = [word for word in args if word not in ("-L", "-H", "-P")]
@@ -95,7 +95,7 @@ def _diff(command: Command) -> Reading:
     left_out = [each.word for each in options.values("-x", "--exclude")] if options.is_certain else []
     others = [each.word for each in options.values("--from-file", "--to-file")]
 
-    def shows(found: Found) -> bool:
+    def shows(found: FoundSecret) -> bool:
         if any(surely_matches(part, glob) for part in found.path.split("/") for glob in left_out):
             return False
         return deep or "/" not in found.path
@@ -110,7 +110,7 @@ def _packer(command: Command) -> Reading | None:
     if name in _TARS:
         packs = options.has("cruA", "--create", "--append", "--update", "--catenate", "--concatenate")
         listed = options.has("T", "--files-from") or not options.is_certain
-        starts = ["", *(each.word for each in options.parsed.arguments if each.kind is Kind.FOLDER)]
+        starts = ["", *(each.word for each in options.parsed.arguments if each.kind is WordKind.FOLDER)]
         names = (*options.operands(), *((".",) if listed else ()))
         folders = tuple(posixpath.join(start, name) for start in starts for name in names)
         return Reading(folders, Look(follows=options.has("hL", "--dereference"))) if packs else None
@@ -131,6 +131,6 @@ def _bundles(word: str) -> bool:
     return word.startswith("-") and not word.startswith("--") and not set(word).isdisjoint("opw")
 
 
-def _loses_its_folder(found: Found) -> bool:
+def _loses_its_folder(found: FoundSecret) -> bool:
     """Return whether only the copied folder's name makes a file a secret, which a copy with another name does not."""
     return not secrecy(found.path)

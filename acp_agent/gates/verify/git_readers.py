@@ -12,7 +12,7 @@ from acp_agent.gates.git.calls import git_call
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.verify.reading import Options, Reading, everything, may_match, surely_matches
 from acp_agent.workspace.git.index import Known
-from acp_agent.workspace.secrets_below import Found, Look
+from acp_agent.workspace.secrets_below import FoundSecret, Look
 
 EXCLUDING = (":!", ":^", ":(exclude)")
 """The beginnings of pathspecs that exclude files."""
@@ -132,7 +132,7 @@ def _of(paths: Sequence[str], known: Known, here: str, how: str, *, top: bool = 
     wanted = [word for word in paths if not _excluded(word)]
     wild = [word for word in wanted if word.startswith(":") or any(char in word for char in _WILD)]
 
-    def shows(found: Found) -> bool:
+    def shows(found: FoundSecret) -> bool:
         path = posixpath.normpath(posixpath.join(found.folder, found.path))
         if any(_is_at(path, posixpath.normpath(posixpath.join(here, word))) for word in left_out):
             return False
@@ -157,7 +157,7 @@ def _is_at(path: str, pathspec: str) -> bool:
     return surely_matches(path, pathspec) or path.startswith(f"{pathspec}/")
 
 
-def _may_mean(found: Found, pathspec: str) -> bool:
+def _may_mean(found: FoundSecret, pathspec: str) -> bool:
     """Return whether a pattern, whose stars match slashes too, may mean a file."""
     return pathspec.startswith(":") or may_match(found.path, pathspec) or may_match(found.path, f"{pathspec}/*")
 
@@ -166,5 +166,5 @@ def _below(paths: Sequence[str], here: str) -> tuple[str, ...]:
     return tuple(path if path.startswith(("/", "~")) or not here else f"{here}/{path}" for path in paths)
 
 
-def _loses_its_folder(found: Found) -> bool:
+def _loses_its_folder(found: FoundSecret) -> bool:
     return not secrecy(found.path)

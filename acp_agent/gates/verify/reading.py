@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from acp_agent.gates.shell.grammar import Argument, Parsed, grammar_of
-from acp_agent.workspace.secrets_below import Found, Look
+from acp_agent.gates.shell.grammar import Argument, ParsedArguments, grammar_of
+from acp_agent.workspace.secrets_below import FoundSecret, Look
 
 _SPECIAL = "[]\\{}"
 
 
-def everything(found: Found) -> bool:
+def everything(found: FoundSecret) -> bool:
     """Show every file."""
     del found
     return True
@@ -28,7 +28,7 @@ class Reading:
 
     folders: tuple[str, ...]
     look: Look = field(default_factory=Look)
-    shows: Callable[[Found], bool] = everything
+    shows: Callable[[FoundSecret], bool] = everything
     how: str = "which it reads with its folder"
 
 
@@ -46,7 +46,7 @@ class Options:
         if form is not None and verb:
             form = form.verbs.get(verb)
         self._args = tuple(args)
-        self.parsed = form.parse(args) if form is not None else Parsed(unknown=(program,))
+        self.parsed = form.parse(args) if form is not None else ParsedArguments(unknown=(program,))
         self.is_certain = not self.parsed.unknown
 
     def has(self, letters: str, *longs: str) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 from acp_agent.agent.prompt import ProjectNote, notes_block
 from acp_agent.config.memory_settings import InstructionSettings
-from acp_agent.workspace.project_notes import Found, NoteReader, project_files, users_file
+from acp_agent.workspace.project_notes import FoundNotes, NoteReader, project_files, users_file
 from acp_agent.workspace.roots import Roots
 
 _SLOW = "reading the notes for agents takes too long (a slow disk?): what was read last stands in for them"
@@ -35,7 +35,7 @@ class ProjectNotes:
         self._warn = warn
         self._reader = reader or NoteReader()
         self._told = set[str]()
-        self._seen: tuple[Found, int] | None = None
+        self._seen: tuple[FoundNotes, int] | None = None
         self._block = ""
 
     async def block(self, settings: InstructionSettings, *, trusted: bool | None) -> str:
@@ -47,10 +47,10 @@ class ProjectNotes:
             return ""
         roots = None if trusted is False else self.roots
 
-        def look() -> Found:
+        def look() -> FoundNotes:
             own = users_file(self._users)
-            theirs = Found() if roots is None else project_files(roots, settings.files)
-            return Found((*own.files, *theirs.files), (*own.troubles, *theirs.troubles))
+            theirs = FoundNotes() if roots is None else project_files(roots, settings.files)
+            return FoundNotes((*own.files, *theirs.files), (*own.troubles, *theirs.troubles))
 
         found = await self._reader.read(look)
         if found is None:
@@ -62,7 +62,7 @@ class ProjectNotes:
             self._seen = found, settings.max_chars
         return self._block
 
-    def _shown(self, found: Found, max_chars: int) -> str:
+    def _shown(self, found: FoundNotes, max_chars: int) -> str:
         notes = [
             ProjectNote(self._clean(file.source), self._clean(file.text), file.users, file.more) for file in found.files
         ]

@@ -27,7 +27,7 @@ _EXTENDED = 0x4000
 _LONG_NAME = 0xFFF
 
 
-class Entry(NamedTuple):
+class IndexEntry(NamedTuple):
     """One file of an index.
 
     path      relative to the worktree; empty if a shared index has it, of which this index replaces a part
@@ -65,7 +65,7 @@ def gitlinks(data: bytes, hash_size: int = 20) -> tuple[str, ...]:
     return found
 
 
-def read_entries(data: bytes, hash_size: int = 20) -> Iterator[Entry]:
+def read_entries(data: bytes, hash_size: int = 20) -> Iterator[IndexEntry]:
     """Yield the files of an index.
 
     hash_size   the bytes of an object's name: 20, or 32 if extensions.objectFormat is sha256
@@ -95,7 +95,7 @@ def read_entries(data: bytes, hash_size: int = 20) -> Iterator[Entry]:
         at = end + 1 if version == 4 else start + (end - start + 8) // 8 * 8
         seconds, nanoseconds, _, _, mode, _, _, size = _STATUS.unpack_from(data, start + _CHANGED_AT)
         named = data[start + _HASH_AT : start + _HASH_AT + hash_size].hex()
-        yield Entry(name.decode("utf-8", "surrogateescape"), mode, size, seconds, nanoseconds, named)
+        yield IndexEntry(name.decode("utf-8", "surrogateescape"), mode, size, seconds, nanoseconds, named)
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
@@ -142,7 +142,7 @@ class GitFiles:
         self._folder = _git_folder(top, self.reader)
         self._common = self.reader.common(self._folder)
         self._folders = set[str]()
-        self._secrets: Mapping[str, Entry] = {entry.path: entry for entry in self._entries() if self._notes(entry)}
+        self._secrets: Mapping[str, IndexEntry] = {entry.path: entry for entry in self._entries() if self._notes(entry)}
 
     def known(self, wanted: Known) -> Iterator[str]:
         """Yield the absolute paths of the secrets in the index that have one of these states."""
@@ -163,14 +163,14 @@ class GitFiles:
         """Return whether the index has files below a folder, so that git does not take it for another repository."""
         return os.path.relpath(folder, self.top) in self._folders
 
-    def _notes(self, entry: Entry) -> bool:
+    def _notes(self, entry: IndexEntry) -> bool:
         folder = os.path.dirname(entry.path)
         while folder and folder not in self._folders:
             self._folders.add(folder)
             folder = os.path.dirname(folder)
         return not entry.is_repository and bool(secrecy(os.path.join(self.top, entry.path)))
 
-    def _entries(self) -> Iterator[Entry]:
+    def _entries(self) -> Iterator[IndexEntry]:
         try:
             listed = [each.path for each in self.reader.entries(self._folder)]
         except NotReadable:
@@ -183,7 +183,7 @@ class GitFiles:
                 continue
             yield from _read(data) if data else ()
 
-    def _is_staged(self, entry: Entry) -> bool:
+    def _is_staged(self, entry: IndexEntry) -> bool:
         """Return whether the content came after the last commit: its object is newer than the log of HEAD."""
         made = self._changed(os.path.join(self._common, "objects", entry.name[:2], entry.name[2:]))
         return made > self._changed(os.path.join(self._folder, "logs", "HEAD"))
@@ -212,7 +212,7 @@ def _git_folder(top: str, reader: StampedReader) -> str:
     return os.path.realpath(os.path.join(top, reader.line(dot).removeprefix("gitdir: ")))
 
 
-def _read(data: bytes) -> list[Entry]:
+def _read(data: bytes) -> list[IndexEntry]:
     """Return the files of an index with any size of hashes; none if it cannot be read."""
     for size in _HASHES:
         try:
@@ -224,7 +224,7 @@ def _read(data: bytes) -> list[Entry]:
     return []
 
 
-def _is_changed(path: str, entry: Entry) -> bool:
+def _is_changed(path: str, entry: IndexEntry) -> bool:
     try:
         status = os.lstat(path)
     except OSError:

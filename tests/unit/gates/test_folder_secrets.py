@@ -14,7 +14,7 @@ from acp_agent.gates.verify.firewall import Firewall
 from acp_agent.gates.verify.gate import VerifierGate
 from acp_agent.workspace.command_files import shell_names
 from acp_agent.workspace.roots import Roots
-from acp_agent.workspace.secrets_below import Found, Look, SecretsBelow, real_path
+from acp_agent.workspace.secrets_below import FoundSecret, Look, SecretsBelow, real_path
 from tests.rows import each_row
 from tests.unit.gates.chain import Judged, call, command
 
@@ -398,7 +398,7 @@ async def test_other_calls_go_on_while_a_folder_is_looked_at(tmp_path: Path):
     looking, seen = anyio.Event(), anyio.Event()
     meanwhile = list[bool]()
 
-    def below(folders: object, look: Look) -> tuple[Found, ...]:
+    def below(folders: object, look: Look) -> tuple[FoundSecret, ...]:
         anyio.from_thread.run_sync(looking.set)
         anyio.from_thread.run(seen.wait)
         return ()

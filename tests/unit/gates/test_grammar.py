@@ -13,7 +13,7 @@ from acp_agent.gates.paths.command_paths import path_words
 from acp_agent.gates.rules.judgement import judge
 from acp_agent.gates.rules.rules import Action
 from acp_agent.gates.shell.command import Plain, ShellText, analyse
-from acp_agent.gates.shell.grammar import GUESS, KEYS, Form, Kind, Parsed, grammar_of, known_programs
+from acp_agent.gates.shell.grammar import GUESS, KEYS, Grammar, ParsedArguments, WordKind, grammar_of, known_programs
 from acp_agent.gates.shell.programs import program_table
 from tests.unit.gates.chain import rules
 
@@ -23,7 +23,7 @@ USAGE = re.compile(
 )
 
 
-def parsed(text: str) -> Parsed:
+def parsed(text: str) -> ParsedArguments:
     verdict = analyse(text)
     assert isinstance(verdict, Plain)
     grammar = grammar_of(verdict.commands[0].name)
@@ -41,7 +41,7 @@ def allowed(text: str, *patterns: str) -> bool:
     return judge(ShellText(text), rules(*patterns), lambda _: None).action is Action.ALLOW
 
 
-def forms(form: Form, name: str) -> "list[tuple[str, Form]]":
+def forms(form: Grammar, name: str) -> "list[tuple[str, Grammar]]":
     return [(name, form), *(each for verb, inner in form.verbs.items() for each in forms(inner, f"{name} {verb}"))]
 
 
@@ -234,7 +234,7 @@ _LETTERS = st.text(st.characters(categories=["Ll", "Lu"], max_codepoint=127), mi
 
 
 @given(
-    st.sampled_from(sorted(name for name, _ in forms(grammar_of("git") or Form(), "git") if name.count(" ") == 1)),
+    st.sampled_from(sorted(name for name, _ in forms(grammar_of("git") or Grammar(), "git") if name.count(" ") == 1)),
     _LETTERS,
     st.booleans(),
 )
@@ -245,7 +245,7 @@ def test_no_bundle_of_letters_hides_a_file_from_a_call_that_is_known(form: str, 
     shown = {each.word for each in found.arguments if each.kind.path}
     taken = [each for each in found.arguments if "/secret/file" in each.word]
     if not found.unknown and not shown & {"/secret/file"}:
-        assert all(each.kind in (Kind.TEXT, Kind.PATTERN) for each in taken)
+        assert all(each.kind in (WordKind.TEXT, WordKind.PATTERN) for each in taken)
     if found.unknown:
         assert {each.option for each in taken} <= {GUESS, ""} or taken
 

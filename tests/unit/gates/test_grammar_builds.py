@@ -20,7 +20,7 @@ from acp_agent.gates.paths.written_paths import written
 from acp_agent.gates.rules.judgement import judge
 from acp_agent.gates.rules.rules import Action
 from acp_agent.gates.shell.command import Plain, ShellText, analyse
-from acp_agent.gates.shell.grammar import AFTER, Form, Kind, grammar_of, known_programs
+from acp_agent.gates.shell.grammar import AFTER, Grammar, WordKind, grammar_of, known_programs
 from acp_agent.gates.shell.programs import program_table
 from tests.rows import each_row
 from tests.unit.gates.builds import ASK, SILENT
@@ -142,14 +142,14 @@ def test_every_program_of_the_table_has_a_grammar_or_asks():
 NAMES = sorted(name for name in known_programs() if ":" not in name)
 
 
-def forms(form: Form, words: "tuple[str, ...]") -> "Iterator[tuple[tuple[str, ...], Form]]":
+def forms(form: Grammar, words: "tuple[str, ...]") -> "Iterator[tuple[tuple[str, ...], Grammar]]":
     yield words, form
     for verb, inner in form.verbs.items():
         if verb != AFTER:
             yield from forms(inner, (*words, verb))
 
 
-EVERY = [(words, form) for name in NAMES for words, form in forms(grammar_of(name) or Form(), (name,))]
+EVERY = [(words, form) for name in NAMES for words, form in forms(grammar_of(name) or Grammar(), (name,))]
 
 
 @given(st.data())
@@ -194,7 +194,7 @@ def described(call: "tuple[str, ...]") -> "dict[str, str]":
     return found
 
 
-def arity(form: Form, option: str) -> str | None:
+def arity(form: Grammar, option: str) -> str | None:
     if option in form.values:
         return "="
     return "?" if option in form.optional else "" if option in form.flags else None
@@ -242,6 +242,6 @@ def test_programs_give_their_options_a_value_where_the_grammar_does(call: tuple[
 
 def test_the_value_of_an_option_is_never_of_an_unknown_kind():
     for words, form in EVERY:
-        assert set(form.values.values()) <= set(Kind), words
+        assert set(form.values.values()) <= set(WordKind), words
         assert form.ends <= form.values.keys() | form.flags, words
         assert form.attached <= form.values.keys() | form.optional.keys(), words

@@ -23,7 +23,7 @@ from acp_agent.gates.paths.written_paths import written
 from acp_agent.gates.rules.judgement import judge
 from acp_agent.gates.rules.rules import Action
 from acp_agent.gates.shell.command import Plain, ShellText, analyse
-from acp_agent.gates.shell.grammar import Form, grammar_of, known_programs
+from acp_agent.gates.shell.grammar import Grammar, grammar_of, known_programs
 from tests.rows import each_row
 from tests.unit.gates.chain import rules
 
@@ -325,7 +325,7 @@ def usage(program: str) -> dict[str, str]:
     return found
 
 
-def arity_of(form: Form, option: str) -> str | None:
+def arity_of(form: Grammar, option: str) -> str | None:
     if option in form.values:
         return "="
     return "?" if option in form.optional else "" if option in form.flags else None

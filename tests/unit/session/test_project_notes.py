@@ -10,7 +10,7 @@ from acp_agent.config.memory_settings import InstructionSettings
 from acp_agent.output.redaction import KnownSecrets, Redactor
 from acp_agent.output.sanitize import sanitize
 from acp_agent.session.toolset.project_notes import ProjectNotes
-from acp_agent.workspace.project_notes import Found, Look, NoteReader
+from acp_agent.workspace.project_notes import FoundNotes, Look, NoteReader
 from acp_agent.workspace.roots import Roots
 
 pytestmark = pytest.mark.anyio
@@ -146,8 +146,8 @@ class Stuck(NoteReader):
         self.answers = threading.Event()
         self.answers.set()
 
-    async def read(self, look: Look) -> Found | None:
-        def waiting() -> Found:
+    async def read(self, look: Look) -> FoundNotes | None:
+        def waiting() -> FoundNotes:
             self.answers.wait(10)
             return look()
 

@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.config.memory_settings import NOTE_FILES
-from acp_agent.workspace.project_notes import HEAD, Found, NoteReader, project_files, users_file
+from acp_agent.workspace.project_notes import HEAD, FoundNotes, NoteReader, project_files, users_file
 from acp_agent.workspace.read_policy import ReadPolicy
 from acp_agent.workspace.roots import Roots
 
 pytestmark = pytest.mark.anyio
 
 
-def found(roots: Roots, *names: str) -> Found:
+def found(roots: Roots, *names: str) -> FoundNotes:
     return project_files(roots, names or NOTE_FILES)
 
 
@@ -43,7 +43,7 @@ def below(folder: Path, *more: Path) -> Iterator[Roots]:
 
 
 def test_of_one_folder_the_first_name_is_read(project, roots):
-    assert found(roots) == Found()
+    assert found(roots) == FoundNotes()
     (project / ".cursorrules").write_text("old rules")
     assert sources(roots) == [".cursorrules"]
     (project / "CLAUDE.md").write_text("claude")
@@ -264,7 +264,7 @@ def _make(path: Path, kind: str) -> None:
 
 def test_what_is_not_there_is_no_trouble_whatever_is_denied(project):
     with Roots(str(project), policy=ReadPolicy(["**/*.md", ".cursorrules"], folders=[str(project)])) as roots:
-        assert found(roots) == Found()
+        assert found(roots) == FoundNotes()
 
 
 # ------------------------------------------------------------------------------------- the user's own
@@ -278,8 +278,8 @@ def test_the_users_file_is_read_wherever_his_link_leads(tmp_path):
 
 
 def test_no_users_file_is_no_trouble(tmp_path):
-    assert users_file(str(tmp_path / "AGENTS.md")) == Found()
-    assert users_file(str(tmp_path / "gone" / "AGENTS.md")) == Found()
+    assert users_file(str(tmp_path / "AGENTS.md")) == FoundNotes()
+    assert users_file(str(tmp_path / "gone" / "AGENTS.md")) == FoundNotes()
 
 
 @pytest.mark.parametrize("kind", ["loop", "folder", "pipe", "binary"])
@@ -296,19 +296,19 @@ def test_a_users_file_that_is_none_is_told(tmp_path, kind):
 async def test_nobody_waits_for_a_disk_that_does_not_answer():
     answers = threading.Event()
 
-    def look() -> Found:
+    def look() -> FoundNotes:
         answers.wait(10)
-        return Found(troubles=("late",))
+        return FoundNotes(troubles=("late",))
 
     reader = NoteReader(seconds=0.05)
     try:
         assert await reader.read(look) is None
         with anyio.fail_after(5):
-            assert await reader.read(Found) is None, "one look at a time"
+            assert await reader.read(FoundNotes) is None, "one look at a time"
     finally:
         answers.set()
     with anyio.fail_after(5):
-        while await reader.read(lambda: Found(troubles=("now",))) != Found(troubles=("now",)):
+        while await reader.read(lambda: FoundNotes(troubles=("now",))) != FoundNotes(troubles=("now",)):
             await checkpoint()
 
 
@@ -316,5 +316,5 @@ async def test_a_reader_that_was_cancelled_reads_again():
     reader = NoteReader()
     with anyio.CancelScope() as scope:
         scope.cancel()
-        await reader.read(Found)
-    assert await reader.read(lambda: Found(troubles=("x",))) == Found(troubles=("x",))
+        await reader.read(FoundNotes)
+    assert await reader.read(lambda: FoundNotes(troubles=("x",))) == FoundNotes(troubles=("x",))
