@@ -12,7 +12,8 @@ from acp_agent.cli.config import loaded_for, warn
 from acp_agent.core.types import OutputStats
 from acp_agent.gates.shell.command import ShellText
 from acp_agent.gates.shell.printing import printing_commands
-from acp_agent.output.filters import CommandRun, Filtered, FilterEngine
+from acp_agent.output.filters.engine import FilterEngine
+from acp_agent.output.filters.strategy import CommandRun, Filtered
 from acp_agent.output.pipeline import redaction_note, shortened, stats_line
 from acp_agent.output.sanitize import sanitize
 from acp_agent.session.toolset.output import filter_engine, known_secrets, redactor

@@ -77,7 +77,7 @@ async def export(to: Destination, saved: SessionSnapshot, repository: SessionRep
             if to.json:
                 await _write_json(saved, repository, file)
             else:
-                from acp_agent.cli.page import write_page  # noqa: PLC0415 - it loads the reader of Markdown
+                from acp_agent.cli.page.page import write_page  # noqa: PLC0415 - it loads the reader of Markdown
 
                 record = redacted(saved.record, redact)
                 events = without_secrets(repository.events(), redact)

@@ -12,7 +12,7 @@ from acp_agent.execution.runner import ToolExecutor
 from acp_agent.gates.facts import CallFacts
 from acp_agent.gates.shell.command import ShellText
 from acp_agent.gates.shell.printing import printing_commands
-from acp_agent.output.filters import CommandRun
+from acp_agent.output.filters.strategy import CommandRun
 from acp_agent.output.pipeline import Fitted, Pipeline, ResultSource
 
 _INLINE_LIMIT = 16 * 1024

@@ -17,8 +17,9 @@ from typing import NamedTuple
 
 from acp_agent.core.errors import ToolFailure
 from acp_agent.core.types import Frame, Json, JsonObject, OutputStats, ToolKind, ToolResult, ToolSpec
-from acp_agent.output.filters import CommandRun, Filtered, FilterEngine
-from acp_agent.output.redaction import Redactor
+from acp_agent.output.filters.engine import FilterEngine
+from acp_agent.output.filters.strategy import CommandRun, Filtered
+from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.output.sanitize import sanitize
 from acp_agent.output.spotlight import fence
 from acp_agent.text import SMALLEST_LIMIT, clip, measure

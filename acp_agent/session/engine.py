@@ -15,7 +15,7 @@ from acp_agent.core.redaction import Redact, verbatim
 from acp_agent.core.sessions import Change, UsageTotals
 from acp_agent.core.types import JsonObject, Subject, ToolSpec
 from acp_agent.output.markdown_images import defused
-from acp_agent.output.redaction import Redactor
+from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.protocol import wire
 from acp_agent.protocol.content import Prompt, redacted
 from acp_agent.session.mcp_servers import McpOfSession

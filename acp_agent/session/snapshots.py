@@ -12,7 +12,7 @@ from acp_agent.agent.history import History
 from acp_agent.core.messages import Message, Part, TextPart, ToolUsePart
 from acp_agent.core.sessions import HistoryState
 from acp_agent.core.types import JsonObject
-from acp_agent.output.redaction import Redactor
+from acp_agent.output.redaction.redactor import Redactor
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9-]+")
 _MOMENT = 32 * 1024

@@ -7,9 +7,10 @@ from functools import cache
 from pathlib import Path
 
 from acp_agent.gates.shell.printing import printing_commands
-from acp_agent.output.filters import CommandRun, FilterEngine
+from acp_agent.output.filters.engine import FilterEngine
+from acp_agent.output.filters.strategy import CommandRun
 from acp_agent.output.pipeline import shortened
-from acp_agent.output.redaction import Redactor
+from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.output.sanitize import sanitize
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "outputs"

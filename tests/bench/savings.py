@@ -14,9 +14,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from acp_agent.core.types import ToolKind, ToolResult, ToolSpec
-from acp_agent.output.filters import FilterEngine, RuleSource
+from acp_agent.output.filters.engine import FilterEngine, RuleSource
 from acp_agent.output.pipeline import Pipeline, ResultSource, Sizes
-from acp_agent.output.redaction import Redactor
+from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.text import measure
 from tests.bench.outputs import Output, outputs
 from tests.bench.savings_chart import Bar, chart

@@ -4,9 +4,10 @@ import os
 from collections.abc import Iterable, Mapping
 
 from acp_agent.config import Loaded, ProviderSettings, secret_values
-from acp_agent.output.filters import FilterEngine, RuleSource
+from acp_agent.output.filters.engine import FilterEngine, RuleSource
 from acp_agent.output.pipeline import Pipeline, Sizes
-from acp_agent.output.redaction import KnownSecrets, Redactor, compile_extra
+from acp_agent.output.redaction.known import KnownSecrets
+from acp_agent.output.redaction.redactor import Redactor, compile_extra
 from acp_agent.session.toolset.gate_settings import Warn
 
 _PREVIEW = 5_000

@@ -17,9 +17,9 @@ from acp_agent.execution.cache import ResultCache
 from acp_agent.execution.runner import Catalogue, DynExecutor, GatedExecutor, ToolExecutor, ToolRunner
 from acp_agent.gates.gate import Gates
 from acp_agent.gates.grounding import exists_in
-from acp_agent.output.filters import FilterEngine
+from acp_agent.output.filters.engine import FilterEngine
 from acp_agent.output.redacted_view import RedactedToolset
-from acp_agent.output.redaction import Redactor
+from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.protocol.shared_languages import SharedLanguages
 from acp_agent.session.mcp_connections import GrowingCatalogue
 from acp_agent.session.session import Session

@@ -16,9 +16,10 @@ from acp_agent.core.types import (
     ToolResult,
     ToolSpec,
 )
-from acp_agent.output.filters import CommandRun, Filtered
+from acp_agent.output.filters.strategy import CommandRun, Filtered
 from acp_agent.output.pipeline import Fitted, Pipeline, ResultSource, Sizes, stats_line
-from acp_agent.output.redaction import KnownSecrets, Redactor
+from acp_agent.output.redaction.known import KnownSecrets
+from acp_agent.output.redaction.redactor import Redactor
 
 BASH = ToolSpec("bash", "Run a command.", {}, ToolKind.EXECUTE, mutates=True)
 READ = ToolSpec("read", "Read a file.", {}, ToolKind.READ, mutates=False)

@@ -9,7 +9,7 @@ from acp_agent.core.events import ToolFinished, ToolProgress, ToolStarted
 from acp_agent.core.ports import Decision, Question
 from acp_agent.core.types import ToolKind, ToolResult
 from acp_agent.output.redacted_view import RedactedApprover, RedactedEvents
-from acp_agent.output.redaction import Redactor
+from acp_agent.output.redaction.redactor import Redactor
 
 pytestmark = pytest.mark.anyio
 

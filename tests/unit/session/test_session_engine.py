@@ -13,7 +13,8 @@ from acp_agent.core.messages import Message, Role, TextPart, Usage
 from acp_agent.core.sessions import UsageTotals
 from acp_agent.core.types import CallOrigin, ToolCall
 from acp_agent.llm.models import ModelRef, Price
-from acp_agent.output.redaction import KnownSecrets, Redactor
+from acp_agent.output.redaction.known import KnownSecrets
+from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.session.engine import Kept
 from acp_agent.session.models import Ledger
 from acp_agent.session.toolset.gate_memory import GateMemory

@@ -326,7 +326,7 @@ def test_an_unchanged_file_is_not_read_again(file: Path) -> None:
 
 def test_where_the_user_has_no_rules_none_are_read_to_say_that_nothing_is_wrong(tmp_path: Path):
     code = (
-        "import sys; from acp_agent.output.filters import FilterEngine, RuleSource;"
+        "import sys; from acp_agent.output.filters.engine import FilterEngine, RuleSource;"
         f"print(FilterEngine(RuleSource({str(tmp_path / 'filters.toml')!r})).warnings, FilterEngine().warnings,"
         " 'acp_agent.output.filters.rule_file' in sys.modules)"
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from acp_agent.output.filters import FilterEngine
+from acp_agent.output.filters.engine import FilterEngine
 from tests.bench.outputs import FOLDER, Shown, outputs, shown
 from tests.bench.savings import every_rule
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.output.redaction import KnownSecrets, Redactor
+from acp_agent.output.redaction.known import KnownSecrets
+from acp_agent.output.redaction.redactor import Redactor
 
 VALUE = 'obviously fake/key+é"1'
 
