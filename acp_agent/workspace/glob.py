@@ -63,7 +63,8 @@ class FileGlob:
         glob = Glob(pattern)  # of the pattern as it was given: errors quote it
         below = f"{pattern}**" if glob.directories_only else pattern
         self._glob = Glob(below if "/" in below else f"**/{below}")
-        self._start = f"{self._glob.prefix}/" if self._glob.prefix else ""
+        self.prefix = self._glob.prefix
+        self._start = f"{self.prefix}/" if self.prefix else ""
         self._literal, self._dotted = _named(pattern)
 
     def matches(self, path: str) -> bool:

@@ -110,8 +110,11 @@ async def _grep_directory(
 ) -> GrepMatches:
     choice = await to_thread.run_sync(_Choice, roots, place, query, TimeLimit(seconds))
     lines = _Lines(place, query, choice)
-    walk, small = choice.flags(), f"--max-filesize={largest}"
-    below = ["--", "./" if place.relative == "." else f"./{place.relative}"]
+    start = await to_thread.run_sync(choice.start)
+    if start is None:
+        return GrepMatches((), more=False, size_limit=largest)
+    walk, small = choice.flags(start), f"--max-filesize={largest}"
+    below = ["--", "./" if start == "." else f"./{start}"]
     every, large = set[bytes](), set[bytes]()
     with move_on_after(seconds) as time:
         every = await program.names([*walk, *below])
@@ -207,7 +210,18 @@ class _Choice:
         self._start = "" if place.relative == "." else f"{place.relative}/"
         self._entered = {self._start.removesuffix("/"): True}
 
-    def flags(self) -> list[str]:
+    def start(self) -> str | None:
+        """Return the directory below which all files of the choice lie, or None if there is no such directory."""
+        if self._glob is None or not self._glob.prefix:
+            return self._start.removesuffix("/") or "."
+        start = f"{self._start}{self._glob.prefix}"
+        try:
+            os.close(self._root.open_directory(start))
+        except OSError:  # also for a link, which no search follows
+            return None
+        return start
+
+    def flags(self, start: str) -> list[str]:
         """Return the flags with which ripgrep opens every file of the choice, and few others."""
         hidden = self._glob is not None and self._glob.hidden
         skipped = SKIPPED | (REPOSITORIES if hidden else frozenset[str]())
@@ -215,7 +229,7 @@ class _Choice:
         flags += [f"--glob=!**/{name}/" for name in sorted(skipped) if not self._named(name)]
         if not self._rules.readable:
             flags += ["--no-ignore"]
-        elif self._rules.outer_file:
+        elif self._rules.has_file_above(start):
             flags += ["--ignore-file=.gitignore"]
         wanted = self._name_globs()
         return [*flags, *(f"--type-add=wanted:{glob}" for glob in wanted), *(["--type=wanted"] if wanted else [])]

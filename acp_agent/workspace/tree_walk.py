@@ -135,10 +135,9 @@ class IgnoreRules:
             self._top = base
             self._chains.clear()
 
-    @property
-    def outer_file(self) -> bool:
-        """Whether the root's own .gitignore exists, lies above the base and counts."""
-        return self._top == "." != self._base and bool(self._read("."))
+    def has_file_above(self, directory: str) -> bool:
+        """Return whether the root's own .gitignore exists, lies above the directory and counts."""
+        return self._top == "." != directory and bool(self._read("."))
 
     @property
     def readable(self) -> bool:

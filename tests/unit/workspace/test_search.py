@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from acp_agent.core.backends import GrepQuery
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.core.secret_files import Secrecy
 from acp_agent.core.types import Access
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.ripgrep import FoundLine, MatchReader
@@ -134,6 +135,28 @@ async def test_a_hidden_or_skipped_name_is_searched_when_the_glob_names_it(roots
     ):
         found = await LocalFileSystem(roots).grep(GrepQuery("needle", ".", glob=glob))
         assert [match.path.removeprefix(f"{project}/") for match in found.matches] == expected, glob
+
+
+async def test_a_glob_that_begins_with_folders_keeps_the_rules_above_them_and_follows_no_link(
+    files: LocalFileSystem, project: Path, outside: Path
+):
+    for path in ("a/b/c.py", "a/b/c.log", "a/b/out/d.py", "a/x.py", "gone/y.py"):
+        (project / path).parent.mkdir(parents=True, exist_ok=True)
+        (project / path).write_text("needle\n")
+    (project / ".gitignore").write_text("*.log\ngone/\n")
+    (project / "a" / ".gitignore").write_text("out/\n")
+    (outside / "key.pem").write_text("needle\n")
+    (project / "link").symlink_to(outside)
+    for glob, expected in (
+        ("a/b/**", ["a/b/c.py"]),
+        ("gone/**", []),
+        ("nowhere/*", []),
+        ("link/**", []),
+        ("a/x.py/*", []),
+    ):
+        found = await files.grep(GrepQuery("needle", ".", glob=glob, secrets=Secrecy.OPEN))
+        assert [match.path.removeprefix(f"{project}/") for match in found.matches] == expected, glob
+        assert found.secrets == ()
 
 
 async def test_a_search_without_time_says_where_it_stopped(roots: Roots, project: Path):
