@@ -1,4 +1,7 @@
-"""Against a real bash: what it runs was listed, and what must not run was refused."""
+"""Against a real bash: what it runs was listed, and what must not run was refused.
+
+Tens of thousands of other strings: tests/soak/test_command_fuzz.py.
+"""
 
 import shutil
 
@@ -14,19 +17,19 @@ pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash
 
 @pytest.mark.timeout(300)
 def test_bash_runs_nothing_that_a_plain_verdict_does_not_list(tmp_path):
-    plain, ran, escaped = escapes(Bash.install(tmp_path), list(strings(2025, 5000)))
-    print(f"\n5000 strings: {plain} plain, {ran} programs run, {len(escaped)} escapes")
-    assert plain > 500
-    assert ran > 500
+    plain, ran, escaped = escapes(Bash.install(tmp_path), list(strings(2025, 1500)))
+    print(f"\n1500 strings: {plain} plain, {ran} programs run, {len(escaped)} escapes")
+    assert plain > 150
+    assert ran > 150
     assert escaped == []
 
 
 @pytest.mark.timeout(300)
 def test_bash_runs_nothing_blocked_that_was_not_refused(tmp_path):
     bash = Bash.install(tmp_path)
-    texts = [text for text in strings(7, 2500) if "sudo" in text or "curl" in text]
+    texts = [text for text in strings(7, 1200) if "sudo" in text or "curl" in text]
     records = bash.run(texts)
     ran = [text for text, each in zip(texts, records, strict=True) if {"sudo", "curl"} & {record[0] for record in each}]
     print(f"\n{len(texts)} strings with a blocked word, {len(ran)} ran it")
-    assert len(ran) > 50
+    assert len(ran) > 25
     assert [text for text in ran if not isinstance(judge(ShellText(text), BlocklistPolicy()), Deny)] == []
