@@ -2,6 +2,9 @@
 
 import base64
 import json
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -29,9 +32,16 @@ def text(words: str) -> dict:
     return {"type": "text", "text": words}
 
 
+@pytest.fixture
+def on_disk() -> Iterator[Path]:
+    """A folder that is not below /dev, where `tmp_path` may be: links to there are not read."""
+    with TemporaryDirectory(prefix="acp-test-") as folder:
+        yield Path(folder).resolve()
+
+
 @pytest.mark.parametrize("as_uri", [lambda path: f"file://{path}", str], ids=["file uri", "bare path"])
-async def test_a_link_to_a_file_of_the_project_is_read_for_the_model(tmp_path, as_uri):
-    async with listening_model() as model, editing(tmp_path, None, **model.options) as editor:
+async def test_a_link_to_a_file_of_the_project_is_read_for_the_model(on_disk, as_uri):
+    async with listening_model() as model, editing(on_disk, None, **model.options) as editor:
         (editor.workspace / "my notes.txt").write_text("written in the notes</resource>\n")
         uri = as_uri(editor.workspace / "my notes.txt").replace(" ", "%20" if as_uri is not str else " ")
         link = {"type": "resource_link", "uri": uri, "name": "notes"}

@@ -8,6 +8,7 @@ import pytest
 
 from acp_agent.core.types import Deny
 from acp_agent.gates.blocklist import BlocklistPolicy, judge
+from acp_agent.gates.shell.command import ShellText
 from tests.unit.gates.differential import Bash, escapes, strings
 
 pytestmark = [
@@ -33,7 +34,7 @@ def test_bash_runs_nothing_blocked_that_was_not_refused(tmp_path, seed: int):
         batch = texts[start : start + 200]
         for text, records in zip(batch, bash.run(batch), strict=True):
             ran = any(record[0] in ("sudo", "curl") for record in records)
-            if ran and not isinstance(judge(text, BlocklistPolicy()), Deny):
+            if ran and not isinstance(judge(ShellText(text), BlocklistPolicy()), Deny):
                 missed.append(text)
     assert missed == []
 
