@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from acp_agent.gates.shell.command import ShellText
 from acp_agent.gates.shell.printing import printing_commands
 from acp_agent.output.filters.engine import FilterEngine
 from acp_agent.output.filters.strategy import CommandRun
@@ -43,7 +44,7 @@ class Output:
     @property
     def run(self) -> CommandRun:
         """What the filters are told of the command."""
-        return CommandRun(self.command, printing_commands(self.command), self.exit)
+        return CommandRun(self.command, printing_commands(ShellText(self.command)), self.exit)
 
 
 @dataclass(frozen=True, slots=True)

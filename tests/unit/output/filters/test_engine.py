@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.types import Confidence
+from acp_agent.gates.shell.command import ShellText
 from acp_agent.gates.shell.printing import printing_commands
 from acp_agent.output.filters.engine import FilterEngine, RuleSource
 from acp_agent.output.filters.rule_file import BUILT_IN, built_in
@@ -26,7 +27,7 @@ TEXT = "noise\n" * 5 + "".join(f"line {number}\n" for number in range(30))
 
 
 def run_of(command: str, exit_code: int = 0) -> CommandRun:
-    return CommandRun(command, printing_commands(command), exit_code)
+    return CommandRun(command, printing_commands(ShellText(command)), exit_code)
 
 
 def applied(text: str, command: str, exit_code: int = 0) -> Filtered:
@@ -161,7 +162,7 @@ PIECES = [
 def test_no_text_makes_any_rule_raise_and_what_is_called_whole_is_whole(
     text: str, command: str, exit_code: int | None
 ) -> None:
-    run = CommandRun(command, printing_commands(command), exit_code)
+    run = CommandRun(command, printing_commands(ShellText(command)), exit_code)
     filtered = FilterEngine().apply(text, run)
     if filtered is not None:
         assert filtered.removed == (filtered.text != text)

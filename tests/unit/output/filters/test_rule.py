@@ -2,6 +2,7 @@
 
 import pytest
 
+from acp_agent.gates.shell.command import ShellText
 from acp_agent.gates.shell.printing import printing_commands
 from acp_agent.output.filters.rule import CommandMatcher
 from acp_agent.output.filters.rule_file import built_in
@@ -11,7 +12,7 @@ from tests.rows import each_row
 
 
 def rules_for(command: str) -> list[str]:
-    run = CommandRun(command, printing_commands(command))
+    run = CommandRun(command, printing_commands(ShellText(command)))
     return [rule.name for rule in built_in().rules if rule.matcher.matches(run)]
 
 
@@ -153,7 +154,7 @@ def test_a_summary_is_only_made_when_no_other_commands_words_would_be_lost() -> 
 
 
 def test_a_line_nobody_can_read_gets_only_rules_that_make_no_summary() -> None:
-    assert printing_commands("make 'x") == ()
+    assert printing_commands(ShellText("make 'x")) == ()
     assert rules_for("make 'x") == ["make"]
     assert rules_for("git status 'x") == []
 
