@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import anyio
+from anyio.abc import TaskGroup
 
 import acp_agent
-from acp_agent.cli.demo_editor import DemoEditor, EditorTerminals
-from acp_agent.cli.editor import AgentGone, AgentProcess, AgentRefused, problems
+from acp_agent.cli.agent_process import AgentGone, AgentProcess, AgentRefused, problems
 from acp_agent.cli.recording import (
     Direction,
     Recording,
@@ -229,16 +229,22 @@ class DemoSession:
         try:
             with anyio.fail_after(_LIMIT):
                 async with anyio.create_task_group() as tasks, self.agent.running():
-                    terminals = EditorTerminals(tasks, self._environment, self._screen.terminal_output)
-                    async with DemoEditor(self.agent, self._decide, terminals) as editor:
-                        await editor.initialize()
-                        session = await editor.new_session(self._project)
-                        self._screen.user(PROMPT)
-                        stop_reason = (await editor.prompt(session, PROMPT)).stop_reason
+                    stop_reason = await self._converse(tasks)
                     tasks.cancel_scope.cancel()
         except* (AgentGone, AgentRefused, OSError, TimeoutError) as group:
             self.problem = "; ".join(problems(group))
         return stop_reason
+
+    async def _converse(self, tasks: TaskGroup) -> str:
+        # The agent starts while the SDK is loaded.
+        from acp_agent.cli.demo_editor import DemoEditor, EditorTerminals  # noqa: PLC0415
+
+        terminals = EditorTerminals(tasks, self._environment, self._screen.terminal_output)
+        async with DemoEditor(self.agent, self._decide, terminals) as editor:
+            await editor.initialize()
+            session = await editor.new_session(self._project)
+            self._screen.user(PROMPT)
+            return (await editor.prompt(session, PROMPT)).stop_reason
 
     async def _decide(self, params: JsonObject) -> str | None:
         options = {text_at(option, "kind"): text_at(option, "optionId") for option in objects_at(params, "options")}

@@ -16,7 +16,8 @@ from acp.schema import EnvVariable
 from anyio import Path
 from anyio.abc import Process, TaskGroup
 
-from acp_agent.cli.editor import AgentProcess, Decide, Editor
+from acp_agent.cli.agent_process import AgentProcess
+from acp_agent.cli.editor import Decide, Editor
 from acp_agent.core.types import JsonObject
 
 INVALID_PARAMS = -32602

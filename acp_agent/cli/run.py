@@ -8,14 +8,18 @@ import os
 import signal
 import sys
 import termios
+from typing import TYPE_CHECKING
 
 import anyio
 
-from acp_agent.cli.editor import AgentGone, AgentProcess, AgentRefused, Editor, problems
+from acp_agent.cli.agent_process import AgentGone, AgentProcess, AgentRefused, problems
 from acp_agent.cli.recording import Recording, at, objects_at, text_at
 from acp_agent.cli.screen import Screen, plain
 from acp_agent.core.types import JsonObject
 from acp_agent.workspace.processes.tree import harden_process
+
+if TYPE_CHECKING:
+    from acp_agent.cli.editor import Editor
 
 _SETTLE = 0.3  # seconds after a question in which keys are ignored: nobody reads and answers that fast
 
@@ -90,13 +94,8 @@ class _Headless:
     async def run(self) -> int:
         code = 1
         try:
-            async with self._agent.running(), Editor(self._agent, self._decide) as editor:
-                await editor.initialize()
-                session = await editor.new_session(self._cwd)
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._heed_interrupts, editor, session)
-                    code = await self._turn(editor, session)
-                    tasks.cancel_scope.cancel()
+            async with self._agent.running():
+                code = await self._converse()
         except* (AgentGone, AgentRefused, OSError) as group:
             self._screen.end()
             for problem in problems(group):
@@ -104,14 +103,27 @@ class _Headless:
             print(end=plain(self._agent.log), file=sys.stderr)
         return code
 
-    async def _turn(self, editor: Editor, session: str) -> int:
+    async def _converse(self) -> int:
+        from acp_agent.cli.editor import Editor  # noqa: PLC0415 - the agent starts while the SDK is loaded
+
+        async with Editor(self._agent, self._decide) as editor:
+            await editor.initialize()
+            session = await editor.new_session(self._cwd)
+            code = 1
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._heed_interrupts, editor, session)
+                code = await self._turn(editor, session)
+                tasks.cancel_scope.cancel()
+        return code
+
+    async def _turn(self, editor: "Editor", session: str) -> int:
         answer = await editor.prompt(session, self._args.prompt)
         self._screen.end()
         if self._cancelled:
             return _CANCELLED
         return 0 if answer.stop_reason == "end_turn" and at(answer.field_meta, "acp_agent", "failure") is None else 1
 
-    async def _heed_interrupts(self, editor: Editor, session: str) -> None:
+    async def _heed_interrupts(self, editor: "Editor", session: str) -> None:
         with anyio.open_signal_receiver(signal.SIGINT) as interrupts:
             async for _ in interrupts:
                 if self._cancelled:  # the second Ctrl-C ends the process at once

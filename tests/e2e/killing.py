@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 import psutil
 
-from acp_agent.cli.editor import AgentGone
+from acp_agent.cli.agent_process import AgentGone
 from acp_agent.core.new_file import is_temporary
 from acp_agent.store.audit_read import verify
 from tests.contract.wire_rules import assert_openai_request

@@ -11,8 +11,9 @@ import acp
 import anyio
 import pytest
 
+from acp_agent.cli.agent_process import AgentGone, AgentProcess, problems
 from acp_agent.cli.demo_editor import DemoEditor, EditorTerminals, read_lines, write_file
-from acp_agent.cli.editor import AgentGone, AgentProcess, Editor, problems
+from acp_agent.cli.editor import Editor
 from acp_agent.cli.recording import Direction, RecordedFrame
 from tests.fakes.answers import allowing
 from tests.fakes.held import PATIENCE, processes_ended
