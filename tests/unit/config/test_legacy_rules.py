@@ -13,6 +13,7 @@ from acp_agent.core.aliases import ALIASES
 from acp_agent.core.errors import ConfigError
 from acp_agent.gates.rules.judgement import judge
 from acp_agent.gates.rules.rules import Action, Rule
+from acp_agent.gates.shell.command import ShellText
 
 RULES = "tools.permissions.bash"
 DENY, ASK, ALLOW = RuleAction.DENY, RuleAction.ASK, RuleAction.ALLOW
@@ -34,7 +35,7 @@ def converted(
 
 def action(text: str, rules: tuple[PermissionRule, ...]) -> Action | None:
     compiled = tuple(Rule.parse(rule.pattern, Action(rule.action.value)) for rule in rules)
-    return judge(text, compiled, lambda _: None).action
+    return judge(ShellText(text), compiled, lambda _: None).action
 
 
 def test_who_sets_nothing_or_only_blocks_more_gets_no_rules_and_so_is_asked():
