@@ -37,11 +37,11 @@ from acp_agent.log import Log
 from acp_agent.protocol.jsonrpc import Request
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.server import AuthState, Server
-from acp_agent.protocol.shared_languages import languages
 from acp_agent.protocol.stdio import LineReader, MessageWriter
-from acp_agent.session.manager import Opening, SessionLimits, Sessions, purge_unused, reap
+from acp_agent.session.manager import SessionManager, evict_unused, purge_unused
 from acp_agent.session.model_choices import ModelChoices, ModelLists
-from acp_agent.session.session import Session, Surroundings
+from acp_agent.session.pool import SessionLimits
+from acp_agent.session.session import Opening, Session, SessionDependencies
 from acp_agent.session.turn_slot import Engine
 from acp_agent.store.credentials import CredentialStore
 from acp_agent.store.db import Database
@@ -94,10 +94,17 @@ if TYPE_CHECKING:
     from acp_agent.boot import Handover
     from acp_agent.protocol.extensions import Extensions
     from acp_agent.protocol.strict import StrictObserver
-    from acp_agent.session.processes import Workshop
+    from acp_agent.session.processes import ProcessServices
 
 _log = Log(__name__)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_FIRST_TURN = (
+    "acp_agent.protocol.content",
+    "acp_agent.protocol.client_files",
+    "acp_agent.protocol.client_terminal",
+    "acp_agent.protocol.permission",
+)
+"""Modules that a turn needs besides those of the session. They are loaded in a thread."""
 _LAST_WORDS = 0.4
 """Seconds to send what is not sent yet when the process ends."""
 _LAST_WRITE = 1.2
@@ -132,7 +139,7 @@ class App:
         self._flags = flags
         self._exit_code = 0
         self._last_resort = LastResort(self.close, lambda: self._exit_code)
-        self._workshop: Workshop | None = None
+        self._process: ProcessServices | None = None
         self._limits = SessionLimits()
         self._lists = ModelLists(os.environ, self._models_listed)
         self._database: Database | None = None
@@ -140,7 +147,7 @@ class App:
         self._untold: list[str] = []  # what users should know since before there was any session
         self._sessions = self._kept_sessions()
 
-    def _kept_sessions(self) -> Sessions:
+    def _kept_sessions(self) -> SessionManager:
         """Nothing is touched before the first session: whoever only asks who we are leaves no traces."""
         store = locks = None
         trouble = ""
@@ -154,7 +161,7 @@ class App:
                 SessionStore(self._database),
                 SessionLocks(os.path.join(os.path.dirname(file), "sessions.lock")),
             )
-        return Sessions(store, locks, self._open_session, lambda: self._limits, now_ms, trouble)
+        return SessionManager(store, locks, self._make_session, lambda: self._limits, now_ms, trouble)
 
     async def run(self) -> int:
         """Serve the editor and heed signals."""
@@ -163,7 +170,7 @@ class App:
         self._peer = Peer(reader, MessageWriter(self._handover.output_fd), strict)
         async with anyio.create_task_group() as self._tasks:
             self._background(self._heed_signals)
-            self._background(partial(reap, self._sessions))
+            self._background(partial(evict_unused, self._sessions))
             auth = AuthState(self._forget_keys)
             server = Server(self._peer, self._sessions, self._warm_up, self._extend, auth, self._handover.initialized)
             try:
@@ -177,9 +184,9 @@ class App:
         return self._exit_code
 
     async def _keep_all(self) -> None:
-        await self._sessions.settle(within=_LAST_WORDS, patience=_LAST_WRITE)
-        if self._workshop is not None:
-            await self._workshop.aclose()
+        await self._sessions.flush(within=_LAST_WORDS, patience=_LAST_WRITE)
+        if self._process is not None:
+            await self._process.aclose()
         if self._database is not None:
             await self._database.aclose()
 
@@ -204,8 +211,8 @@ class App:
 
     def close(self, within: float = 1.0) -> None:
         """Leave nothing behind. Cancelled turns have ended their commands; this is for what they missed."""
-        if self._workshop is not None:
-            self._workshop.kill_everything(within)
+        if self._process is not None:
+            self._process.kill_everything(within)
 
     async def _heed_signals(self) -> None:
         with anyio.open_signal_receiver(*_SIGNALS) as signals:
@@ -215,23 +222,24 @@ class App:
 
     def _forget_keys(self) -> None:
         """Remove what `acp-agent login` has stored. Blocks. Raises ConfigError."""
-        if self._workshop is None:
+        if self._process is None:
             CredentialStore(os.environ).forget()
         else:
-            self._workshop.forget_keys()
+            self._process.forget_keys()
 
     async def _extend(self, method: str, params: JsonObject) -> JsonObject:
         """A request of our own. Few editors make any: all behind it is loaded at the first."""
         if self._extensions is None:
-            module = await imported("acp_agent.session.extension_host")
-            self._extensions = cast("Extensions", module.extensions(self._sessions, self._configured, now_ms))
+            module = await imported("acp_agent.protocol.extensions")
+            made = module.extensions(self._sessions, self._configured, now_ms)
+            self._extensions = cast("Extensions", made)
         return await self._extensions.request(method, params)
 
     # -------------------------------------------------------------------------------------- sessions
 
-    def _open_session(self, opening: Opening) -> Session:
-        place = opening.place
-        reload = partial(load, self._flags, os.environ, place.cwd)
+    def _make_session(self, opening: Opening) -> Session:
+        opened_in = opening.workspace.cwd
+        reload = partial(load, self._flags, os.environ, opened_in)
         loaded = reload()
         acp = loaded.settings.acp
         self._limits = SessionLimits(acp.max_sessions, acp.session_idle_timeout_secs)
@@ -239,33 +247,29 @@ class App:
 
         async def make_engine(session: Session, saved: SessionSnapshot | None) -> Engine:
             nonlocal begun
-            workshop = await self._load_workshop(loaded)
-            if session.place.cwd == place.cwd:
-                if begun:  # it has rested since
+            process = await self._load_process(loaded)
+            if session.workspace.cwd == opened_in:
+                if begun:  # it was evicted since
                     session.apply_config(reload(loaded))
                 begun = True
-                return workshop.engine(self._peer, session, loaded, reload, saved)
-            elsewhere = partial(load, self._flags, os.environ, session.place.cwd)  # it has moved since
+                return process.engine(session, loaded, reload, saved)
+            elsewhere = partial(load, self._flags, os.environ, session.workspace.cwd)  # it has moved since
             there = elsewhere()
             session.apply_config(there)
-            return workshop.engine(self._peer, session, there, elsewhere, saved)
+            return process.engine(session, there, elsewhere, saved)
 
-        saved = opening.saved
         choices = self._choices(loaded)
-        conduct, told = _conduct(loaded, saved, choices)
+        options, told = _options(loaded, opening.saved, choices)
         problems = [*(f"configuration: {problem}" for problem in loaded.problems), *told]
-        session = Session(
-            Surroundings(self._peer, make_engine, self._background, now_ms),
-            opening.client,
-            place,
-            opening.record,
-            conduct,
-            choices,
-            saved,
-            [Notice(Severity.WARNING, problem) for problem in problems],
-        )
-        session.languages = languages(self._peer, session, loaded)  # the editor may tell before the first prompt
+        notices = [Notice(Severity.WARNING, problem) for problem in problems]
+        dependencies = SessionDependencies(make_engine, self._sessions.resume, self._redact, self._background, now_ms)
+        session = Session(dependencies, opening, options, choices, notices)
+        session.share_languages(loaded)  # the editor may publish diagnostics before the first prompt
         return session
+
+    def _redact(self, text: str) -> str:
+        """Return a text without the secrets of the process, which are known once its services are loaded."""
+        return text if self._process is None else self._process.redact(text)
 
     def _configured(self, cwd: str) -> Loaded:
         return load(self._flags, os.environ, cwd)
@@ -292,16 +296,18 @@ class App:
         for session in self._sessions.all():
             session.notices.warn(problem)
 
-    async def _load_workshop(self, loaded: Loaded) -> "Workshop":
-        if self._workshop is not None:
-            return self._workshop
+    async def _load_process(self, loaded: Loaded) -> "ProcessServices":
+        if self._process is not None:
+            return self._process
+        for name in _FIRST_TURN:
+            await imported(name)
         module = await imported("acp_agent.session.processes")
-        workshop = self._workshop
-        if workshop is None:  # nobody else has made one meanwhile
-            workshop = self._workshop = module.Workshop(loaded, self._background, self._choices, self._database)
-            self._background(partial(workshop.tidy_up, loaded))
+        process = self._process
+        if process is None:  # nobody else has made one meanwhile
+            process = self._process = module.ProcessServices(loaded, self._background, self._choices, self._database)
+            self._background(partial(process.tidy_up, loaded))
             self._background(partial(purge_unused, self._sessions))
-        return workshop
+        return process
 
 
 def _strict_observer(handover: "Handover") -> "StrictObserver":
@@ -333,7 +339,7 @@ def _report_crash(error: BaseException) -> None:
     _log.error("acp-agent has crashed", exc_info=error)
 
 
-def _conduct(loaded: Loaded, saved: SessionSnapshot | None, choices: ModelChoices) -> tuple[Conduct, list[str]]:
+def _options(loaded: Loaded, saved: SessionSnapshot | None, choices: ModelChoices) -> tuple[Conduct, list[str]]:
     """What a session begins or goes on with, and lines for the user."""
     tightened = ""
     if saved is None:

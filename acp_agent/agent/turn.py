@@ -153,6 +153,10 @@ class Agent:
         self.hooks = Hooks() if hooks is None else hooks
         self.failure: ProviderError | None = None
 
+    def use(self, provider: Provider, system_prompt: str) -> None:
+        """Ask another model, or with another system prompt, from the next turn on."""
+        self.provider, self.system_prompt = provider, system_prompt
+
     @property
     def budget(self) -> int:
         """The tokens that the conversation may fill, 0 if that is not known."""

@@ -30,6 +30,14 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class FileHead:
+    """The first bytes of a file on disk, and its size in bytes."""
+
+    data: bytes
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class FoundPaths:
     """Paths that matched, absolute and sorted.
 

@@ -74,7 +74,20 @@ class Conduct:
         for each in fields(self):
             setattr(self, each.name, getattr(other, each.name))
 
-    def note_chosen(self, before: "Conduct") -> None:
+    def choose(self, **chosen: object) -> None:
+        """Set the fields that the user has chosen."""
+        before = replace(self)
+        for name, value in chosen.items():
+            setattr(self, name, value)
+        self._note_chosen(before)
+
+    def choose_autonomy(self, autonomy: Autonomy) -> None:
+        """Set the level in one word, as the user has chosen."""
+        before = replace(self)
+        self.take(autonomy)
+        self._note_chosen(before)
+
+    def _note_chosen(self, before: "Conduct") -> None:
         """Remember that the user chose every field of `LEAVE` that differs from before."""
         changed = {name for name in LEAVE if getattr(self, name) != getattr(before, name)}
         self.chosen = tuple(name for name in LEAVE if name in changed or name in self.chosen)

@@ -226,3 +226,42 @@ class MissingKey(ConfigError):
 
 class Fatal(AgentError):
     """An error that neither a retry nor the model nor the user can mend while the turn runs."""
+
+
+class RequestError(Exception):
+    """A request of the editor that cannot be served. `str(error)` is the reason, for the editor's user.
+
+    Not an AgentError: what a turn shows to the user as a message must not swallow it.
+    """
+
+
+class SessionNotFound(RequestError):
+    """No session has this id, or not any more."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__("session not found")
+        self.session_id = session_id
+
+
+class InvalidState(RequestError):
+    """The request cannot be served in the present state."""
+
+
+class InvalidField(RequestError):
+    """A field of the request is wrong. `problem` says what was expected."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(f"{key}: {problem}")
+        self.key = key
+        self.problem = problem
+
+
+class RequestFailed(RequestError):
+    """The request failed, through no fault of the editor's."""
+
+    def __init__(self, reason: str = "Internal error") -> None:
+        super().__init__(reason)
+
+
+class LoginRequired(RequestError):
+    """The user must log in first. Editors show their login for it."""

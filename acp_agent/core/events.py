@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from acp_agent.core.conduct import Choices, Conduct, Mode
 from acp_agent.core.messages import PromptPart
 from acp_agent.core.types import Diff, JsonObject, Location, ToolKind, ToolResult
 
@@ -160,6 +161,55 @@ TranscriptEvent: TypeAlias = (
 """The events that are stored, and shown again when a session is loaded."""
 
 Event: TypeAlias = TranscriptEvent | ToolProgress | Notice | CompactionChanged
+
+
+@dataclass(frozen=True, slots=True)
+class ModeChanged:
+    """The session is in another mode."""
+
+    mode: Mode
+
+
+@dataclass(frozen=True, slots=True)
+class OptionsChanged:
+    """The user can choose, or has chosen, other options. Always all of them."""
+
+    options: Conduct
+    choices: Choices
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfoChanged:
+    """What lists say of the session.
+
+    title        empty for none
+    updated_at   milliseconds since 1970
+    model        `PROVIDER:MODEL` of the next prompt; empty for none
+    """
+
+    title: str
+    updated_at: int
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedCommand:
+    """A slash command. `hint` describes its argument; a command without a hint takes none."""
+
+    name: str
+    description: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandsChanged:
+    """The slash commands that make sense now. Always all of them."""
+
+    commands: tuple[OfferedCommand, ...]
+
+
+SessionEvent: TypeAlias = Event | ModeChanged | OptionsChanged | SessionInfoChanged | CommandsChanged
+"""All that an editor is told of a session. What is not an Event belongs to no turn."""
 
 EventSink: TypeAlias = Callable[[Event], Awaitable[None]]
 """Queues an event for the client, in order. It never raises for a client that is gone."""

@@ -6,6 +6,9 @@ from typing import Protocol, TypeAlias
 
 from acp_agent.core.types import ImagePart, JsonObject
 
+MAX_SERVERS = 64
+"""MCP servers that an editor may name for one session."""
+
 
 class McpOrigin(StrEnum):
     """The source of a server: the user's configuration, the editor (`session/new`), or a file of the project."""

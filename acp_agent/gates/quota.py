@@ -37,8 +37,12 @@ class Quota:
         batches, calls = self._earlier
         return QuotaUse(batches + len(self._batches), calls + len(self._calls), self.limit)
 
+    def limit_to(self, limit: int | None) -> None:
+        """Allow this many batches from now on; None for no limit."""
+        self.limit = limit
+
     def take_up(self, batches: int, calls: int) -> None:
-        """Go on counting from there: a session that is loaded again has used what it has used."""
+        """Go on counting from what a stored session has used."""
         self._earlier = (batches, calls)
 
     def admits(self, call: ToolCall) -> bool:

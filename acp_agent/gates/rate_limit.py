@@ -29,6 +29,10 @@ class RateLimit:
         # WINDOW` and `now - taken` round differently, so a call could be counted and yet have no time left to wait for.
         self._leaves: dict[str, float] = {}
 
+    def limit_to(self, calls_per_hour: int) -> None:
+        """Allow this many calls in any hour from now on; 0 for no limit."""
+        self.calls_per_hour = calls_per_hour
+
     @property
     def used(self) -> int:
         """Calls in the last hour, for /status."""

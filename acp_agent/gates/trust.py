@@ -58,6 +58,14 @@ class Standing:
     tools: dict[str, TrustLevel] = field(default_factory=dict[str, TrustLevel])
     served: Callable[[Invocation], TrustLevel] = _untrusted
 
+    def trust_folder(self, level: TrustLevel) -> None:
+        """Trust the session's folder as far as the user has said."""
+        self.workspace = level
+
+    def trust_served(self, served: Callable[[Invocation], TrustLevel]) -> None:
+        """Ask `served` how far tools of MCP servers are trusted."""
+        self.served = served
+
     def of_tool(self, invocation: Invocation) -> TrustLevel:
         """How far the tool of a call is trusted."""
         known = self.tools.get(invocation.spec.name)

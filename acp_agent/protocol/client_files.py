@@ -9,7 +9,8 @@ from typing import Final, Never
 
 import anyio
 
-from acp_agent.core.backends import Lines
+from acp_agent.core.backends import FileHead, Lines
+from acp_agent.core.editor import DiskFiles
 from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, Json, JsonObject
 from acp_agent.protocol import jsonrpc, wire
@@ -17,7 +18,6 @@ from acp_agent.protocol.client import Client
 from acp_agent.protocol.jsonrpc import ClientTimeout, ConnectionLost, RpcError
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
-from acp_agent.workspace.local_files import Head, LocalFileSystem
 from acp_agent.workspace.text_files import BOM, UTF_16_BOMS, binary_error, changed_error, is_binary, stretch
 
 _BACKEND = "editor files"
@@ -49,7 +49,7 @@ class ProxyFileSystem:
         peer: Peer,
         session_id: str,
         client: Client,
-        local: LocalFileSystem,
+        local: DiskFiles,
         paths: EditorPaths,
         timeout: float,
         looks: Sequence[float] = _LOOKS,
@@ -221,7 +221,7 @@ class ProxyFileSystem:
         return await self._peer.request(method, {"sessionId": self._session_id, **params}, timeout=self._timeout)
 
 
-def _is_for_disk(head: Head) -> bool:
+def _is_for_disk(head: FileHead) -> bool:
     """Return whether a file is too large for the editor, or is not text. The editor may be able to read UTF-16."""
     return head.size > _LARGEST or (is_binary(head.data) and not head.data.startswith(UTF_16_BOMS))
 

@@ -5,25 +5,18 @@ Editors spell a method `lsp/...`, `_lsp/...` or `_acp_agent/lsp/...`. A request 
 
 from collections.abc import Sequence
 from contextlib import suppress
-from uuid import uuid4
 
-from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import ToolError, ToolErrorCategory
-from acp_agent.core.services import LanguageServers
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.output.spotlight import fence
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.jsonrpc import ClientTimeout, ConnectionLost, RpcError
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
-from acp_agent.tools.lsp import Names, file_uri, uri_path
+from acp_agent.tools.lsp import file_uri, uri_path
 from acp_agent.tools.lsp_answer import LspDiagnostic, diagnostics
 
 GET_DIAGNOSTICS = "get_diagnostics"
 """The method that returns the diagnostics of all files. If the editor lacks it, the published ones are returned."""
-
-_MAX_LINES = 100
-"""Diagnostics in one prompt."""
 
 
 class KeptDiagnostics:
@@ -51,23 +44,6 @@ class KeptDiagnostics:
     def to_wire(self) -> list[Json]:
         """Return all diagnostics in the form of an editor's answer, the most recent file first."""
         return [found.to_wire() for file in reversed(self._files.values()) for found in file]
-
-
-async def diagnostics_block(languages: LanguageServers, files: FileSystem) -> str:
-    """Return `[LSP Diagnostics]` and a line for each diagnostic of a readable file; "" if there are none.
-
-    The lines come from outside, so they are fenced. They are not redacted.
-    """
-    try:
-        found = diagnostics(await languages.ask(GET_DIAGNOSTICS, {}))
-    except ToolError:
-        return ""
-    names = Names(files)
-    lines = [each.line(names.name(each.uri)) for each in found if each.uri and names.path(each.uri) is not None]
-    if not lines:
-        return ""
-    fenced = fence("\n".join(lines[:_MAX_LINES]), str(uuid4()), external="language servers")
-    return f"[LSP Diagnostics]\n{fenced}"
 
 
 DIAGNOSTICS = "lsp/diagnostics"

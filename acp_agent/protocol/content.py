@@ -91,20 +91,29 @@ class Prompt:
         return prompt
 
     @property
+    def texts(self) -> Sequence[str]:
+        """What the user typed, one text a block."""
+        return [self._texts[index] for index in self._typed]
+
+    @property
     def parts(self) -> tuple[PromptPart, ...]:
         """Everything that the user sent, secrets included."""
         return tuple(self._parts)
 
+    async def stored_parts(self) -> tuple[PromptPart, ...]:
+        """Return the parts without secrets, fit to be stored."""
+        return await redacted(self.parts, self._redact)
+
     async def read(
-        self, files: FileSystem, web: Web, lsp_diagnostics: Callable[[], Awaitable[str]] | None = None
+        self, files: FileSystem, web: Web, diagnostics: Callable[[], Awaitable[str]] | None = None
     ) -> Message:
         """Read the links, and return the message for the model. Diagnostics stand before everything else.
 
-        lsp_diagnostics   returns the diagnostics of the editor's language servers as text for the model, or ""
+        diagnostics   returns the diagnostics of the editor's language servers as text for the model, or ""
         """
         await self._add_files(files)
         await self._add_pages(web)
-        await self._add_diagnostics(lsp_diagnostics)
+        await self._add_diagnostics(diagnostics)
         return Message(Role.USER, (TextPart("\n".join(self._texts)), *self._images))
 
     # ------------------------------------------------------------------------------- blocks
@@ -235,6 +244,11 @@ class Prompt:
     def _skip(self, link: wire.Link, why: str) -> None:
         # In parentheses: after a colon, as in ".../token: ...", the redactor would take the reason for a secret.
         self.skipped.append(f"{one_line(link.uri)} ({why.removeprefix(f'{link.uri}: ')})")
+
+
+async def read_prompt(params: JsonObject, redact: Redact) -> Prompt:
+    """Read the prompt of `session/prompt`. Raises RpcError if it is malformed or too large."""
+    return await Prompt.sent(wire.prompt_blocks(params), redact)
 
 
 def _named(link: wire.Link, more: str = "") -> str:

@@ -1,107 +1,18 @@
-"""The extension methods' parameters, their answers, and the host that they ask."""
+"""The extension methods' parameters and their answers."""
 
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Protocol, TypeVar
+from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from acp_agent.core.clock import now_ms
 from acp_agent.core.conduct import Conduct
-from acp_agent.core.mcp import HttpServer, ListedServer, McpServer
-from acp_agent.core.sessions import SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
-from acp_agent.core.types import JsonObject, Subject, ToolSpec
+from acp_agent.core.mcp import HttpServer, ListedServer
+from acp_agent.core.sessions import SessionRecord, UsageTotals
+from acp_agent.core.types import JsonObject, ToolSpec
 from acp_agent.output.markdown_images import defused
 from acp_agent.protocol.jsonrpc import invalid_params
 from acp_agent.protocol.updates import iso_time
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """What the gates would say of a call, as `acp-agent check` prints it.
-
-    verdict   allow, ask, deny or blocked
-    rule      the rule that decided; empty if no rule did
-    """
-
-    verdict: str
-    rule: str = ""
-    reasons: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SessionStatus:
-    """The status of a session: the lines of `/status`, and the same for machines. `busy`: a turn runs."""
-
-    lines: tuple[str, ...]
-    conduct: Conduct
-    tally: UsageTotals
-    busy: bool
-
-
-class ExtensionHost(Protocol):
-    """The stored sessions, and those that are open in this process.
-
-    Every method raises RpcError: -32002 for an unknown session, -32600 if the session's state does not allow it.
-    StoreUnavailable and other AgentErrors become -32603 with their message.
-    """
-
-    async def saved(self, session_id: str) -> SessionSnapshot:
-        """Return what is stored of a session, open or not."""
-        ...
-
-    def told(self, session_id: str, after: int) -> AsyncGenerator[StoredEvent]:
-        """Yield its events with a `seq` above `after`, oldest first."""
-        ...
-
-    async def take_in(self, saved: SessionSnapshot, told: Sequence[StoredEvent]) -> str:
-        """Make a new session of an exported one, whole or not at all, and return its new id.
-
-        The exported id and event numbers are not used. Nor are its options: the author of a file must not decide what
-        runs without asking.
-        """
-        ...
-
-    async def delete(self, session_id: str) -> bool:
-        """Close and delete a session. Return False, and do not raise -32002, if it does not exist."""
-        ...
-
-    async def tools(self, session_id: str) -> Sequence[ToolSpec]:
-        """Return the tools that the model of an open session is offered now."""
-        ...
-
-    async def move(self, session_id: str, cwd: str) -> None:
-        """Move an open session to another existing folder, with its roots, prompt and sandbox.
-
-        Raises RpcError -32600 while a turn runs.
-        """
-        ...
-
-    async def servers(self, session_id: str) -> Sequence[ListedServer]:
-        """Return the MCP servers of an open session."""
-        ...
-
-    async def add_server(self, session_id: str, server: McpServer) -> None:
-        """Start another server. Raises RpcError -32600 if the name is taken. Its headers and variables are secret."""
-        ...
-
-    async def remove_server(self, session_id: str, name: str) -> bool:
-        """Stop a server and remove its tools. Return False if there is none of that name."""
-        ...
-
-    async def judge(self, session_id: str, subject: Subject) -> Judged:
-        """Return what the gates would say of a command, a path or a URL. Runs, asks and changes nothing."""
-        ...
-
-    async def audit(self, session_id: str, count: int) -> Sequence[JsonObject]:
-        """Return the last audit records of a session, oldest first, redacted as they are in the file."""
-        ...
-
-    async def status(self, session_id: str) -> SessionStatus:
-        """Return the status of an open session."""
-        ...
-
 
 _LONGEST = 32 * 1024
 """Characters of a path, a URL or a name."""

@@ -14,13 +14,13 @@ import anyio.to_thread
 from jsonrpcserver import Error, Success
 from jsonrpcserver.async_main import dispatch_to_serializable
 
+from acp_agent.config import Loaded
 from acp_agent.core.errors import AgentError
 from acp_agent.core.sessions import StoredEvent
 from acp_agent.core.types import Access, CommandSubject, Json, JsonObject, PathSubject, Subject, UrlSubject
 from acp_agent.protocol import extension_types as given
 from acp_agent.protocol import jsonrpc
 from acp_agent.protocol.extension_types import (
-    ExtensionHost,
     conduct_object,
     now,
     record_object,
@@ -30,6 +30,8 @@ from acp_agent.protocol.extension_types import (
 )
 from acp_agent.protocol.jsonrpc import RpcError, internal_error, invalid_params, method_not_found
 from acp_agent.protocol.mcp_servers import read_servers
+from acp_agent.session.extension_host import ExtensionHost
+from acp_agent.session.manager import SessionManager
 from acp_agent.store.session_file import NotASessionFile, event_object, read_session_file, session_object
 
 Bound: TypeAlias = Callable[[ExtensionHost], Awaitable[JsonObject]]
@@ -48,7 +50,7 @@ async def session_get(params: given.GetParams, host: ExtensionHost) -> JsonObjec
     """Return a session and a page of its events. `next`, if present, is the `after` of the next page."""
     saved = await host.saved(params.session_id)
     found: list[StoredEvent] = []
-    async with aclosing(host.told(params.session_id, params.after)) as told:
+    async with aclosing(host.events(params.session_id, params.after)) as told:
         async for one in told:
             found.append(one)
             if len(found) > params.limit:
@@ -66,7 +68,7 @@ async def session_get(params: given.GetParams, host: ExtensionHost) -> JsonObjec
 async def session_export(params: given.OfSession, host: ExtensionHost) -> JsonObject:
     """Return a whole session, for `session/import` or `acp-agent sessions`."""
     saved = await host.saved(params.session_id)
-    return {"session": await session_object(saved, host.told(params.session_id, 0)), "exportedAt": now()}
+    return {"session": await session_object(saved, host.events(params.session_id, 0)), "exportedAt": now()}
 
 
 async def session_import(params: given.ImportParams, host: ExtensionHost) -> JsonObject:
@@ -101,8 +103,8 @@ async def status(params: given.OfSession, host: ExtensionHost) -> JsonObject:
     return {
         "lines": list(found.lines),
         "busy": found.busy,
-        "conduct": conduct_object(found.conduct),
-        "tally": tally_object(found.tally),
+        "conduct": conduct_object(found.options),
+        "tally": tally_object(found.usage),
     }
 
 
@@ -222,3 +224,12 @@ async def bound(method: str, params: JsonObject) -> Bound:
 
 def _as_it_is(request: object) -> object:
     return request
+
+
+def extensions(sessions: SessionManager, configured: Callable[[str], Loaded], clock: Callable[[], int]) -> Extensions:
+    """Return the extension methods over the sessions of this process.
+
+    configured   reads the configuration for a session in a folder
+    clock        milliseconds since 1970
+    """
+    return Extensions(ExtensionHost(sessions, configured, clock))

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 
+from acp_agent.core.errors import InvalidField, InvalidState, LoginRequired, RequestError, SessionNotFound
 from acp_agent.core.types import Json, JsonObject
 
 PARSE_ERROR = -32700
@@ -29,7 +30,7 @@ RequestId: TypeAlias = int | str
 # ----------------------------------------------------------------------------------------------- errors
 
 
-class RpcError(Exception):
+class RpcError(RequestError):
     """An error response, sent or received. `data` never repeats what the peer sent."""
 
     def __init__(self, code: int, message: str, data: JsonObject | None = None) -> None:
@@ -42,6 +43,23 @@ class RpcError(Exception):
         """Return the JSON-RPC error object."""
         error: JsonObject = {"code": self.code, "message": self.message}
         return error if self.data is None else {**error, "data": self.data}
+
+    @classmethod
+    def of(cls, error: RequestError) -> "RpcError":
+        """Return the error response for a request that a session cannot serve."""
+        match error:
+            case RpcError():
+                return error
+            case SessionNotFound():
+                return session_not_found(error.session_id)
+            case InvalidField():
+                return invalid_params(error.key, error.problem)
+            case InvalidState():
+                return cls(INVALID_REQUEST, str(error))
+            case LoginRequired():
+                return cls(AUTH_REQUIRED, str(error))
+            case _:
+                return cls(INTERNAL_ERROR, str(error))
 
 
 class ConnectionLost(RpcError):

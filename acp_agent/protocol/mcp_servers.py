@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from acp_agent.core.mcp import HttpServer, McpOrigin, McpReach, McpServer, StdioServer
+from acp_agent.core.mcp import MAX_SERVERS, HttpServer, McpOrigin, McpReach, McpServer, StdioServer
 from acp_agent.core.types import Json, JsonObject
 
-MAX_SERVERS = 64
 STARTUP_SECONDS = 300.0
 """Seconds until the tools of an editor's server must be known: `npx` may download the server first."""
 

@@ -1,7 +1,7 @@
 """Modes and config options of a session (A14, A15). Options are the truth, modes mirror one of them."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 from typing import TypeVar
@@ -21,7 +21,6 @@ from acp_agent.core.conduct import (
     model_in_force,
 )
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.protocol.client import Client
 from acp_agent.protocol.jsonrpc import RpcError, invalid_request
 
 _MODES = {
@@ -97,18 +96,19 @@ def modes(conduct: Conduct) -> JsonObject:
     return {"currentModeId": conduct.mode.value, "availableModes": available}
 
 
-def config_options(conduct: Conduct, choices: Choices, client: Client) -> list[Json]:
-    """Every option there is for the model in force, always the full set, the most important first (A15.1, A15.4)."""
-    return [option.to_wire(boolean=client.boolean_options) for option in _options(conduct, choices)]
+def config_options(conduct: Conduct, choices: Choices, *, boolean: bool) -> list[Json]:
+    """Return every option there is for the model in force, the most important first. Always all of them.
+
+    boolean   whether the editor draws options that are on or off as toggles
+    """
+    return [option.to_wire(boolean=boolean) for option in _options(conduct, choices)]
 
 
 def set_mode(conduct: Conduct, mode_id: Json) -> None:
     """Raise RpcError on an unknown mode (A14.2)."""
     if not isinstance(mode_id, str) or mode_id not in set(Mode):
         raise invalid_request(f"unknown mode: {_shown(mode_id)}; expected one of {', '.join(Mode)}")
-    before = replace(conduct)
-    conduct.mode = Mode(mode_id)
-    conduct.note_chosen(before)
+    conduct.choose(mode=Mode(mode_id))
 
 
 def set_option(conduct: Conduct, config_id: Json, value: Json, choices: Choices) -> None:
@@ -125,9 +125,7 @@ def set_option(conduct: Conduct, config_id: Json, value: Json, choices: Choices)
         return
     if not isinstance(word, str) or (word not in option.values and not option.accepts(word)):
         raise _wrong_value(option, value)
-    before = replace(conduct)
     option.take(word)
-    conduct.note_chosen(before)
 
 
 def _options(conduct: Conduct, choices: Choices) -> list[_Option]:
@@ -140,13 +138,13 @@ def _options(conduct: Conduct, choices: Choices) -> list[_Option]:
 
 def _model_options(conduct: Conduct, choices: Choices, model: str) -> Iterable[_Option]:
     def choose(value: str) -> None:
-        conduct.model = value
+        conduct.choose(model=value)
 
     def think(value: str) -> None:
-        conduct.thought_level = value
+        conduct.choose(thought_level=value)
 
     def heat(value: str) -> None:
-        conduct.temperature = value
+        conduct.choose(temperature=value)
 
     shown = groupby(choices.models(model), key=lambda choice: choice.provider)
     groups = [(provider, [*map(_entry, entries)]) for provider, entries in shown]
@@ -182,14 +180,14 @@ def _meaning(value: str) -> str:
 
 def _mode(conduct: Conduct) -> _Option:
     def take(value: str) -> None:
-        conduct.mode = Mode(value)
+        conduct.choose(mode=Mode(value))
 
     return _Option("mode", "Mode", "What the agent may do", "mode", conduct.mode.value, _table(_MODES), take)
 
 
 def _auto_approve(conduct: Conduct) -> _Option:
     def take(value: str) -> None:
-        conduct.auto_approve = AutoApprove(value)
+        conduct.choose(auto_approve=AutoApprove(value))
 
     said = ("auto_approve", "Auto-approve", "What runs without asking", "_behavior")
     return _Option(*said, conduct.auto_approve.value, _table(_LEVELS), take)
@@ -197,7 +195,7 @@ def _auto_approve(conduct: Conduct) -> _Option:
 
 def _autonomy(conduct: Conduct) -> _Option:
     def take(value: str) -> None:
-        conduct.take(Autonomy(value))
+        conduct.choose_autonomy(Autonomy(value))
 
     description = "How much the agent may do by itself; full and full auto are one thing"
     said = ("autonomy_level", "Autonomy", description, "_behavior")

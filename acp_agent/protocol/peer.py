@@ -13,6 +13,7 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
+from acp_agent.core.errors import RequestError
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.log import Log
 from acp_agent.protocol import jsonrpc
@@ -159,8 +160,8 @@ class Peer:
         answer: JsonObject = {"jsonrpc": "2.0", "id": request.id}
         try:
             answer["result"] = await self._result(request, incoming)
-        except RpcError as error:
-            answer["error"] = error.to_wire()
+        except RequestError as error:
+            answer["error"] = RpcError.of(error).to_wire()
         except Exception:  # noqa: BLE001 - top of a request: whatever happens, it is answered
             _log.error("request failed", exc_info=True, method=request.method)
             answer["error"] = internal_error().to_wire()
@@ -196,8 +197,8 @@ class Peer:
             return
         try:
             await handler(notification.params)
-        except RpcError as error:  # JSON-RPC has no response for a notification
-            _log.warning("notification refused", method=notification.method, reason=error.message)
+        except RequestError as error:  # JSON-RPC has no response for a notification
+            _log.warning("notification refused", method=notification.method, reason=str(error))
         except Exception:  # noqa: BLE001 - as for a request: one message must not end the others
             _log.error("notification failed", exc_info=True, method=notification.method)
 

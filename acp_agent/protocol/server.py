@@ -6,15 +6,16 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 import anyio.to_thread
 
 from acp_agent.capabilities import AUTH_METHOD, EXT_METHODS, LOGIN_METHOD, fork_offered, initialize_result
+from acp_agent.core.editor import SharedLanguages
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import JsonObject
 from acp_agent.protocol import jsonrpc
 from acp_agent.protocol.client import Client
+from acp_agent.protocol.editor import Connection
 from acp_agent.protocol.jsonrpc import RpcError, invalid_params, invalid_request
 from acp_agent.protocol.peer import Incoming, NotificationHandler, Peer, RequestHandler
 from acp_agent.protocol.session_methods import SessionMethods
-from acp_agent.protocol.shared_languages import SharedLanguages
-from acp_agent.session.manager import Sessions
+from acp_agent.session.manager import SessionManager
 from acp_agent.session.session import Session
 
 _OPEN_TO_ALL = frozenset({"initialize", "authenticate", "logout", "session/cancel", "session/close", "session/delete"})
@@ -122,7 +123,7 @@ class Server:
     def __init__(
         self,
         peer: Peer,
-        sessions: Sessions,
+        sessions: SessionManager,
         warm_up: Callable[[Session], None],
         extend: Extend,
         auth: AuthState,
@@ -135,7 +136,7 @@ class Server:
         self._client = None if initialized is None else Client.from_initialize(initialized)
         self._fork = fork_offered(os.environ)
         peer.before_requests(self._shown)
-        self._methods = SessionMethods(sessions, self._known_client, warm_up, fork=self._fork)
+        self._methods = SessionMethods(sessions, self._connection, warm_up, fork=self._fork)
 
     async def serve(self, on_end: Callable[[], None]) -> None:
         """Serve until the editor is gone; `on_end` hears of it before turns are cancelled."""
@@ -157,7 +158,7 @@ class Server:
     async def _shown(self, session_id: str) -> None:
         """Editors must know of a call before they are asked about it."""
         if session := self._sessions.find(session_id):
-            await session.story.shown()
+            await session.transcript.shown()
 
     def _admit(self, method: str) -> None:
         """Whatever the method: nothing is served before `initialize` (A3.10), and little to who is logged out."""
@@ -165,9 +166,9 @@ class Server:
             raise invalid_request("initialize comes first")
         self._auth.admit(method)
 
-    def _known_client(self) -> Client:
+    def _connection(self) -> Connection:
         assert self._client is not None, "nothing is served before initialize"
-        return self._client
+        return Connection(self._peer, self._client)
 
     async def _initialize(self, params: JsonObject, _incoming: Incoming) -> JsonObject:
         """Also a second time: JetBrains does, and means it (acp.md 4.3)."""
@@ -181,7 +182,7 @@ class Server:
     async def _logout(self, _params: JsonObject, _incoming: Incoming) -> JsonObject:
         """Models that were built hold keys: they go, and are built again when they are needed."""
         await self._auth.logout()
-        await self._sessions.rest_all()
+        await self._sessions.evict_all()
         return {}
 
     async def _extension(self, params: JsonObject, incoming: Incoming) -> JsonObject:

@@ -14,7 +14,7 @@ from acp_agent.output.markdown_images import defused
 from acp_agent.protocol.jsonrpc import invalid_params
 from acp_agent.protocol.updates import iso_time
 from acp_agent.session.locks import unreadable
-from acp_agent.session.manager import Sessions
+from acp_agent.session.manager import SessionManager
 
 _log = Log(__name__)
 PAGE = 50
@@ -23,7 +23,7 @@ Position = tuple[int, str]
 """Behind which session a page begins: its `updated_at` and id."""
 
 
-async def listed(sessions: Sessions, params: JsonObject) -> JsonObject:
+async def listed(sessions: SessionManager, params: JsonObject) -> JsonObject:
     """The answer to `session/list`. Raises RpcError for a cwd that is no absolute path and a cursor of nobody's.
 
     Those that were never prompted are listed while this process has them open only: editors open many for nothing.
@@ -42,7 +42,7 @@ async def listed(sessions: Sessions, params: JsonObject) -> JsonObject:
     if after is None:
         ids = {record.id for record in found}
         readable = sessions.store is not None and trouble is None
-        open_here = (session.story.record for session in sessions.all())
+        open_here = (session.transcript.record for session in sessions.all())
         begun = [each for each in open_here if each.id not in ids and _wanted(each, cwd, listed=readable)]
     if trouble is not None and not any(each.prompts for each in begun):
         raise unreadable(trouble)

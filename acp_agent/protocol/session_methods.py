@@ -2,37 +2,39 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 
 from acp_agent.config.masking import holds_secret, is_everyday
+from acp_agent.core.editor import SentPrompt
 from acp_agent.core.errors import ConfigError, StoreUnavailable
 from acp_agent.core.messages import StopReason
+from acp_agent.core.redaction import Redact, verbatim
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.log import Log
 from acp_agent.protocol import options
-from acp_agent.protocol.client import Client
+from acp_agent.protocol.editor import Connection
 from acp_agent.protocol.jsonrpc import invalid_params, session_not_found
 from acp_agent.protocol.mcp_servers import read_servers
 from acp_agent.protocol.peer import Incoming, NotificationHandler, RequestHandler
 from acp_agent.protocol.session_list import listed
-from acp_agent.session.manager import Sessions
-from acp_agent.session.session import Place, Session
+from acp_agent.session.manager import SessionManager
+from acp_agent.session.session import Session, SessionWorkspace
 from acp_agent.session.turn_slot import Answer
 
 
-def read_place(params: JsonObject) -> tuple[Place, tuple[str, ...]]:
-    """The place, and a line for the user on every server that cannot be used. Raises RpcError (A5.2, A5.12)."""
+def read_workspace(params: JsonObject) -> tuple[SessionWorkspace, tuple[str, ...]]:
+    """Return the workspace, and a line for the user on every server that cannot be used. Raises RpcError."""
     mcp_servers = _list(params, "mcpServers")
     named = read_servers(mcp_servers)
-    place = Place(
+    workspace = SessionWorkspace(
         _folder(params, "cwd"),
         _additional_folders(params),
         named.servers,
         _wanted_tools(params),
         tuple(_secrets(mcp_servers)),
     )
-    return place, named.problems
+    return workspace, named.problems
 
 
 def _additional_folders(params: JsonObject) -> tuple[str, ...]:
@@ -95,21 +97,21 @@ _log = Log(__name__)
 class SessionMethods:
     """What an editor may ask about sessions.
 
-    client    the editor, as it last described itself
+    editor    gives the editor as it last described itself
     warm_up   told once a session has been announced: the moment to load what the first prompt needs
     fork      whether `session/fork`, which is not stable, is served
     """
 
     def __init__(
         self,
-        sessions: Sessions,
-        client: Callable[[], Client],
+        sessions: SessionManager,
+        editor: Callable[[], Connection],
         warm_up: Callable[[Session], None],
         *,
         fork: bool = False,
     ) -> None:
         self._sessions = sessions
-        self._client = client
+        self._editor = editor
         self._warm_up = warm_up
         self.requests: dict[str, RequestHandler] = {
             "session/new": self._new,
@@ -129,40 +131,38 @@ class SessionMethods:
     # -------------------------------------------------------------------------------------- opening
 
     async def _new(self, params: JsonObject, incoming: Incoming) -> JsonObject:
-        place, problems = read_place(params)
-        session = await self._sessions.new(place, self._client())
+        workspace, problems = read_workspace(params)
+        session = await self._sessions.new(workspace, self._editor())
         return {"sessionId": session.id, **self._opened(session, problems, incoming)}
 
     async def _load(self, params: JsonObject, incoming: Incoming) -> JsonObject:
         """All of it is told again before the answer (A6.3, A6.4)."""
-        place, problems = read_place(params)
-        async with self._sessions.take_up(_id(params), place, self._client()) as session:
+        workspace, problems = read_workspace(params)
+        async with self._sessions.load(_id(params), workspace, self._editor()) as session:
             try:
-                async with aclosing(session.story.told()) as past:
-                    async for update in past:
-                        await session.update(update)
+                await session.replay()
             except StoreUnavailable as error:
                 _log.error("session not replayed to its end", session=session.id, reason=str(error))
                 session.notices.warn(f"what was said before cannot be shown in full: {error}")
-            if session.story.record.title:
-                await session.update(session.info())
+            if session.transcript.record.title:
+                await session.editor.show(session.info())
             return self._opened(session, problems, incoming)
 
     async def _resume(self, params: JsonObject, incoming: Incoming) -> JsonObject:
-        place, problems = read_place(params)
-        async with self._sessions.take_up(_id(params), place, self._client()) as session:
+        workspace, problems = read_workspace(params)
+        async with self._sessions.load(_id(params), workspace, self._editor()) as session:
             return self._opened(session, problems, incoming)
 
     async def _fork(self, params: JsonObject, incoming: Incoming) -> JsonObject:
-        place, problems = read_place(params)
-        session = await self._sessions.fork(_id(params), place, self._client())
+        workspace, problems = read_workspace(params)
+        session = await self._sessions.fork(_id(params), workspace, self._editor())
         return {"sessionId": session.id, **self._opened(session, problems, incoming)}
 
     def _opened(self, session: Session, problems: tuple[str, ...], incoming: Incoming) -> JsonObject:
         for problem in problems:
             session.notices.warn(problem)
         incoming.after_response(lambda: self._warm_up(session))
-        return {"modes": options.modes(session.conduct), "configOptions": session.options()}
+        return {"modes": options.modes(session.options), "configOptions": self._options(session)}
 
     # ------------------------------------------------------------------------------- list and end
 
@@ -183,43 +183,65 @@ class SessionMethods:
     # -------------------------------------------------------------------------------------- turns
 
     async def _prompt(self, params: JsonObject, incoming: Incoming) -> JsonObject:
-        if not await self._sessions.take_ups.over(_id(params)):
-            return Answer(StopReason.CANCELLED).to_wire()
-        return await self._sessions.get(_id(params)).prompt(params, incoming)
+        if not await self._sessions.loads.over(_id(params)):
+            return _prompt_response(Answer(StopReason.CANCELLED))
+        session = self._sessions.get(_id(params))
+        incoming.on_cancel(session.turns.cancel)
+        answer = await session.prompt(partial(_read_prompt, params))
+        incoming.after_response(partial(session.answered, answer))
+        return _prompt_response(answer, session.redact)
 
     async def _cancel(self, params: JsonObject) -> None:
         session_id = params.get("sessionId")
         if isinstance(session_id, str):
-            self._sessions.take_ups.cancel(session_id)
+            self._sessions.loads.cancel(session_id)
             if session := self._sessions.find(session_id):
                 session.turns.cancel()
 
     # ------------------------------------------------------------------------------------ conduct
 
     async def _set_mode(self, params: JsonObject, incoming: Incoming) -> JsonObject:
-        await self._sessions.take_ups.over(_id(params))
+        await self._sessions.loads.over(_id(params))
         session = self._sessions.get(_id(params))
-        before = replace(session.conduct)
-        options.set_mode(session.conduct, params.get("modeId"))
-        if session.conduct != before:
-            await self._sessions.keep_choice(session)
+        before = replace(session.options)
+        options.set_mode(session.options, params.get("modeId"))
+        if session.options != before:
+            await self._sessions.store_options(session)
             incoming.after_response(session.post_mode)
             incoming.after_response(session.post_options)
         return {}
 
     async def _set_config_option(self, params: JsonObject, incoming: Incoming) -> JsonObject:
         """Cheap and silent when nothing changes: JetBrains sets every option before each prompt."""
-        await self._sessions.take_ups.over(_id(params))
+        await self._sessions.loads.over(_id(params))
         session = self._sessions.get(_id(params))
-        before = replace(session.conduct)
-        options.set_option(session.conduct, params.get("configId"), params.get("value"), session.choices)
-        if session.conduct != before:
-            if session.conduct.mode is not before.mode:
+        before = replace(session.options)
+        options.set_option(session.options, params.get("configId"), params.get("value"), session.choices)
+        if session.options != before:
+            if session.options.mode is not before.mode:
                 incoming.after_response(session.post_mode)
-            if session.conduct.model != before.model:
-                incoming.after_response(lambda: session.post_update(session.info()))
-            await self._sessions.keep_choice(session)
-        return {"configOptions": session.options()}
+            if session.options.model != before.model:
+                incoming.after_response(lambda: session.editor.post(session.info()))
+            await self._sessions.store_options(session)
+        return {"configOptions": self._options(session)}
+
+    def _options(self, session: Session) -> list[Json]:
+        boolean = self._editor().client.boolean_options
+        return options.config_options(session.options, session.choices, boolean=boolean)
+
+
+async def _read_prompt(params: JsonObject, redact: Redact) -> SentPrompt:
+    from acp_agent.protocol.content import read_prompt  # noqa: PLC0415 - loaded with the first turn
+
+    return await read_prompt(params, redact)
+
+
+def _prompt_response(answer: Answer, redact: Redact = verbatim) -> JsonObject:
+    """Return ACP `PromptResponse`. A failure goes into `_meta`, for clients without a person in front."""
+    response: JsonObject = {"stopReason": answer.reason.value}
+    if answer.failure is not None:
+        response["_meta"] = {"acp_agent": {"failure": redact(str(answer.failure))}}
+    return response
 
 
 def _id(params: JsonObject) -> str:

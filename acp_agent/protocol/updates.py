@@ -18,6 +18,7 @@ from acp_agent.core.messages import LinkPart, PromptPart, ResourcePart, TextPart
 from acp_agent.core.types import Diff, ImagePart, Json, JsonObject, Location, ToolKind, ToolResult
 from acp_agent.output.markdown_images import defused
 from acp_agent.protocol.client import Client
+from acp_agent.protocol.options import config_options
 from acp_agent.protocol.paths import EditorPaths
 
 _FENCED = {ToolKind.EXECUTE, ToolKind.READ, ToolKind.SEARCH, ToolKind.FETCH}
@@ -61,7 +62,9 @@ class Updates:
     paths: EditorPaths
     _cards: dict[str, _Card] = field(default_factory=dict[str, _Card])
 
-    def translate(self, event: events.Event, at: int | None = None) -> Sequence[JsonObject]:
+    def translate(  # noqa: PLR0911 - the table
+        self, event: events.SessionEvent, at: int | None = None
+    ) -> Sequence[JsonObject]:
         """Return the `update` members for an event, in order. Empty if this client does not get any.
 
         at   when the event happened, in milliseconds since 1970; None means now
@@ -81,6 +84,15 @@ class Updates:
                 return (_chunk("agent_thought_chunk", text, message_id),) if text else ()
             case events.CompactionChanged():  # a notice says the same to clients that do not know this update
                 return (_compaction(event),) if self.client.compaction else ()
+            case events.CommandsChanged(commands):
+                return (_available_commands(commands),)
+            case events.ModeChanged(mode):
+                return ({"sessionUpdate": "current_mode_update", "currentModeId": mode.value},)
+            case events.OptionsChanged(options, choices):
+                config = config_options(options, choices, boolean=self.client.boolean_options)
+                return ({"sessionUpdate": "config_option_update", "configOptions": config},)
+            case events.SessionInfoChanged(title, updated_at, model):
+                return (session_info(title, updated_at, model),)
             case _:
                 return (_state(event, self.client),)
 
@@ -245,6 +257,16 @@ def _compaction(event: events.CompactionChanged) -> JsonObject:
     if event.error:
         update["error"] = defused(event.error)
     return update
+
+
+def _available_commands(commands: Sequence[events.OfferedCommand]) -> JsonObject:
+    listed: list[Json] = []
+    for command in commands:
+        entry: JsonObject = {"name": command.name, "description": command.description}
+        if command.hint:
+            entry["input"] = {"hint": command.hint}
+        listed.append(entry)
+    return {"sessionUpdate": "available_commands_update", "availableCommands": listed}
 
 
 def session_info(title: str, updated_at_ms: int, model: str = "") -> JsonObject:

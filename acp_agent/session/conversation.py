@@ -1,4 +1,4 @@
-"""What one conversation consists of besides its model and its tools: history, room, and the loop's hooks."""
+"""One conversation as the model sees it: the history, its compaction, the hooks of turns, and the agent."""
 
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,32 +15,36 @@ from acp_agent.agent.prompt import system_prompt
 from acp_agent.agent.turn import Agent, Limits
 from acp_agent.config import Loaded
 from acp_agent.config.settings import Settings
-from acp_agent.core.errors import MissingKey
+from acp_agent.core.errors import LoginRequired, MissingKey
 from acp_agent.core.events import EventSink, Notice, Severity, TextDelta
 from acp_agent.core.ports import Embedder, Provider, Toolset
 from acp_agent.core.redaction import Redact
 from acp_agent.core.services import Summaries, Summary
 from acp_agent.core.sessions import SessionSnapshot
 from acp_agent.log import Log
-from acp_agent.protocol.server import auth_required
 from acp_agent.session.models import SessionModels
 from acp_agent.session.session import Session
 
+if TYPE_CHECKING:
+    from acp_agent.agent.aids.tool_filter import ToolRanking
+
+_log = Log(__name__)
+
 
 def history_of(saved: SessionSnapshot, redact: Redact, damaged: Callable[[], None]) -> History:
-    """What the model knows of a session that goes on; `damaged` is told where that is not all it knew."""
+    """Return the history of a session that goes on. `damaged` is called if a part of it cannot be read."""
     said = "".join(each.text for each in saved.unfinished_messages if isinstance(each, TextDelta))
     return restored(saved.history, damaged, redact(said) if saved.usage.under_way else None, saved.finished_calls)
 
 
 class Conversation:
-    """Built once a session, by the configuration it began with.
+    """The conversation of one session, by the configuration that the session began with.
 
-    limits    where its turns stop by themselves
-    agent     what runs its turns; None before the first
-    toolset   gives the session's tools, for the calls the agent makes by itself
-    offer     what of the tools the model is shown
-    history   what was said before; None where this is the beginning
+    limits      where turns stop by themselves
+    agent       what runs the turns; None before the first
+    toolset     gives the session's tools, for the calls that the agent makes by itself
+    selection   which tools the model is shown
+    history     what was said before; None for a conversation that begins
     """
 
     def __init__(
@@ -51,7 +55,7 @@ class Conversation:
         redact: Redact,
         summaries: Summaries,
         toolset: Callable[[], Toolset],
-        offer: ToolSelection,
+        selection: ToolSelection,
         history: History | None = None,
     ) -> None:
         own = settings.agent
@@ -66,7 +70,7 @@ class Conversation:
         self._reflection = Reflection(Reputation(self._model))
         phases = PhaseCalls(note_bytes=settings.memory.max_note_bytes, redact=redact)
         self._phases = phases if settings.tools.phases.enabled else None
-        kept = _Kept(summaries, self._phases, toolset) if self._phases else summaries
+        kept = _StoredSummaries(summaries, self._phases, toolset) if self._phases else summaries
         self.compactor = Compactor(
             self.history,
             emit,
@@ -74,23 +78,44 @@ class Conversation:
             self._budget,
             Thresholds(own.compaction_soft, own.compaction_hard, automatic=own.compaction),
         )
-        self._offer = offer
-        hooks = Hooks(self._offer, self._reflection, room=self.compactor)
+        self._selection = selection
+        hooks = Hooks(self._selection, self._reflection, room=self.compactor)
         self.hooks = (
-            hooks if self._phases is None else Hooks(self._offer, self._reflection, self._phases, self.compactor)
+            hooks if self._phases is None else Hooks(self._selection, self._reflection, self._phases, self.compactor)
         )
 
+    def prepare(
+        self,
+        provider: Provider,
+        prompt: str,
+        toolset: Toolset,
+        emit: EventSink,
+        *,
+        began: Callable[[], None],
+        abandoned: Callable[[], bool],
+    ) -> Agent:
+        """Return the agent, made once, which asks this model with this system prompt from now on.
+
+        began       called when a turn begins
+        abandoned   whether the turn was ended because the session ends
+        """
+        if self.agent is None:
+            hooks = replace(self.hooks, began=began, abandoned=abandoned)
+            self.agent = Agent(provider, toolset, self.history, emit, self.limits, prompt, hooks=hooks)
+        self.agent.use(provider, prompt)
+        return self.agent
+
     def status(self) -> Sequence[str]:
-        """Lines for /status."""
+        """Return lines for /status."""
         phases = self._phases.status() if self._phases else ()
         context = self.compactor.status() if self._budget() else ()
-        return (*context, *self._offer.status(), *self._reflection.status(), *phases)
+        return (*context, *self._selection.status(), *self._reflection.status(), *phases)
 
     def clear(self) -> None:
-        """Forget all that was said, and what was learnt from it (A17.3)."""
+        """Forget all that was said, and what was learnt from it."""
         self.history.clear()
         self.compactor.clear()
-        self._offer.clear()
+        self._selection.clear()
         self._reflection.clear()
         if self._phases is not None:
             self._phases.clear()
@@ -100,7 +125,7 @@ class Conversation:
         return self.limits.budget(window) if window else 0
 
     async def _summarizer(self) -> Provider:
-        """The model that sums up. The user hears of it before he waits for it. Raises AgentError."""
+        """Return the model that sums up. The user is told of it before they wait for it. Raises AgentError."""
         provider = await self._models.for_chores(self._summed_up_by)
         said = f"Summing up the conversation, with {provider.name}:{provider.model} …"
         await self._emit(Notice(Severity.INFO, said))
@@ -111,8 +136,8 @@ class Conversation:
         return f"{provider.name}:{provider.model}" if provider else "no model"
 
 
-class _Kept:
-    """Summaries that go to the store and, as an autonomous call, to the memory (S7)."""
+class _StoredSummaries:
+    """Summaries that go to the store and, as an autonomous call, to the memory."""
 
     def __init__(self, kept: Summaries, phases: PhaseCalls, toolset: Callable[[], Toolset]) -> None:
         self._kept = kept
@@ -124,12 +149,12 @@ class _Kept:
         await RememberedSummaries(self._kept, self._phases, self._toolset()).add(summary)
 
 
-class SessionLoop:
-    """The loop of one session. It is made when it is needed: sessions work without a model, too.
+class SessionAgent:
+    """The agent of one session, made when it is needed: sessions work without a model, too.
 
     cwd      the session's folder, links resolved
     loaded   the configuration in force
-    notes    gives what the project says of itself, for the system prompt
+    notes    gives the notes of the project, for the system prompt
     """
 
     def __init__(
@@ -153,68 +178,51 @@ class SessionLoop:
         self._notes = notes
 
     async def agent(self) -> Agent:
-        """What runs turns. Raises AgentError, with advice, when there is no model to run it.
+        """Return what runs turns. Raises AgentError, with advice, if there is no model.
 
-        Raises RpcError -32000 where a key is missing and the editor can have the user log in: it shows how.
+        Raises LoginRequired if a key is missing and the editor can have the user log in.
         """
         try:
             provider = await self._models.answering()
         except MissingKey as error:
-            if self._session.client.terminal_login:
-                raise auth_required(str(error)) from None
+            if self._session.editor.offers_login:
+                raise LoginRequired(str(error)) from None
             raise
         prompt = await self._system_prompt()
-        conversation = self._conversation
-        if conversation.agent is None:
-            conversation.agent = Agent(
-                provider,
-                self._toolset,
-                conversation.history,
-                self._emit,
-                conversation.limits,
-                prompt,
-                hooks=replace(conversation.hooks, began=self._began, abandoned=self._abandoned),
-            )
-        conversation.agent.provider = provider  # the user may have chosen another one
-        conversation.agent.system_prompt = prompt
-        return conversation.agent
-
-    def _began(self) -> None:
-        self._session.story.keep_soon()
-
-    def _abandoned(self) -> bool:
-        return self._session.turns.abandoned
+        return self._conversation.prepare(
+            provider,
+            prompt,
+            self._toolset,
+            self._emit,
+            began=self._session.transcript.save_soon,
+            abandoned=lambda: self._session.turns.abandoned,
+        )
 
     async def _system_prompt(self) -> str:
-        """For the model that answered last: one that knows no tools is told of none.
+        """Return the system prompt. A model that takes no tools is told of none.
 
-        Tools the offer hides for the moment are named all the same: the prompt stays the same from call to call, which
-        caches it, and a model that names a hidden tool is shown it.
+        Tools that the selection hides for the moment are named all the same: the prompt stays the same from call to
+        call, so it is cached, and a model that names a hidden tool is shown it.
         """
-        place = self._session.place
         tools = self._toolset.specs() if self._models.take_tools() else ()
         notes = await self._notes(self._loaded())
         mode = self._session.active.mode
-        return system_prompt(self._cwd, place.additional, sys.platform, mode, tools=tools, notes=notes)
+        return system_prompt(
+            self._cwd, self._session.workspace.additional, sys.platform, mode, tools=tools, notes=notes
+        )
 
 
-if TYPE_CHECKING:
-    from acp_agent.agent.aids.tool_filter import ToolRanking
-
-_log = Log(__name__)
-
-
-def offer(
+def tool_selection(
     settings: Settings,
     embedder: Embedder | None,
     joining: Callable[[], bool],
     warn: Callable[[str], None],
     redact: Redact,
 ) -> ToolSelection:
-    """The offer of one conversation.
+    """Return which tools the model of one conversation is shown.
 
-    joining  whether an MCP server is still starting
-    redact   takes secrets out of prompts the embedding model compares
+    joining   whether an MCP server is still starting
+    redact    removes secrets from prompts that the embedding model compares
     """
     tafc, chosen, needs = settings.tools.tafc, settings.agent.tool_filter, settings.tools.dependencies
     if not (tafc.enabled or chosen.enabled or needs.enabled):

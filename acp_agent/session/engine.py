@@ -1,43 +1,38 @@
-"""What answers the prompts of one session, and what is kept of it."""
+"""What answers the prompts of one session, and questions about the session from others than the model."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol
 from uuid import uuid4
 
-from acp_agent.agent.history import History
 from acp_agent.core.backends import FileSystem
+from acp_agent.core.editor import ReadPrompt
 from acp_agent.core.errors import AgentError
-from acp_agent.core.events import EventSink, Notice, Severity, TextDelta, UsageChanged, UserMessage
+from acp_agent.core.events import EventSink, Notice, Severity, TextDelta, UserMessage
 from acp_agent.core.mcp import ListedServer, McpServer
 from acp_agent.core.messages import Message, Part, Role, StopReason, TextPart, typed
-from acp_agent.core.ports import Backends, Toolset
+from acp_agent.core.ports import Backends
 from acp_agent.core.redaction import Redact, verbatim
-from acp_agent.core.sessions import Change, UsageTotals
-from acp_agent.core.types import JsonObject, Subject, ToolSpec
+from acp_agent.core.sessions import Change
+from acp_agent.core.types import Subject, ToolSpec
 from acp_agent.output.markdown_images import defused
-from acp_agent.output.redaction.redactor import Redactor
-from acp_agent.protocol import wire
-from acp_agent.protocol.content import Prompt, redacted
-from acp_agent.session.mcp_servers import McpOfSession
-from acp_agent.session.models import SessionModels
+from acp_agent.session.mcp_servers import SessionMcpServers
 from acp_agent.session.slash import commands
-from acp_agent.session.slash.commands import Name
-from acp_agent.session.slash.handler import Desk, SessionDesk, Slash
+from acp_agent.session.slash.commands import CommandName
+from acp_agent.session.slash.handler import SlashCommandHandler
 from acp_agent.session.slash.review import Review
-from acp_agent.session.snapshots import KeptHistory
-from acp_agent.session.titles import Naming
-from acp_agent.session.toolset.gate_memory import GateMemory
-from acp_agent.session.toolset.toolset import LiveToolset
+from acp_agent.session.snapshots import SessionState
+from acp_agent.session.titles import TitleUpdater
+from acp_agent.session.toolset.toolset import ReloadingToolset
 from acp_agent.session.turn_slot import Answer
 from acp_agent.session.verdicts import Finding, call_with, judged
 
 
-class Loop(Protocol):
-    """What runs turns of the model. `failure` is the error that ended the last one, if one did."""
+class ModelTurns(Protocol):
+    """What runs turns of the model: an Agent."""
 
     @property
     def failure(self) -> AgentError | None:
-        """None after a turn that ended as it should."""
+        """The error that ended the last turn, if one did."""
         ...
 
     async def run(self, prompt: Message) -> StopReason:
@@ -45,221 +40,158 @@ class Loop(Protocol):
         ...
 
 
-def _forget(text: str) -> None:
-    del text
-
-
 class TurnEngine:
-    """Answers prompts: slash commands itself, everything else with the loop.
+    """Answers prompts: slash commands itself, everything else with the model.
 
-    loop       gives the loop, or raises an AgentError whose text tells the user how to set a model up
-    backends   what a prompt may be read with, asked anew for each
-    desk       answers for the session
-    begin      told of each prompt's typed text before anything is done with it
-    redact     takes secrets out of what is attached to a prompt, and out of all of it before it is kept
-    complaints what the editor's language servers complain of, as text for the model; None where nobody knows
+    agent         gives what runs turns of the model. Raises AgentError, whose text tells the user how to set one up
+    backends      gives what a prompt may be read with, for each prompt
+    handler       runs slash commands
+    begin         called with the typed text of each prompt, before anything is done with it
+    redact        removes secrets from what is attached to a prompt, and from all of it before it is stored
+    diagnostics   gives what the editor's language servers report, as text for the model; None where nobody knows
     """
 
     def __init__(
         self,
-        loop: Callable[[], Awaitable[Loop]],
-        toolset: Toolset,
+        agent: Callable[[], Awaitable[ModelTurns]],
         backends: Callable[[], Awaitable[Backends]],
         emit: EventSink,
-        desk: Desk,
-        begin: Callable[[str], None] = _forget,
+        handler: SlashCommandHandler,
+        begin: Callable[[str], object] = len,
         redact: Redact = verbatim,
-        complaints: Callable[[], Awaitable[str]] | None = None,
+        diagnostics: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
-        self._loop = loop
+        self._agent = agent
         self._backends = backends
         self._emit = emit
-        self._desk = desk
+        self._handler = handler
         self._begin = begin
         self._redact = redact
-        self._complaints = complaints
-        self._slash = Slash(desk, toolset)
+        self._diagnostics = diagnostics
 
-    def commands(self) -> Collection[Name]:
-        """The slash commands that make sense now, for the editor to offer (A17.1)."""
-        return self._desk.available()
-
-    async def answer(self, params: JsonObject) -> Answer:
-        """One prompt. It was said once it is understood, whatever becomes of what it names (A6.3, A13)."""
-        blocks = wire.prompt_blocks(params)
-        texts = [block.text for block in blocks if isinstance(block, wire.Text)]
-        command, slip = commands.parse(texts), commands.misspelt(texts)
-        prompt = await Prompt.sent(blocks, self._redact)
-        await self._emit(UserMessage(await redacted(prompt.parts, self._redact), str(uuid4())))
+    async def answer(self, read: ReadPrompt) -> Answer:
+        """Answer one prompt. It counts as said once it was read, whatever becomes of what it links."""
+        prompt = await read(self._redact)
+        command, slip = commands.parse(prompt.texts), commands.misspelt(prompt.texts)
+        await self._emit(UserMessage(await prompt.stored_parts(), str(uuid4())))
         self._begin(typed(prompt.parts))
         backends = await self._backends()
-        complaints = None if command or slip else self._complaints
-        message = await prompt.read(backends.files, backends.web, complaints)
+        message = await prompt.read(backends.files, backends.web, None if command or slip else self._diagnostics)
         for skipped in prompt.skipped:
             await self._emit(Notice(Severity.WARNING, f"left out of the prompt: {skipped}"))
         if command:
-            return await self._obey(*command, backends.files)
+            return await self._run(*command, backends.files)
         if slip:
             return await self._say(_did_you_mean(*slip))
         return await self._ask(message.parts)
 
-    async def _obey(self, name: Name, argument: str, files: FileSystem) -> Answer:
-        outcome = await self._slash.obey(name, argument, files)
+    async def _run(self, name: CommandName, argument: str, files: FileSystem) -> Answer:
+        outcome = await self._handler.run(name, argument, files)
         if isinstance(outcome, Review):
-            with self._desk.reading():
+            with self._handler.reading_only():
                 return await self._ask((TextPart(outcome.prompt),))
         return await self._say(outcome)
 
     async def _ask(self, parts: Sequence[Part]) -> Answer:
-        """A turn of the model."""
+        """Run a turn of the model."""
         try:
-            loop = await self._loop()
+            agent = await self._agent()
         except AgentError as error:
             return await self._say(str(error), error)
-        return Answer(await loop.run(Message(Role.USER, tuple(parts))), loop.failure)
+        return Answer(await agent.run(Message(Role.USER, tuple(parts))), agent.failure)
 
     async def _say(self, text: str, failure: AgentError | None = None) -> Answer:
-        """Words of ours, for the user alone (A17.6)."""
+        """Tell the user a text that the model does not read."""
         await self._emit(TextDelta(defused(self._redact(text)), str(uuid4())))
         return Answer(StopReason.END_TURN, failure)
 
 
-def _did_you_mean(word: str, name: Name) -> str:
+def _did_you_mean(word: str, name: CommandName) -> str:
     return (
         f"There is no command `/{word}`. Did you mean `/{name}`? "
         "Nothing was sent to the model; to send it this text, begin with another word."
     )
 
 
-class Kept:
-    """What the store is given of a session besides what was told, and what it gives back.
-
-    before   the messages it has already
-    """
-
-    def __init__(
-        self,
-        history: History,
-        models: SessionModels,
-        memory: GateMemory,
-        redactor: Redactor,
-        before: Sequence[Message] = (),
-    ) -> None:
-        self._history = KeptHistory(history, redactor, before)
-        self._models = models
-        self._memory = memory
-        self._fill = (0, 0)  # tokens used, and the window's size
-
-    def take_up(self, tally: UsageTotals, typed: Sequence[str] = ()) -> None:
-        """Go on counting from there, and remember what the user typed."""
-        for text in typed:
-            self._memory.learn(text)
-        self._fill = (tally.used, tally.size)
-        self._models.ledger.restore(tally)
-        self._memory.quota.take_up(tally.batches, tally.calls)
-
-    def measured(self, event: UsageChanged) -> UsageChanged:
-        """Take note of how full the window is; the event with what all of it cost so far."""
-        self._fill = (event.used, event.size)
-        return UsageChanged(event.used, event.size, self._models.ledger.cost)
-
-    async def looked_through(self) -> Change:
-        """All of it, as it is now, no long text looked through on the loop."""
-        await self._history.look_through()
-        return self.state()
-
-    def state(self) -> Change:
-        """All of it, as it is now."""
-        ledger, use = self._models.ledger, self._memory.quota.use
-        used, size = self._fill
-        under_way = self._history.in_turn
-        tally = UsageTotals(used, size, ledger.usage, ledger.cost, ledger.complete, use.calls, use.batches, under_way)
-        return Change(history=self._history.state(), usage=tally, model=self._models.in_use or None)
-
-
 class SessionEngine:
-    """Turns, what comes before and after them, and answers about the session for others than the model.
+    """The engine of one session: see Engine. It also answers about the session for the extension methods.
 
-    desk      tells how the session is
+    handler   says how the session is
     toolset   its tools, by the configuration as it is on disk now
     mcp       its MCP servers
+    redact    removes secrets from texts
     release   gives back what its tools hold
     """
 
     def __init__(
         self,
         turns: TurnEngine,
-        kept: Kept,
-        naming: Naming,
-        desk: SessionDesk,
-        toolset: LiveToolset,
-        mcp: McpOfSession,
+        state: SessionState,
+        titles: TitleUpdater,
+        handler: SlashCommandHandler,
+        toolset: ReloadingToolset,
+        mcp: SessionMcpServers,
+        redact: Redact,
         release: Callable[[], None],
     ) -> None:
         self._turns = turns
-        self._kept = kept
-        self._naming = naming
-        self._desk = desk
+        self._state = state
+        self._titles = titles
+        self._handler = handler
         self._toolset = toolset
         self._mcp = mcp
+        self.redact = redact
         self._release = release
 
-    async def answer(self, params: JsonObject) -> Answer:
-        """One turn; see protocol.answer.Engine."""
-        return await self._turns.answer(params)
+    async def answer(self, read: ReadPrompt) -> Answer:
+        return await self._turns.answer(read)
 
     def state(self) -> Change:
-        """What is to be kept now."""
-        return self._kept.state()
+        return self._state.state()
 
     async def kept(self) -> Change:
-        """The same; what takes a while is done beside the loop."""
-        return await self._kept.looked_through()
+        return await self._state.kept()
 
     async def answered(self, answer: Answer) -> None:
-        """A conversation that has no name gets one (A18.1)."""
-        await self._naming.answered(answer)
+        """Give the conversation a title if it has none."""
+        await self._titles.answered(answer)
 
-    def commands(self) -> Collection[Name]:
-        """The slash commands that make sense now."""
-        return self._turns.commands()
+    def commands(self) -> Collection[CommandName]:
+        return self._handler.available()
 
     async def close(self) -> None:
-        """End the servers of the session; what their programs leave behind is cleared away in the background.
-
-        Its folders are closed, and can be neither read nor written through this object any more.
-        """
-        self._naming.close()
-        self._mcp.servers.close()
+        """End the MCP servers, whose programs are ended in the background, and close the session's folders."""
+        self._titles.close()
+        self._mcp.connections.close()
         self._release()
 
     # -------------------------------------------------------------------------------------- answers
 
     def status(self) -> Sequence[str]:
-        """The lines of /status."""
-        return self._desk.status()
+        """Return the lines of /status."""
+        return self._handler.status()
 
     def tools(self) -> Sequence[ToolSpec]:
-        """What the model may call now."""
+        """Return what the model may call now."""
         return self._toolset.specs()
 
     def judged(self, subject: Subject) -> Finding:
-        """What would become of a call with this subject. Nothing is asked, and nothing runs."""
-        self._toolset.specs()  # takes up a configuration that has changed
-        gates = self._desk.reach.gates()
+        """Return what would become of a call with this subject. Nothing is asked, and nothing runs."""
+        self._toolset.specs()  # applies a configuration that has changed
+        gates = self._handler.gates()
         if not gates.in_order:
             why = str(self._toolset.loaded.fault or "nothing runs in this session")
             return Finding("deny", "", "", (why,))
         return judged(gates.facts(call_with(subject)), gates.in_order)
 
     def servers(self) -> Sequence[ListedServer]:
-        """Its MCP servers."""
-        return self._mcp.servers.listed()
+        """Return the MCP servers."""
+        return self._mcp.connections.listed()
 
     def add_server(self, server: McpServer) -> str:
-        """Start one more MCP server; why it is not started, else ""."""
+        """Start one more MCP server. Return why it is not started, or ""."""
         return self._mcp.add(server, self._toolset.loaded)
 
     def remove_server(self, name: str) -> bool:
-        """End an MCP server and take its tools away; False when there is none of that name."""
+        """End an MCP server and take its tools away. Return False if there is none of that name."""
         return self._mcp.remove(name)

@@ -1,4 +1,4 @@
-"""One session, put together part by part: backends, gates, tools, conversation, loop."""
+"""The factory of engines: it puts the backends, gates, tools, conversation and model of one session together."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -17,191 +17,180 @@ from acp_agent.core.sessions import SessionSnapshot
 from acp_agent.gates.rules.trust_level import TrustLevel
 from acp_agent.output.redacted_view import RedactedApprover, RedactedEvents
 from acp_agent.output.sanitize import sanitize
-from acp_agent.protocol.peer import Peer
-from acp_agent.protocol.permission import EditorApprover
-from acp_agent.protocol.shared_languages import complaints, languages
-from acp_agent.session.conversation import Conversation, SessionLoop, history_of, offer
-from acp_agent.session.engine import Kept, SessionEngine, TurnEngine
-from acp_agent.session.mcp_servers import McpOfSession
+from acp_agent.session.conversation import Conversation, SessionAgent, history_of, tool_selection
+from acp_agent.session.engine import SessionEngine, TurnEngine
+from acp_agent.session.mcp_servers import SessionMcpServers
 from acp_agent.session.model_choices import ModelChoices
 from acp_agent.session.models import SessionModels
 from acp_agent.session.session import Session
-from acp_agent.session.slash.handler import Reach, SessionDesk
-from acp_agent.session.titles import Naming, Summarizer, Titles
-from acp_agent.session.toolset.backends import SessionBackends, session_elicitor
+from acp_agent.session.slash.handler import CommandDependencies, SlashCommandHandler
+from acp_agent.session.snapshots import SessionState
+from acp_agent.session.titles import Summarizer, TitleUpdater, TitleWriter
+from acp_agent.session.toolset.backends import SessionBackends, reported_diagnostics
 from acp_agent.session.toolset.gate_factory import SessionGateState
 from acp_agent.session.toolset.output import redactor
 from acp_agent.session.toolset.project_notes import ProjectNotes
-from acp_agent.session.toolset.session_tools import Helpers, SessionTools
-from acp_agent.session.toolset.toolset import Builders, LiveToolset, same_model
+from acp_agent.session.toolset.session_tools import SessionTools, ToolDependencies
+from acp_agent.session.toolset.toolset import Builders, ReloadingToolset, same_model
 from acp_agent.store.memories import MemoryStore
 
 if TYPE_CHECKING:
-    from acp_agent.session.processes import Workshop
+    from acp_agent.session.processes import ProcessServices
 
 _DAMAGED = "part of what was said before could not be read; the model does not know it"
 
 
-class Assembly:
-    """Puts one session together.
+class SessionFactory:
+    """Makes the engine of one session.
 
-    Auditor, terminals, answers, conversation and what the gates remember are the session's; what hangs on `[tools]` of
-    the configuration is a stage (`SessionTools`), built again when that changes.
+    Auditor, terminals, "always" answers, conversation and what the gates remember last as long as the engine. What
+    depends on `[tools]` of the configuration is a snapshot of the toolset, which is built again when that changes.
     """
 
     tools: ClassVar[type[SessionTools]] = SessionTools
 
     def __init__(
         self,
-        workshop: "Workshop",
-        peer: Peer,
+        process: "ProcessServices",
         session: Session,
         loaded: Loaded,
         reload: Callable[[Loaded], Loaded],
         saved: SessionSnapshot | None = None,
     ) -> None:
-        self._workshop = workshop
+        """`reload` reads the configuration again; `saved` is what the session goes on with, None if it begins."""
+        self._process = process
         self._session = session
         self._loaded = loaded
-        self._cwd = os.path.realpath(session.place.cwd)
-        self._redactor = redactor(loaded, workshop.secrets, self._warn)
-        session.redact = self._redactor
+        self._cwd = os.path.realpath(session.workspace.cwd)
+        self._redactor = redactor(loaded, process.secrets, self._warn)
         self._emit = RedactedEvents(session.emit, self._redactor)
-        self._models = SessionModels(workshop.catalog, self.in_force, self._redactor, self._tell, self._chosen)
-        self._elicitor = session_elicitor(peer, session, self._redactor, loaded.settings.acp)
-        session.languages = languages(peer, session, loaded)
-        patience = loaded.settings.acp.question_timeout_secs
-        approver = RedactedApprover(EditorApprover(peer, session.id, session.paths, patience), self._redactor)
-        self._mcp = McpOfSession(workshop, session, approver, self._cwd, self._trusts_folder, self._asker)
-        self._embedder = self._place_texts()
-        self._lasting = self._remembered(approver)
-        self._conversation = self._spoken(saved)
+        self._models = SessionModels(process.catalog, self.in_force, self._redactor, self._tell, self._chosen)
+        self.elicitor = self._make_elicitor()
+        self._languages = session.share_languages(loaded)
+        approver = session.editor.approver(loaded.settings.acp.question_timeout_secs)
+        approver = RedactedApprover(approver, self._redactor)
+        self._mcp = SessionMcpServers(
+            process, session, approver, self._cwd, self._redactor, self._trust_folder, self._asker
+        )
+        self._embedder = self._make_embedder()
+        self._gate_state = self._make_gate_state(approver)
+        self._conversation = self._make_conversation(saved)
         before = () if saved is None else saved.history.messages
-        self._kept = Kept(self._conversation.history, self._models, self._lasting.memory, self._redactor, before)
+        self._state = SessionState(
+            self._conversation.history, self._models, self._gate_state.memory, self._redactor, before
+        )
         if saved is not None:
-            self._kept.take_up(saved.usage, saved.user_words)
-        self._naming = Naming(session, self._titles(), workshop.background)
+            self._state.restore(saved.usage, saved.user_words)
+        writer = TitleWriter(loaded.settings.memory.sessions, self._models.for_titles, self._redactor)
+        self._titles = TitleUpdater(session, writer, process.background)
         self._notes = ProjectNotes(loaded.file, self._plain, self._warn_plainly)
         self._plan = ShownPlan(self._emit, self._redactor, () if saved is None else saved.plan)
-        self._reformatter = self._mender()
+        self._reformatter = self._make_reformatter()
         backends = SessionBackends(
-            peer, session, loaded.settings, workshop.script_folder, self._emit, self._warn, workshop.watchdog
+            session, loaded.settings, process.script_folder, self._emit, self._warn, process.watchdog
         )
-        self._tools = self.tools(session, self._cwd, backends, self._lasting, self._helpers(), self._redactor)
-        self.toolset = self._live(reload)
-
-    def _live(self, reload: Callable[[Loaded], Loaded]) -> LiveToolset:
-        builders = Builders(partial(self._reload, reload), self._tools.stage, self._tools.closed, self._adopt)
-        try:
-            return LiveToolset(self._loaded, builders, self._emit, self._tools.look)
-        except BaseException:
-            self._tools.close()
-            raise
-
-    def in_force(self) -> Loaded:
-        """The configuration of the moment."""
-        return self.toolset.loaded
+        self._tools = self.tools(
+            session, self._cwd, backends, self._gate_state, self._tool_dependencies(), self._redactor
+        )
+        self.toolset = self._make_toolset(reload)
 
     def engine(self) -> SessionEngine:
-        """The whole of it."""
-        toolset, conversation, memory = self.toolset, self._conversation, self._lasting.memory
-        loop = SessionLoop(
+        """Return the engine, and start the session's MCP servers."""
+        agent = SessionAgent(
             self._session,
             self._cwd,
             self.in_force,
             self._models,
-            toolset,
-            conversation,
+            self.toolset,
+            self._conversation,
             self._measured,
             self._project_notes,
         )
-        desk = SessionDesk(
-            self._session, self.in_force, conversation, self._models, memory, self._measured, self._more, self._servers
+        handler = SlashCommandHandler(
+            self._session,
+            self.in_force,
+            self._conversation,
+            self._models,
+            self._gate_state.memory,
+            self._measured,
+            self.toolset,
+            self._command_dependencies(),
         )
-        desk.reach = self._reach()
-        self._mcp.start(toolset.loaded)
+        self._mcp.start(self.toolset.loaded)
 
-        async def agent() -> Agent:
+        async def prepared() -> Agent:
             await self._mcp.ready()
-            return await loop.agent()
+            return await agent.agent()
 
         turns = TurnEngine(
-            agent,
-            toolset,
-            toolset.backends,
+            prepared,
+            self.toolset.backends,
             self._emit,
-            desk,
+            handler,
             self._turn_began,
             self._redactor,
-            self._complaints if self._session.languages else None,
+            self._diagnostics if self._languages else None,
         )
-        return SessionEngine(turns, self._kept, self._naming, desk, toolset, self._mcp, self._tools.close)
+        return SessionEngine(
+            turns, self._state, self._titles, handler, self.toolset, self._mcp, self._redactor, self._tools.close
+        )
 
-    def _reach(self) -> Reach:
-        return Reach(
-            conduct_changed=self._session.conduct_changed,
-            forget=self._forget,
-            forget_results=self._tools.clear,
-            models=self._choices,
-            refresh_models=self._refresh_models,
-            notes=lambda: self._memories(self.in_force()),
-            gates=lambda: self._tools.gates,
-        )
+    def in_force(self) -> Loaded:
+        """Return the configuration of the moment."""
+        return self.toolset.loaded
 
     # -------------------------------------------------------------------------------------- in a turn
 
     def _turn_began(self, typed: str) -> None:
-        """The user has written, and may have changed files meanwhile."""
-        memory = self._lasting.memory
+        """Take note of a prompt. The user may have changed files meanwhile."""
+        memory = self._gate_state.memory
         memory.learn(typed)
         memory.turn.turn_began()
         self._tools.turn_began()
-        self._naming.began(typed)
+        self._titles.began(typed)
 
     async def _forget(self) -> None:
-        self._naming.forget()
+        self._titles.forget()
         await self._plan.clear()  # first: also where the rest cannot be removed
         await self._session.forget()
 
-    async def _complaints(self) -> str:
+    async def _diagnostics(self) -> str:
+        if self._languages is None:
+            return ""
         backends = await self.toolset.backends()
-        return await complaints(self._session.languages, backends.files, self._redactor)
+        return self._redactor(await reported_diagnostics(self._languages, backends.files))
 
     async def _refresh_models(self, provider: str) -> int:
         choices = self._choices()
         if choices is None:
             return 0
-        return await choices.refresh(self._workshop.catalog(self.in_force().settings.llm), provider)
+        return await choices.refresh(self._process.catalog(self.in_force().settings.llm), provider)
 
     def _choices(self) -> ModelChoices | None:
         choices = self._session.choices
         return choices if isinstance(choices, ModelChoices) else None
 
     def _asker(self) -> Elicitor | None:
-        """Who asks the user what an MCP server wants to know; nobody while no turn runs."""
-        return self._elicitor if self._session.turns.busy else None
+        """Return who asks the user what an MCP server wants to know; None while no turn runs."""
+        return self.elicitor if self._session.turns.busy else None
 
     async def _measured(self, event: Event) -> None:
-        """Take note of how full the model's window is."""
+        """Take note of how full the model's window is, then show the event."""
         if isinstance(event, UsageChanged):
-            self._lasting.memory.turn.measured(event.used, event.size)
-            event = self._kept.measured(event)
+            self._gate_state.memory.turn.measured(event.used, event.size)
+            event = self._state.measured(event)
         await self._emit(event)
 
     async def _project_notes(self, loaded: Loaded) -> str:
-        trusted = self._lasting.memory.standing.workspace.counts
-        return await self._notes.block(loaded.settings.agent.instructions, trusted=trusted)
+        trusted = self._gate_state.memory.standing.workspace.counts
+        return await self._notes.block(loaded.settings.agent.instructions, self._tools.roots, trusted=trusted)
 
-    def _trusts_folder(self, level: TrustLevel) -> None:
-        """The user has spoken about the folder: what it says of itself, and what runs in it, goes by that (S4)."""
-        self._lasting.memory.standing.workspace = level
-
-    def _reload(self, reload: Callable[[Loaded], Loaded], before: Loaded) -> Loaded:
-        self._workshop.credentials.introduce()  # a key may have been stored: it must not be shown
-        return same_model(reload, before)
+    def _trust_folder(self, level: TrustLevel) -> None:
+        """Take note of what the user has said of the folder: its own notes and programs count by that."""
+        self._gate_state.memory.trust_folder(level)
 
     def _adopt(self, loaded: Loaded) -> None:
-        self._session.choices = self._workshop.choices(loaded)
+        self._session.offer(self._process.choices(loaded))
         self._session.apply_config(loaded)
         self._mcp.start(loaded)
 
@@ -210,81 +199,108 @@ class Assembly:
 
     # ------------------------------------------------------------------------------------------ parts
 
-    def _spoken(self, saved: SessionSnapshot | None) -> Conversation:
+    def _make_toolset(self, reload: Callable[[Loaded], Loaded]) -> ReloadingToolset:
+        def reloaded(before: Loaded) -> Loaded:
+            self._process.credentials.introduce()  # a key may have been stored: it must not be shown
+            return same_model(reload, before)
+
+        builders = Builders(reloaded, self._tools.snapshot, self._tools.closed, self._adopt)
+        try:
+            return ReloadingToolset(self._loaded, builders, self._emit, self._tools.look)
+        except BaseException:
+            self._tools.close()
+            raise
+
+    def _make_conversation(self, saved: SessionSnapshot | None) -> Conversation:
         settings = self._loaded.settings
+        joining = self._mcp.connections.joining
         return Conversation(
             settings,
             self._models,
             self._emit,
             self._redactor,
-            self._workshop.summaries(self._session),
+            self._process.summaries(self._session),
             lambda: self.toolset,
-            offer(settings, self._embedder, self._mcp.servers.joining, self._warn, self._redactor),
+            tool_selection(settings, self._embedder, joining, self._warn, self._redactor),
             None if saved is None else history_of(saved, self._redactor, partial(self._warn_plainly, _DAMAGED)),
         )
 
-    def _plain(self, text: str) -> str:
-        return self._redactor(sanitize(text, terminal=False))
-
-    def _chosen(self, model: str) -> Chosen:
-        return chosen(self._session.active, self._session.choices, model)
-
-    def _titles(self) -> Titles:
-        return Titles(self._loaded.settings.memory.sessions, self._models.for_titles, self._redactor)
-
-    def _helpers(self) -> Helpers:
-        return Helpers(
-            self._memories,
-            self._conversation.compactor,
-            self._reformatter,
-            self._notes,
-            self._elicitor,
-            self._session.languages,
-            self._plan,
-            lambda: self._models.in_force,
-        )
-
-    def _remembered(self, approver: RedactedApprover) -> SessionGateState:
-        settings, servers = self._loaded.settings, self._mcp.servers
-        lasting = SessionGateState(
+    def _make_gate_state(self, approver: RedactedApprover) -> SessionGateState:
+        settings, connections = self._loaded.settings, self._mcp.connections
+        memory = self._process.gate_memories.of(self._session.id, self._cwd, settings.tools)
+        memory.trust_served(connections.trust)
+        return SessionGateState(
             approver,
-            self._workshop.grants(settings.acp.permission_file),
-            self._workshop.gate_memories.of(self._session.id, self._cwd, settings.tools),
-            self._workshop.auditor(self._session, self._loaded, self._cwd, self._redactor),
+            self._process.grants(settings.acp.permission_file),
+            memory,
+            self._process.auditor(self._session, self._loaded, self._cwd, self._redactor),
             self._emit,
-            self._workshop.overflow(self._session, self._loaded),
+            self._process.overflow(self._session, self._loaded),
             Summarizer(self._models.for_chores) if settings.tools.overflow.summarize_output else None,
-            servers,
+            connections,
         )
-        lasting.memory.trust_served(servers.trust)
-        return lasting
 
-    def _mender(self) -> Reformatter | None:
-        name = self._loaded.settings.tools.retry.parameter_reformat_provider
-        return Reformatter(name, partial(self._models.for_chores, name), self._redactor) if name else None
+    def _make_elicitor(self) -> Elicitor | None:
+        """Return who asks the user for more than a yes or no; one, since only one question is shown at a time."""
+        acp, session = self._loaded.settings.acp, self._session
+        if not acp.elicitation:
+            return None
+        return session.editor.elicitor(
+            self._redactor, acp.elicitation_timeout_secs, wanted=lambda: session.turns.going_on
+        )
 
-    def _place_texts(self) -> Embedder | None:
+    def _make_embedder(self) -> Embedder | None:
         try:
             return self._models.embedder(self._loaded.settings.llm)
         except ConfigError as error:
             self._warn(f"{error}; texts are found by their words alone")
             return None
 
+    def _make_reformatter(self) -> Reformatter | None:
+        name = self._loaded.settings.tools.retry.parameter_reformat_provider
+        return Reformatter(name, partial(self._models.for_chores, name), self._redactor) if name else None
+
+    def _tool_dependencies(self) -> ToolDependencies:
+        return ToolDependencies(
+            self._memories,
+            self._conversation.compactor,
+            self._reformatter,
+            self.elicitor,
+            self._languages,
+            self._plan,
+            lambda: self._models.in_force,
+        )
+
+    def _command_dependencies(self) -> CommandDependencies:
+        return CommandDependencies(
+            forget=self._forget,
+            forget_results=self._tools.clear,
+            models=self._choices,
+            refresh_models=self._refresh_models,
+            notes=lambda: self._memories(self.in_force()),
+            gates=lambda: self._tools.gates,
+            more=self._more_status,
+            servers=self._mcp.connections.status,
+        )
+
+    def _chosen(self, model: str) -> Chosen:
+        return chosen(self._session.active, self._session.choices, model)
+
     def _memories(self, loaded: Loaded) -> MemoryStore | None:
-        return self._workshop.memories(loaded, self._embedder)
+        return self._process.memories(loaded, self._embedder)
 
     # ---------------------------------------------------------------------------------- for the user
 
-    def _more(self) -> Sequence[str]:
+    def _more_status(self) -> Sequence[str]:
         memories = self._memories(self.in_force())
         return (
             *((f"Memory: found by {memories.method}",) if memories else ()),
             *(self._reformatter.status() if self._reformatter else ()),
-            *self._servers(),
+            *self._mcp.connections.status(),
         )
 
-    def _servers(self) -> Sequence[str]:
-        return self._mcp.servers.status()
+    def _plain(self, text: str) -> str:
+        return self._redactor(sanitize(text, terminal=False))
 
     def _warn(self, problem: str) -> None:
         self._warn_plainly(f"configuration: {problem}")

@@ -41,7 +41,7 @@ class RunningConnection(McpConnection, Protocol):
         ...
 
 
-class Served:
+class ConnectedServer:
     """One server. `told` is what the user has been told of it."""
 
     def __init__(self, connection: RunningConnection) -> None:
@@ -113,7 +113,7 @@ Connect: TypeAlias = Callable[[McpServer, Callable[[], None]], RunningConnection
 """Makes the connection to a server; the second argument is told whenever something about it has changed."""
 
 
-class SessionServers:
+class McpConnections:
     """Starts servers and keeps the names of their tools.
 
     pins         what the user has let run
@@ -127,7 +127,7 @@ class SessionServers:
         self._connect = connect
         self._identities: dict[str, str] = {}
         self.book = PinBook(pins, self._identities)
-        self._served: dict[str, Served] = {}
+        self._served: dict[str, ConnectedServer] = {}
         self._moved = anyio.Event()
         self._begun = False
 
@@ -169,7 +169,7 @@ class SessionServers:
 
     def _start(self, server: McpServer) -> None:
         self._identities[server.name] = server_identity(server)
-        served = Served(self._connect(server, partial(self._changed, server.name)))
+        served = ConnectedServer(self._connect(server, partial(self._changed, server.name)))
         self._served[server.name] = served
         self._background(partial(_run, served.connection))
 
@@ -256,13 +256,13 @@ class SessionServers:
         moved, self._moved = self._moved, anyio.Event()
         moved.set()
 
-    def _name_tools(self, served: Served) -> None:
+    def _name_tools(self, served: ConnectedServer) -> None:
         connection = served.connection
         definitions = {each.name: each for each in connection.definitions()}
         names = tool_names(connection.server.name, [*definitions])
         served.offer({names[tool]: served.tool(names[tool], each) for tool, each in definitions.items()})
 
-    def _tell_news(self, served: Served) -> None:
+    def _tell_news(self, served: ConnectedServer) -> None:
         """Tell what the user should hear of, once, and at some time no more."""
         news = served.news(begun=self._begun)
         served.was_ready = served.was_ready or served.connection.state is McpState.READY
@@ -275,10 +275,10 @@ class SessionServers:
         self._tell(news)
 
 
-class GrowingCatalogue:
+class McpCatalogue:
     """A registry, and behind its tools those of the servers that are there."""
 
-    def __init__(self, registry: Registry, servers: SessionServers) -> None:
+    def __init__(self, registry: Registry, servers: McpConnections) -> None:
         self._registry = registry
         self._servers = servers
 

@@ -20,20 +20,21 @@ from acp_agent.core.conduct import AutoApprove, Conduct
 from acp_agent.core.errors import ConfigError, ToolError
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
 from acp_agent.core.ports import Approver, Elicitor
+from acp_agent.core.redaction import Redact
 from acp_agent.gates.rules.trust_level import TrustLevel
 from acp_agent.gates.trust import workspace_trust
-from acp_agent.session.mcp_connections import RunningConnection, SessionServers
+from acp_agent.session.mcp_connections import McpConnections, RunningConnection
 from acp_agent.store.trusted_folders import TrustedFolders
 
 if TYPE_CHECKING:
-    from acp_agent.session.processes import Workshop
+    from acp_agent.session.processes import ProcessServices
     from acp_agent.session.session import Session
 
 _LONGEST_WISH = 1000
 """Characters of an entry: a question shows them all, so nothing can hide in the middle."""
 
 
-class McpOfSession:
+class SessionMcpServers:
     """All of it for one session. `servers` holds the connections; `start` and `ask` fill it.
 
     cwd        the session's folder, links resolved
@@ -43,33 +44,35 @@ class McpOfSession:
 
     def __init__(
         self,
-        workshop: "Workshop",
+        process: "ProcessServices",
         session: "Session",
         approver: Approver,
         cwd: str,
+        redact: Redact,
         answered: Callable[[TrustLevel], None],
         elicitor: Callable[[], Elicitor | None],
     ) -> None:
-        self._workshop = workshop
+        self._process = process
         self._session = session
         self._approver = approver
         self._cwd = cwd
+        self._redact = redact
         self._answered = answered
         self._started = False
         self._wanted: tuple[McpServerSettings, ...] = ()
         connect = partial(_connection, elicitor)
-        self.servers = SessionServers(workshop.pins, workshop.background, session.notices.add, connect)
+        self.connections = McpConnections(process.pins, process.background, session.notices.add, connect)
 
     def start(self, loaded: Loaded) -> None:
         """Start, once, what needs no question. Nothing while it is not clear what the user forbids."""
         if self._started or loaded.fault is not None or not loaded.settings.mcp.enabled:
             return
         self._started = True
-        ended = self._session.place.ended
+        ended = self._session.workspace.ended
         own = [each for each in loaded.settings.mcp.servers if each.enabled and each.name not in ended]
         self._wanted = tuple(each for each in loaded.servers if each.enabled and each.name not in ended)
-        self._workshop.secrets.add(secrets_of(own, os.environ))
-        self.servers.start([*self._named(own, McpOrigin.CONFIG), *map(_at_home, self._session.place.servers)])
+        self._process.secrets.add(secrets_of(own, os.environ))
+        self.connections.start([*self._named(own, McpOrigin.CONFIG), *map(_at_home, self._session.workspace.servers)])
 
     async def ready(self) -> None:
         """A turn is about to begin: ask about the project's servers, once, and let what is starting come up."""
@@ -78,29 +81,29 @@ class McpOfSession:
             trusted = await self._trusted(wanted) if wanted else False
             self._wanted = ()
             if trusted:
-                self._workshop.secrets.add(_hidden(value for each in wanted for value in each.referred(os.environ)))
-                self.servers.start(self._named(wanted, McpOrigin.PROJECT))
-        await self.servers.settled()
+                self._process.secrets.add(_hidden(value for each in wanted for value in each.referred(os.environ)))
+                self.connections.start(self._named(wanted, McpOrigin.PROJECT))
+        await self.connections.settled()
 
     def add(self, server: McpServer, loaded: Loaded) -> str:
         """Start one more of the editor's; why it is not started, else ""."""
         if loaded.fault is not None or not loaded.settings.mcp.enabled:
             return "MCP servers are switched off: [mcp] enabled"
         pairs = server.reach.env if isinstance(server.reach, StdioServer) else server.reach.headers
-        self._workshop.secrets.add(_hidden(value for name, value in pairs if holds_secret(name)))
-        return self.servers.add(_at_home(server))
+        self._process.secrets.add(_hidden(value for name, value in pairs if holds_secret(name)))
+        return self.connections.add(_at_home(server))
 
     def remove(self, name: str) -> bool:
         """End one, or do without one that was to be asked about; False when there is none of that name."""
         left = tuple(each for each in self._wanted if each.name != name)
         wanted, self._wanted = self._wanted, left
-        return self.servers.remove(name) or len(left) < len(wanted)
+        return self.connections.remove(name) or len(left) < len(wanted)
 
     async def _trusted(self, wanted: Sequence[McpServerSettings]) -> bool:
         approver = None if _nobody_is_asked(self._session.active) else self._approver
         names = ", ".join(each.name for each in wanted)
         try:
-            level = await project_trust(self._cwd, wanted, self._workshop.folders, approver)
+            level = await project_trust(self._cwd, wanted, self._process.folders, approver)
         except ToolError as error:  # nobody answered in time
             self._warn(f"the MCP servers of this folder ({names}) are not started: {error}")
             return False
@@ -126,7 +129,7 @@ class McpOfSession:
             where = f"the MCP server {entry.name!r} of this folder is not started"
             if at >= MOST_OF_A_PROJECT or len(wish) > _LONGEST_WISH:
                 self._warn(f"{where}: too much for one question")
-            elif self._session.redact(wish) != wish:  # what stands between the ends of a made-up key would be hidden
+            elif self._redact(wish) != wish:  # what stands between the ends of a made-up key would be hidden
                 self._warn(f"{where}: it holds what looks like a secret, and you could not see it whole; use ${{NAME}}")
             else:
                 yield entry

@@ -261,7 +261,7 @@ class ModelChoices:
             raise _wrong(f"no matching model found{available}")
         if value == model_in_force(conduct, self):
             return f"{value} answers already."
-        conduct.model = value
+        conduct.choose(model=value)
         return f"{value} answers from the next prompt on."
 
     def listed(self, conduct: Conduct) -> str:

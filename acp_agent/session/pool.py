@@ -1,69 +1,70 @@
-"""How many sessions of a process are awake: who makes room for one more (A11)."""
+"""The sessions that this process knows: how many are resident, and how they are evicted and resumed."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import anyio
 
 from acp_agent.core.conduct import Conduct
-from acp_agent.core.errors import StoreUnavailable
+from acp_agent.core.errors import InvalidState, RequestError, RequestFailed, SessionNotFound, StoreUnavailable
 from acp_agent.core.process_limits import can_open
-from acp_agent.protocol.client import Client
-from acp_agent.protocol.jsonrpc import INTERNAL_ERROR, RpcError, invalid_request, session_not_found
-from acp_agent.session.locks import OneAtATime, SessionHold, asked, unreadable
-from acp_agent.session.session import Place, Session
+from acp_agent.session.locks import KeyedLock, SessionLock, readable, unreadable
+from acp_agent.session.session import Session
 from acp_agent.store.sessions import SessionStore
 
 _DESCRIPTORS = 32
-"""Files that one more session may open at once: its folders, pipes of commands and MCP servers, connections."""
+"""Files that a session may open at once: its folders, pipes of commands and MCP servers, connections."""
+_EVICTION = 0.5
+"""Seconds the store may delay an eviction: another session waits for the room."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """`[acp]` max_sessions and session_idle_timeout_secs; 0 seconds keep idle sessions awake."""
+    """`[acp]` max_sessions and session_idle_timeout_secs. With 0 seconds idle sessions stay resident."""
 
-    awake: int = 16
+    resident: int = 16
     idle_seconds: float = 1800.0
 
 
-class SessionRoom:
-    """At most `max_sessions` are awake; the idle one that was used the longest time ago makes room (A11.1).
+class SessionPool:
+    """Keeps at most `max_sessions` sessions resident: the idle one that was used longest ago is evicted for a new one.
 
-    Where this process can hardly open another file, idle sessions give theirs back, too.
+    Idle sessions are also evicted where this process can hardly open another file. An evicted session gives its lock
+    back, so another process may go on with it. Callers hold the session's KeyedLock.
 
-    known     all sessions there are
-    lay_down  puts one to rest that is idle
-    acts      what happens to sessions just now
+    known    all sessions of this process, by their ids
+    limits   by the configuration
+    store    where sessions are stored; None where nothing is
+    acts     what is being done to sessions just now
     """
 
     def __init__(
-        self,
-        known: Mapping[str, Session],
-        limits: Callable[[], SessionLimits],
-        lay_down: Callable[[Session], Awaitable[None]],
-        acts: OneAtATime,
+        self, limits: Callable[[], SessionLimits], store: SessionStore | None, lock: SessionLock, acts: KeyedLock
     ) -> None:
-        self._known = known
+        self.known: dict[str, Session] = {}
         self._limits = limits
-        self._lay_down = lay_down
+        self._store = store
+        self._lock = lock
         self._acts = acts
         self._opening = 0
         self._waiting: set[str] = set()
 
+    # ------------------------------------------------------------------------------------------ room
+
     @asynccontextmanager
-    async def made(self, *spared: str, instead_of: Session | None = None) -> AsyncGenerator[None]:
-        """Room for one more session that is awake, while the body makes it. Raises RpcError when all are busy.
+    async def room(self, *spared: str, instead_of: Session | None = None) -> AsyncGenerator[None]:
+        """Make room for one more resident session, which the body opens.
 
-        Also when no more files can be opened. It is an act upon one session: who waits for room hears when another act
-        has ended.
+        Waits while other sessions are being evicted or closed. Raises RequestError if all are busy, or if no more files
+        can be opened.
 
-        spared       ids of sessions that are not put to rest for it
-        instead_of   one whose place it takes
+        spared       ids of sessions that are not evicted for it
+        instead_of   a session whose place it takes
         """
         self._waiting.update(spared)
         try:
-            await self._find(spared, instead_of)
+            await self._make_room(spared, instead_of)
         finally:
             self._waiting.difference_update(spared)
         self._opening += 1
@@ -72,113 +73,99 @@ class SessionRoom:
         finally:
             self._opening -= 1
 
-    async def rest(self, session: Session) -> None:
-        """Put one to rest, if that can be: no turn runs, and it is awake."""
+    async def evict_idle(self, session: Session) -> None:
+        """Evict a session, unless a turn runs or it is not resident. Takes its KeyedLock."""
         async with self._acts.of(session.id):
-            if not session.turns.busy and session.awake:
-                await self._lay_down(session)
+            if not session.turns.busy and session.resident:
+                await self.evict(session)
 
-    async def _find(self, spared: Collection[str], instead_of: Session | None) -> None:
-        most = self._limits().awake
-        while self._awake(instead_of) + self._opening >= most:
-            if await self._rest_oldest(spared):
+    async def _make_room(self, spared: Collection[str], instead_of: Session | None) -> None:
+        most = self._limits().resident
+        while self._residents(instead_of) + self._opening >= most:
+            if await self._evict_oldest(spared):
                 continue
             if not self._opening and not self._is_any_held_up(spared):
-                raise RpcError(INTERNAL_ERROR, f"session limit reached: {most} sessions are busy in this process")
-            await self._acts.one_ended()
+                raise RequestFailed(f"session limit reached: {most} sessions are busy in this process")
+            await self._acts.released()
         while not can_open(_DESCRIPTORS):
-            if not await self._rest_oldest(spared):
+            if not await self._evict_oldest(spared):
                 advice = "close sessions, or let the agent have more open files (ulimit -n)"
-                raise RpcError(INTERNAL_ERROR, f"too many files are open in this process: {advice}")
+                raise RequestFailed(f"too many files are open in this process: {advice}")
 
     def _is_any_held_up(self, spared: Collection[str]) -> bool:
-        """Whether one could make room as soon as what happens to it is over, which does not itself wait for room."""
-        held_up = (each.id in self._acts and each.id not in self._waiting for each in self._idle(spared))
-        return any(held_up)
+        """Return whether a session could be evicted as soon as its lock is free, and does not itself wait for room."""
+        return any(each.id in self._acts and each.id not in self._waiting for each in self._idle(spared))
 
-    def _awake(self, but_for: Session | None) -> int:
-        return sum(session.awake for session in self._known.values() if session is not but_for)
+    def _residents(self, but_for: Session | None) -> int:
+        return sum(session.resident for session in self.known.values() if session is not but_for)
 
-    async def _rest_oldest(self, spared: Collection[str]) -> bool:
-        """Put the idle session to rest that was used the longest time ago; False when there is none."""
+    async def _evict_oldest(self, spared: Collection[str]) -> bool:
+        """Evict the idle session that was used longest ago. Return False if there is none."""
         for session in sorted(self._idle(spared), key=lambda each: each.turns.used_at):
-            if session.id not in self._acts:  # or something happens to it just now
-                await self.rest(session)
+            if session.id not in self._acts:
+                await self.evict_idle(session)
                 return True
         return False
 
     def _idle(self, spared: Collection[str]) -> list[Session]:
-        return [each for each in self._known.values() if each.awake and not each.turns.busy and each.id not in spared]
+        return [each for each in self.known.values() if each.resident and not each.turns.busy and each.id not in spared]
 
+    # ---------------------------------------------------------------------------------- evict, resume
 
-_MOMENT = 0.5
-"""Seconds the store may hold up a session that is put to rest: others wait for its room."""
-
-
-class SessionRest:
-    """Puts them to rest, and has them go on. Whoever calls sees to it that nothing else happens to the session.
-
-    known   all sessions there are
-    store   where they are kept; None where nothing is
-    """
-
-    def __init__(self, known: MutableMapping[str, Session], store: SessionStore | None, hold: SessionHold) -> None:
-        self._known = known
-        self._store = store
-        self._hold = hold
-
-    async def lay_down(self, session: Session) -> None:
-        """Put one to rest that is idle. One that is not kept remembers all of it, and stays ours until it is."""
-        await session.rest(_MOMENT)
+    async def evict(self, session: Session) -> None:
+        """Evict an idle session. If it is not stored, it remembers everything, and stays locked until it is stored."""
+        await session.evict(_EVICTION)
         self.share(session)
 
     def share(self, session: Session) -> None:
-        """Let other processes have one that rests, if it is kept."""
-        if self._store is not None and not session.awake and session.story.kept:
+        """Let other processes have an evicted session, if it is stored."""
+        if self._store is not None and not session.resident and session.transcript.stored:
             session.trust_store()
-            session.story.keep_with(self._store.of(session.id))  # the former holds the conversation in memory
-            self._hold.give_back(session.id)
+            session.transcript.store_in(
+                self._store.of(session.id)
+            )  # the last repository holds the conversation in memory
+            self._lock.release(session.id)
 
-    async def end(self, session: Session) -> None:
-        """Have one go on, with what others have chosen for it meanwhile. Raises RpcError."""
-        # What is not kept is only here: nobody else can have gone on with it.
-        session.woke(await self._reclaimed(session) if session.story.kept else None)
+    async def resume(self, session: Session) -> None:
+        """Make an evicted session resident again, with the options chosen elsewhere meanwhile. Raises RequestError."""
+        # What is not stored is only here: nobody else can have gone on with it.
+        session.resumed(await self._reclaimed(session) if session.transcript.stored else None)
 
-    async def keep_choice(self, session: Session) -> None:
-        """Write what the user has chosen for one that rests (A7.5).
+    async def store_options(self, session: Session) -> None:
+        """Store what the user has chosen for an evicted session.
 
-        Where another process has it open just now, or nothing can be written, that waits until it wakes.
+        If another process has it open, or nothing can be written, that waits until it is resumed.
         """
-        if session.chosen_at_rest and session.story.kept and self._hold.is_free(session.id):
-            with suppress(RpcError):  # the log has it
-                await self.end(session)
-                with anyio.CancelScope(shield=True):  # or nobody else could ever have it
-                    await self.lay_down(session)
+        if session.chosen_while_evicted and session.transcript.stored and self._lock.is_free(session.id):
+            with suppress(RequestError):  # the log has it
+                await self.resume(session)
+                with anyio.CancelScope(shield=True):  # or no other process could ever have it
+                    await self.evict(session)
 
-    async def make_way(self, before: Session) -> None:
-        """End what was known of a session, all of which is kept. Raises RpcError, and then it is as it was."""
-        async with self._hold.taken(before.id):  # one that rests may be open elsewhere
-            if before.chosen_at_rest and before.story.kept:
-                await self.end(before)
-            await before.story.settle()
+    async def replace(self, before: Session) -> None:
+        """Close a session that is stored, to open it anew. Raises RequestError, and then it is as it was."""
+        async with self._lock.taken(before.id):  # an evicted session may be open elsewhere
+            if before.chosen_while_evicted and before.transcript.stored:
+                await self.resume(before)
+            await before.transcript.flush()
             must_be_idle(before)
-            if not before.story.kept:
-                raise RpcError(INTERNAL_ERROR, "what was said last is not kept yet: the database cannot be written now")
-            del self._known[before.id]
+            if not before.transcript.stored:
+                raise RequestFailed("what was said last is not kept yet: the database cannot be written now")
+            del self.known[before.id]
             await before.close(tell=False)
-        self._hold.give_back(before.id)  # for who takes it at once
+        self._lock.release(before.id)  # the caller takes it at once
 
-    async def is_kept(self, session_id: str) -> bool:
+    async def is_stored(self, session_id: str) -> bool:
         """Return whether the store has the whole of a session; if not, it is in the memory of this process alone.
 
-        Raises RpcError where neither is so, or nobody can tell.
+        Raises RequestError if neither is so, or if the store cannot be read.
         """
         assert self._store is not None, "without a store nothing is asked"
-        before = self._known.get(session_id)
+        before = self.known.get(session_id)
         if before is not None:
-            await before.story.settle()
-        # At rest and kept it may have gone on in another process: then only the store knows.
-        is_ours = before is not None and (before.awake or not before.story.kept)
+            await before.transcript.flush()
+        # Once it was evicted and stored, it may have gone on in another process: then only the store knows.
+        is_ours = before is not None and (before.resident or not before.transcript.stored)
         try:
             record = await self._store.find(session_id)
         except StoreUnavailable as error:
@@ -186,28 +173,21 @@ class SessionRest:
                 return False
             raise unreadable(error) from None
         if record is None and not is_ours:
-            raise session_not_found(session_id)
-        return record is not None and (before is None or before.story.kept)
-
-    async def move(self, session: Session, place: Place, client: Client) -> Session:
-        """Put one to rest that is in memory alone, and have it go on in another place."""
-        await self.lay_down(session)
-        session.client, session.place = client, place
-        session.move(place.cwd)
-        return session
+            raise SessionNotFound(session_id)
+        return record is not None and (before is None or before.transcript.stored)
 
     async def _reclaimed(self, session: Session) -> Conduct:
-        """Hold one that rested, while others could do with it what they liked; what is chosen now. Raises RpcError."""
-        assert self._store is not None, "it is kept"
-        async with self._hold.taken(session.id):
-            conduct = await asked(self._store.of(session.id).conduct())
-            if conduct is None:
-                del self._known[session.id]
-                raise session_not_found(session.id)
-            return conduct
+        """Lock an evicted session, and return its options in the store. Raises RequestError."""
+        assert self._store is not None, "it is stored"
+        async with self._lock.taken(session.id):
+            options = await readable(self._store.of(session.id).conduct())
+            if options is None:
+                del self.known[session.id]
+                raise SessionNotFound(session.id)
+            return options
 
 
 def must_be_idle(session: Session | None) -> None:
-    """Raises RpcError where a turn runs."""
+    """Raise RequestError if a turn runs."""
     if session is not None and session.turns.busy:
-        raise invalid_request("the session has a prompt in progress: cancel it first")
+        raise InvalidState("the session has a prompt in progress: cancel it first")

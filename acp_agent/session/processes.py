@@ -27,9 +27,8 @@ from acp_agent.core.sessions import SessionSnapshot
 from acp_agent.execution.audit import Auditor, Caller
 from acp_agent.gates.grants import GrantStore
 from acp_agent.llm.catalog import Catalog
-from acp_agent.protocol.peer import Peer
 from acp_agent.session.engine import SessionEngine
-from acp_agent.session.factory import Assembly
+from acp_agent.session.factory import SessionFactory
 from acp_agent.session.mcp_connections import Background
 from acp_agent.session.model_choices import ModelChoices
 from acp_agent.session.session import Session
@@ -50,7 +49,7 @@ from acp_agent.workspace.processes.watchdog import CommandWatchdog, OrphanReaper
 _log = log.Log(__name__)
 
 
-class Workshop:
+class ProcessServices:
     """What all sessions of a process share, and how one is put together from it."""
 
     def __init__(
@@ -85,6 +84,10 @@ class Workshop:
         self._orphans = OrphanReaper()
         self.gate_memories = GateMemories()
 
+    def redact(self, text: str) -> str:
+        """Return a text without the secrets of the process."""
+        return self._redactor(text)
+
     async def aclose(self) -> None:
         """Close connections and remove what was written for running commands only."""
         for catalog in (*self._catalogs.values(), *self._outdated):
@@ -98,7 +101,6 @@ class Workshop:
 
     def engine(
         self,
-        peer: Peer,
         session: Session,
         loaded: Loaded,
         reload: Callable[[Loaded], Loaded],
@@ -110,15 +112,14 @@ class Workshop:
         saved    what was said and counted before; None where the session begins
         """
         self._sessions.add(session)
-        self.secrets.add(session.place.secrets)
+        self.secrets.add(session.workspace.secrets)
         self.secrets.add(secret for each in loaded.settings.llm.providers for secret in each.secrets(os.environ))
         self.credentials.introduce()
-        session.redact = self._redactor
         for problem in self._problems:
             session.notices.warn(problem)
         self.background(partial(self._fetch_models, session, loaded.settings.llm))
-        self.background(partial(_sweep, (session.place.cwd, *session.place.additional)))
-        return Assembly(self, peer, session, loaded, reload, saved).engine()
+        self.background(partial(_sweep, session.workspace.folders))
+        return SessionFactory(self, session, loaded, reload, saved).engine()
 
     def grants(self, chosen: str | None) -> GrantStore:
         """The store of "always" answers; one a file, so that sessions see each other's.

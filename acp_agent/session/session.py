@@ -1,164 +1,59 @@
-"""One session: its folder, its conduct, its turns, one at a time (A12.1).
+"""One session: its folder, its options, and its turns, one at a time.
 
-Light on purpose: what a turn needs (tools, gates, the model, terminals, servers) is an Engine, made in the background
-after `session/new` is answered, or at the next prompt at the latest. A session that rests has none: it was the least
-recently used of too many, or idle for long (A11). Whoever prompts it wakes it up again, from the store.
+A session is light. What a turn needs (tools, gates, the model, terminals, servers) is an Engine, which is made in the
+background after `session/new` is answered, or at the next prompt at the latest. An evicted session has no engine. Its
+next prompt resumes it from the store.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 
 from acp_agent.config.conduct import conduct_taken_up
 from acp_agent.config.load import Loaded
 from acp_agent.core.conduct import LEAVE, AutoApprove, Choices, Conduct, Mode, model_in_force, settle
+from acp_agent.core.editor import LanguageSettings, ReadPrompt, SessionEditor, SharedLanguages
 from acp_agent.core.errors import AgentError
-from acp_agent.core.events import Event, Notice, Severity, UsageChanged
+from acp_agent.core.events import (
+    CommandsChanged,
+    Event,
+    ModeChanged,
+    Notice,
+    OptionsChanged,
+    SessionInfoChanged,
+    Severity,
+    UsageChanged,
+)
 from acp_agent.core.mcp import McpServer
 from acp_agent.core.messages import StopReason
-from acp_agent.core.redaction import Redact, verbatim
+from acp_agent.core.redaction import Redact
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionSnapshot, UsageTotals
-from acp_agent.core.types import Json, JsonObject
 from acp_agent.log import Log
-from acp_agent.protocol.client import Client
-from acp_agent.protocol.options import config_options
-from acp_agent.protocol.paths import EditorPaths
-from acp_agent.protocol.peer import Incoming, Peer
-from acp_agent.protocol.shared_languages import SharedLanguages
-from acp_agent.protocol.updates import Updates, session_info
 from acp_agent.session.slash import commands
-from acp_agent.session.transcript import Story
+from acp_agent.session.transcript import Transcript
 from acp_agent.session.turn_slot import Answer, Engine, TurnSlot
 
-
-class Notices:
-    """Notices that wait for a turn: told when one begins or ends, for then somebody reads them."""
-
-    def __init__(self, waiting: Sequence[Notice] = ()) -> None:
-        self._waiting = list(waiting)
-
-    def add(self, notice: Notice) -> None:
-        """Keep one to be told."""
-        self._waiting.append(notice)
-
-    def warn(self, problem: str) -> None:
-        """Keep a warning to be told."""
-        self.add(Notice(Severity.WARNING, problem))
-
-    async def tell(self, emit: Callable[[Event], Awaitable[None]], redact: Redact) -> None:
-        """Tell all there are, without secrets."""
-        while self._waiting:
-            notice = self._waiting.pop(0)
-            await emit(replace(notice, text=redact(notice.text)))
-
-
-_ZED_REPEAT = 0.1
-"""Seconds. Zed drops an update that arrives together with the answer that makes its session known (acp.md 4.1)."""
-
-
-class Announcer:
-    """Of one session.
-
-    update   sends one update
-    over     whether the session was closed: nothing is told of it then
-    """
-
-    def __init__(self, update: Callable[[JsonObject], Awaitable[None]], over: Callable[[], bool]) -> None:
-        self._update = update
-        self._over = over
-        self._announcement = commands.Announcement()
-
-    async def begin(self, client: Client) -> None:
-        """Tell which commands there always are, once more to an editor that may drop what comes too early."""
-        await self.tell(commands.ALWAYS)
-        if client.name == "zed":
-            await anyio.sleep(_ZED_REPEAT)
-            if not self._over():
-                await self._update(commands.advertised())
-
-    async def tell(self, available: Collection[commands.Name]) -> None:
-        """Tell which commands there are, where that has changed."""
-        if not self._over() and (news := self._announcement.news(available)):
-            await self._update(news)
-
-
-class ConductAtRest:
-    """Remembers what was in force and what was stored when both were last known to agree, as far as they do.
-
-    They need not be the same: the configuration may allow less than what is stored (A7.5).
-    """
-
-    def __init__(self, conduct: Conduct, stored: Conduct | None) -> None:
-        """`stored`: what the store holds; None for a session that begins with what is kept of `conduct`."""
-        self._here = replace(conduct)
-        self._stored = conduct.to_keep(Conduct()) if stored is None else replace(stored)
-
-    def kept(self, conduct: Conduct) -> Conduct:
-        """Take note that this is being stored. Return what is to be stored of it."""
-        self._here = replace(conduct)
-        self._stored = conduct.to_keep(self._stored)
-        return self._stored
-
-    def has_changed(self, conduct: Conduct) -> bool:
-        """Whether it is another than then: the user has chosen since."""
-        return conduct != self._here
-
-    def take_over(self, conduct: Conduct, stored: Conduct, choices: Choices) -> str:
-        """Take into `conduct` what others have stored since, but for what was changed here, too.
-
-        Gives a line for the user where that is a model which is gone; else "".
-        """
-        model, chosen = conduct.model, {*conduct.chosen}
-        for name in (each.name for each in fields(Conduct) if each.name != "chosen"):
-            if self._was_changed(name, stored) and getattr(conduct, name) == getattr(self._here, name):
-                setattr(conduct, name, getattr(stored, name))
-                chosen.add(name)
-        conduct.chosen = tuple(name for name in LEAVE if name in chosen)
-        gone = settle(conduct, choices)
-        self._here, self._stored = replace(conduct), replace(stored)
-        return gone if conduct.model != model else ""
-
-    def _was_changed(self, name: str, stored: Conduct) -> bool:
-        """Return whether others have changed a field since; of the leave only what the user chose counts (A7.5)."""
-        if name in LEAVE and name not in stored.chosen:
-            return False
-        first = name in LEAVE and name not in self._stored.chosen
-        return first or getattr(stored, name) != getattr(self._stored, name)
-
-
-if TYPE_CHECKING:
-    from acp_agent.session.session import Session
-
-Background = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
+_log = Log(__name__)
+_CANCELLED_FLUSH = 0.2
+"""Seconds the store may delay the answer to a cancelled turn."""
+_EARLY = 0.1
+"""Seconds after which the commands are told again to an editor that drops early updates."""
+_LOST = "the end of this conversation is not kept: the database cannot be written"
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a session is given by the process it lives in.
-
-    make_engine   makes what answers its prompts, to go on with what was saved. Raises AgentError
-    background    runs a task
-    clock         milliseconds since 1970
-    """
-
-    peer: Peer
-    make_engine: Callable[["Session", SessionSnapshot | None], Awaitable[Engine]]
-    background: Background
-    clock: Callable[[], int]
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
+class SessionWorkspace:
     """Where a session works: absolute folders, `cwd` first among its roots, and what the editor brings along.
 
-    servers   the MCP servers it names (A25)
-    tools     the only tools or groups the client wants offered; None for all (G6)
-    secrets   what the headers and the environment of its MCP servers hold, never to be shown (S9.4)
-    ended     names of MCP servers the editor has ended that are named elsewhere, such as in the configuration (A25.7)
+    servers   the MCP servers that the editor names
+    tools     the only tools or groups the editor wants offered; None for all
+    secrets   secret values in the headers and the environment of its MCP servers, which must never be shown
+    ended     names of MCP servers that the editor has ended though they are named elsewhere, as in the configuration
     """
 
     cwd: str
@@ -168,268 +63,415 @@ class Place:
     secrets: tuple[str, ...] = field(default=(), repr=False)
     ended: frozenset[str] = frozenset()
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """All roots, `cwd` first."""
+        return (self.cwd, *self.additional)
 
-_log = Log(__name__)
-_CANCELLED_FLUSH = 0.2
-"""Seconds the store may hold up the answer to a turn that was cancelled (A13)."""
-_LOST = "the end of this conversation is not kept: the database cannot be written"
+
+Background = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
+"""Starts a task and does not wait for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDependencies:
+    """What a session is given by the process it lives in.
+
+    make_engine   makes what answers its prompts, to go on with a snapshot. Raises AgentError
+    resume        makes sure that a session may have an engine. Raises RequestError
+    redact        removes secrets from texts while there is no engine
+    background    starts a task
+    clock         milliseconds since 1970
+    """
+
+    make_engine: Callable[["Session", SessionSnapshot | None], Awaitable[Engine]]
+    resume: Callable[["Session"], Awaitable[None]]
+    redact: Redact
+    background: Background
+    clock: Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a session is made of; `saved` is None for one that begins."""
+
+    record: SessionRecord
+    workspace: SessionWorkspace
+    editor: SessionEditor
+    saved: SessionSnapshot | None = None
+
+
+class PendingNotices:
+    """Notices that wait for a turn. They are told when one begins or ends, because somebody reads them then."""
+
+    def __init__(self, waiting: Sequence[Notice] = ()) -> None:
+        self._waiting = list(waiting)
+
+    def add(self, notice: Notice) -> None:
+        """Keep a notice to be told."""
+        self._waiting.append(notice)
+
+    def warn(self, problem: str) -> None:
+        """Keep a warning to be told."""
+        self.add(Notice(Severity.WARNING, problem))
+
+    async def tell(self, emit: Callable[[Event], Awaitable[None]], redact: Redact) -> None:
+        """Tell all notices, without secrets."""
+        while self._waiting:
+            notice = self._waiting.pop(0)
+            await emit(replace(notice, text=redact(notice.text)))
+
+
+class StoredOptions:
+    """The options of a session as the store has them, to merge what is chosen here and in other processes.
+
+    Another process may open the session while it is evicted here. What is in force and what is stored need not be the
+    same: the configuration may allow less than what is stored.
+    """
+
+    def __init__(self, options: Conduct, stored: Conduct | None) -> None:
+        """`stored` is what the store holds; None for a session that begins with `options`."""
+        self._here = replace(options)
+        self._stored = options.to_keep(Conduct()) if stored is None else replace(stored)
+
+    def store(self, options: Conduct) -> Conduct:
+        """Take note that these options are being stored. Return what is to be stored of them."""
+        self._here = replace(options)
+        self._stored = options.to_keep(self._stored)
+        return self._stored
+
+    def differ(self, options: Conduct) -> bool:
+        """Return whether the user has chosen something since the options were last stored or merged."""
+        return options != self._here
+
+    def merge(self, options: Conduct, stored: Conduct, choices: Choices) -> str:
+        """Take into `options` what other processes have stored since, except for what was changed here, too.
+
+        Returns a line for the user if the chosen model is gone; else "".
+        """
+        model, chosen = options.model, {*options.chosen}
+        for name in (each.name for each in fields(Conduct) if each.name != "chosen"):
+            if self._was_changed(name, stored) and getattr(options, name) == getattr(self._here, name):
+                setattr(options, name, getattr(stored, name))
+                chosen.add(name)
+        options.become(replace(options, chosen=tuple(name for name in LEAVE if name in chosen)))
+        gone = settle(options, choices)
+        self._here, self._stored = replace(options), replace(stored)
+        return gone if options.model != model else ""
+
+    def _was_changed(self, name: str, stored: Conduct) -> bool:
+        """Return whether others have changed a field since. Of the permission fields only the user's choice counts."""
+        if name in LEAVE and name not in stored.chosen:
+            return False
+        first = name in LEAVE and name not in self._stored.chosen
+        return first or getattr(stored, name) != getattr(self._stored, name)
 
 
 class Session:
-    """Everything the protocol knows about one conversation.
+    """One conversation.
 
-    conduct    what the user chose; `active` is what the running turn obeys, taken over when a turn starts
-               (A14.2, A15.7), which only reads while `reads_only` holds, whatever is chosen (A17.5)
+    options    what the user chose; `active` is what the running turn obeys. It is copied when a turn begins
     choices    what can be chosen
     saved      what it goes on with; None when it begins
-    notices    what the user should hear of when a turn begins or ends
-    redact     takes secrets out of notices, reasons and what is kept; whoever makes the engine puts it here first
-    languages  what the editor's language servers tell; whoever makes the engine puts it here
-    wake       makes sure that the session may have an engine, before it gets one; None: it may. Raises RpcError
-    awake      whether it may; whoever says no has seen to it that no turn runs
+    notices    what the user is told when a turn begins or ends
+    resident   whether it holds its lock and may have an engine
     """
 
     def __init__(
         self,
-        around: Surroundings,
-        client: Client,
-        place: Place,
-        record: SessionRecord,
-        conduct: Conduct,
+        dependencies: SessionDependencies,
+        opening: Opening,
+        options: Conduct,
         choices: Choices,
-        saved: SessionSnapshot | None = None,
         notices: Sequence[Notice] = (),
     ) -> None:
-        self.id = record.id
-        self.client = client
-        self.place = place
-        self.conduct = conduct
+        saved = opening.saved
+        self.id = opening.record.id
+        self.editor = opening.editor
+        self.workspace = opening.workspace
+        self.options = options
         self.choices = choices
-        self.active, self.reads_only = replace(conduct), False
-        self.redact: Redact = verbatim
+        self.active = replace(options)
         self.languages: SharedLanguages | None = None
-        self.wake: Callable[[Session], Awaitable[None]] | None = None
-        self.awake = True
-        self.paths = EditorPaths(place.cwd)
+        self.resident = True
         self.turns = TurnSlot()
-        self.notices = Notices(notices)
-        self.story = Story(record, self._translator, self.update, around.background, self.notices.warn, around.clock)
-        self._around = around
+        self.notices = PendingNotices(notices)
+        self.transcript = Transcript(
+            opening.record, self._show, dependencies.background, self.notices.warn, dependencies.clock
+        )
+        self._dependencies = dependencies
         self._saved = saved
         self._engine: Engine | None = None
         self._engine_lock = anyio.Lock()
-        self._announcer = Announcer(self.update, lambda: self.turns.closed)
-        self._at_rest = ConductAtRest(conduct, None if saved is None else saved.conduct)
-        self._rested = False
-        self._took: UsageTotals | None = None  # until it was put to rest
+        self._redact = dependencies.redact
+        self._reads_only = False
+        self._commands: frozenset[commands.CommandName] | None = None  # those that the editor knows of
+        self._stored = StoredOptions(options, None if saved is None else saved.conduct)
+        self._was_evicted = False
+        self._usage: UsageTotals | None = None  # of before it was evicted
 
     # ------------------------------------------------------------------------------------- engine
 
     async def engine(self) -> Engine:
-        """The engine, made once. Raises AgentError when the configuration does not allow one, or the store no look."""
+        """Return the engine, made once. Raises AgentError if the configuration or the store does not allow one."""
         async with self._engine_lock:
             if self._engine is None:
-                saved = await self.story.before() if self._saved is None and self._rested else self._saved
-                self._engine = await self._around.make_engine(self, saved)
-                self._saved = None  # not before: who could not make it goes on with it the next time
-                self.story.follow(self._engine.kept, self.redact)
+                evicted = self._saved is None and self._was_evicted
+                saved = await self.transcript.reload() if evicted else self._saved
+                self._engine = await self._dependencies.make_engine(self, saved)
+                self._redact = self._engine.redact
+                self._saved = None  # not before: if no engine could be made, the next attempt goes on with it
+                self.transcript.follow(self._engine.kept, self._redact)
                 if saved is not None and saved.unfinished_messages:
-                    await self.story.look_through(saved.unfinished_messages, self.redact)
+                    await self.transcript.redact_unfinished(saved.unfinished_messages, self._redact)
             return self._engine
 
-    @property
-    def ready(self) -> Engine | None:
-        """The engine, if there is one now."""
-        return self._engine
+    def redact(self, text: str) -> str:
+        """Return a text without secrets."""
+        return self._redact(text)
 
     async def announce(self) -> None:
-        """Tell the editor which commands there are (A17.1), then make the engine ready while the user types."""
-        await self._announcer.begin(self.client)
+        """Tell the editor which commands there are, then make the engine ready while the user types."""
+        await self._tell_commands(commands.ALWAYS)
+        if self.editor.drops_early_updates:
+            await anyio.sleep(_EARLY)
+            told, self._commands = self._commands, None
+            await self._tell_commands(told or commands.ALWAYS)
         try:
-            if self.awake and not self.turns.closed:
-                await self._announcer.tell((await self.engine()).commands())
-        except Exception as error:  # noqa: BLE001 - only a head start: the first prompt meets the same and tells
+            if self.resident and not self.turns.closed:
+                await self._tell_commands((await self.engine()).commands())
+        except Exception as error:  # noqa: BLE001 - only a head start: the first prompt meets the same error and tells it
             _log.warning("no engine yet", session=self.id, reason=str(error))
 
     async def tell_commands(self) -> None:
-        """Tell the editor which slash commands make sense by now (A17.1)."""
+        """Tell the editor which slash commands make sense by now."""
         if self._engine is not None:
-            await self._announcer.tell(self._engine.commands())
+            await self._tell_commands(self._engine.commands())
+
+    async def _tell_commands(self, available: Collection[commands.CommandName]) -> None:
+        if not self.turns.closed and frozenset(available) != self._commands:
+            self._commands = frozenset(available)
+            await self.editor.show(CommandsChanged(commands.offered(available)))
+
+    def share_languages(self, loaded: Loaded) -> SharedLanguages | None:
+        """Return the editor's language servers; None if it shares none or the user does not want them.
+
+        The object stays the same: it knows what the editor has published, and the editor does not publish it again.
+        """
+        lsp = loaded.settings.acp.lsp
+        if not lsp.enabled:
+            self.languages = None
+        elif self.languages is None:
+            limits = lsp.max_diagnostic_files, lsp.max_diagnostics_per_file
+            settings = LanguageSettings(*limits, lsp.request_timeout_secs, lsp.auto_diagnostics_on_save)
+            self.languages = self.editor.languages(self.workspace.folders, settings)
+        return self.languages
+
+    # -------------------------------------------------------------------------------------- place
 
     def move(self, cwd: str) -> None:
-        """Work in another folder. Nothing must be under way, and the engine of before is to be given back."""
-        self.place = replace(self.place, cwd=cwd)
-        self.paths = EditorPaths(cwd)
+        """Work in another folder. No turn may run, and the engine must be closed next."""
+        self.workspace = replace(self.workspace, cwd=cwd)
+        self.editor.move(cwd)
         self.languages = None
-        self.story.move(cwd)
+        self.transcript.move(cwd)
 
-    async def rest(self, patience: float) -> None:
-        """Give back all but what makes the session known. Nothing must be under way; the next prompt wakes it up.
+    def reopen(self, workspace: SessionWorkspace, editor: SessionEditor) -> None:
+        """Go on as the editor opens it now, perhaps in another folder. It is evicted."""
+        self.workspace, self.editor = workspace, editor
+        self.move(workspace.cwd)
 
-        It goes on with what is in memory, until `trust_store`. The store is waited for so many seconds.
+    def add_server(self, server: McpServer) -> None:
+        """Remember an MCP server that the editor has added, for the next engine."""
+        self.workspace = replace(self.workspace, servers=(*self.workspace.servers, server))
+
+    def remove_server(self, name: str) -> None:
+        """Remember that the editor has ended an MCP server, wherever it is named."""
+        left = tuple(each for each in self.workspace.servers if each.name != name)
+        self.workspace = replace(self.workspace, servers=left, ended=self.workspace.ended | {name})
+
+    # ---------------------------------------------------------------------------- eviction and end
+
+    async def evict(self, patience: float) -> None:
+        """Give back everything except what makes the session known. No turn may run; the next prompt resumes it.
+
+        It goes on with what is in memory, until `trust_store`. Waits for the store for `patience` seconds.
         """
-        self.awake, self._rested = False, True
-        if state := await self._let_go(patience):
-            self._took, history = state.usage or UsageTotals(), state.history or HistoryState()
-            self._saved = SessionSnapshot(self.story.record, replace(self.conduct), self._took, history)
+        self.resident, self._was_evicted = False, True
+        if state := await self._close_engine(patience):
+            self._usage, history = state.usage or UsageTotals(), state.history or HistoryState()
+            self._saved = SessionSnapshot(self.transcript.record, replace(self.options), self._usage, history)
 
     def trust_store(self) -> None:
-        """All is kept, and somebody else may go on with it: it wakes with what is in the store then."""
+        """Forget what is in memory: all is stored, and another process may go on with it."""
         self._saved = None
 
-    async def close(self, *, tell: bool = True) -> None:
-        """End it: a running prompt is answered `cancelled` (A10.2), what it holds is given back, all is kept (A10).
+    def suspend(self) -> None:
+        """Have prompts wait until `resumed`: the session is being loaded."""
+        self.resident = False
 
-        tell   whether the editor hears what it took in all
+    def resumed(self, stored: Conduct | None = None) -> None:
+        """Let it have an engine again. It holds its lock.
+
+        stored   its options in the store, if other processes can have changed them
+        """
+        self.resident, before, chosen = True, replace(self.options), self._stored.differ(self.options)
+        if stored is not None and (gone := self._stored.merge(self.options, stored, self.choices)):
+            self.notices.warn(gone)
+        if chosen:
+            self.store_options()
+        if self.options != before:
+            self.post_mode()
+            self.post_options()
+
+    async def close(self, *, tell: bool = True) -> None:
+        """End the session: cancel a running turn, store all that was said, and give back what it holds.
+
+        tell   whether the editor is told what the session took in all
         """
         with anyio.CancelScope(shield=True):
             await self.turns.close()
-            if tell and (took := self._took if self._engine is None else self._engine.state().usage) and took.size:
-                await self._tell_at_once(UsageChanged(took.used, took.size, took.cost))
-            await self._let_go(inf)
-            if tell and self.client.notices and self.story.failing:
-                await self._tell_at_once(Notice(Severity.WARNING, _LOST))
-            await self.story.end()
+            usage = self._usage if self._engine is None else self._engine.state().usage
+            if tell and usage and usage.size:
+                await self.editor.show(UsageChanged(usage.used, usage.size, usage.cost))
+            await self._close_engine(inf)
+            if tell and self.editor.shows_notices and self.transcript.failing:
+                await self.editor.show(Notice(Severity.WARNING, _LOST))
+            await self.transcript.end()
 
-    async def _let_go(self, patience: float) -> Change | None:
-        """End the engine; what is to be kept of it. The store is waited for so many seconds."""
+    async def _close_engine(self, patience: float) -> Change | None:
+        """Close the engine and return what is to be stored of it. Waits for the store for `patience` seconds."""
         async with self._engine_lock:
             engine, self._engine = self._engine, None
-        await self.story.settle(patience=patience)
+        await self.transcript.flush(patience=patience)
         state = None if engine is None else await engine.kept()
-        self.story.follow(None)
+        self.transcript.follow(None)
         if engine is None or state is None:
             return None
-        if self.story.failing:
-            self.story.keep(state)  # nobody gives it any more when that is tried again
+        if self.transcript.failing:
+            self.transcript.store(state)  # when the store is tried again, there is no engine to ask
         await engine.close()
         return state
 
     # -------------------------------------------------------------------------------------- turns
 
-    async def prompt(self, params: JsonObject, incoming: Incoming) -> JsonObject:
-        """Run one turn. Raises RpcError when one is running, when params are wrong, or on a bug of ours."""
-        incoming.on_cancel(self.turns.cancel)
-        answer = await self.turns.run(partial(self._turn, params), self._settle)
-        if self._engine is not None:
-            incoming.after_response(partial(self._after, self._engine, answer))
-        return answer.to_wire(self.redact)
+    async def prompt(self, read: ReadPrompt) -> Answer:
+        """Run one turn. Raises RequestError if another turn runs, if the prompt is malformed, or on a bug of ours."""
+        return await self.turns.run(partial(self._turn, read), self._end_turn)
 
-    async def _turn(self, params: JsonObject) -> Answer:
-        if self.wake is not None:
-            await self.wake(self)
-        self.take_conduct()
+    async def _turn(self, read: ReadPrompt) -> Answer:
+        await self._dependencies.resume(self)
+        self.activate_options()
         try:
             engine = await self.engine()
         except AgentError as error:
             await self.emit(Notice(Severity.ERROR, self.redact(str(error))))
             return Answer(StopReason.END_TURN, error)
         await self.notices.tell(self.emit, self.redact)
-        return await engine.answer(params)
+        return await engine.answer(read)
 
-    async def _settle(self, cancelled: bool) -> None:  # noqa: FBT001 - a callback
-        """All that was told is sent before the answer (A12.16)."""
-        await self.story.settle(within=_CANCELLED_FLUSH if cancelled else None, touch=True)
-        await self.notices.tell(self.emit, self.redact)  # of what has come up meanwhile
+    async def _end_turn(self, cancelled: bool) -> None:  # noqa: FBT001 - a callback
+        """Send all events before the answer."""
+        await self.transcript.flush(within=_CANCELLED_FLUSH if cancelled else None, touch=True)
+        await self.notices.tell(self.emit, self.redact)  # those that have come up meanwhile
 
-    def _after(self, engine: Engine, answer: Answer) -> None:
-        async def answered() -> None:
+    def answered(self, answer: Answer) -> None:
+        """Do, in the background, what nobody waits for: the turn has been answered."""
+        if (engine := self._engine) is None:
+            return
+
+        async def follow_up() -> None:
             await engine.answered(answer)
             await self.tell_commands()
 
-        self._around.background(answered)
+        self._dependencies.background(follow_up)
+
+    async def emit(self, event: Event) -> None:
+        """Store and show one event of the running turn. Events that come after the turn's end are dropped."""
+        if self.turns.busy:
+            await self.transcript.tell(event)
+
+    async def _show(self, event: Event) -> None:
+        await self.editor.show(event)
+
+    async def replay(self) -> None:
+        """Show the stored conversation again. Raises StoreUnavailable."""
+        await self.editor.replay(self.transcript.events())
+
+    # ------------------------------------------------------------------------------------ options
 
     def apply_config(self, loaded: Loaded) -> None:
         """Apply another configuration to what the user has chosen, and warn them of every stricter option."""
-        conduct, stricter = conduct_taken_up(loaded, self.conduct)
+        options, stricter = conduct_taken_up(loaded, self.options)
         if stricter:
             self.notices.warn(stricter)
-        if conduct != self.conduct:
-            self.conduct = conduct
-            self.take_conduct()
+        if options != self.options:
+            self.options = options
+            self.activate_options()
             self.post_mode()
             self.post_options()
 
-    def take_conduct(self) -> None:
-        """Obey what the user has chosen. For the beginning of a turn, or while none runs."""
-        self.active.become(self.conduct)  # the gates hold this very object
-        if self.reads_only:
-            self.active.mode, self.active.auto_approve = Mode.ASK, AutoApprove.SUGGEST
+    def offer(self, choices: Choices) -> None:
+        """Let other models and levels be chosen from now on."""
+        self.choices = choices
 
-    def keep_conduct(self) -> None:
-        """The user has chosen: whoever takes it up later finds it so (A7.5). At rest others may have it; see `woke`."""
-        if self.awake:
-            self.story.keep(Change(conduct=self._at_rest.kept(self.conduct)))
+    def activate_options(self) -> None:
+        """Obey what the user has chosen. For the beginning of a turn, or while none runs."""
+        active = self.options
+        if self._reads_only:
+            active = replace(active, mode=Mode.ASK, auto_approve=AutoApprove.SUGGEST)
+        self.active.become(active)  # the gates hold this very object
+
+    @contextmanager
+    def reading_only(self) -> Generator[None]:
+        """Allow the running turn only to read and to search, whatever is chosen meanwhile."""
+        self._reads_only = True
+        self.activate_options()
+        try:
+            yield
+        finally:
+            self._reads_only = False
+            self.activate_options()
+
+    def store_options(self) -> None:
+        """Store what the user has chosen. While the session is evicted, others may have it: see `resumed`."""
+        if self.resident:
+            self.transcript.store(Change(conduct=self._stored.store(self.options)))
 
     @property
-    def chosen_at_rest(self) -> bool:
-        """Whether the user has chosen something that is not kept, since the session rests."""
-        return not self.awake and self._at_rest.has_changed(self.conduct)
+    def chosen_while_evicted(self) -> bool:
+        """Whether the user has chosen something that is not stored, since the session was evicted."""
+        return not self.resident and self._stored.differ(self.options)
 
-    def woke(self, stored: Conduct | None = None) -> None:
-        """It may have an engine, and is written here alone. `stored` is its conduct if others can have changed that."""
-        self.awake, before, chosen = True, replace(self.conduct), self._at_rest.has_changed(self.conduct)
-        if stored is not None and (gone := self._at_rest.take_over(self.conduct, stored, self.choices)):
-            self.notices.warn(gone)
-        if chosen:
-            self.keep_conduct()
-        if self.conduct != before:
-            self.post_mode()
-            self.post_options()
-
-    def conduct_changed(self) -> None:
-        """The user has chosen, but not through the editor's options: keep it, and tell the editor (A15.9)."""
-        self.keep_conduct()
+    def options_chosen(self) -> None:
+        """Store and show what the user has chosen by a slash command."""
+        self.store_options()
         self.post_mode()
         self.post_options()
-        self.post_update(self.info())
+        self.editor.post(self.info())
 
     def post_mode(self) -> None:
-        """Tell the editor which mode it is, without waiting."""
-        self.post_update({"sessionUpdate": "current_mode_update", "currentModeId": self.conduct.mode.value})
+        """Tell the editor the mode, without waiting."""
+        self.editor.post(ModeChanged(self.options.mode))
 
     def post_options(self) -> None:
-        """Tell the editor all options, without waiting (A15.4)."""
-        self.post_update({"sessionUpdate": "config_option_update", "configOptions": self.options()})
+        """Tell the editor all options, without waiting."""
+        self.editor.post(OptionsChanged(self.options, self.choices))
 
-    def options(self) -> list[Json]:
-        """The whole set, as ACP has it."""
-        return config_options(self.conduct, self.choices, self.client)
-
-    # ------------------------------------------------------------------------------------ updates
-
-    async def emit(self, event: Event) -> None:
-        """Keep and send one event of the running turn; dropped once the turn has been answered."""
-        if self.turns.busy:
-            await self.story.tell(event)
+    # -------------------------------------------------------------------------------- information
 
     async def set_title(self, title: str) -> None:
-        """Give the conversation a name, and tell the editor (A18.1); nothing when it may be open elsewhere."""
-        if self.awake and not self.turns.closed:
-            await self.story.name(title)
-            await self.update(self.info())
+        """Give the conversation a title and tell the editor. Does nothing if it may be open elsewhere."""
+        if self.resident and not self.turns.closed:
+            await self.transcript.set_title(title)
+            await self.editor.show(self.info())
 
     async def forget(self) -> None:
-        """Remove what was said, and the title, from the store (A17.3). Raises StoreUnavailable."""
-        await self.story.forget()
-        await self.update(self.info())
+        """Remove what was said, and the title, from the store. Raises StoreUnavailable."""
+        await self.transcript.clear()
+        await self.editor.show(self.info())
 
-    def info(self) -> JsonObject:
-        """The `session_info_update` of now (A15.5, A18.8)."""
-        model = model_in_force(self.conduct, self.choices)
-        return session_info(self.story.record.title, self.story.record.updated_at, model)
-
-    async def update(self, update: JsonObject) -> None:
-        """Send one `session/update`."""
-        await self._around.peer.notify("session/update", {"sessionId": self.id, "update": update})
-
-    def post_update(self, update: JsonObject) -> None:
-        """The same without waiting, for callbacks."""
-        self._around.peer.post_notification("session/update", {"sessionId": self.id, "update": update})
-
-    async def _tell_at_once(self, event: Event) -> None:
-        for update in self._translator().translate(event):
-            await self.update(update)
-
-    def _translator(self) -> Updates:
-        return Updates(self.client, self.place.cwd, self.paths)
+    def info(self) -> SessionInfoChanged:
+        """Return what lists say of the session now."""
+        record = self.transcript.record
+        return SessionInfoChanged(record.title, record.updated_at, model_in_force(self.options, self.choices))

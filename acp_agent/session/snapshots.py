@@ -1,4 +1,4 @@
-"""The conversation as the store has it: without the secrets the user may have typed (S9.6, security.md 2.9)."""
+"""What is stored of a session besides its events, without the secrets that the user may have typed."""
 
 import re
 from collections.abc import Sequence
@@ -9,22 +9,26 @@ from typing import cast
 from anyio import to_thread
 
 from acp_agent.agent.history import History
+from acp_agent.core.events import UsageChanged
 from acp_agent.core.messages import Message, Part, TextPart, ToolUsePart
-from acp_agent.core.sessions import HistoryState
+from acp_agent.core.sessions import Change, HistoryState, UsageTotals
 from acp_agent.core.types import JsonObject
 from acp_agent.output.redaction.redactor import Redactor
+from acp_agent.session.models import SessionModels
+from acp_agent.session.toolset.gate_memory import GateMemory
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9-]+")
-_MOMENT = 32 * 1024
-"""Characters that nobody has to wait for."""
+_SHORT = 32 * 1024
+"""Characters that are redacted on the event loop; longer texts are redacted in a thread."""
 
 
-class KeptHistory:
-    """Looks at messages once: of one that was kept before the very same is kept again, and nothing written.
+class RedactedHistory:
+    """The history as it is stored. Every message is redacted once; an unchanged message stays the same object.
 
-    Thoughts and blocks only their provider understands stay byte for byte: they are signed, or mean nothing to others.
+    Thoughts and blocks that only their provider understands stay byte for byte: they are signed, or mean nothing to
+    others.
 
-    before   the messages the store has already, that the history begins with
+    before   the messages that the store has already, with which the history begins
     """
 
     def __init__(self, history: History, redactor: Redactor, before: Sequence[Message] = ()) -> None:
@@ -40,14 +44,14 @@ class KeptHistory:
         """Whether a turn is under way."""
         return self._history.in_turn
 
-    async def look_through(self) -> None:
-        """Look at the long ones that are new in a thread, so that `state` holds nobody up."""
-        while long := [each for each in self._new() if _length(each) > _MOMENT and self._found(each) is None]:
+    async def redact_long(self) -> None:
+        """Redact the long new messages in a thread, so that `state` is fast."""
+        while long := [each for each in self._new() if _length(each) > _SHORT and self._found(each) is None]:
             clean = await to_thread.run_sync(lambda new=long: list(map(self._redacted, new)), abandon_on_cancel=True)
             self._ready += zip(long, clean, strict=True)
 
     def state(self) -> HistoryState:
-        """As it is now; the same tuple of messages as long as nothing was said."""
+        """Return the history of now; the same tuple of messages as long as nothing was said."""
         history, messages = self._history, self._history.messages()
         kept = self._state.messages
         if messages is not self._seen:
@@ -59,7 +63,7 @@ class KeptHistory:
         return self._state
 
     def _new(self) -> tuple[Message, ...]:
-        """What was said, or said otherwise, since `state` was asked for."""
+        """Return the messages that are new or changed since `state` was called."""
         seen, messages = self._seen, self._history.messages()
         if messages[: len(seen)] == seen:  # looks at who they are first, and is fast
             return messages[len(seen) :]
@@ -96,3 +100,49 @@ def _length(message: Message) -> int:
         for part in message.parts
         if isinstance(part, TextPart | ToolUsePart)
     )
+
+
+class SessionState:
+    """What is stored of a session besides its events: the history, the usage and the model.
+
+    before   the messages that the store has already
+    """
+
+    def __init__(
+        self,
+        history: History,
+        models: SessionModels,
+        memory: GateMemory,
+        redactor: Redactor,
+        before: Sequence[Message] = (),
+    ) -> None:
+        self._history = RedactedHistory(history, redactor, before)
+        self._models = models
+        self._memory = memory
+        self._fill = (0, 0)  # tokens used, and the window's size
+
+    def restore(self, tally: UsageTotals, typed: Sequence[str] = ()) -> None:
+        """Go on counting from a stored session, and remember what the user typed in it."""
+        for text in typed:
+            self._memory.learn(text)
+        self._fill = (tally.used, tally.size)
+        self._models.ledger.restore(tally)
+        self._memory.quota.take_up(tally.batches, tally.calls)
+
+    def measured(self, event: UsageChanged) -> UsageChanged:
+        """Take note of how full the window is. Return the event with the cost of the session so far."""
+        self._fill = (event.used, event.size)
+        return UsageChanged(event.used, event.size, self._models.ledger.cost)
+
+    async def kept(self) -> Change:
+        """Return the state of now; long texts are redacted in a thread."""
+        await self._history.redact_long()
+        return self.state()
+
+    def state(self) -> Change:
+        """Return the state of now."""
+        ledger, use = self._models.ledger, self._memory.quota.use
+        used, size = self._fill
+        under_way = self._history.in_turn
+        tally = UsageTotals(used, size, ledger.usage, ledger.cost, ledger.complete, use.calls, use.batches, under_way)
+        return Change(history=self._history.state(), usage=tally, model=self._models.in_use or None)

@@ -37,7 +37,7 @@ _PAIRED = re.compile(rf"^[{_QUOTES}]+|[{_QUOTES}]+$")
 _log = Log(__name__)
 
 
-class Titles:
+class TitleWriter:
     """Of one session.
 
     settings   where titles come from, how long they may be, which model writes them
@@ -103,7 +103,7 @@ async def _answer(provider: Provider, request: ModelRequest) -> str:
     return ""
 
 
-class Naming:
+class TitleUpdater:
     """Of one session. One that has a title keeps it, unless that is only the first words still.
 
     A process may end before a model has answered: then the next one that goes on with the session asks.
@@ -112,14 +112,17 @@ class Naming:
     """
 
     def __init__(
-        self, session: Session, titles: Titles, background: Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
+        self,
+        session: Session,
+        writer: TitleWriter,
+        background: Callable[[Callable[[], Coroutine[Any, Any, None]]], object],
     ) -> None:
         self._session = session
-        self._titles = titles
+        self._writer = writer
         self._background = background
         self._prompt = ""
         self._done = False
-        self._title = session.story.record.title  # the one it came with
+        self._title = session.transcript.record.title  # the one it came with
         self._beginning = 0  # which conversation it is: what is made up for one is not for the next
 
     def began(self, typed: str) -> None:
@@ -127,7 +130,7 @@ class Naming:
         if self._title or self._done or self._prompt or commands.parse([typed]) is not None:
             return
         self._prompt = typed
-        self._background(partial(self._set, self._titles.first(typed, self._session.id), self._beginning))
+        self._background(partial(self._set, self._writer.first(typed, self._session.id), self._beginning))
 
     async def answered(self, answer: Answer) -> None:
         """A turn was answered."""
@@ -137,7 +140,7 @@ class Naming:
             return
         self._done, beginning = True, self._beginning
         prompt = self._prompt or await self._behind_title()
-        if prompt and (better := await self._titles.better(prompt)):
+        if prompt and (better := await self._writer.better(prompt)):
             await self._set(better, beginning)
 
     def forget(self) -> None:
@@ -157,10 +160,10 @@ class Naming:
     async def _behind_title(self) -> str:
         """The prompt whose first words the title is that the session came with; "" where it is a better one."""
         try:
-            async with aclosing(self._session.story.prompts()) as prompts:
+            async with aclosing(self._session.transcript.prompts()) as prompts:
                 async for prompt in prompts:
                     if commands.parse([prompt]) is None:
-                        return prompt if self._titles.first(prompt, self._session.id) == self._title else ""
+                        return prompt if self._writer.first(prompt, self._session.id) == self._title else ""
         except StoreUnavailable as error:
             _log.warning("no better title", session=self._session.id, reason=str(error))
         return ""

@@ -1,4 +1,4 @@
-"""Room for one turn at a time (A12.1, A12.2)."""
+"""Room for one turn at a time, what runs a turn, and how it ended."""
 
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
@@ -6,14 +6,17 @@ from typing import Protocol
 
 import anyio
 
-from acp_agent.core.errors import AgentError
+from acp_agent.core.editor import ReadPrompt
+from acp_agent.core.errors import AgentError, InvalidState, RequestError, RequestFailed
 from acp_agent.core.messages import StopReason
-from acp_agent.core.redaction import Redact, verbatim
+from acp_agent.core.redaction import Redact
 from acp_agent.core.sessions import Change
-from acp_agent.core.types import JsonObject
 from acp_agent.log import Log
-from acp_agent.protocol.jsonrpc import RpcError, internal_error, invalid_request
-from acp_agent.session.slash.commands import Name
+from acp_agent.session.slash.commands import CommandName
+
+_log = Log(__name__)
+_CLOSING = 5.0
+"""Seconds a cancelled turn may take to end before the session is closed all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,52 +26,45 @@ class Answer:
     reason: StopReason
     failure: AgentError | None = None
 
-    def to_wire(self, redact: Redact = verbatim) -> JsonObject:
-        """ACP `PromptResponse`; a failure goes into `_meta`, for clients without a person in front."""
-        response: JsonObject = {"stopReason": self.reason.value}
-        if self.failure is not None:
-            response["_meta"] = {"acp_agent": {"failure": redact(str(self.failure))}}
-        return response
-
 
 class Engine(Protocol):
-    """What answers prompts."""
+    """What answers the prompts of one session."""
 
-    async def answer(self, params: JsonObject) -> Answer:
-        """Run one turn on the raw `session/prompt` params. Raises RpcError for params that are no prompt."""
+    @property
+    def redact(self) -> Redact:
+        """What removes secrets from texts. It must not keep the engine alive."""
+        ...
+
+    async def answer(self, read: ReadPrompt) -> Answer:
+        """Run one turn. Raises RequestError for what is no prompt."""
         ...
 
     def state(self) -> Change:
-        """What is to be kept of it now: history, tally, model."""
+        """Return what is to be stored now: history, usage, model."""
         ...
 
     async def kept(self) -> Change:
-        """The same; what takes a while is done beside the loop."""
+        """Return the same; long texts are redacted in a thread."""
         ...
 
-    def commands(self) -> Collection[Name]:
-        """The slash commands that make sense now."""
+    def commands(self) -> Collection[CommandName]:
+        """Return the slash commands that make sense now."""
         ...
 
     async def answered(self, answer: Answer) -> None:
-        """The turn was answered: the time for what nobody waits for, such as a title."""
+        """Do what can wait until the turn was answered, such as writing a title."""
         ...
 
     async def close(self) -> None:
-        """Give back what it holds: terminals, servers, children (A10.3)."""
+        """Give back terminals, servers and children."""
         ...
 
 
-_log = Log(__name__)
-_ENDS = 5.0
-"""Seconds a turn that was told to end may take, before what it holds is taken from it (A10.1)."""
-
-
 class TurnSlot:
-    """Runs turns.
+    """Runs turns, one at a time.
 
-    used_at     when one last began or ended, on the clock of the event loop (A11.3)
-    abandoned   whether the last was ended since the session ends, and not by the user
+    used_at     when the last turn began or ended, on the clock of the event loop
+    abandoned   whether the last turn was ended because the session ends, and not by the user
     """
 
     def __init__(self) -> None:
@@ -88,29 +84,39 @@ class TurnSlot:
         """Whether a turn runs that nobody has cancelled."""
         return self._scope is not None and not self._scope.cancel_called
 
-    async def run(self, turn: Callable[[], Awaitable[Answer]], settle: Callable[[bool], Awaitable[None]]) -> Answer:
-        """Run one turn to its answer. Raises RpcError when one is running, as the turn raises it, or on a bug of ours.
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
 
-        settle   called at the end of it, whatever became of it, while it still counts as running; told whether it was
+    def touch(self) -> None:
+        """Count the session as used now."""
+        self.used_at = anyio.current_time()
+
+    async def run(self, turn: Callable[[], Awaitable[Answer]], settle: Callable[[bool], Awaitable[None]]) -> Answer:
+        """Run one turn to its answer. Raises RequestError if another turn runs, as the turn does, or on a bug of ours.
+
+        settle   called at the end of the turn in any case, while it still counts as running; told whether it was
                  cancelled
         """
         if self._closed:
-            raise invalid_request("the session is being closed")
+            raise InvalidState("the session is being closed")
         if self._scope is not None:
-            raise invalid_request("prompt already in progress")
+            raise InvalidState("prompt already in progress")
         scope = self._scope = anyio.CancelScope()
-        self.used_at, self.abandoned = anyio.current_time(), False
+        self.abandoned = False
+        self.touch()
         answer = Answer(StopReason.CANCELLED)
         try:
             with scope:
                 answer = await turn()
-        except RpcError:
+        except RequestError:
             if not scope.cancel_called:
                 raise
-        except Exception:  # noqa: BLE001 - top of a turn: what an abort breaks is `cancelled`, the rest our bug (A13.4)
+        except Exception:  # noqa: BLE001 - top of a turn: what a cancellation breaks is `cancelled`, the rest is our bug
             if not scope.cancel_called:
                 _log.error("turn failed", exc_info=True)
-                raise internal_error() from None
+                raise RequestFailed from None
         finally:
             try:
                 await settle(scope.cancel_called)
@@ -119,31 +125,26 @@ class TurnSlot:
         return Answer(StopReason.CANCELLED) if scope.cancel_called else answer
 
     def cancel(self) -> None:
-        """End the running turn; nothing when none runs, so that a late cancel cannot hit the next (A12.3)."""
+        """End the running turn. Does nothing when none runs, so that a late cancel cannot hit the next turn."""
         if self._scope is not None:
             self._scope.cancel()
 
     def abandon(self) -> None:
-        """The same, where nobody is there any more who could want an answer."""
+        """End the running turn because the session ends: nobody wants an answer any more."""
         if self._scope is not None and not self._scope.cancel_called:
             self.abandoned = True
             self._scope.cancel()
 
-    async def close(self, within: float = _ENDS) -> None:
-        """No turn begins any more; the running one is cancelled, and waited for so many seconds (A10.2, A12.14)."""
+    async def close(self, within: float = _CLOSING) -> None:
+        """Let no turn begin any more, cancel the running one, and wait for its end for up to `within` seconds."""
         self._closed = True
         self.abandon()
         with anyio.move_on_after(within):
             while self._scope is not None:
                 await self._over.wait()
 
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._closed
-
     def _end(self) -> None:
         self._scope = None
-        self.used_at = anyio.current_time()
+        self.touch()
         over, self._over = self._over, anyio.Event()
         over.set()

@@ -16,6 +16,7 @@ from acp_agent.core.backends import (
     Deleted,
     Entry,
     EntryKind,
+    FileHead,
     FoundPaths,
     GrepMatches,
     GrepQuery,
@@ -144,14 +145,6 @@ def _cut(line: bytes) -> bytes:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
-    """The first bytes of a file on disk, and its size."""
-
-    data: bytes
-    size: int
-
-
 class LocalFileSystem:
     """The FileSystem on this machine.
 
@@ -188,7 +181,7 @@ class LocalFileSystem:
     async def read_bytes(self, path: str, limit: int) -> bytes:
         return await _in_thread(lambda: self._read_bytes(path, limit))
 
-    async def head(self, path: str, length: int) -> Head | None:
+    async def head(self, path: str, length: int) -> FileHead | None:
         """Return the beginning of a regular file on disk, or None if nothing is at the path.
 
         It is not in the port. A backend that asks an editor uses it to know what it would ask for.
@@ -234,14 +227,14 @@ class LocalFileSystem:
     def _read_bytes(self, path: str, limit: int) -> bytes:
         return _bytes_of(self._place(path), limit)
 
-    def _head(self, path: str, length: int) -> Head | None:
+    def _head(self, path: str, length: int) -> FileHead | None:
         place = self._place(path)
         if place.status() is None:
             return None
         fd = place.open_regular()
         try:
             with errors_about(place.given):
-                return Head(os.pread(fd, length, 0), os.fstat(fd).st_size)
+                return FileHead(os.pread(fd, length, 0), os.fstat(fd).st_size)
         finally:
             os.close(fd)
 

@@ -13,16 +13,20 @@ import anyio.abc
 import anyio.lowlevel
 
 from acp_agent.core.conduct import Conduct, Levels, ModelChoice, settle
-from acp_agent.core.errors import AgentError
+from acp_agent.core.editor import ReadPrompt
+from acp_agent.core.errors import AgentError, RequestError
 from acp_agent.core.events import Notice, Severity, TextDelta, UserMessage
 from acp_agent.core.messages import Message, Role, StopReason, TextPart
+from acp_agent.core.redaction import Redact, verbatim
 from acp_agent.core.sessions import Change, HistoryState, SessionSnapshot, UsageTotals
 from acp_agent.protocol.client import Client
+from acp_agent.protocol.editor import Connection
 from acp_agent.protocol.jsonrpc import REQUEST_CANCELLED, RpcError
 from acp_agent.protocol.peer import Incoming
 from acp_agent.protocol.session_methods import SessionMethods
-from acp_agent.session.manager import Opening, SessionLimits, Sessions
-from acp_agent.session.session import Session, Surroundings
+from acp_agent.session.manager import SessionManager
+from acp_agent.session.pool import SessionLimits
+from acp_agent.session.session import Opening, Session, SessionDependencies
 from acp_agent.session.slash.commands import ALWAYS
 from acp_agent.session.turn_slot import Answer
 from acp_agent.store.session_locks import SessionLocks
@@ -96,9 +100,14 @@ class Engine:
         self.messages = saved.history.messages if saved else ()
         self.calls = saved.usage.calls if saved else 0
         self.closed = False
+        self.available = frozenset(ALWAYS)
 
-    async def answer(self, params: Any) -> Answer:
-        text, process = params["prompt"][0]["text"], self.process
+    @property
+    def redact(self) -> Redact:
+        return verbatim
+
+    async def answer(self, read: ReadPrompt) -> Answer:
+        text, process = (await read(verbatim)).texts[0], self.process
         await self.session.emit(UserMessage((TextPart(text),), f"u{next(process.numbers)}"))
         self._add(Role.USER, text)
         if text.startswith("wait"):
@@ -120,13 +129,13 @@ class Engine:
 
     def state(self) -> Change:
         tally = UsageTotals(len(self.messages), 1000, cost=self.calls / 100, calls=self.calls)
-        return Change(history=HistoryState(self.messages), usage=tally, model=self.session.conduct.model or "p:one")
+        return Change(history=HistoryState(self.messages), usage=tally, model=self.session.options.model or "p:one")
 
     async def kept(self) -> Change:
         return self.state()
 
     def commands(self) -> frozenset[Any]:
-        return frozenset(ALWAYS)
+        return self.available
 
     async def answered(self, answer: Answer) -> None:
         del answer
@@ -163,21 +172,24 @@ class Process:
         self.making: anyio.Event | None = None
         self.unmade: AgentError | None = None
         self.being_made = anyio.Event()
-        self.sessions = Sessions(
+        self.sessions = SessionManager(
             self.store, self.locks, self._open, lambda: self.limits, lambda: self.now, self.trouble
         )
-        self.methods = SessionMethods(self.sessions, lambda: self.client, lambda _: None, fork=True)
+        self.methods = SessionMethods(self.sessions, self._connection, lambda _: None, fork=True)
         self._requests = count(1)
         self.asked: list[Incoming] = []
 
-    def _open(self, opening: Opening) -> Session:
+    def _connection(self) -> Connection:
         editor: Any = self.editor
-        around = Surroundings(editor, self._engine, self.tasks.start_soon, self._clock)
+        return Connection(editor, self.client)
+
+    def _open(self, opening: Opening) -> Session:
+        needs = SessionDependencies(self._engine, self.sessions.resume, verbatim, self.tasks.start_soon, self._clock)
         saved = opening.saved
         conduct = Conduct() if saved is None else saved.conduct
         gone = settle(conduct, self.choices)
         notices = [Notice(Severity.WARNING, gone)] if gone else []
-        return Session(around, opening.client, opening.place, opening.record, conduct, self.choices, saved, notices)
+        return Session(needs, opening, conduct, self.choices, notices)
 
     def _clock(self) -> int:
         self.now += 1
@@ -203,7 +215,10 @@ class Process:
         incoming = Incoming(next(self._requests), f"session/{method}")
         self.asked.append(incoming)
         with incoming.scope:
-            answer = await self.methods.requests[incoming.method](params, incoming)
+            try:
+                answer = await self.methods.requests[incoming.method](params, incoming)
+            except RequestError as error:
+                raise RpcError.of(error) from None
             for callback in incoming.after:
                 callback()
             return answer
@@ -293,8 +308,8 @@ class Process:
             self.session(session).turns.used_at = now - seconds
 
     @property
-    def awake(self) -> set[str]:
-        return {each.id for each in self.sessions.all() if each.awake}
+    def resident(self) -> set[str]:
+        return {each.id for each in self.sessions.all() if each.resident}
 
 
 @dataclass

@@ -1,17 +1,17 @@
-"""Slash commands (A17): one table for what is advertised, what /help prints and what protocol/slash.py obeys."""
+"""The slash commands: one table for what the editor offers, what /help prints and what `handler.py` runs."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from acp_agent.core.types import Json, JsonObject
+from acp_agent.core.events import OfferedCommand
 
 _NOTE = "System note:"
-"""What Jupyter AI puts before the first prompt of a session (acp.md 4.6, 11)."""
+"""What Jupyter AI puts before the first prompt of a session."""
 
 
-class Name(StrEnum):
-    """Every command there is."""
+class CommandName(StrEnum):
+    """Every slash command."""
 
     HELP = "help"
     MODEL = "model"
@@ -30,65 +30,71 @@ class Name(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How a command is described; `hint` names its argument. One without a hint takes none."""
+    """How a command is described. `hint` names its argument; a command without a hint takes none."""
 
-    name: Name
+    name: CommandName
     description: str
     hint: str = ""
 
     def usage(self) -> str:
-        """How it is typed, as markdown: what is typed as it stands looks otherwise than what stands for something."""
+        """Return how it is typed, as markdown: the placeholder of the argument is in italics."""
         return f"`/{self.name}` *{self.hint}*" if self.hint else f"`/{self.name}`"
 
 
+_N = CommandName
 COMMANDS = (
-    Command(Name.HELP, "Show what can be typed here"),
-    Command(Name.MODEL, "Show the models there are, or choose the one that answers", "model id"),
-    Command(Name.MODE, "Show the modes there are, or switch", "code | architect | ask"),
-    Command(Name.CLEAR, "Forget this conversation and begin anew"),
-    Command(Name.COMPACT, "Sum up the conversation so far to make room", "what to keep above all (optional)"),
-    Command(Name.REVIEW, "Review uncommitted changes, or what is at a path", "path (optional)"),
-    Command(Name.RUN, "Run a shell command yourself, through the same gates", "command"),
-    Command(Name.TOOLS, "List the tools the agent has in this mode"),
-    Command(Name.STATUS, "Show the model, the context, the limits and what is switched on"),
-    Command(Name.COST, "Show the tokens this conversation took, and their price"),
-    Command(Name.MEMORY, "Show the notes of all sessions, find or delete some", "search words | delete id (optional)"),
-    Command(Name.MCP, "List the MCP servers of this session and how they are"),
+    Command(_N.HELP, "Show what can be typed here"),
+    Command(_N.MODEL, "Show the models there are, or choose the one that answers", "model id"),
+    Command(_N.MODE, "Show the modes there are, or switch", "code | architect | ask"),
+    Command(_N.CLEAR, "Forget this conversation and begin anew"),
+    Command(_N.COMPACT, "Sum up the conversation so far to make room", "what to keep above all (optional)"),
+    Command(_N.REVIEW, "Review uncommitted changes, or what is at a path", "path (optional)"),
+    Command(_N.RUN, "Run a shell command yourself, through the same gates", "command"),
+    Command(_N.TOOLS, "List the tools the agent has in this mode"),
+    Command(_N.STATUS, "Show the model, the context, the limits and what is switched on"),
+    Command(_N.COST, "Show the tokens this conversation took, and their price"),
     Command(
-        Name.POLICY, "Show what is allowed, or judge a call without making it", "status | check command, path or url"
+        CommandName.MEMORY, "Show the notes of all sessions, find or delete some", "search words | delete id (optional)"
+    ),
+    Command(_N.MCP, "List the MCP servers of this session and how they are"),
+    Command(
+        CommandName.POLICY,
+        "Show what is allowed, or judge a call without making it",
+        "status | check command, path or url",
     ),
 )
 
-ALWAYS = frozenset(Name) - {Name.MEMORY, Name.MCP, Name.POLICY}
-"""The commands that make sense whatever the configuration; the others are advertised once it is known that they do."""
+ALWAYS = frozenset(CommandName) - {CommandName.MEMORY, CommandName.MCP, CommandName.POLICY}
+"""The commands that make sense in every configuration. The others are offered once the configuration is known."""
 
 
-def parse(texts: Sequence[str]) -> tuple[Name, str] | None:
-    """The command a prompt begins with and its argument; None for what is for the model (A12.12).
+def parse(texts: Sequence[str]) -> tuple[CommandName, str] | None:
+    """Return the command that a prompt begins with, and its argument; None for a prompt for the model.
 
-    texts   the texts of the prompt, in order: only its very beginning can be a command, so that nothing which is
-            pasted behind is one. Behind Jupyter's note, which the user never sees, it is what follows the note; but
-            nothing runs from there.
+    Only the very beginning can be a command, so that pasted text never is. Behind Jupyter's note, which the user never
+    sees, the beginning is what follows the note; but `/run` does nothing there.
+
+    texts   the texts of the prompt, in order
     """
     noted = bool(texts) and texts[0].startswith(_NOTE)
     name, argument = _words(_behind_note(texts) if noted else next(iter(texts), ""))
-    if name not in set(Name) or (noted and name == Name.RUN):
+    if name not in set(CommandName) or (noted and name == CommandName.RUN):
         return None
-    return Name(name), argument
+    return CommandName(name), argument
 
 
-def misspelt(texts: Sequence[str]) -> tuple[str, Name] | None:
-    """A word a prompt begins with as if it were a command, and the command that is one slip away from it."""
+def misspelt(texts: Sequence[str]) -> tuple[str, CommandName] | None:
+    """Return the misspelt command that a prompt begins with, and the command that was meant; None for other prompts."""
     word = _words(next(iter(texts), ""))[0]
-    if not word or word in set(Name):
+    if not word or word in set(CommandName):
         return None
     small = word.lower()
-    near = small if small in set(Name) else next((name for name in Name if _one_slip(small, name)), None)
-    return None if near is None else (word, Name(near))
+    near = small if small in set(CommandName) else next((name for name in CommandName if _one_slip(small, name)), None)
+    return None if near is None else (word, CommandName(near))
 
 
-def in_vain(name: Name, argument: str) -> str:
-    """What to tell of words behind a command that takes none; empty where it takes some, or there are none.
+def in_vain(name: CommandName, argument: str) -> str:
+    """Return what to tell the user if a command that takes no argument has one; else "".
 
     A sentence that begins like a command, such as "/clear the build folder", is meant for the model.
     """
@@ -101,49 +107,29 @@ def in_vain(name: Name, argument: str) -> str:
     )
 
 
-def advertised(available: Collection[Name] = ALWAYS) -> JsonObject:
-    """The `available_commands_update`."""
-    listed: list[Json] = []
-    for command in _chosen(available):
-        entry: JsonObject = {"name": command.name.value, "description": command.description}
-        if command.hint:
-            entry["input"] = {"hint": command.hint}
-        listed.append(entry)
-    return {"sessionUpdate": "available_commands_update", "availableCommands": listed}
+def offered(available: Collection[CommandName]) -> tuple[OfferedCommand, ...]:
+    """Return the commands as editors are told of them."""
+    return tuple(OfferedCommand(each.name.value, each.description, each.hint) for each in _chosen(available))
 
 
-def help_text(available: Collection[Name] = ALWAYS) -> str:
-    """What /help prints: the same (A17.2)."""
+def help_text(available: Collection[CommandName] = ALWAYS) -> str:
+    """Return what /help prints."""
     lines = (f"- {command.usage()}: {command.description}" for command in _chosen(available))
     return "\n".join(("Commands:", "", *lines))
 
 
-class Announcement:
-    """What the editor knows of the commands there are."""
-
-    def __init__(self) -> None:
-        self._told: frozenset[Name] | None = None
-
-    def news(self, available: Collection[Name]) -> JsonObject | None:
-        """The update to send; None where the editor knows it already. Cheap: for after each turn."""
-        if frozenset(available) == self._told:
-            return None
-        self._told = frozenset(available)
-        return advertised(available)
-
-
-def _chosen(available: Collection[Name]) -> list[Command]:
+def _chosen(available: Collection[CommandName]) -> list[Command]:
     return [command for command in COMMANDS if command.name in available]
 
 
 def _words(text: str) -> tuple[str, str]:
-    """The name behind a slash, and the rest; two empty texts where there is no slash."""
+    """Return the name behind a slash, and the rest; two empty texts if there is no slash."""
     first, *rest = text.strip().split(maxsplit=1) or [""]
     return (first[1:], "".join(rest)) if first.startswith("/") else ("", "")
 
 
 def _behind_note(texts: Sequence[str]) -> str:
-    """What follows the note: the next text, or the last paragraph of the same, where that is one line."""
+    """Return what follows the note: the next text, or the last paragraph of the same text if that is one line."""
     if len(texts) > 1:
         return texts[1]
     last = texts[0].rpartition("\n\n")[2].strip()
@@ -151,7 +137,7 @@ def _behind_note(texts: Sequence[str]) -> str:
 
 
 def _one_slip(word: str, name: str) -> bool:
-    """Whether a word is a name with one letter too many, too few, another, or two swapped, but for the first one."""
+    """Return whether a word is a name with one letter added, missing, changed or swapped; the first must be right."""
     if word[:1] != name[:1]:
         return False
     at = next((at for at, (one, two) in enumerate(zip(word, name, strict=False)) if one != two), None)

@@ -1,4 +1,4 @@
-"""/policy: what is allowed in a session, and what would become of a call, without making it (S5.10)."""
+"""/policy: what is allowed in a session, and what would become of a call, without making it."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from acp_agent.core.conduct import Conduct
 from acp_agent.core.types import Access, CommandSubject, PathSubject, Subject, UrlSubject
 from acp_agent.gates.gate import Gates
 from acp_agent.gates.policy import PolicyGate
-from acp_agent.session.session import Place
+from acp_agent.session.session import SessionWorkspace
 from acp_agent.session.toolset.gate_settings import session_policy
 from acp_agent.session.verdicts import Finding, call_with, judged
 from acp_agent.text import visible
@@ -25,27 +25,27 @@ _USAGE = "Usage: `/policy status` or `/policy check COMMAND`, a path or a URL; `
 
 
 class Kind(StrEnum):
-    """What is checked."""
+    """What /policy check looks at."""
 
     COMMAND = "command"
     PATH = "path"
     URL = "url"
 
 
-class PolicyDesk:
+class PolicyCommand:
     """Answers for one session, by the configuration and the gates of the moment.
 
     gates   those of the session
     """
 
-    def __init__(self, loaded: Loaded, place: Place, active: Conduct, gates: Gates) -> None:
+    def __init__(self, loaded: Loaded, workspace: SessionWorkspace, active: Conduct, gates: Gates) -> None:
         self._loaded = loaded
-        self._place = place
+        self._workspace = workspace
         self._active = active
         self._gates = gates
 
     def answer(self, text: str) -> str:
-        """What stands behind /policy, answered."""
+        """Answer `/policy TEXT`."""
         verb, *rest = text.split(maxsplit=1) or ["status"]
         given = "".join(rest).strip()
         if verb == "check" and given:
@@ -59,12 +59,12 @@ class PolicyDesk:
             yield f"Nothing runs: {self._loaded.fault}"
             return
         tools, active = self._loaded.settings.tools, self._active
-        policy = session_policy(self._loaded, self._place.cwd, _untold)
+        policy = session_policy(self._loaded, self._workspace.cwd, _untold)
         yield f"{policy.status[:1].upper()}{policy.status[1:]}"
         rules = ", ".join(f"{tool} {len(rules)}" for tool, rules in tools.permissions.items() if rules)
         yield f"Permission rules: {rules or 'none'}"
         yield f"Mode: {active.mode}; approval: {active.auto_approve}; autonomy: {active.autonomy}"
-        yield _folders("Folders", (self._place.cwd, *self._place.additional))
+        yield _folders("Folders", self._workspace.folders)
         if tools.file.allowed_paths:
             yield _folders("And for file tools", tools.file.allowed_paths)
         if tools.shell.allowed_paths:
@@ -96,7 +96,7 @@ class PolicyDesk:
                 assert_never(kind)
 
     def _judge(self, verb: str, subject: Subject) -> Iterator[str]:
-        """One call of the model's with this subject, judged."""
+        """Judge a call of the model with this subject."""
         facts = self._gates.facts(call_with(subject))
         found = judged(facts, self._gates.in_order)
         yield f"- {verb}: {_told(found)}"
@@ -106,7 +106,7 @@ class PolicyDesk:
 
 
 def _kind(text: str) -> Kind:
-    """A URL has a scheme; a path is one word with a slash in it, or with an ending. Nothing is looked up."""
+    """Guess the kind: a URL has a scheme, a path is one word with a slash or an extension. Nothing is looked up."""
     if _URL.fullmatch(text):
         return Kind.URL
     return Kind.PATH if _PATH.fullmatch(text) else Kind.COMMAND
@@ -124,7 +124,7 @@ def _folders(what: str, folders: Sequence[str]) -> str:
 
 
 def _code(text: str) -> str:
-    """As code, on one line, whatever is in it."""
+    """Return a text as markdown code on one line."""
     shown = visible(text)
     ticks = "`" * (1 + max(map(len, re.findall("`+", shown)), default=0))
     pad = " " if shown.startswith("`") or shown.endswith("`") else ""
@@ -132,5 +132,5 @@ def _code(text: str) -> str:
 
 
 def _untold(problem: str) -> None:
-    """The user has heard of it when the session began."""
+    """Ignore a problem: the user was told when the session began."""
     del problem

@@ -40,7 +40,7 @@ from acp_agent.gates.utility import UtilityGate
 from acp_agent.gates.verify.gate import VerifierGate
 from acp_agent.gates.verify.url_grounding import UrlMemory
 from acp_agent.output.pipeline import Pipeline
-from acp_agent.session.mcp_connections import SessionServers
+from acp_agent.session.mcp_connections import McpConnections
 from acp_agent.session.toolset.gate_memory import GateMemory
 from acp_agent.session.toolset.gate_settings import (
     Warn,
@@ -104,7 +104,7 @@ class SessionGateState:
     emit: EventSink
     overflow: Overflow | None = None
     summarize: Summarize | None = None
-    servers: SessionServers | None = None
+    servers: McpConnections | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the gates of one session remember, whatever becomes of the configuration meanwhile."""
+"""What the gates of one session remember from one configuration to the next."""
 
 import time
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from acp_agent.gates.utility import TurnCalls
 from acp_agent.gates.verify.url_grounding import UrlMemory
 
 _MOST_REMEMBERED = 1000
-"""Sessions; those beyond begin anew, the least recently used first."""
+"""Sessions whose memory is kept; of those beyond, the least recently used are forgotten."""
 
 
 def _rate() -> RateLimit:
@@ -26,7 +26,7 @@ def _rate() -> RateLimit:
 
 @dataclass(frozen=True, slots=True)
 class GateMemory:
-    """What has been counted, typed and trusted so far."""
+    """What was counted, typed and trusted in one session so far."""
 
     anomalies: AnomalyDetector
     quota: Quota = field(default_factory=Quota)
@@ -37,33 +37,36 @@ class GateMemory:
     standing: Standing = field(default_factory=Standing)
 
     def trust_served(self, trust: Callable[[Invocation], TrustLevel]) -> None:
-        """How far tools of MCP servers are trusted, by a method of whoever has them; this outlives its owner."""
+        """Ask `trust` how far tools of MCP servers are trusted. Its owner is not kept alive."""
         known = WeakMethod(trust)
 
         def served(invocation: Invocation) -> TrustLevel:
             ours = known()
             return TrustLevel.UNTRUSTED if ours is None else ours(invocation)
 
-        self.standing.served = served
+        self.standing.trust_served(served)
+
+    def trust_folder(self, level: TrustLevel) -> None:
+        """Trust the session's folder as far as the user has said."""
+        self.standing.trust_folder(level)
 
     @classmethod
     def new(cls, tools: ToolSettings) -> "GateMemory":
-        """For a session that begins. How failing tools are judged stays as it is now."""
+        """Return the memory of a session that begins. The limits for failing tools stay as they are configured now."""
         watch = tools.anomaly
         memory = cls(AnomalyDetector(watch.window_size, watch.failure_threshold, auto_block=watch.auto_block))
         memory.limit(tools)
         return memory
 
     def learn(self, typed: str) -> None:
-        """The user has written this himself: what it names may be reached, and is not made up."""
+        """Take note of what the user typed: what it names may be fetched, and was not made up by the model."""
         self.urls.learn(typed)
         self.mentioned.learn(typed)
 
     def clear(self) -> None:
-        """The conversation begins anew (/clear, A17.3): nothing was counted or mentioned in it.
+        """Forget what was counted or mentioned in the conversation.
 
-        What the user said of the folder and of tools stays, and so do the calls of the last hour: they are no part of
-        the conversation.
+        What the user said of the folder and of tools stays, and so do the calls of the last hour.
         """
         self.anomalies.reset()
         self.quota.reset()
@@ -72,14 +75,14 @@ class GateMemory:
         self.mentioned.clear()
 
     def limit(self, tools: ToolSettings) -> None:
-        """Let other limits hold for what was counted."""
-        self.quota.limit = tools.max_tool_calls_per_session
-        self.rate.calls_per_hour = tools.rate_limit.calls_per_hour
+        """Apply other limits to what was counted."""
+        self.quota.limit_to(tools.max_tool_calls_per_session)
+        self.rate.limit_to(tools.rate_limit.calls_per_hour)
 
 
 @dataclass(frozen=True, slots=True)
 class _Carried:
-    """What no rest, load or move makes undone. `folder` is where the session was."""
+    """What outlasts evictions, loads and moves. `folder` is where the session was."""
 
     folder: str
     anomalies: AnomalyDetector
@@ -88,22 +91,19 @@ class _Carried:
 
 
 class GateMemories:
-    """What the gates remember of each session of a process, whatever becomes of its engines (G2, G4, S4).
-
-    What was said in the conversation is not held here: the store gives that back.
-    """
+    """What the gates remember of each session of a process, from one engine to the next."""
 
     def __init__(self) -> None:
         self._carried: dict[str, _Carried] = {}
 
     def of(self, session_id: str, folder: str, tools: ToolSettings) -> GateMemory:
-        """For a session that gets an engine. What the user said of another folder does not count in this one."""
+        """Return the memory for a new engine. What the user said of another folder does not count in this one."""
         memory, before = GateMemory.new(tools), self._carried.pop(session_id, None)
         if before is not None:
             memory = replace(memory, anomalies=before.anomalies, rate=before.rate, standing=before.standing)
             memory.limit(tools)
             if before.folder != folder:
-                memory.standing.workspace = TrustLevel.PROVISIONAL
+                memory.trust_folder(TrustLevel.PROVISIONAL)
         self._carried[session_id] = _Carried(folder, memory.anomalies, memory.rate, memory.standing)
         for oldest in [*self._carried][: max(len(self._carried) - _MOST_REMEMBERED, 0)]:
             del self._carried[oldest]

@@ -1,9 +1,14 @@
-"""What becomes of a tool's words: the parts of the output pipeline, as the configuration wants them."""
+"""The redaction and the filters of a session, as the configuration wants them."""
 
 import os
 from collections.abc import Iterable, Mapping
 
+from anyio import to_thread
+
 from acp_agent.config import Loaded, ProviderSettings, secret_values
+from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.redaction import Redact, placeholders
+from acp_agent.core.services import Memories, Remembered
 from acp_agent.output.filters.engine import FilterEngine, RuleSource
 from acp_agent.output.pipeline import Pipeline, Sizes
 from acp_agent.output.redaction.known import KnownSecrets
@@ -48,3 +53,37 @@ def pipeline(loaded: Loaded, redact: Redactor, filters: FilterEngine | None) -> 
     """All of it."""
     threshold = loaded.settings.tools.overflow.threshold
     return Pipeline(Sizes(threshold, min(_PREVIEW, threshold)), redact, filters)
+
+
+class RedactedMemories:
+    """Memories that redact every text before they pass it on."""
+
+    def __init__(self, memories: Memories, redact: Redact) -> None:
+        self._memories = memories
+        self._redact = redact
+
+    @property
+    def method(self) -> str:
+        """How searches find notes."""
+        return self._memories.method
+
+    async def save(self, content: str) -> tuple[Remembered, bool]:
+        """Store a note without its secrets. Raises ToolError (invalid_parameters) if it is nothing but a secret."""
+        text = await self._redacted(content)
+        words = text
+        for mark in placeholders(text):
+            words = words.replace(mark, "")
+        if text.strip() and not words.strip():
+            raise ToolError(
+                ToolErrorCategory.INVALID_PARAMETERS,
+                "the note is nothing but a secret, and secrets are not remembered",
+                "Save where the secret is found instead, such as the name of its variable.",
+            )
+        return await self._memories.save(text)
+
+    async def search(self, query: str, limit: int) -> tuple[Remembered, ...]:
+        """Return the notes that match a query without its secrets: no note has any."""
+        return await self._memories.search(await self._redacted(query), limit)
+
+    async def _redacted(self, text: str) -> str:
+        return await to_thread.run_sync(self._redact, text, abandon_on_cancel=True)

@@ -1,4 +1,4 @@
-"""Notes for agents, from the files to the block of the system prompt that a session's next turn begins with."""
+"""Notes for agents, from their files to the block of the system prompt."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -17,9 +17,8 @@ USERS_FILE = "AGENTS.md"
 class ProjectNotes:
     """The notes of one session.
 
-    roots    what may be read now; None while nobody knows: then only the user's own count
-    clean    takes secrets and what cannot be seen out of a text
-    warn     told once of each file that was left out, and why
+    clean    removes secrets and invisible characters from a text
+    warn     called once for each file that was left out, with the reason
     """
 
     def __init__(
@@ -29,7 +28,6 @@ class ProjectNotes:
         warn: Callable[[str], None],
         reader: NoteReader | None = None,
     ) -> None:
-        self.roots: Roots | None = None
         self._users = os.path.join(os.path.dirname(config_file), USERS_FILE)
         self._clean = clean
         self._warn = warn
@@ -38,18 +36,19 @@ class ProjectNotes:
         self._seen: tuple[FoundNotes, int] | None = None
         self._block = ""
 
-    async def block(self, settings: InstructionSettings, *, trusted: bool | None) -> str:
-        """The block for the next turn, empty for none. The same text as before while the files say the same.
+    async def block(self, settings: InstructionSettings, roots: Roots | None, *, trusted: bool | None) -> str:
+        """Return the block for the next turn; empty for none. It stays the same text while the files do.
 
-        trusted   whether the user trusts the folder: where he said no, what came with it is left out
+        roots     what may be read now; None to read only the user's own notes
+        trusted   whether the user trusts the folder. If they said no, its notes are left out
         """
         if not (settings.enabled and settings.max_chars):
             return ""
-        roots = None if trusted is False else self.roots
+        readable = None if trusted is False else roots
 
         def look() -> FoundNotes:
             own = users_file(self._users)
-            theirs = FoundNotes() if roots is None else project_files(roots, settings.files)
+            theirs = FoundNotes() if readable is None else project_files(readable, settings.files)
             return FoundNotes((*own.files, *theirs.files), (*own.troubles, *theirs.troubles))
 
         found = await self._reader.read(look)

@@ -1,4 +1,4 @@
-"""A session's tools: what hangs on `[tools]` of the configuration, as a stage that is built again when that changes."""
+"""The tools of a session by one configuration, built again when `[tools]` changes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from acp_agent.agent.aids.reformat import Reformatter
 from acp_agent.agent.shown_plan import ShownPlan
 from acp_agent.config import Loaded
 from acp_agent.core.backends import FileSystem
+from acp_agent.core.editor import SharedLanguages
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.ports import Backends, Elicitor
 from acp_agent.core.services import Compressor, Memories, Web
@@ -20,8 +21,7 @@ from acp_agent.gates.grounding import exists_in
 from acp_agent.output.filters.engine import FilterEngine
 from acp_agent.output.redacted_view import RedactedToolset
 from acp_agent.output.redaction.redactor import Redactor
-from acp_agent.protocol.shared_languages import SharedLanguages
-from acp_agent.session.mcp_connections import GrowingCatalogue
+from acp_agent.session.mcp_connections import McpCatalogue
 from acp_agent.session.session import Session
 from acp_agent.session.slash.handler import RedactedMemories
 from acp_agent.session.toolset.backends import SessionBackends
@@ -33,32 +33,29 @@ from acp_agent.session.toolset.gate_factory import (
     session_gates,
 )
 from acp_agent.session.toolset.output import filter_engine, pipeline
-from acp_agent.session.toolset.project_notes import ProjectNotes
 from acp_agent.session.toolset.roots import session_roots, without_faulty_patterns
-from acp_agent.session.toolset.toolset import Closed, Stage
+from acp_agent.session.toolset.toolset import DenyAllToolset, ToolsetSnapshot
 from acp_agent.tools.registry import Registry, ToolLimits, default_tools
 from acp_agent.tools.tool import Tool
-from acp_agent.workspace.roots import RootPool
+from acp_agent.workspace.roots import RootPool, Roots
 
 
 @dataclass(frozen=True, slots=True)
-class Helpers:
-    """What the tools of a session lean on besides files, terminals and the web.
+class ToolDependencies:
+    """What the tools of a session need besides files, terminals and the web.
 
     memories     gives the notes of all sessions by a configuration, which take any text; None where they are off
     compressor   shortens the conversation
-    reformatter  mends arguments; None where nobody does
-    notes        what the project says of itself, read below the same roots
+    reformatter  repairs arguments; None where that is switched off
     elicitor     asks the user for more than a yes or no; None where nobody can
     languages    what the editor's language servers know; None where it does not share them
-    plan         shows the user what the model means to do
+    plan         shows the plan of the model
     model        names the model in force as `PROVIDER:MODEL`
     """
 
     memories: Callable[[Loaded], Memories | None]
     compressor: Compressor
     reformatter: Reformatter | None
-    notes: ProjectNotes
     elicitor: Elicitor | None
     languages: SharedLanguages | None
     plan: ShownPlan
@@ -66,7 +63,12 @@ class Helpers:
 
 
 class SessionTools:
-    """Builds stages. `cwd` is the session's folder, links resolved."""
+    """Builds snapshots of a session's toolset.
+
+    cwd     the session's folder, links resolved
+    gates   the gates of the last snapshot, in their order
+    roots   the roots of the last snapshot; None where nothing may be read
+    """
 
     def __init__(
         self,
@@ -74,54 +76,55 @@ class SessionTools:
         cwd: str,
         backends: SessionBackends,
         lasting: SessionGateState,
-        helpers: Helpers,
+        dependencies: ToolDependencies,
         redactor: Redactor,
     ) -> None:
         self._session = session
         self._cwd = cwd
         self._backends = backends
         self._lasting = lasting
-        self._helpers = helpers
+        self._needs = dependencies
         self._redactor = redactor
         self._cache = ResultCache(enabled=False)
         self._filters: FilterEngine | None = None
         self._faults: tuple[str, ...] = ()
         self._folders = RootPool()
         self.gates = Gates()
+        self.roots: Roots | None = None
 
     def turn_began(self) -> None:
-        """The user may have changed files meanwhile. No call of before runs any more."""
+        """Forget cached results: the user may have changed files. No earlier call runs any more."""
         self._cache.turn_began()
         self._folders.close_replaced()
 
     def close(self) -> None:
-        """Close the session's folders. Nothing of them can be opened afterwards."""
+        """Close the session's folders. Nothing in them can be opened afterwards."""
         self._folders.close()
 
     def clear(self) -> None:
-        """Drop the answers that are kept."""
+        """Drop the cached results."""
         self._cache.clear()
 
     def look(self) -> Sequence[str]:
-        """Take up stored answers and filter rules that were changed by hand; what is wrong now and was not before."""
+        """Reread "always" answers and filter rules that were changed by hand. Return the new problems."""
         self._lasting.grants.refresh()
         before, self._faults = self._faults, self._filters.warnings if self._filters else ()
         return [fault for fault in self._faults if fault not in before]
 
-    def stage(self, loaded: Loaded, warn: Callable[[str], None]) -> Stage:
-        """The tools by one configuration. Raises ConfigError."""
-        place, lasting = self._session.place, self._lasting
-        loaded, faults = without_faulty_patterns(loaded, (place.cwd, *place.additional))
+    def snapshot(self, loaded: Loaded, warn: Callable[[str], None]) -> ToolsetSnapshot:
+        """Return the tools by one configuration. Raises ConfigError."""
+        workspace, lasting = self._session.workspace, self._lasting
+        loaded, faults = without_faulty_patterns(loaded, workspace.folders)
         for fault in faults:
             warn(str(fault))
-        opened = partial(session_roots, loaded, place.cwd, place.additional, open_root=self._folders.open)
+        opened = partial(session_roots, loaded, workspace.cwd, workspace.additional, open_root=self._folders.open)
         roots, shell_roots = opened(), opened(for_shell=True)
         files, web = self._backends.files(roots), self._backends.web(loaded, lasting.auditor)
         registry = Registry(self._tools(loaded))
         active, memory = self._session.active, lasting.memory
-        standing, model = memory.standing, self._helpers.model
+        standing, model = memory.standing, self._needs.model
         context = GateContext(
-            active, files.resolve, shell_roots, web.refusal, place.tools, memory.urls, standing, model
+            active, files.resolve, shell_roots, web.refusal, workspace.tools, memory.urls, standing, model
         )
         kept = loaded.settings.tools.result_cache
         self._cache = ResultCache(enabled=kept.enabled, ttl=kept.ttl_secs)
@@ -135,11 +138,11 @@ class SessionTools:
         toolset = self._front_door(_catalogue(registry, lasting), executor, gates, backends)
         memory.limit(loaded.settings.tools)
         self.gates = gates
-        self._helpers.notes.roots = roots
-        return Stage(toolset, backends)
+        self.roots = roots
+        return ToolsetSnapshot(toolset, backends)
 
     def _all_backends(self, loaded: Loaded, files: FileSystem, web: Web) -> Backends:
-        memories = self._helpers.memories(loaded)
+        memories = self._needs.memories(loaded)
         return Backends(
             files,
             self._backends.terminal,
@@ -147,28 +150,28 @@ class SessionTools:
             web=web,
             overflow=self._lasting.overflow,
             memories=None if memories is None else RedactedMemories(memories, self._redactor),
-            compressor=self._helpers.compressor,
-            show_plan=self._helpers.plan.show,
-            elicitor=self._helpers.elicitor,
+            compressor=self._needs.compressor,
+            show_plan=self._needs.plan.show,
+            elicitor=self._needs.elicitor,
             languages=self._languages(loaded),
         )
 
-    def closed(self, fault: ConfigError) -> Stage:
-        """The tools while nobody knows what is forbidden: none. Raises ConfigError."""
-        closed = Closed(fault)
+    def closed(self, fault: ConfigError) -> ToolsetSnapshot:
+        """Return no tools at all, while it is not clear what is forbidden. Raises ConfigError."""
+        closed = DenyAllToolset(fault)
         self.gates = Gates()
-        self._helpers.notes.roots = None
+        self.roots = None
         backends = closed.backends(self._cwd, self._folders.open)
         executor = GatedExecutor(closed.gates, ToolRunner(backends, self._cwd, self._lasting.emit))
-        return Stage(self._front_door(closed, executor, closed.gates, backends), backends)
+        return ToolsetSnapshot(self._front_door(closed, executor, closed.gates, backends), backends)
 
     def _languages(self, loaded: Loaded) -> SharedLanguages | None:
-        return self._helpers.languages if loaded.settings.acp.lsp.enabled else None
+        return self._needs.languages if loaded.settings.acp.lsp.enabled else None
 
     def _front_door(
         self, catalogue: Catalogue, executor: ToolExecutor, gates: Gates, backends: Backends
     ) -> RedactedToolset:
-        auditor, reformatter = self._lasting.auditor, self._helpers.reformatter
+        auditor, reformatter = self._lasting.auditor, self._needs.reformatter
         toolset = DynExecutor(
             catalogue,
             executor,
@@ -191,7 +194,7 @@ class SessionTools:
         )
         if not tools.enabled:
             return ()
-        asker = self._helpers.elicitor
+        asker = self._needs.elicitor
         own = default_tools(
             limits,
             rich_kinds=settings.acp.rich_kinds,
@@ -209,4 +212,4 @@ class SessionTools:
 
 
 def _catalogue(registry: Registry, lasting: SessionGateState) -> Catalogue:
-    return registry if lasting.servers is None else GrowingCatalogue(registry, lasting.servers)
+    return registry if lasting.servers is None else McpCatalogue(registry, lasting.servers)

@@ -1,8 +1,8 @@
-"""The tools of a running session, by the configuration as it is on disk now (requirements T2.15).
+"""The toolset of a running session, which follows the configuration as it is on disk.
 
-Before every prompt and every call the files the configuration was read from are looked at: a `stat` each. When one has
-changed, all of a session's gates, roots and backends are built anew and put in the place of the old ones in one step:
-a call is judged, and runs, wholly by what it met. A configuration that cannot be understood takes nobody's place.
+Before every prompt and every call, each configuration file costs one `stat`. When one has changed, all gates, roots and
+backends of the session are built anew and replaced in one step: a call is judged and executed by one configuration. A
+configuration that is not usable replaces nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,8 +28,8 @@ _log = Log(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """What one configuration makes of a session's tools."""
+class ToolsetSnapshot:
+    """The tools and the backends of a session by one configuration."""
 
     toolset: Toolset
     backends: Backends
@@ -37,114 +37,113 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Builders:
-    """How stages come about.
+    """How snapshots are built.
 
-    reload   reads all sources again; a file that is broken now says what it said in the configuration given
-    build    the stage of a configuration; tells of what the user should mend. Raises ConfigError
-    closed   the stage in which nothing runs, and why
-    adopt    told of the first configuration that can be used after a time in which none could
+    reload   reads the configuration again; a file that is broken now counts as it did before
+    build    builds the snapshot of a configuration, and warns of problems. Raises ConfigError
+    closed   builds the snapshot in which nothing runs, for the reason given
+    adopt    called with the first usable configuration after a time in which none was usable
     """
 
     reload: Callable[[Loaded], Loaded]
-    build: Callable[[Loaded, Callable[[str], None]], Stage]
-    closed: Callable[[ConfigError], Stage]
+    build: Callable[[Loaded, Callable[[str], None]], ToolsetSnapshot]
+    closed: Callable[[ConfigError], ToolsetSnapshot]
     adopt: Callable[[Loaded], None]
 
 
-class LiveToolset:
+class ReloadingToolset:
     """A Toolset that follows the configuration files.
 
-    loaded    what the session began with; the user has been told of its problems
-    look      looks for changes of files that are no configuration, at the same moments; gives what is wrong with them
-              and was not before
+    loaded   the configuration in force, first what the session began with; the user has been told its problems
+    look     rereads other files at the same moments, and returns their new problems
     """
 
     def __init__(self, loaded: Loaded, builders: Builders, emit: EventSink, look: Callable[[], Sequence[str]]) -> None:
         self._builders = builders
         self._emit = emit
         self._look = look
-        self._news: list[str] = []
+        self._problems: list[str] = []
         self._told = {str(problem) for problem in loaded.problems}
         self._open = False
         self.loaded = loaded
         self._seen = loaded
-        self._stage = self._begin(loaded)
+        self._snapshot = self._begin(loaded)
 
     def specs(self) -> Sequence[ToolSpec]:
-        """What the model may call now."""
+        """Return what the model may call now."""
         return self._current().toolset.specs()
 
     async def run(self, call: ToolCall) -> ToolResult:
-        """One call, wholly by the configuration of this moment."""
-        stage = self._current()
+        """Run a call, judged and executed by the configuration of this moment."""
+        snapshot = self._current()
         await self._tell()
-        return await stage.toolset.run(call)
+        return await snapshot.toolset.run(call)
 
     async def refuse(self, call: ToolCall, result: ToolResult) -> None:
-        """One call that does not run."""
+        """Show and record a call that does not run."""
         await self._current().toolset.refuse(call, result)
 
     async def backends(self) -> Backends:
-        """What a prompt of this moment may be read with."""
-        stage = self._current()
+        """Return what a prompt of this moment may be read with."""
+        snapshot = self._current()
         await self._tell()
-        return stage.backends
+        return snapshot.backends
 
-    def _current(self) -> Stage:
-        """The stage in force. Awaits nothing, so that nobody meets half of a swap."""
-        self._news += [f"configuration: {problem}" for problem in self._look()]
+    def _current(self) -> ToolsetSnapshot:
+        """Return the snapshot in force. Awaits nothing, so a call never meets half of a change."""
+        self._problems += [f"configuration: {problem}" for problem in self._look()]
         if any(stamp(path) != state for path, state in self._seen.stamps.items()):
             self._swap(self._builders.reload(self.loaded))
-        return self._stage
+        return self._snapshot
 
-    def _begin(self, loaded: Loaded) -> Stage:
+    def _begin(self, loaded: Loaded) -> ToolsetSnapshot:
         problems: list[str] = []
         try:
-            stage = self._built(loaded, problems)
+            snapshot = self._built(loaded, problems)
         except ConfigError as error:
-            stage = self._builders.closed(error)
+            snapshot = self._builders.closed(error)
             problems.append(str(error))
         else:
             self._open = True
         self._note(loaded, problems)
-        return stage
+        return snapshot
 
     def _swap(self, loaded: Loaded) -> None:
-        """Put a new configuration in force. One that cannot be used leaves everything as it was, and is told."""
+        """Put a new configuration in force. If it is not usable, everything stays as it was, and the user is told."""
         self._seen = loaded
         problems: list[str] = []
         try:
-            stage = self._built(loaded, problems)
+            snapshot = self._built(loaded, problems)
         except ConfigError as error:
             if not self._open:
-                self._stage = self._builders.closed(error)
+                self._snapshot = self._builders.closed(error)
             problems.append(f"{error}; what held before this change holds on" if self._open else str(error))
         else:
             if not self._open:
                 self._builders.adopt(loaded)
-            self._stage, self.loaded, self._open = stage, loaded, True
-            _log.info("configuration taken up again", file=loaded.file)
+            self._snapshot, self.loaded, self._open = snapshot, loaded, True
+            _log.info("configuration reloaded", file=loaded.file)
         self._note(loaded, problems)
 
-    def _built(self, loaded: Loaded, problems: list[str]) -> Stage:
+    def _built(self, loaded: Loaded, problems: list[str]) -> ToolsetSnapshot:
         if loaded.fault is not None:
             raise loaded.fault
         return self._builders.build(loaded, problems.append)
 
     def _note(self, loaded: Loaded, problems: Sequence[str]) -> None:
-        """Keep what has to be told: each problem once, until it was mended and comes back."""
+        """Keep the problems to be told: each once, until it was mended and comes back."""
         listed = [str(problem) for problem in loaded.problems]
         found = [*(each for each in listed if not any(more.startswith(each) for more in problems)), *problems]
-        self._news += [f"configuration: {problem}" for problem in found if problem not in self._told]
+        self._problems += [f"configuration: {problem}" for problem in found if problem not in self._told]
         self._told = {*listed, *problems}
 
     async def _tell(self) -> None:
-        while self._news:
-            await self._emit(Notice(Severity.WARNING, self._news.pop(0)))
+        while self._problems:
+            await self._emit(Notice(Severity.WARNING, self._problems.pop(0)))
 
 
 def same_model(reload: Callable[[Loaded], Loaded], before: Loaded) -> Loaded:
-    """The configuration as it is now; but a session keeps its model, and so the choice of tools for it."""
+    """Return the configuration of now, with the models of before: a session keeps its model and the tools for it."""
     now = reload(before)
     if before.settings.llm.model is None:
         return now
@@ -154,8 +153,8 @@ def same_model(reload: Callable[[Loaded], Loaded], before: Loaded) -> Loaded:
 _ADVICE = "No tool can help here: tell the user what to mend."
 
 
-class Closed:
-    """Refuses everything with one reason. Stands for the catalogue, the gates, the files and the web of a session."""
+class DenyAllToolset:
+    """Refuses everything for one reason: the catalogue, the gates, the files and the web of a session in one object."""
 
     def __init__(self, fault: AgentError) -> None:
         self._reason = f"{fault}. Nothing runs until this is mended; then it is taken up at once, without a restart"
@@ -163,11 +162,11 @@ class Closed:
     # ---------------------------------------------------------------------------------- the catalogue
 
     def specs(self) -> Sequence[ToolSpec]:
-        """No tool is offered."""
+        """Offer no tool."""
         return ()
 
     async def understand(self, call: ToolCall, files: FileSystem) -> Invocation:
-        """Raises Refused: a call is not even looked at, since that would read files."""
+        """Raise Refused: understanding a call would read files."""
         del call, files
         self._refuse()
 
@@ -175,19 +174,19 @@ class Closed:
 
     @property
     def gates(self) -> Gates:
-        """One gate that denies every call that was understood elsewhere."""
-        return Gates((_ClosedGate(self._reason),))
+        """Return one gate that denies every call."""
+        return Gates((_DenyAll(self._reason),))
 
     def backends(self, cwd: str, open_root: Callable[[str], Root]) -> Backends:
-        """Nothing of the folder can be read or written, and no page. Raises ConfigError when it cannot be opened."""
+        """Return backends that can neither read nor write. Raises ConfigError if the folder cannot be opened."""
         roots = Roots(cwd, policy=self._why_not, open_root=open_root)
-        terminal = LocalTerminal()  # behind the gate, where nobody gets
+        terminal = LocalTerminal()  # unreachable behind the gate
         return Backends(LocalFileSystem(roots), terminal, programs=terminal, web=self)
 
     async def get(
         self, url: str, caller: WebCaller, *, redirects: int = 3, leave_site: bool = False, truncate: bool = False
     ) -> Never:
-        """Raises Refused."""
+        """Raise Refused."""
         del url, caller, redirects, leave_site, truncate
         self._refuse()
 
@@ -199,14 +198,14 @@ class Closed:
         raise Refused(self._reason, _ADVICE)
 
 
-class _ClosedGate(Gate):
+class _DenyAll(Gate):
     name = "configuration"
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
 
     def allows(self, spec: ToolSpec) -> bool:
-        """No tool belongs in the catalogue."""
+        """Offer no tool."""
         del spec
         return False
 

@@ -19,16 +19,18 @@ import anyio
 from acp_agent.config import Flags, Loaded, load
 from acp_agent.config.conduct import conduct_at_start
 from acp_agent.core.events import Event, ToolFinished
+from acp_agent.core.redaction import verbatim
 from acp_agent.core.sessions import SessionRecord
 from acp_agent.core.types import CallOrigin, JsonObject, McpSubject, ToolCall, ToolResult
 from acp_agent.gates.rules.trust_level import TrustLevel
 from acp_agent.protocol.client import Client
-from acp_agent.protocol.peer import Incoming
+from acp_agent.protocol.content import read_prompt
+from acp_agent.protocol.editor import Connection
 from acp_agent.session.engine import SessionEngine
-from acp_agent.session.factory import Assembly
-from acp_agent.session.session import Place, Session, Surroundings
+from acp_agent.session.factory import SessionFactory
+from acp_agent.session.session import Opening, Session, SessionDependencies, SessionWorkspace
 from acp_agent.session.toolset.session_tools import SessionTools
-from acp_agent.session.toolset.toolset import LiveToolset
+from acp_agent.session.toolset.toolset import ReloadingToolset
 from acp_agent.tools.bash import Bash
 from acp_agent.tools.delete_path import DeletePath
 from acp_agent.tools.fetch import Fetch
@@ -133,19 +135,19 @@ class ReachableTools(SessionTools):
         return (*super()._tools(loaded), *SERVED)
 
 
-class Reachable(Assembly):
+class Reachable(SessionFactory):
     """A session's parts as they are put together for every editor."""
 
     tools = ReachableTools
 
     @property
-    def live(self) -> LiveToolset:
+    def live(self) -> ReloadingToolset:
         """The session's tools."""
         return self.toolset
 
     def trust(self, level: TrustLevel) -> None:
         """How far the user trusts the server's tools."""
-        self._lasting.memory.standing.tools.update({tool.name: level for tool in SERVED})
+        self._gate_state.memory.standing.tools.update({tool.name: level for tool in SERVED})
 
 
 class Heard(Session):
@@ -173,9 +175,9 @@ class FolderShop(Shop):
 class OpenSession:
     """One session, and every way to call a tool of it."""
 
-    def __init__(self, session: Heard, assembly: Reachable, engine: SessionEngine, editor: Editor) -> None:
+    def __init__(self, session: Heard, factory: Reachable, engine: SessionEngine, editor: Editor) -> None:
         self.session = session
-        self.parts = assembly
+        self.parts = factory
         self.editor = editor
         self._engine = engine
         self._numbers = count()
@@ -188,7 +190,7 @@ class OpenSession:
         """`/run`, through a prompt: what the card said in the end."""
         before = len(self.session.events)
         prompt: JsonObject = {"sessionId": self.session.id, "prompt": [{"type": "text", "text": f"/run {command}"}]}
-        await self.session.prompt(prompt, Incoming(1, "session/prompt"))
+        await self.session.prompt(partial(read_prompt, prompt))
         [finished] = [event for event in self.session.events[before:] if isinstance(event, ToolFinished)]
         return finished.result
 
@@ -205,15 +207,19 @@ async def opened(client: Client, work: Path, scripts: Path) -> AsyncGenerator[Op
         async def make(*_: object) -> SessionEngine:
             return engine
 
+        async def allowed(_: Session) -> None:
+            """It is resident."""
+
         shop: Any = FolderShop(str(scripts))
-        around = Surroundings(peer, make, tasks.start_soon, lambda: 0)
-        record = SessionRecord("reachable", str(work))
-        session = Heard(around, client, Place(str(work)), record, conduct_at_start(loaded), shop.choices(loaded))
-        assembly = Reachable(shop, peer, session, loaded, reload)
-        engine = assembly.engine()
-        assembly.trust(TrustLevel.TRUSTED)
+        needs = SessionDependencies(make, allowed, verbatim, tasks.start_soon, lambda: 0)
+        offered = Connection(peer, client).session("reachable", str(work))
+        opening = Opening(SessionRecord("reachable", str(work)), SessionWorkspace(str(work)), offered)
+        session = Heard(needs, opening, conduct_at_start(loaded), shop.choices(loaded))
+        factory = Reachable(shop, session, loaded, reload)
+        engine = factory.engine()
+        factory.trust(TrustLevel.TRUSTED)
         tasks.start_soon(editor.serve, other)
-        yield OpenSession(session, assembly, engine, editor)
+        yield OpenSession(session, factory, engine, editor)
         tasks.cancel_scope.cancel()
 
 

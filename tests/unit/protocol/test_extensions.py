@@ -21,9 +21,9 @@ from acp_agent.core.mcp import HttpServer, ListedServer, McpOrigin, McpServer, M
 from acp_agent.core.messages import Usage
 from acp_agent.core.sessions import HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import Access, CommandSubject, PathSubject, ToolKind, ToolSpec, UrlSubject
-from acp_agent.protocol.extension_types import Judged, SessionStatus
 from acp_agent.protocol.extensions import Extensions
 from acp_agent.protocol.jsonrpc import RpcError, session_not_found
+from acp_agent.session.extension_host import Judged, SessionStatus
 from acp_agent.store.record_json import event_row
 from tests.unit.protocol.wires import connected
 
@@ -80,8 +80,8 @@ class FakeHost:
         await self._called("saved", session_id)
         return SAVED
 
-    async def told(self, session_id, after):
-        await self._called("told", session_id, after)
+    async def events(self, session_id, after):
+        await self._called("events", session_id, after)
         for seq in range(after + 1, 6):
             yield StoredEvent(seq, 1000 * seq, TextDelta(f"text {seq}", f"m{seq}"))
 
@@ -160,7 +160,7 @@ async def test_a_session_comes_with_a_page_of_its_events():
         "events": [event(2), event(3)],
         "next": 3,
     }
-    assert host.calls == [("saved", "s-1"), ("told", "s-1", 1)]
+    assert host.calls == [("saved", "s-1"), ("events", "s-1", 1)]
 
 
 async def test_the_last_page_says_so():
@@ -195,7 +195,7 @@ async def test_a_document_that_is_no_whole_session_is_the_clients_mistake():
     ):
         error = await refused("session/import", host, session=spoilt)
         assert (error.code, error.data) == (-32602, {"key": "session"})
-    assert [call[0] for call in host.calls] == ["saved", "told"]
+    assert [call[0] for call in host.calls] == ["saved", "events"]
 
 
 async def test_deleting_says_whether_there_was_one():

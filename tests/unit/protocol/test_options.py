@@ -41,7 +41,7 @@ class Two:
 
 
 def shown(conduct: Conduct, choices: Two | None = None, client: Client = TOGGLES) -> dict[str, Any]:
-    options: Any = config_options(conduct, choices or Two(), client)
+    options: Any = config_options(conduct, choices or Two(), boolean=client.boolean_options)
     return {option["id"]: option for option in options}
 
 
@@ -62,7 +62,7 @@ def test_the_options_stand_in_their_order_and_are_those_of_the_model() -> None:
 @pytest.mark.parametrize("model", ["", "a:plain", "b:local"])
 @pytest.mark.parametrize("client", [TOGGLES, Client()])
 def test_what_is_sent_is_what_the_schema_wants(model: str, client: Client) -> None:
-    options = config_options(Conduct(model=model), Two(), client)
+    options = config_options(Conduct(model=model), Two(), boolean=client.boolean_options)
     update = {"sessionUpdate": "config_option_update", "configOptions": options}
     frame = {"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update}}
     assert violations(_recorded(frame)) == []

@@ -842,9 +842,9 @@ async def test_without_any_script_folder_the_command_is_an_argument(tmp_path: Pa
 
 SWEPT = """
 import os, shutil, anyio
-from acp_agent.session.processes import Workshop
+from acp_agent.session.processes import ProcessServices
 from acp_agent.config import Flags, load
-workshop = Workshop(load(Flags(), {}), lambda task: None, lambda loaded: None)
+workshop = ProcessServices(load(Flags(), {}), lambda task: None, lambda loaded: None)
 first = workshop.script_folder()
 assert workshop.script_folder() == first
 shutil.rmtree(first)

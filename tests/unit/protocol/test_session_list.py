@@ -15,7 +15,7 @@ from acp_agent.core.sessions import SessionRecord
 from acp_agent.protocol.jsonrpc import RpcError
 from acp_agent.protocol.session_list import PAGE, listed
 from acp_agent.protocol.updates import iso_time
-from acp_agent.session.manager import Sessions
+from acp_agent.session.manager import SessionManager
 from tests.fakes.sessions import Process, process
 from tests.unit.session.test_sessions import BAD_PARAMS, INTERNAL
 from tests.unit.store.databases import others
@@ -163,7 +163,7 @@ async def test_sessions_nobody_prompted_are_listed_while_they_are_open_here_only
         assert set(await here.listed()) == {used, unused}
         async with process(tmp_path, locking=False) as elsewhere:
             assert await elsewhere.listed() == [used]
-        await here.sessions.rest_all()
+        await here.sessions.evict_all()
         assert set(await here.listed()) == {used, unused}
         await here.ask("close", unused)
         assert await here.listed() == [used]
@@ -193,7 +193,7 @@ async def test_what_is_said_of_a_session(tmp_path: Path) -> None:
         session = (await here.ask("new", additionalDirectories=[more]))["sessionId"]
         await here.say(session)
         await here.session(session).set_title("A title ![x](https://evil.example/p)")
-        await here.session(session).story.settle()
+        await here.session(session).transcript.flush()
         (info,) = (await here.ask("list"))["sessions"]
         own = info.pop("_meta")["acp_agent"]
         assert own.pop("createdAt")
@@ -241,8 +241,8 @@ def test_times_are_those_of_rfc_3339() -> None:
     assert iso_time(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
 
 
-def _storeless() -> Sessions:
+def _storeless() -> SessionManager:
     def unused(_: object) -> Any:
         raise AssertionError("no session is made")
 
-    return Sessions(None, None, unused, unused, unused)  # pyright: ignore[reportArgumentType]
+    return SessionManager(None, None, unused, unused, unused)  # pyright: ignore[reportArgumentType]

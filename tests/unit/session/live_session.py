@@ -10,14 +10,16 @@ from uuid import uuid4
 from acp_agent.config.conduct import conduct_at_start
 from acp_agent.config.files import PERMISSION_FILE, data_dir
 from acp_agent.config.load import Flags, Loaded, load
+from acp_agent.core.redaction import verbatim
 from acp_agent.core.services import Memories
 from acp_agent.core.sessions import SessionRecord, SessionSnapshot
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
 from acp_agent.gates.grants import GrantStore
 from acp_agent.protocol.client import Client
-from acp_agent.session.factory import Assembly
+from acp_agent.protocol.editor import Connection
+from acp_agent.session.factory import SessionFactory
 from acp_agent.session.model_choices import ModelChoices, ModelLists
-from acp_agent.session.session import Place, Session, Surroundings
+from acp_agent.session.session import Opening, Session, SessionDependencies, SessionWorkspace
 from acp_agent.session.toolset.gate_memory import GateMemories
 from acp_agent.session.toolset.output import known_secrets
 from acp_agent.store.credentials import CredentialStore
@@ -98,6 +100,7 @@ class LiveSession:
 
     root: Path
     notes: Memories | None = None
+    client: Client = field(default_factory=Client)
     warnings: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -137,16 +140,17 @@ class LiveSession:
             raise AssertionError("no turn runs here")
 
         shop: Any = Shop(self.warnings, str(self.root), self.notes)
+        peer: Any = self.peer
+        editor = Connection(peer, self.client).session("live", str(self.work))
+        workspace = SessionWorkspace(str(self.work))
         self.session = Session(
-            Surroundings(self.peer, unused, self.later.append, lambda: 0),  # pyright: ignore[reportArgumentType]
-            Client(),
-            Place(str(self.work)),
-            SessionRecord("live", str(self.work)),
+            SessionDependencies(unused, unused, verbatim, self.later.append, lambda: 0),
+            Opening(SessionRecord("live", str(self.work)), workspace, editor),
             conduct_at_start(loaded),
             shop.choices(loaded),
         )
-        self.assembly = Assembly(shop, self.peer, self.session, loaded, reload, saved)  # pyright: ignore[reportArgumentType]
-        self.tools = self.assembly.toolset
+        self.factory = SessionFactory(shop, self.session, loaded, reload, saved)
+        self.tools = self.factory.toolset
         return self
 
     async def call(self, tool: str, **arguments: Any) -> ToolResult:

@@ -15,10 +15,11 @@ import pytest
 from acp_agent.config import Flags, Loaded, load
 from acp_agent.config.conduct import conduct_at_start
 from acp_agent.core.conduct import AutoApprove, Conduct, Mode
-from acp_agent.core.errors import StoreUnavailable
+from acp_agent.core.errors import RequestError, StoreUnavailable
 from acp_agent.core.events import TextDelta, UserMessage
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
 from acp_agent.core.messages import LinkPart, Message, Role, StopReason, TextPart, Usage
+from acp_agent.core.redaction import verbatim
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import Access, PathSubject, Subject
 from acp_agent.gates.gate import Gates
@@ -26,16 +27,17 @@ from acp_agent.gates.mode import ModeGate
 from acp_agent.output.redaction.known import KnownSecrets
 from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.protocol.client import Client
+from acp_agent.protocol.editor import Connection
 from acp_agent.protocol.jsonrpc import RpcError
 from acp_agent.protocol.options import set_mode, set_option
 from acp_agent.session.engine import SessionEngine
-from acp_agent.session.extension_host import SessionsHost
-from acp_agent.session.manager import Opening, SessionLimits, Sessions
-from acp_agent.session.mcp_connections import SessionServers
-from acp_agent.session.mcp_servers import McpOfSession
+from acp_agent.session.extension_host import ExtensionHost
+from acp_agent.session.manager import Opening, SessionLimits, SessionManager
+from acp_agent.session.mcp_connections import McpConnections
+from acp_agent.session.mcp_servers import SessionMcpServers
 from acp_agent.session.model_choices import ModelChoices
-from acp_agent.session.session import Place, Session, Surroundings
-from acp_agent.session.slash.commands import ALWAYS, Name
+from acp_agent.session.session import Session, SessionDependencies, SessionWorkspace
+from acp_agent.session.slash.commands import ALWAYS, CommandName
 from acp_agent.session.turn_slot import Answer
 from acp_agent.store.mcp_pins import McpPins
 from acp_agent.store.session_locks import SessionLocks
@@ -73,14 +75,8 @@ class Peer:
         self.sent.append(params["update"])
 
 
-class Turns:
-    """Answers nothing; offers /mcp while there are servers."""
-
-    def __init__(self, servers: SessionServers) -> None:
-        self._servers = servers
-
-    def commands(self) -> set[str]:
-        return ALWAYS | ({Name.MCP} if self._servers.status() else set())
+def hidden(text: str) -> str:
+    return text.replace(SECRET, "[hidden]")
 
 
 class Unnamed:
@@ -92,7 +88,7 @@ class Kept:
     def state(self) -> Change:
         return Change(usage=UsageTotals(used=1, size=2))
 
-    async def looked_through(self) -> Change:
+    async def kept(self) -> Change:
         return self.state()
 
 
@@ -111,8 +107,8 @@ class World:
         self.secrets = KnownSecrets()
         self.limits = SessionLimits()
         locks = SessionLocks(str(self.root / "locks"))
-        self.sessions = Sessions(self.store, locks, self._open, lambda: self.limits, lambda: NOW)
-        self.host = SessionsHost(self.sessions, self.configured, lambda: NOW)
+        self.sessions = SessionManager(self.store, locks, self._open, lambda: self.limits, lambda: NOW)
+        self.host = ExtensionHost(self.sessions, self.configured, lambda: NOW)
 
     @property
     def work(self) -> Path:
@@ -122,30 +118,31 @@ class World:
         return load(Flags(config=str(self.root / "config.toml")), {}, cwd)
 
     async def session(self) -> Session:
-        return await self.sessions.new(Place(str(self.work)), Client())
+        peer: Any = self.peer
+        return await self.sessions.new(SessionWorkspace(str(self.work)), Connection(peer, Client()))
 
     def updates(self, kind: str) -> list[Any]:
         return [each for each in self.peer.sent if each["sessionUpdate"] == kind]
 
     def _open(self, opening: Opening) -> Session:
-        loaded, saved = self.configured(opening.place.cwd), opening.saved
+        loaded, saved = self.configured(opening.workspace.cwd), opening.saved
         conduct = conduct_at_start(loaded) if saved is None else saved.conduct
         known: Any = None
         choices = ModelChoices(loaded.settings.llm, (), known, fetches=False)
-        peer: Any = self.peer
-        around = Surroundings(peer, self._engine, self.tasks.start_soon, lambda: NOW)
-        return Session(around, opening.client, opening.place, opening.record, conduct, choices, saved)
+        needs = SessionDependencies(self._engine, self.sessions.resume, verbatim, self.tasks.start_soon, lambda: NOW)
+        return Session(needs, opening, conduct, choices)
 
     async def _engine(self, session: Session, saved: SessionSnapshot | None) -> SessionEngine:
         del saved
         self.engines += 1
-        loaded = self.configured(session.place.cwd)
+        loaded = self.configured(session.workspace.cwd)
         approver: Any = None
         shop: Any = self
-        mcp = McpOfSession(shop, session, approver, session.place.cwd, lambda _: None, lambda: None)
-        mcp.servers = SessionServers(self.pins, self.background, session.notices.add, self._connect)
+        mcp = SessionMcpServers(shop, session, approver, session.workspace.cwd, hidden, lambda _: None, lambda: None)
+        mcp.connections = McpConnections(self.pins, self.background, session.notices.add, self._connect)
         mcp.start(loaded)
-        parts: Any = (Turns(mcp.servers), Kept(), Unnamed(), Desk(session), Tools(loaded), mcp, lambda: None)
+        desk = Desk(session, mcp.connections)
+        parts: Any = (None, Kept(), Unnamed(), desk, Tools(loaded), mcp, hidden, lambda: None)
         return SessionEngine(*parts)
 
     # ------------------------------------------------------------------------ as a workshop
@@ -163,11 +160,14 @@ class World:
 
 
 class Desk:
-    """The gate of the mode is the only one."""
+    """The gate of the mode is the only one. It offers /mcp while there are servers."""
 
-    def __init__(self, session: Session) -> None:
-        self.reach = self
+    def __init__(self, session: Session, servers: McpConnections) -> None:
+        self._servers = servers
         self._gates = Gates((ModeGate(session.active),))
+
+    def available(self) -> set[str]:
+        return ALWAYS | ({CommandName.MCP} if self._servers.status() else set())
 
     def gates(self) -> Gates:
         return self._gates
@@ -191,7 +191,7 @@ async def living(root: Path, config: str = "") -> AsyncIterator[World]:
     async with opened(root / "agent.db") as database, anyio.create_task_group() as tasks:
         world = World(root, tasks, SessionStore(database, now=lambda: NOW / 1000))
         yield world
-        await world.sessions.settle()
+        await world.sessions.flush()
         tasks.cancel_scope.cancel()
 
 
@@ -202,9 +202,9 @@ async def world(tmp_path) -> AsyncIterator[World]:
 
 
 async def code_of(call: Any) -> int:
-    with pytest.raises(RpcError) as caught:
+    with pytest.raises(RequestError) as caught:
         await call
-    return caught.value.code
+    return RpcError.of(caught.value).code
 
 
 # ---------------------------------------------------------------------------------------- the store
@@ -218,7 +218,7 @@ async def test_a_session_from_elsewhere_brings_its_words_but_neither_its_leave_n
     assert saved.history == HISTORY
     assert saved.record == SessionRecord(taken, "/elsewhere", ("/more",), "A title", NOW, NOW, 2, "a:b")
     assert saved.usage == UsageTotals(0, 2**53 - 1, Usage(1, 0), None, calls=0, batches=3)
-    told = [each async for each in world.host.told(taken, 0)]
+    told = [each async for each in world.host.events(taken, 0)]
     assert [(each.seq, each.at) for each in told] == [(1, 10), (2, NOW), (3, 30)]
     assert [each.event for each in told] == [each.event for each in TOLD]
     assert await world.host.take_in(FOREIGN, TOLD) != taken
@@ -233,7 +233,7 @@ async def test_a_session_from_elsewhere_brings_no_secret_of_this_place(world, mo
     history = HistoryState((Message(Role.USER, (TextPart(words),)),), 0, 7)
     foreign = replace(FOREIGN, record=replace(FOREIGN.record, title=words), history=history)
     taken = await world.host.take_in(foreign, [StoredEvent(1, 10, TextDelta(words, "m"))])
-    text = repr((await world.host.saved(taken), [each async for each in world.host.told(taken, 0)]))
+    text = repr((await world.host.saved(taken), [each async for each in world.host.events(taken, 0)]))
     assert text.count("[REDACTED") >= 6
     assert "4711" not in text
 
@@ -246,7 +246,7 @@ async def test_a_session_of_no_folder_is_not_taken_in(world):
 
 async def test_what_an_open_session_has_not_kept_yet_is_told_as_well(world):
     session = await world.session()
-    await session.story.name("A name")
+    await session.transcript.set_title("A name")
     assert (await world.host.saved(session.id)).record.title == "A name"
 
 
@@ -254,7 +254,7 @@ async def test_without_a_store_nothing_is_kept():
     def never(asked: object) -> Any:
         raise AssertionError(asked)
 
-    host = SessionsHost(Sessions(None, None, never, SessionLimits, lambda: NOW), never, lambda: NOW)
+    host = ExtensionHost(SessionManager(None, None, never, SessionLimits, lambda: NOW), never, lambda: NOW)
     with pytest.raises(StoreUnavailable):
         await host.saved("s")
     assert await code_of(host.tools("s")) == -32002
@@ -277,7 +277,7 @@ async def test_what_is_asked_goes_by_what_the_user_has_chosen_just_now(world):
     session = await world.session()
     write: Subject = PathSubject("x", Access.WRITE)
     assert (await world.host.judge(session.id, write)).verdict == "allow"
-    session.conduct.mode = Mode.ASK
+    session.options.mode = Mode.ASK
     judged = await world.host.judge(session.id, write)
     assert (judged.verdict, len(judged.reasons)) == ("deny", 1)
 
@@ -287,7 +287,7 @@ async def test_a_running_turn_keeps_the_leave_it_began_with(world):
     running, over = anyio.Event(), anyio.Event()
 
     async def turn() -> Answer:
-        session.conduct.mode = Mode.ASK
+        session.options.mode = Mode.ASK
         running.set()
         await over.wait()
         return Answer(StopReason.END_TURN)
@@ -306,20 +306,19 @@ async def test_a_running_turn_keeps_the_leave_it_began_with(world):
 
 async def test_a_status_shows_no_secret(world):
     session = await world.session()
-    session.redact = lambda text: text.replace(SECRET, "[hidden]")
     status = await world.host.status(session.id)
     assert status.lines == ("Key: [hidden]",)
-    assert (status.conduct, status.tally, status.busy) == (Conduct(), UsageTotals(used=1, size=2), False)
+    assert (status.options, status.usage, status.busy) == (Conduct(), UsageTotals(used=1, size=2), False)
 
 
 async def test_a_session_that_rests_is_woken_and_stays_awake_for_a_while(world):
     session = await world.session()
     await world.host.tools(session.id)
-    await world.sessions.rest_all()
+    await world.sessions.evict_all()
     session.turns.used_at -= 2000
     await world.host.tools(session.id)
-    await world.sessions.rest_idle(1000)
-    assert (session.awake, world.engines) == (True, 2)
+    await world.sessions.evict_idle(1000)
+    assert (session.resident, world.engines) == (True, 2)
 
 
 # ------------------------------------------------------------------------------------- MCP servers
@@ -337,10 +336,10 @@ async def test_servers_that_were_added_or_removed_stay_so_when_the_session_has_r
         assert [each.server.name for each in await host.servers(session.id)] == ["mine", "theirs"]
         assert await host.remove_server(session.id, "mine")
         assert not await host.remove_server(session.id, "mine")
-        await world.sessions.rest_all()
+        await world.sessions.evict_all()
         assert [each.server.name for each in await host.servers(session.id)] == ["theirs"]
         assert await host.remove_server(session.id, "theirs")
-        await world.sessions.rest_all()
+        await world.sessions.evict_all()
         assert await host.servers(session.id) == []
 
 
@@ -370,7 +369,7 @@ async def test_a_session_that_moves_is_kept_there_and_made_anew_there(world):
     there.mkdir()
     await world.host.tools(session.id)
     await world.host.move(session.id, str(there))
-    assert (session.place.cwd, session.story.record.cwd) == (str(there), str(there))
+    assert (session.workspace.cwd, session.transcript.record.cwd) == (str(there), str(there))
     assert (await world.host.saved(session.id)).record.cwd == str(there)
     assert world.engines == 1
     await world.host.tools(session.id)
@@ -383,18 +382,18 @@ async def test_a_folder_that_wants_more_care_gets_it_where_the_user_has_not_chos
         (careful / ".acp-agent").mkdir(parents=True)
         (careful / ".acp-agent" / "config.toml").write_text("[acp]\nauto_approve = 'suggest'\n")
         untouched, chosen = await world.session(), await world.session()
-        set_mode(chosen.conduct, "ask")
+        set_mode(chosen.options, "ask")
         for session in (untouched, chosen):
             await world.host.move(session.id, str(careful))
-        assert untouched.conduct == Conduct(auto_approve=AutoApprove.SUGGEST)
-        assert chosen.conduct == Conduct(Mode.ASK, AutoApprove.SUGGEST, chosen=("mode",))
+        assert untouched.options == Conduct(auto_approve=AutoApprove.SUGGEST)
+        assert chosen.options == Conduct(Mode.ASK, AutoApprove.SUGGEST, chosen=("mode",))
         (careful / ".acp-agent" / "config.toml").write_text("[tools]\nautonomy_level = 'readonly'\n")
         await world.host.move(chosen.id, str(world.work))
-        set_option(chosen.conduct, "auto_approve", "auto-edit", chosen.choices)
+        set_option(chosen.options, "auto_approve", "auto-edit", chosen.choices)
         await world.host.move(chosen.id, str(careful))
-        assert chosen.conduct == Conduct(
+        assert chosen.options == Conduct(
             Mode.ASK, AutoApprove.AUTO_EDIT, readonly=True, chosen=("mode", "auto_approve")
         )
         for session in (chosen, untouched):  # only what the user chose is kept, not what the folder wants
-            assert (await world.host.saved(session.id)).conduct == session.conduct.to_keep(Conduct())
-        assert os.path.basename(untouched.place.cwd) == "careful"
+            assert (await world.host.saved(session.id)).conduct == session.options.to_keep(Conduct())
+        assert os.path.basename(untouched.workspace.cwd) == "careful"

@@ -251,14 +251,14 @@ async def test_the_first_good_file_sets_mode_and_level_unless_the_user_has_chose
     assert (live.session.active.mode, live.session.active.auto_approve) == (Mode.ASK, AutoApprove.AUTO_EDIT)
     assert [update["sessionUpdate"] for update in live.peer.posted] == ["current_mode_update", "config_option_update"]
     live.open(BROKEN)
-    set_mode(live.session.conduct, "architect")
+    set_mode(live.session.options, "architect")
     live.write("[acp]\nmode = 'code'\n[tools]\nautonomy_level = 'readonly'\n")
     await live.runs("touch x")
-    assert (live.session.conduct.mode, live.session.conduct.readonly) == (Mode.ARCHITECT, True)
+    assert (live.session.options.mode, live.session.options.readonly) == (Mode.ARCHITECT, True)
 
 
 async def test_later_changes_leave_mode_and_level_to_the_user(live: LiveSession):
     live.open("[acp]\nmode = 'code'\n")
     live.write("[acp]\nmode = 'ask'\n")
     assert await live.runs("touch x")
-    assert live.session.conduct.mode is Mode.CODE
+    assert live.session.options.mode is Mode.CODE

@@ -21,7 +21,7 @@ from acp_agent.execution.runner import DynExecutor, ToolRunner
 from acp_agent.gates.grants import GrantStore
 from acp_agent.output.redaction.known import KnownSecrets
 from acp_agent.output.redaction.redactor import Redactor
-from acp_agent.session.mcp_connections import GrowingCatalogue, SessionServers
+from acp_agent.session.mcp_connections import McpCatalogue, McpConnections
 from acp_agent.session.toolset.gate_factory import (
     GateContext,
     ResultWrappers,
@@ -68,7 +68,7 @@ class World:
         self.approver = self.approving(*self.answers)
         self.connections: dict[str, FakeConnection] = {}
         pins = McpPins(str(self.root / "pins.toml"), self.warnings.append)
-        self.servers = SessionServers(pins, self.started.append, self.notices.append, self._connect)
+        self.servers = McpConnections(pins, self.started.append, self.notices.append, self._connect)
         memory = GateMemory.new(loaded.settings.tools)
         memory.standing.served = self.servers.trust
         files, shell = (session_roots(loaded, str(work), for_shell=commands) for commands in (False, True))
@@ -83,7 +83,7 @@ class World:
         backends = Backends(MemoryFileSystem(), FakeTerminal({}), programs=FakeTerminal({}), web=FakeWeb())
         runner = ToolRunner(backends, str(work), self._emit)
         executor = build_executor(loaded.settings, gates, state, wrappers, runner)
-        catalogue = GrowingCatalogue(registry, self.servers)
+        catalogue = McpCatalogue(registry, self.servers)
         self.tools = DynExecutor(catalogue, executor, gates, files=backends.files, emit=self._emit)
 
     def _connect(self, named: McpServer, changed: Callable[[], None]) -> FakeConnection:

@@ -22,7 +22,7 @@ from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.core.services import Compaction
 from acp_agent.core.types import ToolKind, ToolSpec
 from acp_agent.llm.catalog import Catalog
-from acp_agent.session.conversation import Conversation, SessionLoop
+from acp_agent.session.conversation import Conversation, SessionAgent
 from acp_agent.session.models import SessionModels
 from tests.fakes.scripted_http import Reply, ScriptedHttp
 from tests.unit.llm import streams
@@ -300,7 +300,9 @@ async def test_a_model_that_knows_no_tools_is_told_of_none_also_when_it_stands_i
 
 async def test_the_prompt_of_a_model_that_knows_no_tools_lists_none():
     spec = ToolSpec("read", "", {}, ToolKind.READ, mutates=False)
-    here: Any = SimpleNamespace(place=SimpleNamespace(additional=()), active=Conduct())
+    here: Any = SimpleNamespace(
+        workspace=SimpleNamespace(additional=()), active=Conduct(), transcript=SimpleNamespace(save_soon=None)
+    )
     tools: Any = SimpleNamespace(specs=lambda: [spec])
 
     async def notes(_: Loaded) -> str:
@@ -309,5 +311,5 @@ async def test_the_prompt_of_a_model_that_knows_no_tools_lists_none():
     for known, listed in (({}, True), ({"models": [{"id": "p0:", "tools": False}]}, False)):
         async with session([], llm=known) as s:
             loaded = partial(Loaded, s.settings, (), {}, "config.toml")
-            loop = SessionLoop(here, "/project", loaded, s.models, tools, s.conversation(), s.emit, notes)
+            loop = SessionAgent(here, "/project", loaded, s.models, tools, s.conversation(), s.emit, notes)
             assert ("<tools>" in (await loop.agent()).system_prompt) == listed

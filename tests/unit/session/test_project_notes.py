@@ -37,7 +37,7 @@ class Session:
         self.folder = Roots(str(project))
         config = project.parent / "config" / "config.toml"
         self.notes = ProjectNotes(str(config), self._cleaner(redactor), self.told.append, reader)
-        self.notes.roots = self.folder
+        self.roots: Roots | None = self.folder
 
     def _cleaner(self, redactor: Redactor) -> Callable[[str], str]:
         def clean(text: str) -> str:
@@ -47,7 +47,7 @@ class Session:
         return clean
 
     async def block(self, settings: InstructionSettings = ON, *, trusted: bool | None = None) -> str:
-        return await self.notes.block(settings, trusted=trusted)
+        return await self.notes.block(settings, self.roots, trusted=trusted)
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ async def test_a_folder_the_user_does_not_trust_says_nothing(project, session, t
 
 async def test_while_nobody_knows_what_may_be_read_the_project_says_nothing(project, session):
     (project / "AGENTS.md").write_text("theirs")
-    session.notes.roots = None
+    session.roots = None
     assert await session.block() == ""
 
 

@@ -15,7 +15,7 @@ from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Event, Notice
 from acp_agent.core.ports import Backends
 from acp_agent.core.types import ToolCall, ToolResult, ToolSpec
-from acp_agent.session.toolset.toolset import Builders, LiveToolset, Stage
+from acp_agent.session.toolset.toolset import Builders, ReloadingToolset, ToolsetSnapshot
 from tests.fakes.fake_terminal import FakeTerminal
 from tests.fakes.fake_web import FakeWeb
 from tests.fakes.memory_files import MemoryFileSystem
@@ -46,7 +46,7 @@ class Tools:
 
 @dataclass
 class Live:
-    """A LiveToolset over one file; a stage is named after what the file blocks."""
+    """A ReloadingToolset over one file; a stage is named after what the file blocks."""
 
     root: Path
     emitted: list[str] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Live:
     def __post_init__(self) -> None:
         self.file = self.root / "config.toml"
 
-    def begin(self, blocked: str) -> LiveToolset:
+    def begin(self, blocked: str) -> ReloadingToolset:
         self.block(blocked)
         read = partial(load, Flags(config=str(self.file)), {})
 
@@ -68,13 +68,13 @@ class Live:
             return read(before=before)
 
         builders = Builders(reload, self.build, self.closed, self.adopt)
-        self.tools = LiveToolset(read(), builders, self.emit, lambda: ())
+        self.tools = ReloadingToolset(read(), builders, self.emit, lambda: ())
         return self.tools
 
     def block(self, word: str) -> None:
         self.file.write_text(f"[tools.shell]\nblocked_commands = ['{word}']\n")
 
-    def build(self, loaded: Loaded, warn: Callable[[str], None]) -> Stage:
+    def build(self, loaded: Loaded, warn: Callable[[str], None]) -> ToolsetSnapshot:
         (word,) = loaded.settings.tools.shell.blocked_commands
         if word == "odd":
             warn("an odd word")
@@ -83,12 +83,12 @@ class Live:
         self.built.append(word)
         return self.stage(word)
 
-    def closed(self, error: ConfigError) -> Stage:
+    def closed(self, error: ConfigError) -> ToolsetSnapshot:
         return self.stage(f"closed: {error}")
 
-    def stage(self, name: str) -> Stage:
+    def stage(self, name: str) -> ToolsetSnapshot:
         backends = Backends(MemoryFileSystem(), FakeTerminal({}), programs=FakeTerminal({}), web=FakeWeb())
-        return Stage(Tools(name, self.gate), backends)
+        return ToolsetSnapshot(Tools(name, self.gate), backends)
 
     def adopt(self, loaded: Loaded) -> None:
         self.adopted += 1
@@ -208,7 +208,7 @@ async def test_other_files_are_looked_at_at_the_same_moments(live: Live):
     live.block("x")
     read = partial(load, Flags(config=str(live.file)), {})
     builders = Builders(lambda before: read(before=before), live.build, live.closed, live.adopt)
-    tools = LiveToolset(read(), builders, live.emit, lambda: looks.append(1) or ())
+    tools = ReloadingToolset(read(), builders, live.emit, lambda: looks.append(1) or ())
     tools.specs()
     await tools.backends()
     await tools.run(CALL)

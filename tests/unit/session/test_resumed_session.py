@@ -11,7 +11,6 @@ from acp_agent.core.events import TextDelta, ThoughtDelta
 from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.sessions import HistoryState, SessionRecord, SessionSnapshot, UsageTotals
 from acp_agent.protocol.client import Client
-from acp_agent.protocol.shared_languages import languages
 from tests.unit.session.live_session import LiveSession
 
 pytestmark = pytest.mark.anyio
@@ -30,13 +29,13 @@ class Turns:
 
     def __init__(self, root: Path, before: SessionSnapshot | None, config: str = "") -> None:
         self.live = LiveSession(root).open(config, before)
-        self.session, self.engine = self.live.session, self.live.assembly.engine()
-        self.history = self.live.assembly._conversation.history.messages()
+        self.session, self.engine = self.live.session, self.live.factory.engine()
+        self.history = self.live.factory._conversation.history.messages()
 
 
 async def test_a_url_that_was_typed_before_may_be_reached(tmp_path: Path):
     turns = Turns(tmp_path, saved(user_words=("read https://e.example/page",)))
-    memory = turns.live.assembly._lasting.memory
+    memory = turns.live.factory._gate_state.memory
     assert memory.urls.knows("https://e.example/page")
 
 
@@ -52,13 +51,10 @@ async def test_a_conversation_that_is_damaged_is_told(tmp_path: Path):
 
 
 async def test_what_the_editor_told_of_its_languages_outlasts_an_engine(tmp_path: Path):
-    turns = Turns(tmp_path, None)
-    session, loaded, peer = turns.session, turns.engine._toolset.loaded, turns.live.peer
-    session.client = Client(lsp_methods=frozenset({"lsp/hover"}))
-    anyone: Any = peer
-    session.languages = languages(anyone, session, loaded)
-    assert session.languages is not None
-    assert languages(anyone, session, loaded) is session.languages
+    live = LiveSession(tmp_path, client=Client(lsp_methods=frozenset({"lsp/hover"}))).open("")
+    languages = live.session.languages
+    assert languages is not None
+    assert live.session.share_languages(live.tools.loaded) is languages
 
 
 async def test_the_model_goes_on_from_what_the_user_saw_of_a_turn_that_broke_off(tmp_path: Path):

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from acp_agent.protocol.client import Client
-from acp_agent.session.locks import SessionHold
+from acp_agent.session.locks import SessionLock
 from acp_agent.session.manager import SessionLimits
 from acp_agent.store.session_locks import SessionLocks
 from acp_agent.store.sessions import SessionStore
@@ -50,8 +50,8 @@ async def test_a_session_begins_while_the_database_is_locked_and_is_written_when
         unlock = locked(tmp_path)
         session = await here.new()
         unlock()
-        await here.session(session).story.settle()
-        assert here.session(session).story.kept, "nobody had to prompt it first"
+        await here.session(session).transcript.flush()
+        assert here.session(session).transcript.stored, "nobody had to prompt it first"
         await here.say(session, "one")
         assert await kept(tmp_path, session) == ["one", "one!"]
         assert not any("not being kept" in text for text in here.shown(session))
@@ -62,8 +62,8 @@ async def test_a_session_that_was_never_written_and_rests_is_written_all_the_sam
     async with process(tmp_path, patience=0.05) as here:
         unlock = locked(tmp_path)
         session = await here.new()
-        await here.session(session).story.settle()
-        await here.sessions.rest_all()
+        await here.session(session).transcript.flush()
+        await here.sessions.evict_all()
         unlock()
         assert await here.told(session, "one") == ["one", "one!"]
         assert await kept(tmp_path, session) == ["one", "one!"]
@@ -93,15 +93,15 @@ async def test_a_session_that_rests_in_an_outage_is_kept_whole_afterwards_and_op
         await here.say(session, "one")
         unlock = locked(tmp_path)
         await here.say(session, "two")
-        await here.sessions.rest_all()
-        assert not here.session(session).story.kept
+        await here.sessions.evict_all()
+        assert not here.session(session).transcript.stored
         unlock()
         with anyio.fail_after(10):
-            while not here.session(session).story.kept:
+            while not here.session(session).transcript.stored:
                 await anyio.lowlevel.checkpoint()
-        assert not SessionHold(here.locks).is_free(session)
-        here.sessions.share_rested()
-        assert SessionHold(here.locks).is_free(session)
+        assert not SessionLock(here.locks).is_free(session)
+        here.sessions.share_evicted()
+        assert SessionLock(here.locks).is_free(session)
         async with process(tmp_path, locking=False) as elsewhere:
             await elsewhere.ask("load", session)
             await elsewhere.say(session, "three")
@@ -112,11 +112,11 @@ async def test_a_session_that_rests_in_an_outage_is_kept_whole_afterwards_and_op
 
 async def test_a_session_whose_end_cannot_be_kept_says_so_when_it_is_closed(tmp_path: Path) -> None:
     async with process(tmp_path, patience=0.05) as here:
+        here.client = Client(notices=True)
         session = await here.new()
         await here.say(session, "one")
         unlock = locked(tmp_path)
         await here.say(session, "two")
-        here.session(session).client = Client(notices=True)
         start = len(here.editor.sent)
         assert await here.ask("close", session) == {}
         (told,) = [each for each in here.updates(session, start) if each["sessionUpdate"] == "notice"]
@@ -148,18 +148,18 @@ async def test_a_session_that_rests_during_an_outage_forgets_nothing(tmp_path: P
         await here.say(session, "one")
         unlock = locked(tmp_path)
         await here.say(session, "two")
-        await here.sessions.rest_all()
+        await here.sessions.evict_all()
         assert here.engine(session).closed
         assert here.locks is not None
         assert here.locks.holds(session), "nobody else may go on without what is only here"
         assert await here.told(session, "three") == ["one", "one!", "two", "two!", "three", "three!"]
         assert here.engine(session).calls == 3
-        await here.sessions.rest_all()
+        await here.sessions.evict_all()
         unlock()
         said = await here.told(session, "four")
         assert said[-4:] == ["three", "three!", "four", "four!"]
         assert await kept(tmp_path, session) == said
-        await here.sessions.rest_all()
+        await here.sessions.evict_all()
         assert not here.locks.holds(session)
 
 
@@ -183,7 +183,7 @@ async def test_a_session_at_rest_is_not_written_over_while_it_cannot_be_read(tmp
     async with process(tmp_path) as here:
         session = await here.new()
         await here.say(session, "one")
-        await here.sessions.rest_all()
+        await here.sessions.evict_all()
         file = tmp_path / "agent.db"
         for name in ("-wal", "-shm"):
             (tmp_path / f"agent.db{name}").unlink(missing_ok=True)
@@ -213,7 +213,7 @@ async def test_a_session_that_began_while_nothing_could_be_kept_is_taken_up_from
             start = len(here.editor.sent)
             await here.ask(method, session, cwd=str(tmp_path / "other"))
             assert here.shown(session, start) == (said if method == "load" else [])
-            assert here.session(session).place.cwd == str(tmp_path / "other")
+            assert here.session(session).workspace.cwd == str(tmp_path / "other")
         assert await here.told(session, "two") == [*said, "two", "two!"]
         unlock()
         await here.ask(method, session)
@@ -232,11 +232,11 @@ async def test_without_a_store_sessions_work_and_rest_and_the_user_is_told_that_
         assert "this conversation is not kept: there is no data folder" in here.shown(first)[0]
         await here.say(second)
         await here.say(third)
-        assert first not in here.awake
+        assert first not in here.resident
         assert await here.told(first, "two") == ["one", "one!", "two", "two!"]
         await here.ask("resume", first)
         await here.ask("load", first)
-        await here.sessions.rest_all()
+        await here.sessions.evict_all()
         assert await here.told(first, "three") == ["one", "one!", "two", "two!", "three", "three!"]
         assert sorted(await here.listed()) == sorted([first, second, third])
         assert (await here.error("load", "other")).code == NOT_FOUND
@@ -294,7 +294,7 @@ async def test_a_folder_that_cannot_be_written_costs_only_the_keeping(tmp_path: 
         session = await here.new()
         assert await here.told(session, "one") == ["one", "one!"]
         other = await here.new()
-        assert here.awake == {other}
+        assert here.resident == {other}
         assert await here.told(session, "two") == ["one", "one!", "two", "two!"]
         assert session in await here.listed()
         assert await here.ask("close", session) == {}
@@ -330,7 +330,7 @@ async def test_a_session_another_process_has_open_is_refused_whatever_is_wanted_
             await here.say(session, "one")
         for session in (unknown, stored):
             await here.ask("close", session)
-        await here.sessions.rest_all()
+        await here.sessions.evict_all()
         async with holding(tmp_path, known, rested, unknown, stored) as other:
             errors: list[tuple[int, bool]] = []
 
@@ -342,7 +342,7 @@ async def test_a_session_another_process_has_open_is_refused_whatever_is_wanted_
                 for method, session in (("load", unknown), ("delete", stored), ("prompt", known), ("delete", rested)):
                     tasks.start_soon(refused, method, session)
             assert errors == [(INVALID, True)] * 4
-            assert not here.sessions._room._opening
+            assert not here.sessions._pool._opening
             assert set(await here.listed()) == {known, rested, unknown, stored}
             fork = (await here.ask("fork", unknown))["sessionId"]  # only reads it
             assert await here.told(fork, "two") == ["one", "one!", "two", "two!"]
@@ -356,7 +356,7 @@ async def test_a_session_another_process_has_open_is_refused_whatever_is_wanted_
 
 async def test_asking_whether_a_session_is_in_use_never_gives_it_away(tmp_path: Path) -> None:
     locks = SessionLocks(str(tmp_path / "sessions.lock"))
-    hold = SessionHold(locks)
+    hold = SessionLock(locks)
     await hold.take("ours")
     assert not hold.is_free("ours")
     assert locks.holds("ours")
@@ -364,7 +364,7 @@ async def test_asking_whether_a_session_is_in_use_never_gives_it_away(tmp_path: 
     assert not locks.holds("nobody's")
     async with holding(tmp_path, "theirs"):
         assert not hold.is_free("theirs")
-    hold.give_back("ours")
+    hold.release("ours")
     assert hold.is_free("ours")
     locks.close()
 
@@ -398,7 +398,7 @@ async def test_locks_and_rows_are_gone_with_a_session_that_nobody_waited_for(tmp
         assert here.locks is not None
         assert here.locks._held == set()
         assert here.sessions.all() == ()
-        assert not here.sessions._room._opening
+        assert not here.sessions._pool._opening
 
 
 # ------------------------------------------------------------------------------------------- many

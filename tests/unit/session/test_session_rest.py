@@ -1,4 +1,4 @@
-"""Sessions that rest, wake and are taken up while others have them, or while the editor does not wait for answers."""
+"""Sessions that are evicted, resumed and loaded while others have them, or while the editor waits for no answer."""
 
 from pathlib import Path
 from typing import Any
@@ -7,11 +7,11 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from acp_agent.core.conduct import AutoApprove, Conduct, Mode
+from acp_agent.core.conduct import AutoApprove, Mode
 from acp_agent.core.events import TextDelta, UserMessage
 from acp_agent.core.messages import TextPart
 from acp_agent.core.sessions import Change, UsageTotals
-from acp_agent.session.locks import SessionHold
+from acp_agent.session.locks import SessionLock
 from tests.fakes.sessions import holding, process
 from tests.unit.session.test_sessions import INVALID, METHODS, NOT_FOUND, usage
 
@@ -21,25 +21,25 @@ pytestmark = pytest.mark.anyio
 async def mode_of(root: Path, session: str) -> Mode:
     async with process(root, locking=False) as elsewhere:
         await elsewhere.ask("resume", session)
-        return elsewhere.session(session).conduct.mode
+        return elsewhere.session(session).options.mode
 
 
 async def test_what_is_chosen_for_a_session_at_rest_outlasts_the_process(tmp_path: Path) -> None:
     async with process(tmp_path) as here:
         session = await here.new()
         await here.say(session, "one")
-        await here.sessions.rest_all()
+        await here.sessions.evict_all()
         await here.ask("set_mode", session, modeId="ask")
         await here.ask("set_config_option", session, configId="model", value="p:two")
         await here.session(session).set_title("a late title")
-        assert here.awake == set()
+        assert here.resident == set()
         assert here.locks is not None
         assert not here.locks.holds(session), "others may have it still"
         (listed,) = (await here.ask("list"))["sessions"]
         assert "title" not in listed
         async with process(tmp_path, locking=False) as elsewhere:
             await elsewhere.ask("resume", session)
-            conduct = elsewhere.session(session).conduct
+            conduct = elsewhere.session(session).options
             assert (conduct.mode, conduct.model, conduct.chosen) == (Mode.ASK, "p:two", ("mode",))
         assert await here.told(session, "two") == ["one", "one!", "two", "two!"]
         assert here.session(session).active.mode is Mode.ASK
@@ -51,7 +51,7 @@ async def test_what_is_chosen_at_rest_waits_for_the_wake_while_another_process_h
     async with process(tmp_path) as here:
         session = await here.new()
         await here.say(session, "one")
-        await here.sessions.rest_all()
+        await here.sessions.evict_all()
         async with holding(tmp_path, session):
             await here.ask("set_mode", session, modeId="ask")
             assert await mode_of(tmp_path, session) is Mode.CODE
@@ -64,7 +64,7 @@ async def test_who_chooses_at_rest_hears_at_once_what_was_chosen_elsewhere(tmp_p
     async with process(tmp_path) as here:
         session = await here.new()
         await here.say(session, "one")
-        await here.sessions.rest_all()
+        await here.sessions.evict_all()
         async with process(tmp_path, locking=False) as elsewhere:
             await elsewhere.ask("resume", session)
             await elsewhere.ask("set_mode", session, modeId="architect")
@@ -82,7 +82,7 @@ async def test_what_is_chosen_at_rest_waits_for_the_wake_where_the_store_cannot_
     async with process(tmp_path) as here:
         session = await here.new()
         await here.say(session, "one")
-        await here.sessions.rest_all()
+        await here.sessions.evict_all()
         assert here.locks is not None
         lock, aside = tmp_path / "sessions.lock", tmp_path / "aside"
         lock.rename(aside)
@@ -100,7 +100,7 @@ async def test_a_session_that_wakes_obeys_what_was_chosen_elsewhere_but_for_what
     async with process(tmp_path) as here:
         session = await here.new()
         await here.say(session, "one")
-        await here.sessions.rest_all()
+        await here.sessions.evict_all()
         async with process(tmp_path, locking=False) as elsewhere:
             await elsewhere.ask("load", session)
             await elsewhere.ask("set_mode", session, modeId="ask")
@@ -123,10 +123,10 @@ async def test_a_level_that_another_process_only_lent_to_a_session_is_not_taken_
     async with process(tmp_path) as here:
         session = await here.new()
         await here.say(session, "one")
-        await here.sessions.rest_all()
+        await here.sessions.evict_all()
         async with process(tmp_path, locking=False) as elsewhere:
             await elsewhere.ask("resume", session)
-            elsewhere.session(session).conduct.auto_approve = AutoApprove.FULL_AUTO  # as a flag does it
+            elsewhere.session(session).options.auto_approve = AutoApprove.FULL_AUTO  # as a flag does it
             await elsewhere.ask("set_mode", session, modeId="ask")
             await elsewhere.ask("close", session)
         await here.say(session, "two")
@@ -153,27 +153,26 @@ async def test_a_load_of_a_session_that_was_cut_off_leaves_nothing_behind_when_i
             here.making = None
             assert here.sessions.all() == ()
             assert await here.listed() == [session]
-            assert SessionHold(here.locks).is_free(session)
+            assert SessionLock(here.locks).is_free(session)
 
 
 async def test_a_turn_that_reads_only_does_so_whatever_is_chosen_or_configured_meanwhile(tmp_path: Path) -> None:
     async with process(tmp_path) as here:
         session = here.session(await here.new())
-        session.reads_only = True
-        session.conduct = Conduct(auto_approve=AutoApprove.FULL_AUTO, model="p:two")
-        session.take_conduct()
-        active = session.active
-        assert (active.mode, active.auto_approve, active.model) == (Mode.ASK, AutoApprove.SUGGEST, "p:two")
-        session.reads_only = False
-        session.take_conduct()
-        assert session.active == session.conduct == Conduct(auto_approve=AutoApprove.FULL_AUTO, model="p:two")
+        with session.reading_only():
+            session.options.choose(auto_approve=AutoApprove.FULL_AUTO, model="p:two")
+            session.activate_options()
+            active = session.active
+            assert (active.mode, active.auto_approve, active.model) == (Mode.ASK, AutoApprove.SUGGEST, "p:two")
+        assert session.active == session.options
+        assert (session.active.auto_approve, session.active.mode) == (AutoApprove.FULL_AUTO, Mode.CODE)
 
 
 async def test_what_was_chosen_at_rest_outlasts_a_load(tmp_path: Path) -> None:
     async with process(tmp_path) as here:
         session = await here.new()
         await here.say(session, "one")
-        await here.sessions.rest_all()
+        await here.sessions.evict_all()
         await here.ask("set_mode", session, modeId="ask")
         assert (await here.ask("load", session))["modes"]["currentModeId"] == "ask"
 
@@ -191,7 +190,7 @@ async def test_sessions_that_are_just_opening_make_room_for_each_other(tmp_path:
                     for _ in range(9):
                         tasks.start_soon(one, here, made)
             assert len(made) == 9
-            assert len(here.awake) == most
+            assert len(here.resident) == most
 
 
 async def test_forks_that_wait_for_each_other_are_answered(tmp_path: Path) -> None:
@@ -240,8 +239,8 @@ async def test_a_prompt_that_waits_for_a_cold_load_is_cancelled_and_finds_nothin
         assert load.error is not None
         assert no.error is not None
         assert load.error.code == no.error.code == NOT_FOUND
-        assert not here.sessions.take_ups._under_way
-        assert not here.sessions.take_ups._waiting
+        assert not here.sessions.loads._loading
+        assert not here.sessions.loads._waiting
 
 
 async def test_a_load_behind_a_prompt_is_refused_and_the_prompt_goes_on(tmp_path: Path) -> None:
@@ -273,7 +272,7 @@ async def test_a_session_that_is_closed_at_rest_says_what_it_took(tmp_path: Path
     async with process(tmp_path) as here:
         session = await here.new()
         await here.say(session, "one")
-        await here.sessions.rest_all()
+        await here.sessions.evict_all()
         start = len(here.editor.sent)
         await here.ask("close", session)
         (told,) = usage(here.updates(session, start))

@@ -1,4 +1,4 @@
-"""Sessions are opened, found, put to rest, closed and deleted, one thing after another (A5-A11)."""
+"""SessionManager are opened, found, put to rest, closed and deleted, one thing after another (A5-A11)."""
 
 import sqlite3
 from collections.abc import AsyncIterator
@@ -10,12 +10,12 @@ import anyio.lowlevel
 import pytest
 
 from acp_agent.core.conduct import Mode
-from acp_agent.core.errors import ConfigError, StoreUnavailable
+from acp_agent.core.errors import ConfigError, RequestError, StoreUnavailable
 from acp_agent.core.events import TextDelta
 from acp_agent.core.services import Compaction, Summary
 from acp_agent.core.sessions import Change
-from acp_agent.protocol.jsonrpc import RpcError
-from acp_agent.session.session import Place
+from acp_agent.session.session import SessionWorkspace
+from acp_agent.session.slash.commands import ALWAYS, CommandName
 from acp_agent.store.conversations import OverflowStore, SummaryStore
 from tests.fakes.sessions import PATIENCE, Process, process
 from tests.unit.store.databases import others
@@ -144,7 +144,7 @@ async def test_a_session_that_is_open_here_is_loaded_anew_in_the_place_the_edito
     await here.ask("load", session, cwd=there, additionalDirectories=[more], mcpServers=[server])
     assert here.shown(session, start) == ["one", "one!"]
     assert before.closed
-    place = here.session(session).place
+    place = here.session(session).workspace
     assert (place.cwd, place.additional, [each.name for each in place.servers]) == (there, (more,), ["s"])
     assert await here.told(session, "two") == ["one", "one!", "two", "two!"]
     await here.ask("close", session)
@@ -255,7 +255,7 @@ async def test_a_load_that_was_cancelled_leaves_the_session_free_for_others(here
         here.asked[-1].cancel()
     assert load.error is not None
     assert load.error.code == CANCELLED
-    assert here.awake == set()
+    assert here.resident == set()
     here.editor.slow = None
     async with process(tmp_path, locking=False) as elsewhere:
         await elsewhere.ask("load", session)
@@ -322,7 +322,7 @@ async def test_a_second_prompt_while_one_runs_is_refused_and_the_first_goes_on(h
 async def test_two_prompts_at_once_in_a_session_at_rest_wake_it_once(here: Process) -> None:
     session = await here.new()
     await here.say(session, "one")
-    await here.sessions.rest_all()
+    await here.sessions.evict_all()
     async with here.doing("prompt", session, **METHODS["prompt"]) as one:
         error = await here.error("prompt", session, **METHODS["prompt"])
     assert error.code == INVALID
@@ -395,12 +395,12 @@ async def test_a_session_can_be_deleted_in_the_middle_of_a_turn_and_nothing_come
     assert turn.result == {"stopReason": "cancelled"}
     assert usage(here.updates(session, start)) == [], "nothing is told of what it took"
     await running.set_title("a late title")
-    running.keep_conduct()
+    running.store_options()
     with pytest.raises(StoreUnavailable, match="deleted"):
         await overflow.put("late")
     with pytest.raises(StoreUnavailable, match="deleted"):
         await summaries.add(Summary("late", Compaction.MANUAL, 1, 2))
-    await running.story.settle()
+    await running.transcript.flush()
     for table in ("conversations", "told", "messages", "tool_overflow", "summaries"):
         assert rows(here, table) == 0, table
     assert await here.listed() == []
@@ -452,7 +452,7 @@ async def test_whatever_is_asked_at_once_each_is_answered_and_the_session_is_sou
         session = await here.new()
         await here.say(session, "one")
         if number % 3 == 0:
-            await here.sessions.rest_all()
+            await here.sessions.evict_all()
         async with here.doing(one, session, **METHODS[one]) as first:
             for _ in range(number % 5 * 2):
                 await anyio.lowlevel.checkpoint()
@@ -468,7 +468,7 @@ async def test_whatever_is_asked_at_once_each_is_answered_and_the_session_is_sou
             said = await here.told(session, "last")
             assert said[:2] == ["one", "one!"], (one, two)
             assert said[-2:] == ["last", "last!"]
-        assert here.sessions._room._opening == 0
+        assert here.sessions._pool._opening == 0
         for each in here.sessions.all():
             await here.ask("close", each.id)
         assert here.locks is not None
@@ -485,11 +485,11 @@ async def test_the_session_that_was_not_used_for_the_longest_time_makes_room(tmp
             await here.say(session, "one")
         here.age(second, third, first)
         fourth = await here.new()
-        assert here.awake == {first, third, fourth}
+        assert here.resident == {first, third, fourth}
         assert here.engine(second).closed
         assert second in await here.listed()
         assert await here.told(second, "two") == ["one", "one!", "two", "two!"]
-        assert here.awake == {first, second, fourth}
+        assert here.resident == {first, second, fourth}
 
 
 async def test_only_prompts_count_as_use(tmp_path: Path) -> None:
@@ -499,7 +499,7 @@ async def test_only_prompts_count_as_use(tmp_path: Path) -> None:
         await here.ask("set_mode", first, modeId="ask")
         await here.ask("list")
         await here.new()
-        assert first not in here.awake
+        assert first not in here.resident
 
 
 async def test_a_busy_session_is_never_put_to_rest_and_when_all_are_the_next_is_refused(tmp_path: Path) -> None:
@@ -509,7 +509,7 @@ async def test_a_busy_session_is_never_put_to_rest_and_when_all_are_the_next_is_
         async with here.prompting(first) as one:
             here.age(first, second)
             third = await here.new()
-            assert here.awake == {first, third}
+            assert here.resident == {first, third}
             await here.ask("close", second)
             async with here.prompting(third) as two:
                 for method, session in (("new", None), ("load", stored), ("resume", stored), ("fork", stored)):
@@ -527,7 +527,7 @@ async def test_a_session_that_is_open_can_be_loaded_again_though_all_others_are_
         await here.ask("load", session)
         await here.ask("resume", session)
         assert await here.told(session, "two") == ["one", "one!", "two", "two!"]
-        assert here.awake == {session}
+        assert here.resident == {session}
 
 
 async def test_a_session_that_is_loaded_is_not_the_one_that_makes_room(tmp_path: Path) -> None:
@@ -536,7 +536,7 @@ async def test_a_session_that_is_loaded_is_not_the_one_that_makes_room(tmp_path:
         await here.say(first, "one")
         here.age(first, second)
         await here.ask("load", first)
-        assert here.awake == {first, second}
+        assert here.resident == {first, second}
 
 
 async def test_places_of_sessions_that_could_not_be_opened_are_given_back(tmp_path: Path) -> None:
@@ -545,7 +545,7 @@ async def test_places_of_sessions_that_could_not_be_opened_are_given_back(tmp_pa
             assert (await here.error("load", IDS[0])).code == NOT_FOUND
             assert (await here.error("fork", IDS[0])).code == NOT_FOUND
         first, second = await here.new(), await here.new()
-        assert here.awake == {first, second}
+        assert here.resident == {first, second}
 
 
 async def test_many_at_once_never_keep_more_awake_than_there_may_be(tmp_path: Path) -> None:
@@ -561,10 +561,10 @@ async def test_many_at_once_never_keep_more_awake_than_there_may_be(tmp_path: Pa
                 tasks.start_soon(open_one)
         for _ in range(4):
             await open_one()
-        assert len(here.awake) == 3
+        assert len(here.resident) == 3
         for session in opened:
             assert await here.told(session, "two") == ["one", "one!", "two", "two!"]
-            assert len(here.awake) == 3
+            assert len(here.resident) == 3
 
 
 # ------------------------------------------------------------------------------------------- rest
@@ -578,10 +578,10 @@ async def test_sessions_nobody_used_for_long_rest_and_wake_with_all_of_it(here: 
     here.session(session).turns.used_at -= 100
     async with here.prompting(busy):
         here.session(busy).turns.used_at -= 100
-        await here.sessions.rest_idle(101)
-        assert here.awake == {session, busy}
-        await here.sessions.rest_idle(99)
-        assert here.awake == {busy}
+        await here.sessions.evict_idle(101)
+        assert here.resident == {session, busy}
+        await here.sessions.evict_idle(99)
+        assert here.resident == {busy}
     assert here.engine(session).closed
     assert await here.told(session, "two") == ["one", "one!", "two", "two!"]
     engine, conduct = here.engine(session), here.session(session).active
@@ -599,7 +599,7 @@ async def test_a_session_at_rest_holds_its_conversation_in_no_memory(here: Proce
     message = here.engines[0].messages[0]
     here.engines.clear()
     here.asked.clear()
-    await here.sessions.rest_all()
+    await here.sessions.evict_all()
     gc.collect()
     assert engine() is None
     holders = [each for each in gc.get_referrers(message) if isinstance(each, tuple)]
@@ -609,7 +609,7 @@ async def test_a_session_at_rest_holds_its_conversation_in_no_memory(here: Proce
 async def test_a_session_that_another_process_went_on_with_goes_on_as_it_left_it(here: Process, tmp_path: Path) -> None:
     session = await here.new()
     await here.say(session, "one")
-    await here.sessions.rest_all()
+    await here.sessions.evict_all()
     async with process(tmp_path, locking=False) as elsewhere:
         await elsewhere.ask("load", session)
         assert await elsewhere.told(session, "there") == ["one", "one!", "there", "there!"]
@@ -627,7 +627,7 @@ async def test_the_list_names_the_model_of_now_though_another_process_used_anoth
 ) -> None:
     session = await here.new()
     await here.say(session, "one")
-    await here.sessions.rest_all()
+    await here.sessions.evict_all()
     async with process(tmp_path, locking=False) as elsewhere:
         await elsewhere.ask("load", session)
         await elsewhere.ask("set_config_option", session, configId="model", value="p:two")
@@ -642,7 +642,7 @@ async def test_the_list_names_the_model_of_now_though_another_process_used_anoth
 async def test_a_session_another_process_deleted_while_it_rested_is_not_found(here: Process, tmp_path: Path) -> None:
     session = await here.new()
     await here.say(session, "one")
-    await here.sessions.rest_all()
+    await here.sessions.evict_all()
     async with process(tmp_path, locking=False) as elsewhere:
         await elsewhere.ask("delete", session)
     assert (await here.error("prompt", session, **METHODS["prompt"])).code == NOT_FOUND
@@ -655,10 +655,21 @@ async def test_an_engine_is_made_ready_ahead_and_never_for_a_session_at_rest(her
     session = await here.new()
     await here.session(session).announce()
     assert len(here.engines) == 1
-    await here.sessions.rest_all()
+    await here.sessions.evict_all()
     await here.session(session).announce()
     assert len(here.engines) == 1
     assert [each["sessionUpdate"] for each in here.updates(session)].count("available_commands_update") == 1
+
+
+async def test_an_editor_is_told_of_commands_when_they_change_and_not_before(here: Process) -> None:
+    session = await here.new()
+    await here.session(session).announce()
+    await here.session(session).tell_commands()
+    for available in (ALWAYS | {CommandName.MCP}, ALWAYS):
+        here.engine(session).available = available
+        await here.session(session).tell_commands()
+    told = [each for each in here.updates(session) if each["sessionUpdate"] == "available_commands_update"]
+    assert [any(one["name"] == "mcp" for one in each["availableCommands"]) for each in told] == [False, True, False]
 
 
 async def test_a_session_that_is_put_to_rest_while_its_engine_is_made_gives_it_back(here: Process) -> None:
@@ -667,7 +678,7 @@ async def test_a_session_that_is_put_to_rest_while_its_engine_is_made_gives_it_b
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(here.session(session).announce)
         await here.being_made.wait()
-        tasks.start_soon(here.sessions.rest_all)
+        tasks.start_soon(here.sessions.evict_all)
         await anyio.wait_all_tasks_blocked()
         here.making.set()
     assert here.engines[0].closed
@@ -680,11 +691,11 @@ async def test_a_session_moves_to_another_folder_between_turns_only(here: Proces
     await here.say(session, "one")
     (here.root / "other").mkdir()
     async with here.prompting(session):
-        with pytest.raises(RpcError, match="cancel it first"):
+        with pytest.raises(RequestError, match="cancel it first"):
             await here.sessions.move(session, str(here.root / "other"))
     await here.sessions.move(session, str(here.root / "other"))
     assert (await here.told(session, "two"))[-2:] == ["two", "two!"]
-    assert here.session(session).place == Place(str(here.root / "other"))
+    assert here.session(session).workspace == SessionWorkspace(str(here.root / "other"))
     assert await here.listed(cwd=str(here.root / "other")) == [session]
 
 
@@ -724,7 +735,7 @@ async def test_the_source_of_a_fork_never_makes_room_for_it(tmp_path: Path) -> N
         await here.say(source, "one")
         here.age(source, other)
         fork = (await here.ask("fork", source))["sessionId"]
-        assert here.awake == {source, fork}
+        assert here.resident == {source, fork}
 
 
 async def test_a_session_can_be_forked_in_the_middle_of_a_turn(here: Process) -> None:
@@ -752,7 +763,7 @@ async def test_a_fork_that_was_cancelled_leaves_no_session_nobody_asked_for(tmp_
                 assert {each.id for each in here.sessions.all()} == {source}
             else:
                 await here.ask("delete", fork.result["sessionId"])
-        assert here.sessions._room._opening == 0
+        assert here.sessions._pool._opening == 0
 
 
 # --------------------------------------------------------------------------------- what is chosen
@@ -769,7 +780,7 @@ async def test_what_was_chosen_last_is_found_by_whoever_takes_the_session_up(her
         chosen = {each["id"]: each["currentValue"] for each in answer["configOptions"]}
         assert (chosen["mode"], chosen["model"], chosen["thought_level"]) == ("ask", "p:two", "high")
     await here.ask("resume", session)
-    assert here.session(session).conduct.mode is Mode.ASK
+    assert here.session(session).options.mode is Mode.ASK
 
 
 async def test_a_model_that_is_gone_gives_way_to_the_initial_one_and_the_user_hears_of_it(

@@ -8,7 +8,7 @@ from acp_agent.config.memory_settings import TitleSettings
 from acp_agent.core.errors import ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import ModelStop
 from acp_agent.core.ports import Provider
-from acp_agent.session.titles import Titles
+from acp_agent.session.titles import TitleWriter
 from tests.fakes.scripted_provider import ScriptedProvider, Step, say
 
 pytestmark = pytest.mark.anyio
@@ -19,12 +19,12 @@ def hidden(text: str) -> str:
 
 
 class Rig:
-    """Titles with a model that plays a script."""
+    """TitleWriter with a model that plays a script."""
 
     def __init__(self, *script: Step | ProviderError, **settings: object) -> None:
         self.provider = ScriptedProvider([*script], name="a", model="m")
         self.named: list[str] = []
-        self.titles = Titles(TitleSettings.model_validate(settings), self._model, hidden)
+        self.titles = TitleWriter(TitleSettings.model_validate(settings), self._model, hidden)
 
     async def _model(self, name: str) -> Provider:
         self.named.append(name)
@@ -106,4 +106,4 @@ async def test_where_no_model_is_wanted_or_there_none_is_asked() -> None:
         raise ConfigError("[llm]", "model", name, "a configured provider")
 
     for model in (none, broken):
-        assert await Titles(TitleSettings(), model, str).better("hi") == ""
+        assert await TitleWriter(TitleSettings(), model, str).better("hi") == ""

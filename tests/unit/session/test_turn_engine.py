@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import anyio
@@ -12,8 +13,10 @@ from acp_agent.core.events import Event, Notice, TextDelta, UserMessage
 from acp_agent.core.messages import LinkPart, Message, StopReason, TextPart
 from acp_agent.core.ports import Backends
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
+from acp_agent.protocol.content import read_prompt
 from acp_agent.session.engine import TurnEngine
-from acp_agent.session.slash.commands import ALWAYS, Name
+from acp_agent.session.slash.commands import ALWAYS, CommandName
+from acp_agent.session.slash.handler import SlashCommandHandler
 from tests.fakes.fake_toolset import FakeToolset
 from tests.fakes.fake_web import FakeWeb
 from tests.fakes.memory_files import MemoryFileSystem
@@ -23,19 +26,20 @@ pytestmark = pytest.mark.anyio
 SECRET = "ghp_fake"
 
 
-class Desk:
+class Handler(SlashCommandHandler):
     """Answers with its own name and what it was asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, toolset: FakeToolset) -> None:
+        self._toolset = toolset
         self.restricted = False
         self.fails = False
         self.told_ran: list[tuple[str, str]] = []
 
-    def available(self) -> frozenset[Name]:
-        return ALWAYS | {Name.MCP}
+    def available(self) -> frozenset[CommandName]:
+        return ALWAYS | {CommandName.MCP}
 
     @contextmanager
-    def reading(self) -> Generator[None]:
+    def reading_only(self) -> Generator[None]:
         self.restricted = True
         try:
             yield
@@ -65,13 +69,13 @@ class Desk:
     async def model(self, text: str) -> str:
         return f"model {text} ![x](https://evil.example/?q=1)"
 
-    async def mode(self, text: str) -> str:
+    def mode(self, text: str) -> str:
         return f"mode {text} {SECRET}"
 
     async def memory(self, text: str) -> str:
         return f"memory {text}"
 
-    async def policy(self, text: str) -> str:
+    def policy(self, text: str) -> str:
         return f"policy {text}"
 
 
@@ -89,26 +93,25 @@ class Talk:
     """An engine, all that its loop was asked, and all that it told."""
 
     def __init__(self, bash: Any = "done") -> None:
-        self.desk = Desk()
         self.events: list[Event] = []
         self.asked: list[tuple[str, bool]] = []
         self.failure: AgentError | None = None
         self.unset = False
         self.hangs = False
         self.toolset = FakeToolset({"bash": bash if callable(bash) else lambda _: bash}, mutating=["bash"])
+        self.desk = Handler(self.toolset)
         self.diagnosed = 0
         self.waits = ""
         self.waiting = anyio.Event()
         self.begun: list[str] = []
         self.engine = TurnEngine(
             self._loop,
-            self.toolset,
             self._backends,
             self._emit,
             self.desk,
             self.begun.append,
             redact=lambda text: text.replace(SECRET, "[REDACTED]"),
-            complaints=self._complaints,
+            diagnostics=self._complaints,
         )
 
     async def _wait(self, where: str) -> None:
@@ -149,7 +152,7 @@ class Talk:
         """What the user reads of one prompt."""
         before = len(self.events)
         prompt: Any = [{"type": "text", "text": text} for text in texts]
-        answer = await self.engine.answer({"sessionId": "s", "prompt": prompt})
+        answer = await self.engine.answer(partial(read_prompt, {"sessionId": "s", "prompt": prompt}))
         assert answer.reason is StopReason.END_TURN
         return "".join(event.text for event in self.events[before:] if isinstance(event, TextDelta))
 
@@ -231,7 +234,7 @@ async def test_a_prompt_that_is_cancelled_while_it_is_read_was_said(waits: str):
     ]
     with anyio.CancelScope() as scope:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(talk.engine.answer, {"sessionId": "s", "prompt": blocks})
+            tasks.start_soon(talk.engine.answer, partial(read_prompt, {"sessionId": "s", "prompt": blocks}))
             await talk.waiting.wait()
             scope.cancel()
     [told] = talk.events
@@ -344,5 +347,5 @@ async def test_a_review_that_is_cancelled_leaves_the_next_turn_free():
 async def test_what_is_left_out_of_a_prompt_is_told():
     talk = Talk()
     blocks: Any = [{"type": "text", "text": "a"}, {"type": "audio", "data": "", "mimeType": "audio/wav"}]
-    await talk.engine.answer({"sessionId": "s", "prompt": blocks})
+    await talk.engine.answer(partial(read_prompt, {"sessionId": "s", "prompt": blocks}))
     assert any(isinstance(event, Notice) and "audio" in event.text for event in talk.events)

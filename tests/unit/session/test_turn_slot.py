@@ -6,7 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from acp_agent.core.errors import ConfigError
+from acp_agent.core.errors import ConfigError, RequestError
 from acp_agent.core.messages import StopReason
 from acp_agent.protocol.jsonrpc import RpcError, invalid_params
 from acp_agent.session.turn_slot import Answer, TurnSlot
@@ -74,10 +74,10 @@ async def test_a_turn_counts_as_running_until_all_of_it_was_sent() -> None:
 async def test_however_a_turn_fails_there_is_room_for_the_next(error: Exception, code: int) -> None:
     slot = TurnSlot()
     settling = Settling(slot)
-    with pytest.raises(RpcError) as caught:
+    with pytest.raises(RequestError) as caught:
         await slot.run(failing(error), settling)
-    assert caught.value.code == code
-    assert "bug" not in caught.value.message
+    assert RpcError.of(caught.value).code == code
+    assert "bug" not in str(caught.value)
     assert settling.told == [False]
     assert not slot.busy
     assert await slot.run(done, settling) == DONE
@@ -145,7 +145,7 @@ async def test_a_second_turn_is_refused_and_the_first_goes_on() -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run)
         await anyio.lowlevel.checkpoint()
-        with pytest.raises(RpcError, match="prompt already in progress"):
+        with pytest.raises(RequestError, match="prompt already in progress"):
             await slot.run(done, settling)
         assert settling.told == []
         go_on.set()
@@ -162,7 +162,7 @@ async def test_closing_cancels_the_turn_waits_for_it_and_lets_none_begin() -> No
         assert settling.told == [True]
         assert not slot.busy
     assert slot.closed
-    with pytest.raises(RpcError, match="being closed"):
+    with pytest.raises(RequestError, match="being closed"):
         await slot.run(done, settling)
     await slot.close(5)
 

@@ -12,15 +12,12 @@ import pytest
 
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.core.events import Notice, Severity, TextDelta, ToolStarted, UserMessage
+from acp_agent.core.events import Event, Notice, Severity, TextDelta, ToolStarted, UserMessage
 from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, UsageTotals
-from acp_agent.core.types import JsonObject, ToolKind
-from acp_agent.protocol.client import Client
-from acp_agent.protocol.paths import EditorPaths
-from acp_agent.protocol.updates import Updates
+from acp_agent.core.types import ToolKind
 from acp_agent.session.manager import DeferredRepository
-from acp_agent.session.transcript import Story
+from acp_agent.session.transcript import Transcript
 from acp_agent.store.sessions import SessionStore
 from tests.fakes.repository import FakeRepository
 from tests.unit.store.databases import opened, others
@@ -33,8 +30,8 @@ ASKED = UserMessage((TextPart("go"),), "u1")
 
 @dataclass
 class Told:
-    story: Story
-    sent: list[JsonObject] = field(default_factory=list)
+    transcript: Transcript
+    sent: list[Event] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
@@ -45,19 +42,16 @@ async def telling(record: SessionRecord = RECORD) -> AsyncIterator[Told]:
         def background(task: Callable[[], Awaitable[None]]) -> None:
             tasks.start_soon(task)
 
-        async def send(update: JsonObject) -> None:
-            here.sent.append(update)
-
-        def updates() -> Updates:
-            return Updates(Client(), here.story.record.cwd if here else "/work", EditorPaths("/work"))
+        async def show(event: Event) -> None:
+            here.sent.append(event)
 
         here: Any = None
         warnings: list[str] = []
-        story = Story(record, updates, send, background, warnings.append, lambda: 2)
-        here = Told(story, warnings=warnings)
+        transcript = Transcript(record, show, background, warnings.append, lambda: 2)
+        here = Told(transcript, warnings=warnings)
         yield here
-        await story.settle()
-        await story.end()
+        await transcript.flush()
+        await transcript.end()
 
 
 @asynccontextmanager
@@ -70,60 +64,60 @@ async def stored(path: Path) -> AsyncIterator[SessionStore]:
 
 async def test_what_the_record_says_is_what_the_store_has(tmp_path: Path) -> None:
     async with stored(tmp_path) as store, telling() as here:
-        here.story.keep_with(store.of("s"))
-        await here.story.tell(ASKED)
-        await here.story.tell(ASKED)
-        await here.story.name("A name")
-        here.story.move("/elsewhere")
-        await here.story.settle(touch=True)
+        here.transcript.store_in(store.of("s"))
+        await here.transcript.tell(ASKED)
+        await here.transcript.tell(ASKED)
+        await here.transcript.set_title("A name")
+        here.transcript.move("/elsewhere")
+        await here.transcript.flush(touch=True)
         found = await store.find("s")
         assert found is not None
         assert (found.prompts, found.title, found.cwd) == (2, "A name", "/elsewhere")
         assert found.updated_at > 1
-        record = here.story.record
+        record = here.transcript.record
         assert (record.prompts, record.title, record.cwd) == (2, "A name", "/elsewhere")
-        assert here.story.kept
+        assert here.transcript.stored
 
 
 async def test_what_is_only_shown_is_not_kept(tmp_path: Path) -> None:
     async with stored(tmp_path) as store, telling() as here:
-        here.story.keep_with(store.of("s"))
-        await here.story.tell(Notice(Severity.INFO, "by the way"))
-        await here.story.tell(TextDelta("said", "m"))
-        await here.story.settle()
-        told = [update async for update in here.story.told()]
-        assert [each["content"] for each in told] == [{"type": "text", "text": "said"}]
+        here.transcript.store_in(store.of("s"))
+        await here.transcript.tell(Notice(Severity.INFO, "by the way"))
+        await here.transcript.tell(TextDelta("said", "m"))
+        await here.transcript.flush()
+        told = [each.event async for each in here.transcript.events()]
+        assert told == [TextDelta("said", "m")]
         assert len(here.sent) == 2
 
 
 async def test_nothing_kept_is_nothing_told_again_and_nothing_to_go_on_with() -> None:
     async with telling() as here:
-        await here.story.tell(TextDelta("said", "m"))
-        assert [update async for update in here.story.told()] == []
-        assert await here.story.before() is None
-        await here.story.forget()
-        assert not here.story.kept
+        await here.transcript.tell(TextDelta("said", "m"))
+        assert [each async for each in here.transcript.events()] == []
+        assert await here.transcript.reload() is None
+        await here.transcript.clear()
+        assert not here.transcript.stored
 
 
 async def test_a_store_that_cannot_be_read_is_no_empty_conversation(tmp_path: Path) -> None:
     """Who took it for one would write over what was said."""
     async with stored(tmp_path) as store, telling() as here:
-        here.story.keep_with(store.of("s"))
+        here.transcript.store_in(store.of("s"))
         (tmp_path / "agent.db").rename(tmp_path / "away")
         (tmp_path / "agent.db").symlink_to(tmp_path / "away")
         with pytest.raises(StoreUnavailable):
-            await here.story.before()
+            await here.transcript.reload()
         (tmp_path / "agent.db").unlink()
         (tmp_path / "away").rename(tmp_path / "agent.db")
-        assert (await here.story.before()) is not None
+        assert (await here.transcript.reload()) is not None
 
 
 async def test_what_goes_on_takes_the_record_as_others_have_left_it(tmp_path: Path) -> None:
     async with stored(tmp_path) as store, telling() as here:
-        here.story.keep_with(store.of("s"))
+        here.transcript.store_in(store.of("s"))
         await store.of("s").write(Change(title="Theirs", prompted=True))
-        await here.story.before()
-        assert (here.story.record.title, here.story.record.prompts) == ("Theirs", 1)
+        await here.transcript.reload()
+        assert (here.transcript.record.title, here.transcript.record.prompts) == ("Theirs", 1)
 
 
 async def test_another_repository_gets_all_of_the_state_again(tmp_path: Path) -> None:
@@ -133,12 +127,12 @@ async def test_another_repository_gets_all_of_the_state_again(tmp_path: Path) ->
         async def state() -> Change:
             return Change(history=history, usage=UsageTotals(calls=1), model="p:m")
 
-        here.story.follow(state)
-        here.story.keep_with(store.of("s"))
-        await here.story.settle()
+        here.transcript.follow(state)
+        here.transcript.store_in(store.of("s"))
+        await here.transcript.flush()
         await store.of("s").write(Change(model="other:m", usage=UsageTotals(calls=9), history=HistoryState()))
-        here.story.keep_with(store.of("s"))
-        await here.story.settle()
+        here.transcript.store_in(store.of("s"))
+        await here.transcript.flush()
         saved = await store.of("s").snapshot()
         assert saved is not None
         assert (saved.record.model, saved.usage.calls, saved.history) == ("p:m", 1, history)
@@ -149,53 +143,53 @@ async def test_a_secret_in_a_message_that_was_cut_off_is_taken_out_of_what_is_ke
         repository = store.of("s")
         for piece in ("the key is pass", "word, and"):
             await repository.write(Change((TextDelta(piece, "a"),), usage=UsageTotals(under_way=True)))
-        here.story.keep_with(repository)
-        saved = await here.story.before()
+        here.transcript.store_in(repository)
+        saved = await here.transcript.reload()
         assert saved is not None
-        await here.story.look_through(saved.unfinished_messages, lambda text: text.replace("password", "***"))
+        await here.transcript.redact_unfinished(saved.unfinished_messages, lambda text: text.replace("password", "***"))
         assert [each.event async for each in repository.events()] == [TextDelta("the key is ***, and", "a")]
 
 
 async def test_whether_all_is_kept_is_known() -> None:
     repository = FakeRepository()
     async with telling() as here:
-        assert not here.story.kept, "nobody keeps it"
-        here.story.keep_with(repository)
-        assert here.story.kept, "nothing was told"
+        assert not here.transcript.stored, "nobody keeps it"
+        here.transcript.store_in(repository)
+        assert here.transcript.stored, "nothing was told"
         repository.broken = True
-        await here.story.tell(ASKED)
-        assert not here.story.kept
-        await here.story.settle()
-        assert not here.story.kept
+        await here.transcript.tell(ASKED)
+        assert not here.transcript.stored
+        await here.transcript.flush()
+        assert not here.transcript.stored
         repository.broken = False
-        await here.story.settle()
-        assert here.story.kept
+        await here.transcript.flush()
+        assert here.transcript.stored
         repository.held = anyio.Event()
-        here.story.keep(Change(title="A name"))
+        here.transcript.store(Change(title="A name"))
         await repository.waiting.wait()
-        assert not here.story.kept, "it is being written"
+        assert not here.transcript.stored, "it is being written"
         repository.held.set()
-        await here.story.settle()
-        assert here.story.kept
+        await here.transcript.flush()
+        assert here.transcript.stored
 
 
 async def test_a_move_closes_the_cards_of_before() -> None:
     async with telling() as here:
-        await here.story.tell(ToolStarted("c1", "bash", "ls", ToolKind.EXECUTE, {}))
-        here.story.move("/elsewhere")
-        assert here.story.record.cwd == "/elsewhere"
+        await here.transcript.tell(ToolStarted("c1", "bash", "ls", ToolKind.EXECUTE, {}))
+        here.transcript.move("/elsewhere")
+        assert here.transcript.record.cwd == "/elsewhere"
 
 
 async def test_forgetting_removes_what_was_said_and_the_title_and_the_session_goes_on(tmp_path: Path) -> None:
     async with stored(tmp_path) as store, telling() as here:
-        here.story.keep_with(store.of("s"))
-        await here.story.tell(ASKED)
-        await here.story.name("A name")
-        await here.story.forget()
-        assert (here.story.record.title, here.story.record.prompts) == ("", 1)
-        await here.story.tell(TextDelta("new", "m"))
-        await here.story.settle()
-        assert [each["content"]["text"] async for each in here.story.told()] == ["new"]
+        here.transcript.store_in(store.of("s"))
+        await here.transcript.tell(ASKED)
+        await here.transcript.set_title("A name")
+        await here.transcript.clear()
+        assert (here.transcript.record.title, here.transcript.record.prompts) == ("", 1)
+        await here.transcript.tell(TextDelta("new", "m"))
+        await here.transcript.flush()
+        assert [each.event async for each in here.transcript.events()] == [TextDelta("new", "m")]
 
 
 async def test_a_session_that_was_not_written_at_first_is_written_with_what_comes(tmp_path: Path) -> None:
@@ -207,11 +201,11 @@ async def test_a_session_that_was_not_written_at_first_is_written_with_what_come
         repository = DeferredRepository(store, RECORD, Conduct())
         with pytest.raises(StoreUnavailable):
             await repository.make(patience=0)
-        here.story.keep_with(repository)
-        await here.story.tell(ASKED)
+        here.transcript.store_in(repository)
+        await here.transcript.tell(ASKED)
         assert await repository.snapshot() is None
         blocker.close()
-        await here.story.settle()
+        await here.transcript.flush()
         found = await store.find("s")
         assert found is not None
         assert found.prompts == 1
@@ -225,9 +219,9 @@ async def test_a_session_that_is_not_written_yet_and_was_deleted_never_comes_to_
         store = SessionStore(database)
         await store.create(RECORD, Conduct())
         await store.delete("s")
-        here.story.keep_with(DeferredRepository(store, RECORD, Conduct()))
-        await here.story.tell(ASKED)
-        await here.story.settle()
+        here.transcript.store_in(DeferredRepository(store, RECORD, Conduct()))
+        await here.transcript.tell(ASKED)
+        await here.transcript.flush()
         assert await store.find("s") is None
         assert len(here.warnings) == 1
         assert "deleted" in here.warnings[0]
@@ -235,10 +229,10 @@ async def test_a_session_that_is_not_written_yet_and_was_deleted_never_comes_to_
 
 async def test_what_the_user_sent_is_read_again_oldest_first(tmp_path: Path) -> None:
     async with stored(tmp_path) as store, telling() as here:
-        assert [each async for each in here.story.prompts()] == []
-        here.story.keep_with(store.of("s"))
-        await here.story.tell(ASKED)
-        await here.story.tell(TextDelta("no", "a1"))
-        await here.story.tell(UserMessage((TextPart("a"), TextPart("b")), "u2"))
-        await here.story.settle()
-        assert [each async for each in here.story.prompts()] == ["go", "a\nb"]
+        assert [each async for each in here.transcript.prompts()] == []
+        here.transcript.store_in(store.of("s"))
+        await here.transcript.tell(ASKED)
+        await here.transcript.tell(TextDelta("no", "a1"))
+        await here.transcript.tell(UserMessage((TextPart("a"), TextPart("b")), "u2"))
+        await here.transcript.flush()
+        assert [each async for each in here.transcript.prompts()] == ["go", "a\nb"]

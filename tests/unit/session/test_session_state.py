@@ -15,8 +15,8 @@ from acp_agent.core.types import CallOrigin, ToolCall
 from acp_agent.llm.models import ModelRef, Price
 from acp_agent.output.redaction.known import KnownSecrets
 from acp_agent.output.redaction.redactor import Redactor
-from acp_agent.session.engine import Kept
 from acp_agent.session.models import Ledger
+from acp_agent.session.snapshots import SessionState
 from acp_agent.session.toolset.gate_memory import GateMemory
 
 REF = ModelRef("p", "m")
@@ -33,9 +33,9 @@ class Rig:
         self.history, self.models = History(), Models()
         self.memory = GateMemory.new(ToolSettings(max_tool_calls_per_session=10))
         models: Any = self.models
-        self.kept = Kept(self.history, models, self.memory, Redactor(KnownSecrets()))
+        self.kept = SessionState(self.history, models, self.memory, Redactor(KnownSecrets()))
         if tally is not None:
-            self.kept.take_up(tally)
+            self.kept.restore(tally)
 
     @property
     def tally(self) -> UsageTotals:
@@ -75,7 +75,7 @@ def test_what_was_taken_is_added_to_what_was_taken_before() -> None:
 
 def test_what_the_user_typed_before_is_remembered() -> None:
     rig = Rig()
-    rig.kept.take_up(UsageTotals(), ("later read https://e.example/page, and src/made.py",))
+    rig.kept.restore(UsageTotals(), ("later read https://e.example/page, and src/made.py",))
     assert rig.memory.urls.knows("https://e.example/page")
     assert not rig.memory.urls.knows("https://e.example/other")
     assert rig.memory.mentioned.has("made.py")

@@ -9,8 +9,8 @@ import pytest
 from acp_agent.config.load import Flags, load
 from acp_agent.core.conduct import Conduct, Mode
 from acp_agent.gates.grants import GrantStore
-from acp_agent.session.session import Place as Where
-from acp_agent.session.slash.policy import PolicyDesk
+from acp_agent.session.session import SessionWorkspace
+from acp_agent.session.slash.policy import PolicyCommand
 from acp_agent.session.toolset.gate_factory import GateContext, build_gates, permission_gate
 from acp_agent.session.toolset.gate_settings import permission_rules
 from acp_agent.session.toolset.roots import session_roots
@@ -62,7 +62,7 @@ def ask(tmp_path: Path) -> Generator[Ask]:
             rules = permission_rules(loaded, problems.append)
             gates = build_gates(loaded, context, permission_gate(rules, context, grants), problems.append)
             assert problems == []
-            return PolicyDesk(loaded, Where(str(work)), conduct, gates).answer(text)
+            return PolicyCommand(loaded, SessionWorkspace(str(work)), conduct, gates).answer(text)
 
         yield asked
 

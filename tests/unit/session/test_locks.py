@@ -5,8 +5,8 @@ from contextlib import closing
 
 import pytest
 
-from acp_agent.protocol.jsonrpc import RpcError
-from acp_agent.session.locks import SessionHold
+from acp_agent.core.errors import RequestError
+from acp_agent.session.locks import SessionLock
 from acp_agent.store.session_locks import SessionLocks
 from tests.unit.store.test_session_locks import other_process
 
@@ -16,14 +16,14 @@ pytestmark = pytest.mark.anyio
 async def test_a_session_another_process_took_with_a_new_file_is_not_ours_any_more(tmp_path):
     path = str(tmp_path / "locks")
     with closing(SessionLocks(path)) as locks, other_process(path) as other:
-        hold = SessionHold(locks)
+        hold = SessionLock(locks)
         await hold.take("a")
         await hold.take("b")
         hold.check("a")
         os.unlink(path)
         assert other("take a") == "True"
-        with pytest.raises(RpcError, match="open in another process"):
+        with pytest.raises(RequestError, match="open in another process"):
             hold.check("a")
         hold.check("b")
-    SessionHold(None).check("where nothing is kept, all are ours")
+    SessionLock(None).check("where nothing is kept, all are ours")
     hold.check("nor does a file that cannot be used end a conversation")

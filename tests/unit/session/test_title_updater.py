@@ -11,7 +11,7 @@ import pytest
 from acp_agent.core.errors import ConfigError, StoreUnavailable
 from acp_agent.core.messages import StopReason
 from acp_agent.core.sessions import SessionRecord
-from acp_agent.session.titles import Naming
+from acp_agent.session.titles import TitleUpdater
 from acp_agent.session.turn_slot import Answer
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +36,7 @@ class Named:
 
     def __post_init__(self) -> None:
         self.id = "12345678-9abc"
-        self.story = self
+        self.transcript = self
         self.record = SessionRecord("s", "/work", title=self.title)
 
     async def set_title(self, title: str) -> None:
@@ -59,7 +59,7 @@ class Named:
         return self.better
 
 
-class Titles:
+class TitleWriter:
     def __init__(self, named: Named) -> None:
         self.first = named.first
         self.better = named.ask
@@ -71,13 +71,13 @@ async def tasks() -> AsyncIterator[anyio.abc.TaskGroup]:
         yield group
 
 
-def naming(named: Named, tasks: anyio.abc.TaskGroup) -> Naming:
+def naming(named: Named, tasks: anyio.abc.TaskGroup) -> TitleUpdater:
     def background(task: Callable[[], Awaitable[None]]) -> None:
         tasks.start_soon(task)
 
     session: Any = named
-    titles: Any = Titles(named)
-    return Naming(session, titles, background)
+    titles: Any = TitleWriter(named)
+    return TitleUpdater(session, titles, background)
 
 
 async def test_the_first_words_are_the_title_at_once_and_a_better_one_comes_with_the_answer(

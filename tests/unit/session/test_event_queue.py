@@ -24,8 +24,9 @@ from acp_agent.core.events import (
 )
 from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.sessions import Change, HistoryState, UsageTotals
-from acp_agent.core.types import Diff, JsonObject, ToolKind, ToolResult
-from acp_agent.session.transcript import Outbox
+from acp_agent.core.types import Diff, ToolKind, ToolResult
+from acp_agent.session.transcript import EventQueue
+from acp_agent.session.transcript_writer import TranscriptWriter
 from tests.fakes.repository import FakeRepository
 
 pytestmark = pytest.mark.anyio
@@ -37,7 +38,8 @@ ASKED = UserMessage((TextPart("go"),), "u1")
 
 @dataclass
 class Desk:
-    outbox: Outbox
+    queue: EventQueue
+    writer: TranscriptWriter
     repository: FakeRepository
     sent: list[object] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -51,16 +53,14 @@ async def desk() -> AsyncIterator[Desk]:
         def background(task: Callable[[], Awaitable[None]]) -> None:
             tasks.start_soon(task)
 
-        def translate(event: Event) -> list[JsonObject]:
-            return [{"event": event}]  # type: ignore[dict-item]
-
-        async def send(update: JsonObject) -> None:
-            here.sent.append(update["event"])
+        async def show(event: Event) -> None:
+            here.sent.append(event)
             here.kept_when_sent.append(len(here.repository.kept))
 
         warnings: list[str] = []
-        here = Desk(Outbox(translate, send, background, warnings.append), FakeRepository(), warnings=warnings)
-        here.outbox.pen.repository = here.repository
+        writer = TranscriptWriter(warnings.append)
+        here = Desk(EventQueue(writer, show, background), writer, FakeRepository(), warnings=warnings)
+        writer.store_in(here.repository)
         yield here
 
 
@@ -71,7 +71,7 @@ def piece(text: str) -> TextDelta:
 async def test_what_belongs_to_the_conversation_is_kept_before_it_is_sent():
     async with desk() as here:
         for event in (STARTED, FINISHED, PlanChanged(())):
-            await here.outbox.tell(event)
+            await here.queue.tell(event)
             await anyio.wait_all_tasks_blocked()
         assert here.sent == here.repository.kept == [STARTED, FINISHED, PlanChanged(())]
         assert here.kept_when_sent == [1, 2, 3]
@@ -81,9 +81,9 @@ async def test_a_diff_is_shown_as_it_is_and_kept_without_secrets():
     secret, hidden = Diff("/hunter2", "hunter2", "x" * 40_000 + "hunter2"), Diff("/*", "*", "x" * 40_000 + "*")
     new = replace(secret, old_text=None, new_text="hunter2")
     async with desk() as here:
-        here.outbox.pen.redact = lambda text: text.replace("hunter2", "*")
-        await here.outbox.tell(replace(STARTED, diffs=(secret, new)))
-        await here.outbox.tell(replace(FINISHED, result=ToolResult("done", diffs=(secret,))))
+        here.writer.follow(None, lambda text: text.replace("hunter2", "*"))
+        await here.queue.tell(replace(STARTED, diffs=(secret, new)))
+        await here.queue.tell(replace(FINISHED, result=ToolResult("done", diffs=(secret,))))
     assert [event.diffs for event in here.sent if isinstance(event, ToolStarted)] == [(secret, new)]
     started, finished = here.repository.kept
     assert isinstance(started, ToolStarted)
@@ -95,36 +95,36 @@ async def test_a_diff_is_shown_as_it_is_and_kept_without_secrets():
 async def test_notices_and_progress_are_sent_and_not_kept():
     notice, progress = Notice(Severity.INFO, "hm"), ToolProgress("c1", terminal_id="t1")
     async with desk() as here:
-        await here.outbox.tell(notice)
-        await here.outbox.tell(progress)
+        await here.queue.tell(notice)
+        await here.queue.tell(progress)
         assert (here.sent, here.repository.kept) == ([notice, progress], [])
 
 
 async def test_the_users_words_are_kept_and_not_sent_back():
     async with desk() as here:
-        await here.outbox.tell(ASKED)
+        await here.queue.tell(ASKED)
         assert (here.sent, here.repository.kept) == ([], [ASKED])
 
 
 async def test_pieces_that_come_while_a_write_is_under_way_go_together_with_the_next():
     async with desk() as here:
         here.repository.held = anyio.Event()
-        await here.outbox.tell(piece("a"))
+        await here.queue.tell(piece("a"))
         await here.repository.waiting.wait()
         for text in "bcd":
-            await here.outbox.tell(piece(text))
+            await here.queue.tell(piece(text))
         assert here.sent == []
         here.repository.held.set()
-        await here.outbox.flush()
+        await here.queue.flush()
         assert here.sent == [piece(text) for text in "abcd"]
         assert [len(change.events) for change in here.repository.changes] == [1, 3]
 
 
 async def test_only_what_must_survive_a_power_cut_waits_for_the_disk():
     async with desk() as here:
-        await here.outbox.tell(piece("a"))
-        await here.outbox.tell(STARTED)
-        await here.outbox.tell(FINISHED)
+        await here.queue.tell(piece("a"))
+        await here.queue.tell(STARTED)
+        await here.queue.tell(FINISHED)
         await anyio.wait_all_tasks_blocked()
         assert here.repository.durable[-1]
         assert not any(here.repository.durable[:-1])
@@ -133,13 +133,13 @@ async def test_only_what_must_survive_a_power_cut_waits_for_the_disk():
 async def test_a_store_that_fails_costs_nothing_of_the_conversation():
     async with desk() as here:
         here.repository.broken = True
-        await here.outbox.tell(STARTED)
-        await here.outbox.tell(FINISHED)
-        await here.outbox.flush()
+        await here.queue.tell(STARTED)
+        await here.queue.tell(FINISHED)
+        await here.queue.flush()
         assert here.sent == [STARTED, FINISHED]
         here.repository.broken = False
-        await here.outbox.tell(PlanChanged(()))
-        await here.outbox.flush()
+        await here.queue.tell(PlanChanged(()))
+        await here.queue.flush()
         assert here.repository.kept == [STARTED, FINISHED, PlanChanged(())]
         assert [("not being kept" in text, "again" in text) for text in here.warnings] == [(True, False), (False, True)]
 
@@ -147,23 +147,23 @@ async def test_a_store_that_fails_costs_nothing_of_the_conversation():
 async def test_what_could_not_be_kept_is_kept_as_soon_as_it_can_be_also_when_nothing_more_is_told():
     async with desk() as here:
         here.repository.broken = True
-        await here.outbox.tell(STARTED)
-        await here.outbox.flush()
+        await here.queue.tell(STARTED)
+        await here.queue.flush()
         here.repository.broken = False
         with anyio.fail_after(10):
             await here.repository.wrote.wait()
             await anyio.wait_all_tasks_blocked()
         assert here.repository.kept == [STARTED]
-        assert here.outbox.pen.done
+        assert here.writer.done
         assert len(here.warnings) == 2, "it was told, and told again"
 
 
 async def test_what_is_not_kept_when_a_session_ends_is_tried_no_more():
     async with desk() as here:
         here.repository.broken = True
-        await here.outbox.tell(STARTED)
-        await here.outbox.flush()
-        await here.outbox.end()
+        await here.queue.tell(STARTED)
+        await here.queue.flush()
+        await here.queue.end()
     tries = here.repository.tries
     assert here.repository.kept == []
     assert tries > 0
@@ -172,24 +172,24 @@ async def test_what_is_not_kept_when_a_session_ends_is_tried_no_more():
 async def test_the_last_write_of_a_session_waits_for_others_also_when_that_was_in_vain_before():
     async with desk() as here:
         here.repository.broken = True
-        await here.outbox.tell(STARTED)
-        await here.outbox.flush()
-        await here.outbox.flush(patience=3.0)
+        await here.queue.tell(STARTED)
+        await here.queue.flush()
+        await here.queue.flush(patience=3.0)
         assert here.repository.patience[-2:] == [0.0, 3.0]
-        await here.outbox.end()
+        await here.queue.end()
 
 
 async def test_a_flush_in_a_hurry_sends_what_the_store_holds_up_and_keeps_it_later():
     async with desk() as here:
         here.repository.held = anyio.Event()
-        await here.outbox.tell(piece("a"))
+        await here.queue.tell(piece("a"))
         await here.repository.waiting.wait()
-        here.outbox.pen.note(Change(title="T"))
+        here.writer.note(Change(title="T"))
         with anyio.fail_after(5):
             task_done = anyio.Event()
 
             async def hurry() -> None:
-                await here.outbox.flush(within=0.01)
+                await here.queue.flush(within=0.01)
                 task_done.set()
 
             async with anyio.create_task_group() as tasks:
@@ -212,23 +212,23 @@ async def test_history_and_tally_are_written_when_they_have_changed_and_only_the
         return states[-1]
 
     async with desk() as here:
-        here.outbox.pen.state = latest
-        await here.outbox.tell(STARTED)
-        await here.outbox.tell(FINISHED)
+        here.writer.follow(latest)
+        await here.queue.tell(STARTED)
+        await here.queue.tell(FINISHED)
         await anyio.wait_all_tasks_blocked()
         states.append(Change(history=HistoryState(said), usage=UsageTotals(used=2)))
-        await here.outbox.flush()
-        await here.outbox.flush()
+        await here.queue.flush()
+        await here.queue.flush()
         written = [(change.history is not None, change.usage) for change in here.repository.changes]
         assert written == [(True, UsageTotals(used=1)), (False, None), (False, UsageTotals(used=2))]
 
 
 async def test_without_a_repository_everything_is_sent():
     async with desk() as here:
-        here.outbox.pen.repository = None
-        await here.outbox.tell(STARTED)
-        await here.outbox.tell(piece("a"))
-        await here.outbox.flush()
+        here.writer.repository = None
+        await here.queue.tell(STARTED)
+        await here.queue.tell(piece("a"))
+        await here.queue.flush()
         assert here.sent == [STARTED, piece("a")]
 
 
@@ -240,7 +240,7 @@ async def test_who_tells_more_than_the_editor_reads_waits():
         async def chatter() -> None:
             nonlocal told
             for _ in range(10_000):
-                await here.outbox.tell(piece("x"))
+                await here.queue.tell(piece("x"))
                 told += 1
 
         async with anyio.create_task_group() as tasks:
@@ -248,20 +248,20 @@ async def test_who_tells_more_than_the_editor_reads_waits():
             await anyio.wait_all_tasks_blocked()
             assert told < 1000
             here.repository.held.set()
-        await here.outbox.flush()
+        await here.queue.flush()
         assert len(here.sent) == 10_000
 
 
 async def test_what_was_kept_back_is_written_once_when_two_want_to_write():
     async with desk() as here:
         here.repository.broken = True
-        await here.outbox.tell(STARTED)
+        await here.queue.tell(STARTED)
         here.repository.broken = False
         here.repository.held = anyio.Event()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(here.outbox.flush)
+            tasks.start_soon(here.queue.flush)
             await here.repository.waiting.wait()
-            tasks.start_soon(here.outbox.tell, FINISHED)
+            tasks.start_soon(here.queue.tell, FINISHED)
             await anyio.wait_all_tasks_blocked()
             here.repository.held.set()
         assert here.repository.kept == [STARTED, FINISHED]
@@ -270,19 +270,19 @@ async def test_what_was_kept_back_is_written_once_when_two_want_to_write():
 async def test_a_store_that_is_busy_for_a_moment_is_not_worth_a_word():
     async with desk() as here:
         here.repository.broken = True
-        await here.outbox.tell(STARTED)
+        await here.queue.tell(STARTED)
         here.repository.broken = False
-        await here.outbox.tell(FINISHED)
-        await here.outbox.flush()
+        await here.queue.tell(FINISHED)
+        await here.queue.flush()
         assert (here.repository.kept, here.warnings) == ([STARTED, FINISHED], [])
 
 
 async def test_a_store_that_has_failed_is_left_alone_for_a_moment():
     async with desk() as here:
         here.repository.broken = True
-        await here.outbox.tell(STARTED)
+        await here.queue.tell(STARTED)
         tries = here.repository.tries
-        await here.outbox.tell(FINISHED)
+        await here.queue.tell(FINISHED)
         assert here.repository.tries == tries
 
 
@@ -290,27 +290,27 @@ async def test_much_that_was_kept_back_goes_in_pieces_and_all_else_with_the_last
     async with desk() as here:
         here.repository.broken = True
         for _ in range(600):
-            await here.outbox.tell(STARTED)
-        here.outbox.pen.note(Change(title="T"))
+            await here.queue.tell(STARTED)
+        here.writer.note(Change(title="T"))
         here.repository.broken = False
-        await here.outbox.flush()
+        await here.queue.flush()
         assert [len(change.events) for change in here.repository.changes] == [256, 256, 88]
         assert [change.title for change in here.repository.changes] == [None, None, "T"]
 
 
 async def test_how_full_the_window_is_goes_with_what_comes_next_and_is_never_sent_before_it_is_kept():
     async with desk() as here:
-        await here.outbox.tell(UsageChanged(1, 2))
+        await here.queue.tell(UsageChanged(1, 2))
         await anyio.wait_all_tasks_blocked()
         assert (here.sent, here.repository.changes) == ([], [])
-        await here.outbox.tell(STARTED)
+        await here.queue.tell(STARTED)
         assert [change.events for change in here.repository.changes] == [(UsageChanged(1, 2), STARTED)]
         assert (here.sent, here.kept_when_sent) == ([UsageChanged(1, 2), STARTED], [2, 2])
 
 
 async def test_how_full_the_window_is_is_told_also_when_nothing_follows():
     async with desk() as here:
-        await here.outbox.tell(UsageChanged(1, 2))
+        await here.queue.tell(UsageChanged(1, 2))
         with anyio.fail_after(1):
             while not here.sent:
                 await anyio.lowlevel.checkpoint()
@@ -320,24 +320,24 @@ async def test_how_full_the_window_is_is_told_also_when_nothing_follows():
 async def test_how_full_the_window_is_waits_for_company_also_behind_a_write_that_is_under_way():
     async with desk() as here:
         here.repository.held = anyio.Event()
-        await here.outbox.tell(FINISHED)
+        await here.queue.tell(FINISHED)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(here.outbox.tell, UsageChanged(1, 2))
+            tasks.start_soon(here.queue.tell, UsageChanged(1, 2))
             await here.repository.waiting.wait()
             await anyio.wait_all_tasks_blocked()
             here.repository.held.set()
-        await here.outbox.tell(STARTED)
+        await here.queue.tell(STARTED)
         assert [change.events for change in here.repository.changes] == [(FINISHED,), (UsageChanged(1, 2), STARTED)]
 
 
 async def test_a_secret_that_came_in_pieces_does_not_stay_in_what_is_kept():
     async with desk() as here:
-        here.outbox.pen.redact = lambda text: text.replace("hunter2", "[REDACTED]")
+        here.writer.follow(None, lambda text: text.replace("hunter2", "[REDACTED]"))
         for text in ("my word is hun", "ter2", ", said the user"):
-            await here.outbox.tell(piece(text))
-        await here.outbox.tell(STARTED)
-        await here.outbox.tell(TextDelta("nothing", "m2"))
-        await here.outbox.flush()
+            await here.queue.tell(piece(text))
+        await here.queue.tell(STARTED)
+        await here.queue.tell(TextDelta("nothing", "m2"))
+        await here.queue.flush()
         instead = [message for change in here.repository.changes for message in change.replacements]
         assert instead == [TextDelta("my word is [REDACTED], said the user", "m1")]
         assert here.sent[:3] == [piece("my word is hun"), piece("ter2"), piece(", said the user")]
@@ -345,15 +345,15 @@ async def test_a_secret_that_came_in_pieces_does_not_stay_in_what_is_kept():
 
 async def test_the_end_of_a_call_holds_nobody_up_unless_it_shows_a_terminal():
     async with desk() as here:
-        await here.outbox.tell(STARTED)
+        await here.queue.tell(STARTED)
         here.repository.held = anyio.Event()
         with anyio.fail_after(1):
-            await here.outbox.tell(FINISHED)
+            await here.queue.tell(FINISHED)
         here.repository.held.set()
-        await here.outbox.flush()
+        await here.queue.flush()
         here.repository.held = None
-        await here.outbox.tell(ToolProgress("c1", terminal_id="t1"))
-        await here.outbox.tell(FINISHED)
+        await here.queue.tell(ToolProgress("c1", terminal_id="t1"))
+        await here.queue.tell(FINISHED)
         assert here.sent[-1] == FINISHED
 
 
@@ -362,13 +362,13 @@ async def test_a_call_that_only_looks_begins_beside_the_keeping_and_whoever_must
         here.repository.held = anyio.Event()
         looking = replace(STARTED, kind=ToolKind.READ)
         with anyio.fail_after(1):
-            await here.outbox.tell(UsageChanged(1, 2))
-            await here.outbox.tell(looking)
+            await here.queue.tell(UsageChanged(1, 2))
+            await here.queue.tell(looking)
         await here.repository.waiting.wait()
         order: list[str] = []
 
         async def ask() -> None:
-            await here.outbox.shown()
+            await here.queue.shown()
             order.append(f"asked after {len(here.sent)}")
 
         async with anyio.create_task_group() as tasks:
@@ -384,32 +384,32 @@ async def test_a_call_that_changes_anything_is_on_record_before_it_begins():
     async with desk() as here:
         for kind in ToolKind:
             here.sent.clear()
-            await here.outbox.tell(replace(STARTED, kind=kind))
+            await here.queue.tell(replace(STARTED, kind=kind))
             assert bool(here.sent) is (kind not in (ToolKind.READ, ToolKind.SEARCH, ToolKind.THINK))
-            await here.outbox.flush()
+            await here.queue.flush()
 
 
 async def test_a_message_in_the_middle_of_which_something_else_is_kept_stays_whole():
     async with desk() as here:
-        here.outbox.pen.redact = lambda text: text.replace("hunter2", "[REDACTED]")
-        await here.outbox.tell(piece("the beginning, "))
-        await here.outbox.flush()
-        here.outbox.pen.note(Change(title="T"))
-        await here.outbox.save()
-        await here.outbox.tell(piece("hunter2, "))
-        await here.outbox.flush()
-        await here.outbox.tell(piece("the end"))
-        await here.outbox.tell(STARTED)
+        here.writer.follow(None, lambda text: text.replace("hunter2", "[REDACTED]"))
+        await here.queue.tell(piece("the beginning, "))
+        await here.queue.flush()
+        here.writer.note(Change(title="T"))
+        await here.queue.save()
+        await here.queue.tell(piece("hunter2, "))
+        await here.queue.flush()
+        await here.queue.tell(piece("the end"))
+        await here.queue.tell(STARTED)
         last = [message for change in here.repository.changes for message in change.replacements][-1]
         assert last == TextDelta("the beginning, [REDACTED], the end", "m1")
 
 
 async def test_of_a_message_between_whose_pieces_there_are_thoughts_nothing_is_lost():
     async with desk() as here:
-        here.outbox.pen.redact = lambda text: text.replace("hunter2", "[REDACTED]")
+        here.writer.follow(None, lambda text: text.replace("hunter2", "[REDACTED]"))
         for event in (piece("the beginning, "), ThoughtDelta("hm", "t1"), piece("hun"), piece("ter2")):
-            await here.outbox.tell(event)
-        await here.outbox.tell(ThoughtDelta(", well", "t1"))
-        await here.outbox.flush()
+            await here.queue.tell(event)
+        await here.queue.tell(ThoughtDelta(", well", "t1"))
+        await here.queue.flush()
         instead = [message for change in here.repository.changes for message in change.replacements]
         assert instead == [TextDelta("the beginning, [REDACTED]", "m1")]

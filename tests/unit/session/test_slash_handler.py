@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,11 +17,13 @@ from acp_agent.core.messages import Usage
 from acp_agent.core.redaction import verbatim
 from acp_agent.core.types import ToolCall
 from acp_agent.gates.anomaly import Outcome
-from acp_agent.session.session import Place
-from acp_agent.session.slash.commands import ALWAYS, Name
-from acp_agent.session.slash.handler import Notes, Reach, SessionDesk, memory, spent
+from acp_agent.session.models import spent
+from acp_agent.session.session import SessionWorkspace
+from acp_agent.session.slash.commands import ALWAYS, CommandName
+from acp_agent.session.slash.handler import CommandDependencies, Notes, SlashCommandHandler, run_memory
 from acp_agent.session.toolset.gate_memory import GateMemory
 from acp_agent.store.memories import MemoryStore
+from tests.fakes.fake_toolset import FakeToolset
 from tests.unit.store.databases import opened
 
 pytestmark = pytest.mark.anyio
@@ -32,16 +34,15 @@ class Fixed:
     """A session, a conversation and models that are what the desk needs of them."""
 
     loaded: Loaded
-    conduct: Conduct = field(default_factory=Conduct)
+    options: Conduct = field(default_factory=Conduct)
     active: Conduct = field(default_factory=Conduct)
-    place: Place = field(default_factory=lambda: Place("/work"))
-    reads_only: bool = False
-    obeyed: list[bool] = field(default_factory=list)
+    workspace: SessionWorkspace = field(default_factory=lambda: SessionWorkspace("/work"))
+    chosen: list[Conduct] = field(default_factory=list)
     cleared: int = 0
     servers: tuple[str, ...] = ()
 
-    def take_conduct(self) -> None:
-        self.obeyed.append(self.reads_only)
+    def options_chosen(self) -> None:
+        self.chosen.append(replace(self.options))
 
     def clear(self) -> None:
         self.cleared += 1
@@ -53,14 +54,14 @@ class Fixed:
         return 1000
 
 
-Configured = Callable[..., tuple[SessionDesk, Fixed, list[Event], GateMemory]]
+Configured = Callable[..., tuple[SlashCommandHandler, Fixed, list[Event], GateMemory]]
 
 
 @pytest.fixture
 def configured(tmp_path: Path) -> Configured:
     """A desk by a configuration."""
 
-    def made(text: str = "") -> tuple[SessionDesk, Fixed, list[Event], GateMemory]:
+    def made(text: str = "", **more: Any) -> tuple[SlashCommandHandler, Fixed, list[Event], GateMemory]:
         file = tmp_path / "config.toml"
         file.write_text(text)
         fixed: Any = Fixed(load(Flags(config=str(file)), {}, str(tmp_path)))
@@ -70,7 +71,8 @@ def configured(tmp_path: Path) -> Configured:
             events.append(event)
 
         gates = GateMemory.new(ToolSettings())
-        desk = SessionDesk(fixed, lambda: fixed.loaded, fixed, fixed, gates, emit, lambda: (), lambda: fixed.servers)
+        needs = CommandDependencies(servers=lambda: fixed.servers, **more)
+        desk = SlashCommandHandler(fixed, lambda: fixed.loaded, fixed, fixed, gates, emit, FakeToolset({}), needs)
         return desk, fixed, events, gates
 
     return made
@@ -83,7 +85,7 @@ def test_commands_that_make_no_sense_are_not_available(configured: Configured):
     desk, fixed, _, _ = configured("[memory]\nenabled = false\n")
     assert desk.available() == ALWAYS
     fixed.servers = ("one (client) ready",)
-    assert desk.available() == ALWAYS | {Name.MCP}
+    assert desk.available() == ALWAYS | {CommandName.MCP}
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_commands_that_make_no_sense_are_not_available(configured: Configured):
 )
 def test_a_policy_or_rules_make_the_policy_worth_asking_about(configured: Configured, setting: str):
     desk, *_ = configured(f"[memory]\nenabled = true\n{setting}\n")
-    assert desk.available() == ALWAYS | {Name.MEMORY, Name.POLICY}
+    assert desk.available() == ALWAYS | {CommandName.MEMORY, CommandName.POLICY}
 
 
 # -------------------------------------------------------------------------------------- /mode, /model
@@ -100,14 +102,12 @@ def test_a_policy_or_rules_make_the_policy_worth_asking_about(configured: Config
 
 async def test_a_mode_is_switched_for_the_next_prompt_and_told_when_it_is_another(configured: Configured):
     desk, fixed, *_ = configured()
-    told = list[Mode]()
-    desk.reach = Reach(conduct_changed=lambda: told.append(fixed.conduct.mode))
-    assert "`code` reads, edits and runs commands ← now" in await desk.mode("")
-    assert "from the next prompt on" in await desk.mode(" Ask ")
-    await desk.mode("ask")
-    assert "expected one of code, architect, ask" in await desk.mode("nonsense")
-    assert told == [Mode.ASK]
-    assert fixed.conduct.chosen == ("mode",)
+    assert "`code` reads, edits and runs commands ← now" in desk.mode("")
+    assert "from the next prompt on" in desk.mode(" Ask ")
+    desk.mode("ask")
+    assert "expected one of code, architect, ask" in desk.mode("nonsense")
+    assert [each.mode for each in fixed.chosen] == [Mode.ASK]
+    assert fixed.options.chosen == ("mode",)
     assert fixed.active.mode is Mode.CODE
 
 
@@ -131,47 +131,34 @@ class OneModel:
 
 
 async def test_models_are_listed_and_chosen_and_asked_for_again(configured: Configured):
-    desk, fixed, *_ = configured()
-    assert await desk.model("x") == "Model switching is not configured."
-    told, models = list[str](), cast("Any", OneModel())
-    desk.reach = Reach(
-        conduct_changed=lambda: told.append(fixed.conduct.model),
-        models=lambda: models,
-        refresh_models=models.refresh,
-    )
+    assert await configured()[0].model("x") == "Model switching is not configured."
+    models = cast("Any", OneModel())
+    desk, fixed, *_ = configured(models=lambda: models, refresh_models=models.refresh)
     assert (await desk.model("")).startswith("fake:first of 1\n")
-    assert told == []
+    assert fixed.chosen == []
     assert await desk.model("x") == await desk.model("x") == "model x"
-    assert told == ["fake:x"]
+    assert [each.model for each in fixed.chosen] == ["fake:x"]
     assert await desk.model("refresh") == "fake offers 7 models.\n\nfake:x of 7"
-    assert told == ["fake:x", "fake:x"]
-
-
-def test_a_turn_that_reads_only_does_so_to_its_end_and_no_longer(configured: Configured):
-    desk, fixed, *_ = configured()
-    with desk.reading():
-        assert fixed.obeyed == [True]
-    assert fixed.obeyed == [True, False]
+    assert [each.model for each in fixed.chosen] == ["fake:x", "fake:x"]
 
 
 # ------------------------------------------------------------------------------------------- /clear
 
 
 async def test_what_was_said_and_counted_is_forgotten_and_what_was_chosen_stays(configured: Configured):
-    desk, fixed, events, gates = configured()
-    fixed.conduct.mode = Mode.ARCHITECT
+    forgotten = list[str]()
+
+    async def forget() -> None:
+        forgotten.append("rows")
+
+    desk, fixed, events, gates = configured(forget=forget, forget_results=lambda: forgotten.append("results"))
+    fixed.options.mode = Mode.ARCHITECT
     gates.quota.take(ToolCall("1", "read", {}))
     gates.turn.measured(900, 1000)
     gates.urls.learn("https://example.com/")
     gates.mentioned.learn("kept.py")
     for _ in range(20):
         gates.anomalies.record("bash", Outcome.BROKEN)
-    forgotten = list[str]()
-
-    async def forget() -> None:
-        forgotten.append("rows")
-
-    desk.reach = Reach(forget=forget, forget_results=lambda: forgotten.append("results"))
     assert "is forgotten" in await desk.clear()
     assert forgotten == ["results", "rows"]
     assert fixed.cleared == 1
@@ -180,17 +167,15 @@ async def test_what_was_said_and_counted_is_forgotten_and_what_was_chosen_stays(
     assert not gates.urls.knows("https://example.com/")
     assert not gates.mentioned.has("kept.py")
     assert gates.anomalies.alarms == ()
-    assert fixed.conduct.mode is Mode.ARCHITECT
+    assert fixed.options.mode is Mode.ARCHITECT
     assert events == [UsageChanged(0, 1000)]
 
 
 async def test_a_conversation_that_is_still_stored_is_said_to_be(configured: Configured):
-    desk, fixed, *_ = configured()
-
     async def forget() -> None:
         raise StoreUnavailable("the disk is full")
 
-    desk.reach = Reach(forget=forget)
+    desk, fixed, *_ = configured(forget=forget)
     assert await desk.clear() == "The model has forgotten the conversation, but it is still stored: the disk is full"
     assert fixed.cleared == 1
 
@@ -223,22 +208,22 @@ async def notes(folder: Path) -> AsyncGenerator[Notes]:
 
 async def test_notes_are_listed_found_and_deleted_one_by_one(tmp_path: Path):
     async with notes(tmp_path) as store:
-        assert await memory("", store, verbatim) == "There are no notes yet."
+        assert await run_memory("", store, verbatim) == "There are no notes yet."
         await store.save("tabs, not\nspaces")
         await store.save("deploys on Friday")
-        listed = await memory("", store, verbatim)
+        listed = await run_memory("", store, verbatim)
         assert listed.index("`2` (1970-01-01) deploys") < listed.index("`1` (1970-01-01) tabs, not spaces")
         for asked in ("search tabs", "tabs"):
-            found = await memory(asked, store, verbatim)
+            found = await run_memory(asked, store, verbatim)
             assert "tabs, not" in found
             assert "deploys" not in found
-        assert await memory("delete 1", store, verbatim) == "Deleted:\n\n- `1` (1970-01-01) tabs, not spaces"
-        assert await memory("delete #1", store, verbatim) == "There is no note `1`."
-        assert (await memory("search tabs", store, verbatim)).startswith("No note fits")
+        assert await run_memory("delete 1", store, verbatim) == "Deleted:\n\n- `1` (1970-01-01) tabs, not spaces"
+        assert await run_memory("delete #1", store, verbatim) == "There is no note `1`."
+        assert (await run_memory("search tabs", store, verbatim)).startswith("No note fits")
 
 
 async def test_the_memory_that_is_off_and_half_a_command_are_told(tmp_path: Path):
-    assert "switched off" in await memory("", None, verbatim)
+    assert "switched off" in await run_memory("", None, verbatim)
     async with notes(tmp_path) as store:
-        assert (await memory("delete", store, verbatim)).startswith("Usage")
-        assert (await memory("search  ", store, verbatim)).startswith("Usage")
+        assert (await run_memory("delete", store, verbatim)).startswith("Usage")
+        assert (await run_memory("search  ", store, verbatim)).startswith("Usage")

@@ -1,20 +1,16 @@
 """Slash commands: what is one, what is nearly one, and what the editor is told of them (A12.12, A17)."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.session.slash.commands import (
-    ALWAYS,
     COMMANDS,
-    Announcement,
-    Name,
-    advertised,
+    CommandName,
     help_text,
     in_vain,
     misspelt,
+    offered,
     parse,
 )
 
@@ -24,9 +20,9 @@ NOTE = "System note: you are in a chat with other personas."
 @pytest.mark.parametrize(
     ("texts", "command"),
     [
-        (["/help"], (Name.HELP, "")),
-        (["  /run  ls -l\n"], (Name.RUN, "ls -l")),
-        (["/review src/a b", "and this text was pasted"], (Name.REVIEW, "src/a b")),
+        (["/help"], (CommandName.HELP, "")),
+        (["  /run  ls -l\n"], (CommandName.RUN, "ls -l")),
+        (["/review src/a b", "and this text was pasted"], (CommandName.REVIEW, "src/a b")),
         (["a pasted file:", "/run rm -rf ~"], None),
         (["see this\n\n/clear"], None),
         (["/unknown"], None),
@@ -34,16 +30,16 @@ NOTE = "System note: you are in a chat with other personas."
         (["/"], None),
         ([""], None),
         ([], None),
-        ([f"{NOTE}\n\n/help"], (Name.HELP, "")),
-        ([f"{NOTE}\n\n/mode ask"], (Name.MODE, "ask")),
-        ([NOTE, "/tools"], (Name.TOOLS, "")),
+        ([f"{NOTE}\n\n/help"], (CommandName.HELP, "")),
+        ([f"{NOTE}\n\n/mode ask"], (CommandName.MODE, "ask")),
+        ([NOTE, "/tools"], (CommandName.TOOLS, "")),
         ([f"{NOTE}\n\n/run rm -rf ~"], None),
         ([f"{NOTE}\n\n/clear\nand a second line"], None),
         ([NOTE], None),
     ],
 )
 def test_only_the_very_beginning_of_a_prompt_is_a_command_but_for_the_note_of_jupyter(
-    texts: list[str], command: tuple[Name, str] | None
+    texts: list[str], command: tuple[CommandName, str] | None
 ):
     assert parse(texts) == command
 
@@ -51,17 +47,17 @@ def test_only_the_very_beginning_of_a_prompt_is_a_command_but_for_the_note_of_ju
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ("/hlep", Name.HELP),
-        ("/modle x", Name.MODEL),
-        ("/tool", Name.TOOLS),
-        ("/costs", Name.COST),
-        ("/Help", Name.HELP),
-        ("/revieu src", Name.REVIEW),
-        ("/MODE ask", Name.MODE),
-        ("/Cost", Name.COST),
+        ("/hlep", CommandName.HELP),
+        ("/modle x", CommandName.MODEL),
+        ("/tool", CommandName.TOOLS),
+        ("/costs", CommandName.COST),
+        ("/Help", CommandName.HELP),
+        ("/revieu src", CommandName.REVIEW),
+        ("/MODE ask", CommandName.MODE),
+        ("/Cost", CommandName.COST),
     ],
 )
-def test_a_slip_of_the_keyboard_is_seen(text: str, name: Name):
+def test_a_slip_of_the_keyboard_is_seen(text: str, name: CommandName):
     assert parse([text]) is None
     assert misspelt([text]) == (text.split(maxsplit=1)[0][1:], name)
 
@@ -79,16 +75,15 @@ def test_any_text_has_an_answer(text: str, others: list[str]):
         assert not (parse([begin + text, *others]) and misspelt([begin + text, *others]))
 
 
-@given(st.sets(st.sampled_from(Name)))
-def test_help_and_the_editor_are_told_the_same(available: set[Name]):
-    update: Any = advertised(available)
-    listed = [entry["name"] for entry in update["availableCommands"]]
+@given(st.sets(st.sampled_from(CommandName)))
+def test_help_and_the_editor_are_told_the_same(available: set[CommandName]):
+    listed = [each.name for each in offered(available)]
     assert set(listed) == available
     assert [line.split("`")[1] for line in help_text(available).splitlines()[2:]] == [f"/{n}" for n in listed]
 
 
-@pytest.mark.parametrize("name", sorted(Name))
-def test_words_behind_a_command_that_takes_none_are_told(name: Name):
+@pytest.mark.parametrize("name", sorted(CommandName))
+def test_words_behind_a_command_that_takes_none_are_told(name: CommandName):
     """`/clear the build folder and rebuild` is a sentence, and what is forgotten stays forgotten."""
     told = in_vain(name, "the build folder and rebuild")
     hint = next(command.hint for command in COMMANDS if command.name is name)
@@ -98,16 +93,8 @@ def test_words_behind_a_command_that_takes_none_are_told(name: Name):
 
 
 def test_every_command_is_described_once_and_hints_are_those_of_the_requirement():
-    assert sorted(command.name for command in COMMANDS) == sorted(Name)
+    assert sorted(command.name for command in COMMANDS) == sorted(CommandName)
     hints = {command.name: command.hint for command in COMMANDS}
-    assert hints[Name.MODEL] == "model id"
-    assert hints[Name.MODE] == "code | architect | ask"
-    assert hints[Name.REVIEW] == "path (optional)"
-
-
-def test_an_editor_is_told_of_commands_when_they_change_and_not_before():
-    announcement = Announcement()
-    assert announcement.news(ALWAYS) == advertised(ALWAYS)
-    assert announcement.news(set(ALWAYS)) is None
-    assert announcement.news(ALWAYS | {Name.MCP}) == advertised(ALWAYS | {Name.MCP})
-    assert announcement.news(ALWAYS) == advertised()
+    assert hints[CommandName.MODEL] == "model id"
+    assert hints[CommandName.MODE] == "code | architect | ask"
+    assert hints[CommandName.REVIEW] == "path (optional)"

@@ -1,0 +1,186 @@
+"""The ports at which sessions and the protocol meet: what an editor offers to a session, and what it is told."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from acp_agent.core.backends import EntryKind, FileHead, FileSystem, Terminal, TextFiles
+from acp_agent.core.events import SessionEvent
+from acp_agent.core.messages import Message, PromptPart
+from acp_agent.core.ports import Approver, Elicitor
+from acp_agent.core.redaction import Redact
+from acp_agent.core.services import LanguageServers, Web
+from acp_agent.core.sessions import StoredEvent
+from acp_agent.core.types import Access, Json
+
+
+class DiskFiles(Protocol):
+    """The files on this machine, as far as an editor's files need them: paths are resolved and checked here."""
+
+    def resolve(self, path: str, access: Access) -> str:
+        """Return the absolute path without links. Raises Refused for one that may not be touched."""
+        ...
+
+    async def read_text(self, path: str) -> str:
+        """Return the whole text of a file. Raises ToolError."""
+        ...
+
+    async def kind(self, path: str) -> EntryKind | None:
+        """Return what is at a path, with links followed; None for nothing."""
+        ...
+
+    async def head(self, path: str, length: int) -> FileHead | None:
+        """Return the first `length` bytes of a regular file; None when there is nothing at the path."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalSettings:
+    """How commands run in the editor's terminal.
+
+    form              how the editor gets a command: `script`, `exec` or `line`
+    script_folder     gives a private folder for scripts. Raises OSError where none can be made
+    shell             the program that runs a script
+    hidden            names of the variables that commands must not see
+    timeout           seconds a command may take that names no limit itself; 0 for no limit
+    request_timeout   seconds the editor may take to answer a request
+    """
+
+    form: str
+    script_folder: Callable[[], str]
+    shell: str
+    hidden: Sequence[str]
+    timeout: float
+    request_timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageSettings:
+    """How the editor's language servers are asked, and how much of what they publish is remembered.
+
+    timeout         seconds the editor may take to answer
+    fetch_on_save   whether the diagnostics of a saved file are fetched
+    """
+
+    max_files: int
+    max_per_file: int
+    timeout: float
+    fetch_on_save: bool
+
+
+class SharedLanguages(LanguageServers, Protocol):
+    """Language servers that also publish without being asked."""
+
+    def published(self, uri: str, found: Json) -> None:
+        """Take the diagnostics of a file in place of those before. Raises ToolError if `found` is no list."""
+        ...
+
+    async def saved(self, uri: str) -> None:
+        """Take note that the user saved a file."""
+        ...
+
+
+class SentPrompt(Protocol):
+    """One prompt, first as it was sent, then as the model is given it."""
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """What the user typed, one text a block."""
+        ...
+
+    @property
+    def parts(self) -> tuple[PromptPart, ...]:
+        """All that the user sent, secrets included."""
+        ...
+
+    @property
+    def skipped(self) -> Sequence[str]:
+        """What was left out and why, one line each."""
+        ...
+
+    async def stored_parts(self) -> tuple[PromptPart, ...]:
+        """Return the parts without secrets, fit to be stored."""
+        ...
+
+    async def read(self, files: FileSystem, web: Web, diagnostics: Callable[[], Awaitable[str]] | None) -> Message:
+        """Read the links, and return the message for the model. Diagnostics stand before everything else.
+
+        diagnostics   returns what the editor's language servers report, as text for the model, or ""; None for nothing
+        """
+        ...
+
+
+ReadPrompt: TypeAlias = Callable[[Redact], Awaitable[SentPrompt]]
+"""Reads the prompt of a request. What is attached goes through `Redact`. Raises RequestError."""
+
+
+class SessionEditor(Protocol):
+    """What an editor offers to one session, and where the session's events go."""
+
+    @property
+    def shows_notices(self) -> bool:
+        """Whether the editor draws notices apart from messages."""
+        ...
+
+    @property
+    def offers_login(self) -> bool:
+        """Whether the editor can run `acp-agent login` in a terminal for the user."""
+        ...
+
+    @property
+    def owns_buffers(self) -> bool:
+        """Whether texts are read from the editor's buffers, which may differ from the files on disk."""
+        ...
+
+    @property
+    def drops_early_updates(self) -> bool:
+        """Whether updates are lost that arrive together with the answer that opens their session."""
+        ...
+
+    async def show(self, event: SessionEvent) -> None:
+        """Show an event. Waits while the editor is far behind in reading."""
+        ...
+
+    def post(self, event: SessionEvent) -> None:
+        """Show an event without waiting. For callbacks."""
+        ...
+
+    async def replay(self, past: AsyncGenerator[StoredEvent]) -> None:
+        """Show a stored conversation again. Raises what `past` raises, and closes it."""
+        ...
+
+    def move(self, folder: str) -> None:
+        """Spell paths as seen from another folder of the session. No tool call is under way."""
+        ...
+
+    def files(self, disk: DiskFiles, timeout: float) -> TextFiles | None:
+        """Return the editor's buffers as files; None if it offers none. `timeout` is in seconds per request."""
+        ...
+
+    def terminal(self, settings: TerminalSettings) -> Terminal | None:
+        """Return the editor's terminal; None if it offers none."""
+        ...
+
+    def approver(self, timeout: float) -> Approver:
+        """Return who asks the user for permission. `timeout` is in seconds; 0 for as long as the turn lives."""
+        ...
+
+    def elicitor(self, redact: Redact, timeout: float, wanted: Callable[[], bool]) -> Elicitor | None:
+        """Return who asks the user for more than a yes or no; None if the editor has no way.
+
+        timeout   seconds a question stands once it is shown; 0 for as long as the asking task lives
+        wanted    whether the answer still matters
+        """
+        ...
+
+    def languages(self, folders: Sequence[str], settings: LanguageSettings) -> SharedLanguages | None:
+        """Return the editor's language servers for the files in `folders`; None if it shares none."""
+        ...
+
+
+class EditorConnection(Protocol):
+    """An editor as it last described itself."""
+
+    def session(self, session_id: str, folder: str) -> SessionEditor:
+        """Return what the editor offers to a session that works in `folder`."""
+        ...

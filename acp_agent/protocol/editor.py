@@ -1,0 +1,206 @@
+"""The editor as sessions know it: the ports of `core/editor.py` over ACP."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from acp_agent.core.backends import Terminal, TextFiles
+from acp_agent.core.editor import DiskFiles, LanguageSettings, SharedLanguages, TerminalSettings
+from acp_agent.core.events import SessionEvent, TextDelta, ThoughtDelta, UsageChanged, UserMessage
+from acp_agent.core.ports import Approver, Elicitor
+from acp_agent.core.redaction import Redact
+from acp_agent.core.sessions import StoredEvent
+from acp_agent.core.types import JsonObject
+from acp_agent.protocol.client import Client
+from acp_agent.protocol.paths import EditorPaths
+from acp_agent.protocol.peer import Peer
+from acp_agent.protocol.updates import Updates
+
+CHUNK_LIMIT = 256 * 1024
+"""Characters of one chunk."""
+
+
+async def replayed(told: AsyncIterator[StoredEvent], updates: Updates) -> AsyncGenerator[JsonObject]:
+    """Yield the `update` members of a stored conversation. Raises what `told` raises, and closes it.
+
+    They are the updates of then, with the same ids and times, except:
+    - Consecutive pieces of one message are one chunk.
+    - Only the last UsageChanged is sent, at the end.
+    - No card refers to a terminal, since terminals are gone. Their text is in the card and in rawOutput.
+    - A call without an end, because the process was killed, has failed.
+
+    updates   the translator of the live session; its open cards stay as they are
+    """
+    past = Updates(replace(updates.client, terminal=False, display_terminals=False), updates.cwd, updates.paths)
+    usage: StoredEvent | None = None
+    async with aclosing(_joined(told)) as events:
+        async for each in events:
+            if isinstance(each.event, UsageChanged):
+                usage = each
+                continue
+            if isinstance(each.event, UserMessage):  # a turn begins: what is open of the last one stays so
+                for update in past.interrupted():
+                    yield update
+            for update in past.translate(each.event, each.at):
+                yield update
+    for update in past.interrupted():
+        yield update
+    if usage is not None:
+        for update in past.translate(usage.event, usage.at):
+            yield update
+
+
+async def _joined(told: AsyncIterator[StoredEvent]) -> AsyncGenerator[StoredEvent]:
+    """Yield the events, with consecutive pieces of one message joined up to CHUNK_LIMIT."""
+    run: list[StoredEvent] = []
+    length = 0
+    try:
+        async for each in told:
+            piece = each.event.text if isinstance(each.event, TextDelta | ThoughtDelta) else ""
+            if run and (length + len(piece) > CHUNK_LIMIT or _message(each) != _message(run[0])):
+                for chunk in _chunks(run):
+                    yield chunk
+                run, length = [], 0
+            if isinstance(each.event, TextDelta | ThoughtDelta):
+                run.append(each)
+                length += len(piece)
+            else:
+                yield each
+        for chunk in _chunks(run):
+            yield chunk
+    finally:
+        if isinstance(told, AsyncGenerator):
+            await told.aclose()
+
+
+def _message(told: StoredEvent) -> tuple[type, str] | None:
+    event = told.event
+    return (type(event), event.message_id) if isinstance(event, TextDelta | ThoughtDelta) else None
+
+
+def _chunks(run: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
+    """Return consecutive pieces as few chunks. A single piece may be longer than a chunk."""
+    pieces = [each.event for each in run if isinstance(each.event, TextDelta | ThoughtDelta)]
+    text = "".join(piece.text for piece in pieces)
+    return [
+        replace(run[0], event=replace(pieces[0], text=text[start : start + CHUNK_LIMIT]))
+        for start in range(0, len(text), CHUNK_LIMIT)
+    ]
+
+
+class EditorSession:
+    """What an editor offers to one session, and where the session's events go: a `SessionEditor` of core.
+
+    folder   the session's folder as the editor spells it
+    """
+
+    def __init__(self, peer: Peer, client: Client, session_id: str, folder: str) -> None:
+        self._peer = peer
+        self._client = client
+        self._id = session_id
+        self._paths = EditorPaths(folder)
+        self._updates = Updates(client, folder, self._paths)
+
+    @property
+    def shows_notices(self) -> bool:
+        return self._client.notices
+
+    @property
+    def offers_login(self) -> bool:
+        return self._client.terminal_login
+
+    @property
+    def owns_buffers(self) -> bool:
+        return self._client.read_text_file
+
+    @property
+    def drops_early_updates(self) -> bool:
+        """Zed drops an update that arrives together with the answer that makes its session known."""
+        return self._client.name == "zed"
+
+    def move(self, folder: str) -> None:
+        self._paths = EditorPaths(folder)
+        self._updates = Updates(self._client, folder, self._paths)
+
+    # ------------------------------------------------------------------------------------- telling
+
+    async def show(self, event: SessionEvent) -> None:
+        for update in self._updates.translate(event):
+            await self._send(update)
+
+    def post(self, event: SessionEvent) -> None:
+        for update in self._updates.translate(event):
+            self._peer.post_notification("session/update", {"sessionId": self._id, "update": update})
+
+    async def replay(self, past: AsyncGenerator[StoredEvent]) -> None:
+        async with aclosing(replayed(past, self._updates)) as updates:
+            async for update in updates:
+                await self._send(update)
+
+    async def _send(self, update: JsonObject) -> None:
+        await self._peer.notify("session/update", {"sessionId": self._id, "update": update})
+
+    # ------------------------------------------------------------------------------------ offering
+
+    def files(self, disk: DiskFiles, timeout: float) -> TextFiles | None:
+        if not (self._client.read_text_file or self._client.write_text_file):
+            return None
+        from acp_agent.protocol.client_files import ProxyFileSystem  # noqa: PLC0415 - loaded for the first turn
+
+        return ProxyFileSystem(self._peer, self._id, self._client, disk, self._paths, timeout)
+
+    def terminal(self, settings: TerminalSettings) -> Terminal | None:
+        if not self._client.terminal:
+            return None
+        from acp_agent.protocol.client_terminal import ProxyTerminal, TerminalCommands  # noqa: PLC0415 - as above
+
+        commands = TerminalCommands(
+            form=settings.form, folder=settings.script_folder, shell=settings.shell, hidden=settings.hidden
+        )
+        return ProxyTerminal(
+            self._peer,
+            self._id,
+            self._paths,
+            commands,
+            timeout=settings.timeout,
+            request_timeout=settings.request_timeout,
+        )
+
+    def approver(self, timeout: float) -> Approver:
+        from acp_agent.protocol.permission import EditorApprover  # noqa: PLC0415 - loaded for the first turn
+
+        return EditorApprover(self._peer, self._id, self._paths, timeout)
+
+    def elicitor(self, redact: Redact, timeout: float, wanted: Callable[[], bool]) -> Elicitor | None:
+        if not (self._client.elicit_forms or self._client.elicit_urls):
+            return None
+        from acp_agent.protocol.elicitation import EditorElicitor  # noqa: PLC0415 - few editors have forms
+
+        return EditorElicitor(self._peer, self._id, self._client, redact, timeout, wanted)
+
+    def languages(self, folders: Sequence[str], settings: LanguageSettings) -> SharedLanguages | None:
+        if not self._client.lsp_methods:
+            return None
+        from acp_agent.protocol.client_lsp import EditorLanguages, KeptDiagnostics  # noqa: PLC0415 - few share them
+
+        return EditorLanguages(
+            self._peer,
+            self._id,
+            self._client,
+            self._paths,
+            folders,
+            kept=KeptDiagnostics(settings.max_files, settings.max_per_file),
+            timeout=settings.timeout,
+            fetch_on_save=settings.fetch_on_save,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """An editor as it last described itself: an `EditorConnection` of core."""
+
+    peer: Peer
+    client: Client
+
+    def session(self, session_id: str, folder: str) -> EditorSession:
+        return EditorSession(self.peer, self.client, session_id, folder)
