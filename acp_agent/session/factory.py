@@ -75,23 +75,13 @@ class SessionFactory:
         self._embedder = self._make_embedder()
         self._gate_state = self._make_gate_state(approver)
         self._conversation = self._make_conversation(saved)
-        before = () if saved is None else saved.history.messages
-        self._state = SessionState(
-            self._conversation.history, self._models, self._gate_state.memory, self._redactor, before
-        )
-        if saved is not None:
-            self._state.restore(saved.usage, saved.user_words)
+        self._state = self._make_state(saved)
         writer = TitleWriter(loaded.settings.memory.sessions, self._models.for_titles, self._redactor)
         self._titles = TitleUpdater(session, writer, process.background)
         self._notes = ProjectNotes(loaded.file, self._plain, self._warn_plainly)
         self._plan = ShownPlan(self._emit, self._redactor, () if saved is None else saved.plan)
         self._reformatter = self._make_reformatter()
-        backends = SessionBackends(
-            session, loaded.settings, process.script_folder, self._emit, self._warn, process.watchdog
-        )
-        self._tools = self.tools(
-            session, self._cwd, backends, self._gate_state, self._tool_dependencies(), self._redactor
-        )
+        self._tools = self._make_tools()
         self.toolset = self._make_toolset(reload)
 
     def engine(self) -> SessionEngine:
@@ -224,6 +214,22 @@ class SessionFactory:
             tool_selection(settings, self._embedder, joining, self._warn, self._redactor),
             None if saved is None else history_of(saved, self._redactor, partial(self._warn_plainly, _DAMAGED)),
         )
+
+    def _make_state(self, saved: SessionSnapshot | None) -> SessionState:
+        before = () if saved is None else saved.history.messages
+        history, memory = self._conversation.history, self._gate_state.memory
+        state = SessionState(history, self._models, memory, self._redactor, before)
+        if saved is not None:
+            state.restore(saved.usage, saved.user_words)
+        return state
+
+    def _make_tools(self) -> SessionTools:
+        session, process = self._session, self._process
+        backends = SessionBackends(
+            session, self._loaded.settings, process.script_folder, self._emit, self._warn, process.watchdog
+        )
+        needs = self._tool_dependencies()
+        return self.tools(session, self._cwd, backends, self._gate_state, needs, self._redactor)
 
     def _make_gate_state(self, approver: RedactedApprover) -> SessionGateState:
         settings, connections = self._loaded.settings, self._mcp.connections
