@@ -7,9 +7,9 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, NoReturn, TextIO, TypeAlias, cast
+from collections.abc import Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING, NoReturn, TextIO, cast
 
 import anyio
 
@@ -17,7 +17,6 @@ from acp_agent.cli.check_targets import path_gates, path_verdict, url_verdict
 from acp_agent.cli.config import loaded_for, warn
 from acp_agent.config.load import Loaded
 from acp_agent.config.masking import one_line
-from acp_agent.config.tool_settings import ScrapeSettings
 from acp_agent.core.errors import ConfigError, ToolError, ToolErrorCategory
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.core.untrusted import json_kind
@@ -44,31 +43,21 @@ def check(args: argparse.Namespace) -> int:
     _refuse_misuse(args)
     cwd = _current_folder()
     loaded = loaded_for(args, cwd)
-    scrape = loaded.settings.tools.scrape
     if args.kind == "url" and not args.stdin:
-        return _tell(anyio.run(url_verdict, args.target, scrape, _answers(args)))
+        return _tell(anyio.run(url_verdict, args.target, loaded.settings.tools.scrape, _answers(args)))
     from acp_agent.session.toolset.roots import session_roots  # noqa: PLC0415 - it loads most of the agent
 
     loaded = _sound(loaded, cwd)
     with session_roots(loaded, cwd) as roots, session_roots(loaded, cwd, for_shell=True) as shell:
-
-        @cache
-        def commands() -> "CommandJudge":
-            return _command_judge(args.rules, loaded, roots, shell)
-
-        @cache
-        def gates() -> "tuple[Gate, ...]":
-            return path_gates(loaded, roots, shell, warn)
-
+        judge = SessionJudge(loaded, roots, shell, args.rules)
         if args.stdin:
-            lines = sys.stdin.buffer if sys.stdin else ()
-            judge_lines(lines, sys.stdout, roots, scrape, commands, gates, only_commands=args.kind == "command")
+            judge.print_lines(sys.stdin.buffer if sys.stdin else (), sys.stdout, only_commands=args.kind == "command")
             return 0
         if args.kind == "command":
-            found = commands().verdict(args.target)
+            found = judge.commands.verdict(args.target)
             _print(found.lines())
             return _EXIT_CODES[found.word]
-        return _tell(path_verdict(args.target, roots, write=args.write, gates=gates()))
+        return _tell(path_verdict(args.target, roots, write=args.write, gates=judge.gates))
 
 
 def _current_folder() -> str:
@@ -76,13 +65,6 @@ def _current_folder() -> str:
         return os.getcwd()
     except OSError as error:
         raise ConfigError("session", "directory", ".", f"a folder that exists ({error.strerror})") from error
-
-
-def _command_judge(file: str | None, loaded: Loaded, roots: Roots, shell: Roots) -> "CommandJudge":
-    from acp_agent.cli.check_command import CommandJudge, rules_in  # noqa: PLC0415 - the gates are slow to load
-
-    rules = None if file is None else rules_in(os.path.expanduser(file))
-    return CommandJudge(loaded, roots, shell, warn, rules)
 
 
 def _sound(loaded: Loaded, cwd: str) -> Loaded:
@@ -137,72 +119,73 @@ def _print(lines: Iterable[tuple[str, str]]) -> None:
         print(f"{name:<10} {one_line(text, longest=_LONGEST)}")
 
 
-Commands: TypeAlias = Callable[[], "CommandJudge"]
-"""Return the judge of commands. It is called at the first command, since the parser is slow to load."""
+class SessionJudge:
+    """Judges what the tools of a session would be asked to do.
 
-Gates: TypeAlias = Callable[[], "Sequence[Gate]"]
-"""Return the gates that judge paths. It is called at the first path."""
-
-
-def _none() -> "Sequence[Gate]":
-    return ()
-
-
-def judge_lines(
-    lines: Iterable[bytes],
-    out: TextIO,
-    roots: Roots,
-    scrape: ScrapeSettings,
-    commands: Commands | None = None,
-    gates: Gates = _none,
-    *,
-    only_commands: bool = False,
-) -> None:
-    """Print a verdict for each line as it arrives, and flush it. The verdict of an invalid line has the reason.
-
-    `path_verdict` judges {"path": ..., "write": true}, `url_verdict` judges
-    {"url": ..., "dns": {HOST: [[IP, ...], ...]}}, and `CommandJudge` judges
-    {"command": ..., "rules": [{"pattern": ..., "action": ...}, ...]}, with the configured rules if the line has none.
-    Other members are ignored.
-
-    only_commands   the verdict of an invalid line is "error", as for a line with a command. Otherwise it is "deny"
+    files, shell   the directories of the session, for its file tools and for its commands
+    rules_file     the rules for commands, instead of the configured ones
     """
-    for number, line in enumerate(lines, start=1):
-        about_command = only_commands
+
+    def __init__(self, loaded: Loaded, files: Roots, shell: Roots, rules_file: str | None = None) -> None:
+        self._loaded = loaded
+        self._files = files
+        self._shell = shell
+        self._rules_file = rules_file
+
+    @cached_property
+    def commands(self) -> "CommandJudge":
+        """The judge of commands."""
+        from acp_agent.cli.check_command import CommandJudge, rules_in  # noqa: PLC0415 - the gates are slow to load
+
+        rules = None if self._rules_file is None else rules_in(os.path.expanduser(self._rules_file))
+        return CommandJudge(self._loaded, self._files, self._shell, warn, rules)
+
+    @cached_property
+    def gates(self) -> "tuple[Gate, ...]":
+        """The gates that judge paths."""
+        return path_gates(self._loaded, self._files, self._shell, warn)
+
+    def print_lines(self, lines: Iterable[bytes], out: TextIO, *, only_commands: bool = False) -> None:
+        """Print a verdict for each line as it arrives, and flush it. The verdict of an invalid line has the reason.
+
+        `path_verdict` judges {"path": ..., "write": true}, `url_verdict` judges
+        {"url": ..., "dns": {HOST: [[IP, ...], ...]}}, and `CommandJudge` judges
+        {"command": ..., "rules": [{"pattern": ..., "action": ...}, ...]}, with the configured rules if the line has
+        none. Other members are ignored.
+
+        only_commands   the verdict of an invalid line is "error", as for a line with a command. Otherwise it is "deny"
+        """
+        for number, line in enumerate(lines, start=1):
+            about_command = only_commands
+            try:
+                asked = _object(line)
+                about_command = about_command or "command" in asked
+                found = self._verdict(asked)
+            except ToolError as error:
+                found: JsonObject = {"verdict": "deny", "reason": f"line {number}: {error}"}
+                found |= {"verdict": "error"} if about_command else {"category": error.failure.category.value}
+            print(json.dumps(found), file=out, flush=True)
+
+    def _verdict(self, asked: JsonObject) -> JsonObject:
+        if sum(kind in asked for kind in ("path", "url", "command")) != 1:
+            raise _invalid('expected either "path" or "url", or "command"')
+        if "command" in asked:
+            return self._command_verdict(asked["command"], asked.get("rules"))
+        if "path" in asked:
+            write = asked.get("write", False)
+            if not isinstance(write, bool):
+                raise _mismatch(f'"write": expected true or false, got {json_kind(write)}')
+            return path_verdict(asked["path"], self._files, write=write, gates=self.gates)
+        # One event loop for each line, so that Ctrl-C ends the wait for the next line.
+        return anyio.run(url_verdict, asked["url"], self._loaded.settings.tools.scrape, _dns(asked.get("dns")))
+
+    def _command_verdict(self, text: Json, rules: Json) -> JsonObject:
+        if not isinstance(text, str):
+            raise _mismatch(f'"command": expected a string, got {json_kind(text)}')
         try:
-            asked = _object(line)
-            about_command = about_command or "command" in asked
-            found = _judged(asked, roots, scrape, commands, gates)
-        except ToolError as error:
-            reason = f"line {number}: {error}"
-            found = _mistaken(reason) if about_command else _denied(reason, error.failure.category)
-        print(json.dumps(found), file=out, flush=True)
-
-
-def _judged(
-    asked: JsonObject, roots: Roots, scrape: ScrapeSettings, commands: Commands | None, gates: Gates
-) -> JsonObject:
-    if sum(kind in asked for kind in ("path", "url", "command")) != 1:
-        raise _invalid('expected either "path" or "url", or "command"')
-    if "command" in asked and commands is not None:
-        return _command(asked, commands())
-    if "path" in asked:
-        write = asked.get("write", False)
-        if not isinstance(write, bool):
-            raise _mismatch(f'"write": expected true or false, got {json_kind(write)}')
-        return path_verdict(asked["path"], roots, write=write, gates=gates())
-    # One event loop for each line, so that Ctrl-C ends the wait for the next line.
-    return anyio.run(url_verdict, asked["url"], scrape, _dns(asked.get("dns")))
-
-
-def _command(asked: JsonObject, judge: "CommandJudge") -> JsonObject:
-    text, given = asked["command"], asked.get("rules")
-    if not isinstance(text, str):
-        raise _mismatch(f'"command": expected a string, got {json_kind(text)}')
-    try:
-        return judge.verdict(text, None if given is None else judge.rules_of(given)).to_json()
-    except ConfigError as error:
-        raise _invalid(str(error)) from None
+            return self.commands.verdict(text, None if rules is None else self.commands.rules_of(rules)).to_json()
+        except ConfigError as error:
+            raise _invalid(str(error)) from None
 
 
 def _object(line: bytes) -> JsonObject:
@@ -225,14 +208,6 @@ def _dns(value: Json) -> dict[str, list[list[str]]] | None:
     if not all(isinstance(address, str) for address in addresses):
         raise _mismatch('"dns": expected an object of host names, each with a list of lists of IP addresses')
     return cast("dict[str, list[list[str]]]", value)
-
-
-def _denied(reason: str, category: ToolErrorCategory) -> JsonObject:
-    return {"verdict": "deny", "reason": reason, "category": category.value}
-
-
-def _mistaken(reason: str) -> JsonObject:
-    return {"verdict": "error", "reason": reason}
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -17,10 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.__main__ import main
-from acp_agent.cli.check import judge_lines
+from acp_agent.cli.check import SessionJudge
 from acp_agent.cli.check_targets import path_gates, path_verdict
 from acp_agent.config.load import Flags, Loaded, load
-from acp_agent.config.tool_settings import ScrapeSettings
 from acp_agent.core.errors import ConfigError, Refused
 from acp_agent.core.types import Access, JsonObject
 from acp_agent.session.toolset.roots import session_roots
@@ -451,7 +450,7 @@ rules = [{ effect = 'deny', tool = '*', paths = ['shut/*'] }]
 def answers(folder: Path, lines: Sequence[bytes]) -> list[dict[str, Any]]:
     out = io.StringIO()
     with Roots(str(folder)) as roots:
-        judge_lines(lines, out, roots, ScrapeSettings())
+        SessionJudge(load(Flags(), {}, str(folder)), roots, roots).print_lines(lines, out)
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 
