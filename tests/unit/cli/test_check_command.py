@@ -24,6 +24,7 @@ from acp_agent.gates.blocklist import BlocklistPolicy
 from acp_agent.gates.blocklist import judge as blocked
 from acp_agent.gates.rules.judgement import judge as settled
 from acp_agent.gates.rules.rules import Action, Rule
+from acp_agent.gates.shell.command import ShellText
 from acp_agent.session.toolset.gate_settings import permission_rules
 from acp_agent.session.toolset.roots import session_roots
 from tests.unit.cli.conftest import COMMAND
@@ -423,7 +424,7 @@ def test_any_text_gets_a_verdict_and_what_is_blocked_stays_so_under_any_rule(
     if verdict.word == "allow":
         assert action is Action.ALLOW
         assert verdict.rule == pattern
-    assert (verdict.word == "blocked") >= (type(blocked(text, BlocklistPolicy())).__name__ == "Deny")
+    assert (verdict.word == "blocked") >= (type(blocked(ShellText(text), BlocklistPolicy())).__name__ == "Deny")
 
 
 def test_rules_of_the_configuration_compile_as_a_session_has_them(check: Check, project: Path, tmp_path: Path):
@@ -477,9 +478,9 @@ def test_what_the_page_says_of_always_is_true():
     rows = re.findall(r"^\| `([^`]+)` \| (`.*`) \|$", page, re.MULTILINE)
     assert len(rows) >= 7
     for granted, destroying in rows:
-        prefix = settled(granted, (), lambda _: None).needed
+        prefix = settled(ShellText(granted), (), lambda _: None).needed
         assert prefix, granted
         for form in re.findall(r"`([^`]+)`", destroying):
             whole = form if form.startswith(prefix[0]) else f"{prefix[0]} {form}"
-            found = settled(whole, (), dict.fromkeys(prefix, True).get)
+            found = settled(ShellText(whole), (), dict.fromkeys(prefix, True).get)
             assert (found.action, found.needed) == (None, ()), whole
