@@ -16,7 +16,7 @@ from acp_agent.core.mcp import StdioServer
 from acp_agent.core.process_limits import restore_limits
 from acp_agent.text import visible
 from acp_agent.workspace.processes.table import MARK
-from acp_agent.workspace.processes.tree import ProcessTree, Unclaimed
+from acp_agent.workspace.processes.tree import ProcessTree
 from acp_agent.workspace.processes.watchdog import CommandWatchdog
 
 _PASSED: Final = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TERM", "TZ", "LANG", "LANGUAGE"))
@@ -109,7 +109,7 @@ class ServerProcess:
             ValueError: an argument or a variable is one that no program can be given.
 
         """
-        tree, watchdog = ProcessTree(Unclaimed(), grace=_GRACE), CommandWatchdog()
+        tree, watchdog = ProcessTree(grace=_GRACE), CommandWatchdog()
 
         def spawn() -> subprocess.Popen[bytes]:
             watchdog.watch(tree.mark)

@@ -43,8 +43,8 @@ from acp_agent.store.memories import MemoryStore
 from acp_agent.store.trusted_folders import TrustedFolders
 from acp_agent.workspace.destination import sweep
 from acp_agent.workspace.processes.script_folder import ScriptFolder, remove_abandoned
-from acp_agent.workspace.processes.tree import harden_process, kill_everything
-from acp_agent.workspace.processes.watchdog import CommandWatchdog, OrphanReaper
+from acp_agent.workspace.processes.tree import OrphanReaper, harden_process, kill_everything
+from acp_agent.workspace.processes.watchdog import CommandWatchdog
 
 _log = log.Log(__name__)
 

@@ -1,6 +1,5 @@
 """LocalTerminal: shell commands on this machine, their output and their end."""
 
-import asyncio
 import codecs
 import contextlib
 import errno
@@ -22,7 +21,7 @@ from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.process_limits import limits_for_child
 from acp_agent.workspace.processes.environment import child_environment
 from acp_agent.workspace.processes.table import MARK
-from acp_agent.workspace.processes.tree import ProcessTree, Unclaimed, pidfd_works
+from acp_agent.workspace.processes.tree import ProcessTree, pidfd_works
 from acp_agent.workspace.processes.watchdog import CommandWatchdog
 
 _BLOCK = 64 * 1024
@@ -218,7 +217,6 @@ class LocalCommand:
                 await self._exited()
             self._reap()
             self._finished.set()
-        self._tree.tidy_up_later(asyncio.get_running_loop().call_later)
         for fd in (*self._pipes.values(), *(() if self._pidfd is None else (self._pidfd,))):
             os.close(fd)
         self._pipes, self._pidfd = {}, None
@@ -396,14 +394,13 @@ class LocalTerminal:
         self._default_timeout = default_timeout
         self._pidfds = pidfd_works() if pidfds is None else pidfds
         self._shell = shutil.which("bash") or shutil.which("sh")
-        self._unclaimed = Unclaimed()
         self._watchdog = watchdog or CommandWatchdog()
 
     async def start(self, request: CommandRequest) -> LocalCommand:
         if self._shell is None:
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "neither bash nor sh is on PATH")
         check(request)
-        tree = ProcessTree(self._unclaimed, grace=self._grace)
+        tree = ProcessTree(grace=self._grace)
         over = partial(self._watchdog.dismiss, tree.mark)
         with ExitStack() as on_failure:
             on_failure.callback(over)

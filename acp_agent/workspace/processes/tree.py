@@ -7,6 +7,7 @@ without all four is ended at shutdown, when everything below us ends. macOS has 
 with an empty environment and a session of its own escapes there.
 """
 
+import asyncio
 import contextlib
 import ctypes
 import os
@@ -188,30 +189,37 @@ def dead_children(table: ProcessTable) -> list[int]:
     return [status.pid for status in statuses if status is not None and status.zombie]
 
 
-class Unclaimed:
-    """Dead children that other code may still reap. After a few seconds they are reaped here."""
+class OrphanReaper:
+    """Reaps dead children that no other code has claimed for some seconds, in one event loop.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    It looks for them only after a child has ended. `patience` is in seconds.
+    """
+
+    def __init__(self, patience: float = _UNCLAIMED, clock: Callable[[], float] = time.monotonic) -> None:
+        self._patience = patience
         self._clock = clock
         self._since: dict[int, float] = {}
 
-    def note(self, zombies: Iterable[int]) -> None:
-        """Note all dead children there are now, and reap those that were noted long ago."""
+    def begin(self) -> None:
+        """Start to listen for the end of children. Call it in the main thread."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self._child_ended)
+
+    def note(self, zombies: Iterable[int]) -> bool:
+        """Note all dead children there are now, and reap those noted long ago. Return whether any are left."""
         now = self._clock()
-        self._since = {pid: self._since.get(pid, now) for pid in zombies if pid not in _leaders}
-        self.review()
-
-    def review(self) -> None:
-        """Reap those that were noted long ago."""
-        now, since = self._clock(), self._since
-        over = {pid for pid, noted in since.items() if now - noted > _UNCLAIMED}
-        for pid in over:
+        since = {pid: self._since.get(pid, now) for pid in zombies if pid not in _leaders}
+        self._since = {pid: noted for pid, noted in since.items() if now - noted <= self._patience}
+        for pid in since.keys() - self._since.keys():
             reap(pid)
-        self._since = {pid: noted for pid, noted in since.items() if pid not in over}
+        return bool(self._since)
 
-    def next_review(self) -> float | None:
-        """Return the seconds until the next review, or None if none is needed."""
-        return _UNCLAIMED + 1 if self._since else None
+    def _child_ended(self) -> None:
+        if not self._since:
+            self._look()
+
+    def _look(self) -> None:
+        if self.note(dead_children(system_table())):
+            asyncio.get_running_loop().call_later(self._patience + 1, self._look)
 
 
 class ProcessTree:
@@ -223,11 +231,10 @@ class ProcessTree:
     grace   seconds that processes get to end by themselves, in `wait`, and in `end` after SIGTERM
     """
 
-    def __init__(self, unclaimed: Unclaimed, *, grace: float = _TERM_GRACE, table: ProcessTable | None = None) -> None:
+    def __init__(self, *, grace: float = _TERM_GRACE, table: ProcessTable | None = None) -> None:
         self._grace = grace
         self.mark = f"{os.getpid()}.{os.urandom(8).hex()}"
         self.tag = tag_of(self.mark)
-        self._unclaimed = unclaimed
         self._table = table or system_table()
         self._subreaper = is_subreaper()
         self._before = frozenset[int]() if self._subreaper else frozenset(self._table.pids())
@@ -265,12 +272,6 @@ class ProcessTree:
         """Note that the shell was reaped. Its number may mean another process now."""
         _leaders.discard(self._leader)
 
-    def tidy_up_later(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:
-        """Schedule the reaping of unclaimed dead children, in case that no other command follows."""
-        seconds = self._unclaimed.next_review()
-        if seconds is not None:
-            call_later(seconds, self._unclaimed.review)
-
     def wait(self) -> None:
         """Wait for the grace period, so that living processes can end by themselves. It blocks."""
         signal_and_wait(self.living(), 0, self._grace, self._table, pidfds=self._pidfds)
@@ -305,11 +306,9 @@ class ProcessTree:
         return self._table.status(status.session) is None  # the leader of its session is gone
 
     def _bury(self, zombies: list[Status]) -> None:
-        own = [status for status in zombies if status.parent == os.getpid() and status.pid != self._leader]
-        ours = {status.pid for status in own if self._left(status)}
-        for pid in ours:
-            reap(pid)
-        self._unclaimed.note(status.pid for status in own if status.pid not in ours)
+        for status in zombies:
+            if status.parent == os.getpid() and status.pid != self._leader and self._left(status):
+                reap(status.pid)
 
     def _left(self, zombie: Status) -> bool:
         known = zombie.session in self._sessions or zombie.pid in self._signalled

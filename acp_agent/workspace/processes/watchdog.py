@@ -14,17 +14,14 @@ No process is mistaken for another one: the system reuses the number of a group 
 the group is dismissed before that (without pidfds: right after that). A mark is random.
 """
 
-import asyncio
 import contextlib
 import os
-import signal
 import subprocess
 import weakref
 from typing import Final
 
 from acp_agent.core.process_limits import tag_of
-from acp_agent.workspace.processes.table import MARK, system_table
-from acp_agent.workspace.processes.tree import Unclaimed, dead_children
+from acp_agent.workspace.processes.table import MARK
 
 # The later rounds find processes that were forked or in the middle of exec during the first one. An empty pattern would
 # match every process of the user, hence `$#`. The second way to find marks is for systems without grep, or with that of
@@ -139,29 +136,3 @@ def _let_go(shell: "subprocess.Popen[bytes]") -> None:
     shell.stdin.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
         shell.wait(_PATIENCE)
-
-
-class OrphanReaper:
-    """Reaps dead children that were not claimed for some seconds, in one event loop.
-
-    It looks for them only after a child has ended.
-    """
-
-    def __init__(self) -> None:
-        self._unclaimed = Unclaimed()
-        self._looks = False
-
-    def begin(self) -> None:
-        """Start to listen for the end of children. Call it in the main thread."""
-        asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self._child_ended)
-
-    def _child_ended(self) -> None:
-        if not self._looks:
-            self._look()
-
-    def _look(self) -> None:
-        self._unclaimed.note(dead_children(system_table()))
-        seconds = self._unclaimed.next_review()
-        self._looks = seconds is not None
-        if seconds is not None:
-            asyncio.get_running_loop().call_later(seconds, self._look)

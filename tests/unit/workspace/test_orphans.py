@@ -10,18 +10,16 @@ from acp_agent.core.backends import CommandRequest
 from acp_agent.workspace.processes import tree as process_tree
 from acp_agent.workspace.processes.table import system_table
 from acp_agent.workspace.processes.terminal import LocalTerminal
-from acp_agent.workspace.processes.tree import Unclaimed, dead_children
-from acp_agent.workspace.processes.watchdog import OrphanReaper
+from acp_agent.workspace.processes.tree import OrphanReaper, dead_children
 from tests.unit.workspace.processes import LINUX, subreaper
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not LINUX, reason="orphans fall to us on Linux alone")]
 
 
-async def test_orphans_that_end_while_no_command_runs_are_reaped(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(process_tree, "_UNCLAIMED", 0.1)
+async def test_orphans_that_end_while_no_command_runs_are_reaped():
     with subreaper(on=True):
         before = set(system_table().children(os.getpid()))
-        OrphanReaper().begin()
+        OrphanReaper(patience=0.1).begin()
         await anyio.run_process(["sh", "-c", "for i in 1 2 3 4 5; do (setsid sleep 0.2 &) ; done"])
         assert len(set(system_table().children(os.getpid())) - before) == 5
         with anyio.fail_after(20):
@@ -33,7 +31,7 @@ async def test_orphans_that_end_while_no_command_runs_are_reaped(monkeypatch: py
 
 async def test_the_shell_of_a_command_is_left_to_whoever_started_it(tmp_path):
     now = [0.0]
-    unclaimed = Unclaimed(clock=lambda: now[0])
+    reaper = OrphanReaper(clock=lambda: now[0])
     before = set(process_tree._leaders)
     running = await LocalTerminal().start(CommandRequest("exit 7", str(tmp_path)))
     (leader,) = process_tree._leaders - before
@@ -41,7 +39,7 @@ async def test_the_shell_of_a_command_is_left_to_whoever_started_it(tmp_path):
     dead = dead_children(system_table())
     assert leader in dead
     for now[0] in (0.0, 100.0, 200.0):
-        unclaimed.note(dead)
+        reaper.note(dead)
 
     async def ignore(_: str) -> None:
         pass

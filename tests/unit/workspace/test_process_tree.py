@@ -16,7 +16,7 @@ from acp_agent.workspace.processes.table import (
     Status,
     system_table,
 )
-from acp_agent.workspace.processes.tree import ProcessTree, Unclaimed, pidfd_works, signal_and_wait
+from acp_agent.workspace.processes.tree import OrphanReaper, ProcessTree, pidfd_works, signal_and_wait
 from tests.unit.workspace.processes import LINUX, Caller, ended, exists, subreaper
 
 pytestmark = pytest.mark.anyio
@@ -116,17 +116,13 @@ def test_a_dead_child_that_nobody_claims_is_reaped_in_the_end():
     process = subprocess.Popen(["true"])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     now = [100.0]
-    unclaimed = Unclaimed(clock=lambda: now[0])
-    assert unclaimed.next_review() is None
+    reaper = OrphanReaper(clock=lambda: now[0])
     for now[0] in (100.0, 101.0, 104.0):
-        unclaimed.note([process.pid])
+        assert reaper.note([process.pid])
         assert exists(process.pid)
-    seconds = unclaimed.next_review()
-    assert seconds is not None
-    now[0] = 100.0 + seconds
-    unclaimed.review()
+    now[0] = 106.0
+    assert not reaper.note([process.pid])
     assert not exists(process.pid)
-    assert unclaimed.next_review() is None
     process.wait()
 
 
@@ -142,7 +138,7 @@ async def test_a_tree_is_found_by_any_table_and_ended_with_its_daemons(
 ):
     child, daemon = Caller(tmp_path, "child"), Caller(tmp_path, "daemon")
     with subreaper(orphans_fall_to_us):
-        tree = ProcessTree(Unclaimed(), table=make_table())
+        tree = ProcessTree(table=make_table())
         command = f"{child.program} &\n(setsid {daemon.program} </dev/null >/dev/null 2>&1 &)\nwait"
         shell = marked_shell(command, tree.mark)
         tree.started(shell.pid, frozenset())
@@ -186,7 +182,7 @@ def test_where_nothing_is_left_one_look_is_enough():
     with subreaper(on=True):
         table = Counting()
         others = len(table.children(os.getpid()))
-        tree = ProcessTree(Unclaimed(), table=table)
+        tree = ProcessTree(table=table)
         with subprocess.Popen(["true"], start_new_session=True) as process:
             tree.started(process.pid, frozenset())
         table.questions.clear()
