@@ -10,8 +10,10 @@ the process becomes that, and the agent it starts is forked as well.
 """
 
 import contextlib
+import functools
 import gc
 import importlib
+import inspect
 import json
 import os
 import pkgutil
@@ -20,6 +22,7 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import Any, NoReturn
 
 from anyio.abc import Process
@@ -35,9 +38,16 @@ def load_everything() -> None:
 
     for module in pkgutil.walk_packages(acp_agent.__path__, "acp_agent."):
         if not module.name.startswith(("acp_agent.cli", "acp_agent.__main__")):  # an agent would not load those
-            importlib.import_module(module.name)
+            _read_tables(importlib.import_module(module.name))
     gc.collect()
     gc.freeze()
+
+
+def _read_tables(module: ModuleType) -> None:
+    """Call what a module reads once and keeps: a third of the time of an agent's first turn goes into its tables."""
+    for value in list(vars(module).values()):
+        if isinstance(value, functools._lru_cache_wrapper) and not inspect.signature(value).parameters:
+            value()
 
 
 def serve(listener: socket.socket) -> None:
