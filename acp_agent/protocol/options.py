@@ -1,10 +1,13 @@
-"""Modes and config options of a session (A14, A15). Options are the truth, modes mirror one of them."""
+"""The modes and config options of a session. The mode is one of the options, and `modes` repeats it for older clients.
 
-from collections.abc import Callable, Iterable, Sequence
+See https://agentclientprotocol.com/protocol/session-modes.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from acp_agent.core.conduct import (
     DEFAULT,
@@ -17,7 +20,6 @@ from acp_agent.core.conduct import (
     Conduct,
     Levels,
     Mode,
-    ModelChoice,
     model_in_force,
 )
 from acp_agent.core.types import Json, JsonObject
@@ -39,28 +41,23 @@ _AUTONOMY = {
     Autonomy.FULL: ("Full", "Asks nothing, as full auto; blocked commands stay blocked"),
 }
 _MOST_NAMED = 20
-"""Values an error names."""
+"""Values that an error message lists."""
 
 _Word = TypeVar("_Word", bound=StrEnum)
+_Value: TypeAlias = tuple[str, str, str]
+"""A value, its name and its description, which may be empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """One config option.
-
-    groups    its values, each with a name and, where there is more to say, a description; by the title of their group
-    take      puts a new value into the conduct
-    accepts   whether a value that is not shown can be chosen all the same
-    """
+    """One config option. `groups` has the title and the values of each group."""
 
     id: str
     name: str
     description: str
     category: str
     current: str
-    groups: Sequence[tuple[str, Sequence[tuple[str, str, str]]]]
-    take: Callable[[str], None]
-    accepts: Callable[[str], bool] = lambda _: False
+    groups: Sequence[tuple[str, Sequence[_Value]]]
 
     @property
     def values(self) -> list[str]:
@@ -71,25 +68,30 @@ class _Option:
         return self.values == [OFF, ON]
 
     def to_wire(self, *, boolean: bool) -> JsonObject:
-        """ACP `SessionConfigOption`, a toggle where the client knows them."""
-        told: JsonObject = {
+        """Return ACP `SessionConfigOption`. A switch is a toggle if `boolean`, else a selection."""
+        option: JsonObject = {
             "id": self.id,
             "name": self.name,
             "description": self.description,
             "category": self.category,
         }
         if boolean and self.is_switch:
-            return {**told, "type": "boolean", "currentValue": self.current == ON}
+            return {**option, "type": "boolean", "currentValue": self.current == ON}
         groups: list[Json] = [
-            {"group": title, "name": title, "options": [*map(_value, entries)]} for title, entries in self.groups
+            {"group": title, "name": title, "options": [*map(_select_value, entries)]} for title, entries in self.groups
         ]
-        flat: list[Json] = [_value(entry) for _, entries in self.groups for entry in entries]
-        options = groups if len(groups) > 1 else flat
-        return {**told, "type": "select", "currentValue": self.current, "options": options}
+        flat: list[Json] = [_select_value(entry) for _, entries in self.groups for entry in entries]
+        values = groups if len(groups) > 1 else flat
+        return {**option, "type": "select", "currentValue": self.current, "options": values}
+
+
+def _select_value(entry: _Value) -> JsonObject:
+    value, name, description = entry
+    return {"value": value, "name": name} | ({"description": description} if description else {})
 
 
 def modes(conduct: Conduct) -> JsonObject:
-    """ACP `SessionModeState`."""
+    """Return ACP `SessionModeState`."""
     available: list[Json] = [
         {"id": mode.value, "name": name, "description": description} for mode, (name, description) in _MODES.items()
     ]
@@ -97,7 +99,7 @@ def modes(conduct: Conduct) -> JsonObject:
 
 
 def config_options(conduct: Conduct, choices: Choices, *, boolean: bool) -> list[Json]:
-    """Return every option there is for the model in force, the most important first. Always all of them.
+    """Return all options that the present model has, the most important first.
 
     boolean   whether the editor draws options that are on or off as toggles
     """
@@ -105,16 +107,17 @@ def config_options(conduct: Conduct, choices: Choices, *, boolean: bool) -> list
 
 
 def set_mode(conduct: Conduct, mode_id: Json) -> None:
-    """Raise RpcError on an unknown mode (A14.2)."""
+    """Set the mode. Raises RpcError for an unknown one."""
     if not isinstance(mode_id, str) or mode_id not in set(Mode):
         raise invalid_request(f"unknown mode: {_shown(mode_id)}; expected one of {', '.join(Mode)}")
     conduct.choose(mode=Mode(mode_id))
 
 
 def set_option(conduct: Conduct, config_id: Json, value: Json, choices: Choices) -> None:
-    """Change one option; what it is already changes nothing. Raise RpcError on an unknown option or value (A15.3).
+    """Set one option. Raises RpcError for an unknown option or value.
 
-    A switch takes true and false whatever it was drawn as, and the words for it (A3.13).
+    A switch accepts true, false and their words, whether it was drawn as a toggle or not. A model may be one that is
+    not listed.
     """
     options = {option.id: option for option in _options(conduct, choices)}
     option = options.get(config_id) if isinstance(config_id, str) else None
@@ -123,100 +126,63 @@ def set_option(conduct: Conduct, config_id: Json, value: Json, choices: Choices)
     word = _switched(value) if option.is_switch else value
     if word == option.current:
         return
-    if not isinstance(word, str) or (word not in option.values and not option.accepts(word)):
+    if not isinstance(word, str) or not (word in option.values or (option.id == "model" and choices.has(word))):
         raise _wrong_value(option, value)
-    option.take(word)
+    match option.id:
+        case "mode":
+            conduct.choose(mode=Mode(word))
+        case "model":
+            conduct.choose(model=word)
+        case "temperature":
+            conduct.choose(temperature=word)
+        case "auto_approve":
+            conduct.choose(auto_approve=AutoApprove(word))
+        case "autonomy_level":
+            conduct.choose_autonomy(Autonomy(word))
+        case _:  # thinking or thought_level
+            conduct.choose(thought_level=word)
 
 
-def _options(conduct: Conduct, choices: Choices) -> list[_Option]:
-    own = [*_model_options(conduct, choices, model)] if (model := model_in_force(conduct, choices)) else []
-    return [_mode(conduct), *own, _auto_approve(conduct), _autonomy(conduct)]
-
-
-# ------------------------------------------------------------------------------------------- the model
-
-
-def _model_options(conduct: Conduct, choices: Choices, model: str) -> Iterable[_Option]:
-    def choose(value: str) -> None:
-        conduct.choose(model=value)
-
-    def think(value: str) -> None:
-        conduct.choose(thought_level=value)
-
-    def heat(value: str) -> None:
-        conduct.choose(temperature=value)
-
-    shown = groupby(choices.models(model), key=lambda choice: choice.provider)
-    groups = [(provider, [*map(_entry, entries)]) for provider, entries in shown]
-    yield _Option("model", "Model", "Which model answers", "model", model, groups, choose, choices.has)
-    if levels := choices.thinking(model):
-        said = ("thinking", "Thinking", "Whether the model thinks before it answers")
-        if not levels.is_switch:
-            said = ("thought_level", "Thinking", "How hard the model thinks before it answers")
-        current = levels.in_force(conduct.thought_level)
-        yield _Option(*said, "thought_level", current, [("", _words(levels))], think)
-    if presets := choices.temperature(model):
-        current = presets.in_force(conduct.temperature)
-        said = ("temperature", "Temperature", "How freely the model chooses its words")
-        yield _Option(*said, "model_config", current, [("", _words(presets))], heat)
-
-
-def _entry(choice: ModelChoice) -> tuple[str, str, str]:
-    return choice.value, choice.title, choice.description
-
-
-def _words(levels: Levels) -> list[tuple[str, str, str]]:
-    return [(value, value.capitalize(), _meaning(value)) for value in levels.values]
-
-
-def _meaning(value: str) -> str:
-    if value == DEFAULT:
-        return "As configured, or as the server does it by itself"
-    return f"{TEMPERATURES[value]:g}" if value in TEMPERATURES else ""
-
-
-# ---------------------------------------------------------------------------------------- the behaviour
-
-
-def _mode(conduct: Conduct) -> _Option:
-    def take(value: str) -> None:
-        conduct.choose(mode=Mode(value))
-
-    return _Option("mode", "Mode", "What the agent may do", "mode", conduct.mode.value, _table(_MODES), take)
-
-
-def _auto_approve(conduct: Conduct) -> _Option:
-    def take(value: str) -> None:
-        conduct.choose(auto_approve=AutoApprove(value))
-
-    said = ("auto_approve", "Auto-approve", "What runs without asking", "_behavior")
-    return _Option(*said, conduct.auto_approve.value, _table(_LEVELS), take)
-
-
-def _autonomy(conduct: Conduct) -> _Option:
-    def take(value: str) -> None:
-        conduct.choose_autonomy(Autonomy(value))
-
+def _options(conduct: Conduct, choices: Choices) -> Iterator[_Option]:
+    yield _Option("mode", "Mode", "What the agent may do", "mode", conduct.mode.value, _table(_MODES))
+    if model := model_in_force(conduct, choices):
+        yield from _model_options(conduct, choices, model)
+    names = ("auto_approve", "Auto-approve", "What runs without asking", "_behavior")
+    yield _Option(*names, conduct.auto_approve.value, _table(_LEVELS))
     description = "How much the agent may do by itself; full and full auto are one thing"
-    said = ("autonomy_level", "Autonomy", description, "_behavior")
-    return _Option(*said, conduct.autonomy.value, _table(_AUTONOMY), take)
+    names = ("autonomy_level", "Autonomy", description, "_behavior")
+    yield _Option(*names, conduct.autonomy.value, _table(_AUTONOMY))
 
 
-def _table(words: dict[_Word, tuple[str, str]]) -> list[tuple[str, Sequence[tuple[str, str, str]]]]:
+def _model_options(conduct: Conduct, choices: Choices, model: str) -> Iterator[_Option]:
+    by_provider = groupby(choices.models(model), key=lambda choice: choice.provider)
+    models = [(name, [(each.value, each.title, each.description) for each in found]) for name, found in by_provider]
+    yield _Option("model", "Model", "Which model answers", "model", model, models)
+    if levels := choices.thinking(model):
+        names = ("thinking", "Thinking", "Whether the model thinks before it answers")
+        if not levels.is_switch:
+            names = ("thought_level", "Thinking", "How hard the model thinks before it answers")
+        yield _Option(*names, "thought_level", levels.in_force(conduct.thought_level), _levels(levels))
+    if presets := choices.temperature(model):
+        names = ("temperature", "Temperature", "How freely the model chooses its words")
+        yield _Option(*names, "model_config", presets.in_force(conduct.temperature), _levels(presets))
+
+
+def _levels(levels: Levels) -> list[tuple[str, list[_Value]]]:
+    def meaning(value: str) -> str:
+        if value == DEFAULT:
+            return "As configured, or as the server does it by itself"
+        return f"{TEMPERATURES[value]:g}" if value in TEMPERATURES else ""
+
+    return [("", [(value, value.capitalize(), meaning(value)) for value in levels.values])]
+
+
+def _table(words: Mapping[_Word, tuple[str, str]]) -> list[tuple[str, list[_Value]]]:
     return [("", [(word.value, name, description) for word, (name, description) in words.items()])]
 
 
-# ------------------------------------------------------------------------------------------ on the wire
-
-
-def _value(entry: tuple[str, str, str]) -> JsonObject:
-    value, name, description = entry
-    told: JsonObject = {"value": value, "name": name}
-    return {**told, "description": description} if description else told
-
-
 def _switched(value: Json) -> Json:
-    """A switch's word for what stands for it."""
+    """Return the word of a switch for true, false and their spellings, and any other value as it is."""
     if isinstance(value, bool):
         return ON if value else OFF
     return {"true": ON, "false": OFF}.get(value, value) if isinstance(value, str) else value
