@@ -285,7 +285,7 @@ OPENS = {
     "gates/trust.py": "what the session's folder really is; opens nothing",
     "llm/scripted.py": "a script the user named as the model",
     "log.py": "the log file",
-    "protocol/paths.py": "the session's folders",
+    "protocol/client.py": "the session's folders",
     "protocol/client_terminal.py": "our own temporary folder",
     "store/audit.py": "the audit file",
     "store/db_opening.py": "the database, and /proc/self/mountinfo",

@@ -1,5 +1,6 @@
 """The editor's name and capabilities, as `initialize` gives them. A capability that is not offered is off."""
 
+import os
 from dataclasses import dataclass
 
 from acp_agent.capabilities import LSP_METHODS
@@ -84,3 +85,26 @@ def _lsp_methods(offered: Json) -> frozenset[str]:
 def _text(value: Json, *path: str) -> str:
     found = _at(value, *path)
     return found if isinstance(found, str) else ""
+
+
+class EditorPaths:
+    """Translates resolved paths for the editor. `folder` is the session's `cwd` as the editor sent it."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder.rstrip("/") or "/"
+        self._real = os.path.realpath(folder)
+
+    def spell(self, path: str) -> str:
+        """Return the editor's name of a resolved path: the path itself unless the session's folder is behind a link.
+
+        A relative path, as a model writes it, starts at the session's folder.
+        """
+        if not os.path.isabs(path):
+            return os.path.normpath(os.path.join(self._folder, path))
+        if self._real == self._folder:
+            return path
+        if path == self._real:
+            return self._folder
+        if path.startswith(self._real.rstrip("/") + "/"):
+            return os.path.join(self._folder, os.path.relpath(path, self._real))
+        return path

@@ -14,9 +14,8 @@ from acp_agent.core.editor import DiskFiles
 from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, Json, JsonObject
 from acp_agent.protocol import jsonrpc, wire
-from acp_agent.protocol.client import Client
+from acp_agent.protocol.client import Client, EditorPaths
 from acp_agent.protocol.jsonrpc import ClientTimeout, ConnectionLost, RpcError
-from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
 from acp_agent.workspace.text_files import BOM, UTF_16_BOMS, binary_error, changed_error, is_binary, stretch
 

@@ -8,9 +8,8 @@ from contextlib import suppress
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.protocol.client import Client
+from acp_agent.protocol.client import Client, EditorPaths
 from acp_agent.protocol.jsonrpc import ClientTimeout, ConnectionLost, RpcError
-from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
 from acp_agent.tools.lsp import file_uri, uri_path
 from acp_agent.tools.lsp_answer import LspDiagnostic, diagnostics

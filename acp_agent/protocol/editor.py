@@ -11,8 +11,7 @@ from acp_agent.core.ports import Approver, Elicitor
 from acp_agent.core.redaction import Redact
 from acp_agent.core.sessions import StoredEvent
 from acp_agent.core.types import JsonObject
-from acp_agent.protocol.client import Client
-from acp_agent.protocol.paths import EditorPaths
+from acp_agent.protocol.client import Client, EditorPaths
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.updates import Updates
 

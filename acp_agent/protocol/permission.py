@@ -8,8 +8,8 @@ from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Decision, Question
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol import wire
+from acp_agent.protocol.client import EditorPaths
 from acp_agent.protocol.jsonrpc import ClientTimeout, RpcError
-from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.updates import DIFFS_LIMIT, bounded_diffs, bounded_input, fenced, text_content
 from acp_agent.text import CONTINUED, wrap_line

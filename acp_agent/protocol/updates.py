@@ -17,9 +17,8 @@ from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import LinkPart, PromptPart, ResourcePart, TextPart
 from acp_agent.core.types import Diff, ImagePart, Json, JsonObject, Location, ToolKind, ToolResult
 from acp_agent.output.markdown_images import defused
-from acp_agent.protocol.client import Client
+from acp_agent.protocol.client import Client, EditorPaths
 from acp_agent.protocol.options import config_options
-from acp_agent.protocol.paths import EditorPaths
 
 _FENCED = {ToolKind.EXECUTE, ToolKind.READ, ToolKind.SEARCH, ToolKind.FETCH}
 _LIVE_TAIL = 8 * 1024

@@ -5,10 +5,9 @@ import anyio.lowlevel
 import pytest
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
-from acp_agent.protocol.client import LSP_METHODS, Client
+from acp_agent.protocol.client import LSP_METHODS, Client, EditorPaths
 from acp_agent.protocol.client_lsp import EditorLanguages, KeptDiagnostics
 from acp_agent.protocol.jsonrpc import RpcError
-from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.server import lsp_notifications
 from acp_agent.session.toolset.backends import reported_diagnostics
 from tests.fakes.fake_languages import FakeLanguages

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Decision, Question
 from acp_agent.core.types import Diff, ToolKind
-from acp_agent.protocol.paths import EditorPaths
+from acp_agent.protocol.client import EditorPaths
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.permission import MAX_TEXT, EditorApprover, folded, question_content
 from tests.unit.protocol.wires import OtherEnd, connected

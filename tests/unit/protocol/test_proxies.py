@@ -13,10 +13,9 @@ import pytest
 from acp_agent.core.backends import CommandOutcome, CommandRequest, FileSystem, Lines
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory
 from acp_agent.protocol import client_terminal
-from acp_agent.protocol.client import Client
+from acp_agent.protocol.client import Client, EditorPaths
 from acp_agent.protocol.client_files import ProxyFileSystem
 from acp_agent.protocol.client_terminal import ProxyTerminal, TerminalCommands
-from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
 from acp_agent.workspace.composite import CompositeFileSystem, CompositeTerminal
 from acp_agent.workspace.local_files import LocalFileSystem

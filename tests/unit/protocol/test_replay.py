@@ -33,9 +33,8 @@ from acp_agent.core.events import (
 from acp_agent.core.messages import LinkPart, ResourcePart, TextPart
 from acp_agent.core.sessions import StoredEvent
 from acp_agent.core.types import Diff, ImagePart, JsonObject, Location, OutputStats, ToolKind, ToolResult
-from acp_agent.protocol.client import Client
+from acp_agent.protocol.client import Client, EditorPaths
 from acp_agent.protocol.editor import CHUNK_LIMIT, replayed
-from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.updates import Updates, content_block, session_info
 from acp_agent.store.record_json import event_from_row, event_row
 from tests.fakes.fold import View

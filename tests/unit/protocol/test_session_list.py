@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.sessions import SessionRecord
 from acp_agent.protocol.jsonrpc import RpcError
-from acp_agent.protocol.session_list import PAGE, listed
+from acp_agent.protocol.session_methods import PAGE, listed
 from acp_agent.protocol.updates import iso_time
 from acp_agent.session.manager import SessionManager
 from tests.fakes.sessions import Process, process

@@ -30,8 +30,7 @@ from acp_agent.core.events import (
 )
 from acp_agent.core.messages import LinkPart, ResourcePart, TextPart
 from acp_agent.core.types import Diff, ImagePart, JsonObject, Location, OutputStats, ToolKind, ToolResult
-from acp_agent.protocol.client import Client
-from acp_agent.protocol.paths import EditorPaths
+from acp_agent.protocol.client import Client, EditorPaths
 from acp_agent.protocol.updates import (
     DIFF_LIMIT,
     DIFFS_LIMIT,

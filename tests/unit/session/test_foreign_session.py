@@ -36,9 +36,8 @@ from acp_agent.core.messages import (
 )
 from acp_agent.core.sessions import HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import Diff, ImagePart, JsonObject, Location, ToolKind, ToolResult
-from acp_agent.protocol.client import Client
+from acp_agent.protocol.client import Client, EditorPaths
 from acp_agent.protocol.editor import replayed
-from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.updates import Updates, iso_time
 from acp_agent.session.foreign_session import sound
 from tests.wire import schema
