@@ -1,4 +1,7 @@
-"""The editor's name and capabilities, as `initialize` gives them. A capability that is not offered is off."""
+"""The editor: its name and capabilities, as `initialize` gives them, and its spelling of paths.
+
+A capability that is not offered is off.
+"""
 
 import os
 from dataclasses import dataclass

@@ -16,75 +16,7 @@ from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.updates import Updates
 
 CHUNK_LIMIT = 256 * 1024
-"""Characters of one chunk."""
-
-
-async def replayed(told: AsyncIterator[StoredEvent], updates: Updates) -> AsyncGenerator[JsonObject]:
-    """Yield the `update` members of a stored conversation. Raises what `told` raises, and closes it.
-
-    They are the updates of then, with the same ids and times, except:
-    - Consecutive pieces of one message are one chunk.
-    - Only the last UsageChanged is sent, at the end.
-    - No card refers to a terminal, since terminals are gone. Their text is in the card and in rawOutput.
-    - A call without an end, because the process was killed, has failed.
-
-    updates   the translator of the live session; its open cards stay as they are
-    """
-    past = Updates(replace(updates.client, terminal=False, display_terminals=False), updates.cwd, updates.paths)
-    usage: StoredEvent | None = None
-    async with aclosing(_joined(told)) as events:
-        async for each in events:
-            if isinstance(each.event, UsageChanged):
-                usage = each
-                continue
-            if isinstance(each.event, UserMessage):  # a turn begins: what is open of the last one stays so
-                for update in past.interrupted():
-                    yield update
-            for update in past.translate(each.event, each.at):
-                yield update
-    for update in past.interrupted():
-        yield update
-    if usage is not None:
-        for update in past.translate(usage.event, usage.at):
-            yield update
-
-
-async def _joined(told: AsyncIterator[StoredEvent]) -> AsyncGenerator[StoredEvent]:
-    """Yield the events, with consecutive pieces of one message joined up to CHUNK_LIMIT."""
-    run: list[StoredEvent] = []
-    length = 0
-    try:
-        async for each in told:
-            piece = each.event.text if isinstance(each.event, TextDelta | ThoughtDelta) else ""
-            if run and (length + len(piece) > CHUNK_LIMIT or _message(each) != _message(run[0])):
-                for chunk in _chunks(run):
-                    yield chunk
-                run, length = [], 0
-            if isinstance(each.event, TextDelta | ThoughtDelta):
-                run.append(each)
-                length += len(piece)
-            else:
-                yield each
-        for chunk in _chunks(run):
-            yield chunk
-    finally:
-        if isinstance(told, AsyncGenerator):
-            await told.aclose()
-
-
-def _message(told: StoredEvent) -> tuple[type, str] | None:
-    event = told.event
-    return (type(event), event.message_id) if isinstance(event, TextDelta | ThoughtDelta) else None
-
-
-def _chunks(run: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
-    """Return consecutive pieces as few chunks. A single piece may be longer than a chunk."""
-    pieces = [each.event for each in run if isinstance(each.event, TextDelta | ThoughtDelta)]
-    text = "".join(piece.text for piece in pieces)
-    return [
-        replace(run[0], event=replace(pieces[0], text=text[start : start + CHUNK_LIMIT]))
-        for start in range(0, len(text), CHUNK_LIMIT)
-    ]
+"""Characters of a chunk in a replayed conversation."""
 
 
 class EditorSession:
@@ -203,3 +135,72 @@ class Connection:
 
     def session(self, session_id: str, folder: str) -> EditorSession:
         return EditorSession(self.peer, self.client, session_id, folder)
+
+
+# ------------------------------------------------------------------------------- replay
+
+
+async def replayed(stored: AsyncIterator[StoredEvent], updates: Updates) -> AsyncGenerator[JsonObject]:
+    """Yield the updates that show a stored conversation again. Raises what `stored` raises, and closes it.
+
+    Ids and times are those of the stored events. Unlike the first time, consecutive pieces of a message are one chunk,
+    only the last usage is shown, at the end, and no card refers to a terminal, which does not exist any more. A call
+    without an end has failed, because the process was killed.
+
+    updates   those of the live session; their open cards do not change
+    """
+    past = Updates(replace(updates.client, terminal=False, display_terminals=False), updates.cwd, updates.paths)
+    usage: StoredEvent | None = None
+    async with aclosing(_joined(stored)) as events:
+        async for each in events:
+            if isinstance(each.event, UsageChanged):
+                usage = each
+                continue
+            if isinstance(each.event, UserMessage):  # a turn begins: open calls of the last one have no end
+                for update in past.interrupted():
+                    yield update
+            for update in past.translate(each.event, each.at):
+                yield update
+    for update in past.interrupted():
+        yield update
+    if usage is not None:
+        for update in past.translate(usage.event, usage.at):
+            yield update
+
+
+async def _joined(stored: AsyncIterator[StoredEvent]) -> AsyncGenerator[StoredEvent]:
+    """Yield the events, with consecutive pieces of one message joined up to CHUNK_LIMIT."""
+    run: list[StoredEvent] = []
+    length = 0
+    try:
+        async for each in stored:
+            piece = each.event.text if isinstance(each.event, TextDelta | ThoughtDelta) else ""
+            if run and (length + len(piece) > CHUNK_LIMIT or _message(each) != _message(run[0])):
+                for chunk in _chunks(run):
+                    yield chunk
+                run, length = [], 0
+            if isinstance(each.event, TextDelta | ThoughtDelta):
+                run.append(each)
+                length += len(piece)
+            else:
+                yield each
+        for chunk in _chunks(run):
+            yield chunk
+    finally:
+        if isinstance(stored, AsyncGenerator):
+            await stored.aclose()
+
+
+def _message(stored: StoredEvent) -> tuple[type, str] | None:
+    event = stored.event
+    return (type(event), event.message_id) if isinstance(event, TextDelta | ThoughtDelta) else None
+
+
+def _chunks(run: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
+    """Return consecutive pieces of one message as chunks of at most CHUNK_LIMIT characters."""
+    pieces = [each.event for each in run if isinstance(each.event, TextDelta | ThoughtDelta)]
+    text = "".join(piece.text for piece in pieces)
+    return [
+        replace(run[0], event=replace(pieces[0], text=text[start : start + CHUNK_LIMIT]))
+        for start in range(0, len(text), CHUNK_LIMIT)
+    ]

@@ -1,4 +1,8 @@
-"""The ACP connection: what may be asked when, and who answers it."""
+"""The connection to one editor: which methods may be called when, and what serves them.
+
+See https://agentclientprotocol.com/protocol/initialization. Login is optional, because keys come from the environment,
+the configuration or `acp-agent login`. Only after `logout` most methods answer "authentication required".
+"""
 
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -18,14 +22,16 @@ from acp_agent.protocol.session_methods import SessionMethods
 from acp_agent.session.manager import SessionManager
 from acp_agent.session.session import Session
 
-_OPEN_TO_ALL = frozenset({"initialize", "authenticate", "logout", "session/cancel", "session/close", "session/delete"})
-"""What introduces, ends, frees or forgets may be asked at any time. All else shows or does something."""
+_WITHOUT_LOGIN = frozenset(
+    {"initialize", "authenticate", "logout", "session/cancel", "session/close", "session/delete"}
+)
+"""Methods that are served after `logout`: they neither show nor start anything."""
 
 
 class AuthState:
-    """Logged in or out, for as long as the connection lasts.
+    """Whether the user has logged out of this connection.
 
-    forget   removes the keys that `acp-agent login` stored, and blocks meanwhile. May raise ConfigError
+    forget   removes the keys that `acp-agent login` stored. It blocks, and may raise ConfigError
     """
 
     def __init__(self, forget: Callable[[], object]) -> None:
@@ -33,91 +39,42 @@ class AuthState:
         self._logged_out = False
 
     def admit(self, method: str) -> None:
-        """Let a request pass. Raises RpcError -32000 for most of them after `logout`."""
-        if self._logged_out and method not in _OPEN_TO_ALL:
+        """Raise RpcError -32000 for a method that is not served after `logout`."""
+        if self._logged_out and method not in _WITHOUT_LOGIN:
             raise auth_required()
 
-    def authenticate(self, params: JsonObject) -> JsonObject:
-        """The answer to `authenticate`; there is nothing to wait for. Raises RpcError -32602 for another method."""
+    def authenticate(self, params: JsonObject) -> None:
+        """Log in. Raises RpcError -32602 for an unknown authentication method."""
         method = params.get("methodId")
         if method == LOGIN_METHOD:
             raise invalid_params("methodId", f"{LOGIN_METHOD} is run in a terminal: acp-agent login")
         if method != AUTH_METHOD:
             raise invalid_params("methodId", f"unknown method: expected {AUTH_METHOD}")
         self._logged_out = False
-        return {}
 
-    async def logout(self) -> JsonObject:
-        """The answer to `logout`, also to a second one. Turns that run end as they would have.
+    async def logout(self) -> None:
+        """Log out and remove the stored keys. Running turns go on.
 
-        Raises RpcError -32603 when stored keys could not be removed; the connection is logged out all the same.
+        Raises RpcError -32603 if the keys could not be removed; the connection is logged out all the same.
         """
         self._logged_out = True
         try:
             await anyio.to_thread.run_sync(self._forget, abandon_on_cancel=True)
         except ConfigError as error:
             raise RpcError(jsonrpc.INTERNAL_ERROR, f"logged out, but stored keys are still there: {error}") from error
-        return {}
 
 
 def auth_required(why: str = "Logged out: authenticate to go on") -> RpcError:
-    """Nothing but this is ever -32000: editors show their login for it."""
+    """Return the error for which editors show their login. Nothing else has its code."""
     return RpcError(jsonrpc.AUTH_REQUIRED, why)
 
 
-PUBLISH = "lsp/publishDiagnostics"
-SAVED = "lsp/didSave"
-
-_PREFIXES = ("", "_", "_acp_agent/")
-
-
-def lsp_notifications(
-    listening: Callable[[str | None], Iterable[SharedLanguages]],
-) -> dict[str, NotificationHandler]:
-    """What to do when the editor tells of problems and saved files, by every name it may use.
-
-    listening   gives whom a session's id concerns, everybody for None; nobody for an id that is not known
-    """
-
-    async def publish(params: JsonObject) -> None:
-        uri, found = _uri(params), params.get("diagnostics")
-        if not isinstance(found, list):
-            raise invalid_params("diagnostics", "expected a list")
-        for each in listening(_session_id(params)):
-            each.published(uri, found)
-
-    async def saved(params: JsonObject) -> None:
-        uri = _uri(params)
-        for each in tuple(listening(_session_id(params))):
-            await each.saved(uri)
-
-    return {f"{prefix}{name}": told for prefix in _PREFIXES for name, told in ((PUBLISH, publish), (SAVED, saved))}
-
-
-def _uri(params: JsonObject) -> str:
-    uri = params.get("uri")
-    if not isinstance(uri, str):
-        raise invalid_params("uri", "expected a string")
-    return uri
-
-
-def _session_id(params: JsonObject) -> str | None:
-    session_id = params.get("sessionId")
-    if session_id is not None and not isinstance(session_id, str):
-        raise invalid_params("sessionId", "expected a string")
-    return session_id
-
-
-Extend = Callable[[str, JsonObject], Awaitable[JsonObject]]
-
-
 class Server:
-    """One editor's connection: its client capabilities and its sessions.
+    """Serves one editor.
 
-    warm_up       told once a session has been announced: the moment to load what the first prompt needs
-    extend        answers requests of our own, `_acp_agent/...`. Raises RpcError
-    auth          whether anybody is logged out
-    initialized   the params of an `initialize` that was answered already
+    warm_up       called after the response that opens a session, to load what the first prompt needs
+    extend        answers the extension methods `_acp_agent/...`. Raises RpcError
+    initialized   the params of an `initialize` request that boot has answered
     """
 
     def __init__(
@@ -125,7 +82,7 @@ class Server:
         peer: Peer,
         sessions: SessionManager,
         warm_up: Callable[[Session], None],
-        extend: Extend,
+        extend: Callable[[str, JsonObject], Awaitable[JsonObject]],
         auth: AuthState,
         initialized: JsonObject | None,
     ) -> None:
@@ -139,7 +96,7 @@ class Server:
         self._methods = SessionMethods(sessions, self._connection, warm_up, fork=self._fork)
 
     async def serve(self, on_end: Callable[[], None]) -> None:
-        """Serve until the editor is gone; `on_end` hears of it before turns are cancelled."""
+        """Serve until the editor closes the stream. Then call `on_end`, and cancel all turns."""
 
         def end() -> None:
             on_end()
@@ -156,12 +113,11 @@ class Server:
         await self._peer.serve(requests, notifications, self._admit, on_end=end)
 
     async def _shown(self, session_id: str) -> None:
-        """Editors must know of a call before they are asked about it."""
+        """Wait until the updates of a session are sent: editors must know a tool call that a question is about."""
         if session := self._sessions.find(session_id):
             await session.transcript.shown()
 
     def _admit(self, method: str) -> None:
-        """Whatever the method: nothing is served before `initialize` (A3.10), and little to who is logged out."""
         if self._client is None and method != "initialize":
             raise invalid_request("initialize comes first")
         self._auth.admit(method)
@@ -171,7 +127,7 @@ class Server:
         return Connection(self._peer, self._client)
 
     async def _initialize(self, params: JsonObject, _incoming: Incoming) -> JsonObject:
-        """Also a second time: JetBrains does, and means it (acp.md 4.3)."""
+        """Take the client's capabilities. JetBrains sends this request a second time with others."""
         self._client = Client.from_initialize(params)
         return initialize_result(params, fork=self._fork)
 
@@ -180,7 +136,7 @@ class Server:
         return {}
 
     async def _logout(self, _params: JsonObject, _incoming: Incoming) -> JsonObject:
-        """Models that were built hold keys: they go, and are built again when they are needed."""
+        """Log out, and evict the sessions, whose models hold keys."""
         await self._auth.logout()
         await self._sessions.evict_all()
         return {}
@@ -189,7 +145,53 @@ class Server:
         return await self._extend(incoming.method, params)
 
     def _languages(self, session_id: str | None) -> Iterator[SharedLanguages]:
-        """Whom news of the editor's language servers concern; everybody for None."""
+        """Yield the language servers of a session, or of all sessions for None."""
         for session in self._sessions.all():
             if session.languages is not None and session_id in (None, session.id):
                 yield session.languages
+
+
+# ------------------------------------------------------------------------------- language servers
+
+
+PUBLISH = "lsp/publishDiagnostics"
+SAVED = "lsp/didSave"
+
+_PREFIXES = ("", "_", "_acp_agent/")
+
+
+def lsp_notifications(
+    listening: Callable[[str | None], Iterable[SharedLanguages]],
+) -> dict[str, NotificationHandler]:
+    """Return the handlers of what editors send about diagnostics and saved files, with every spelling of the methods.
+
+    listening   returns the language servers of a session, or of all sessions for None
+    """
+
+    async def publish(params: JsonObject) -> None:
+        uri, found = _uri(params), params.get("diagnostics")
+        if not isinstance(found, list):
+            raise invalid_params("diagnostics", "expected a list")
+        for each in listening(_session_id(params)):
+            each.published(uri, found)
+
+    async def saved(params: JsonObject) -> None:
+        uri = _uri(params)
+        for each in tuple(listening(_session_id(params))):
+            await each.saved(uri)
+
+    return {f"{prefix}{name}": handle for prefix in _PREFIXES for name, handle in ((PUBLISH, publish), (SAVED, saved))}
+
+
+def _uri(params: JsonObject) -> str:
+    uri = params.get("uri")
+    if not isinstance(uri, str):
+        raise invalid_params("uri", "expected a string")
+    return uri
+
+
+def _session_id(params: JsonObject) -> str | None:
+    session_id = params.get("sessionId")
+    if session_id is not None and not isinstance(session_id, str):
+        raise invalid_params("sessionId", "expected a string")
+    return session_id

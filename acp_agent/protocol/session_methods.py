@@ -1,4 +1,7 @@
-"""The session methods of ACP: check, find the session, delegate (A4-A15)."""
+"""The session methods of ACP: check the parameters, find the session, delegate.
+
+See https://agentclientprotocol.com/protocol/session-setup and the pages after it.
+"""
 
 import base64
 import binascii
@@ -7,6 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
 from acp_agent.config.masking import holds_secret, is_everyday
 from acp_agent.core.editor import SentPrompt
@@ -30,17 +34,188 @@ from acp_agent.session.turn_slot import Answer
 
 _log = Log(__name__)
 PAGE = 50
+"""Sessions in one answer to `session/list`."""
+Position: TypeAlias = tuple[int, str]
+"""The `updated_at` and id of the last session of a page."""
 
-Position = tuple[int, str]
-"""Behind which session a page begins: its `updated_at` and id."""
+
+class SessionMethods:
+    """The handlers of the session methods.
+
+    editor    returns the editor as it last described itself
+    warm_up   called after the response that opens a session, to load what the first prompt needs
+    fork      whether `session/fork`, an unstable method, is served
+    """
+
+    def __init__(
+        self,
+        sessions: SessionManager,
+        editor: Callable[[], Connection],
+        warm_up: Callable[[Session], None],
+        *,
+        fork: bool = False,
+    ) -> None:
+        self._sessions = sessions
+        self._editor = editor
+        self._warm_up = warm_up
+        self.requests: dict[str, RequestHandler] = {
+            "session/new": self._new,
+            "session/load": self._load,
+            "session/resume": self._resume,
+            "session/list": self._list,
+            "session/close": self._close,
+            "session/delete": self._delete,
+            "session/prompt": self._prompt,
+            "session/set_mode": self._set_mode,
+            "session/set_config_option": self._set_config_option,
+        }
+        if fork:
+            self.requests["session/fork"] = self._fork
+        self.notifications: dict[str, NotificationHandler] = {"session/cancel": self._cancel}
+
+    # ------------------------------------------------------------------------------- opening
+
+    async def _new(self, params: JsonObject, incoming: Incoming) -> JsonObject:
+        workspace, problems = read_workspace(params)
+        session = await self._sessions.new(workspace, self._editor())
+        return {"sessionId": session.id, **self._opened(session, problems, incoming)}
+
+    async def _load(self, params: JsonObject, incoming: Incoming) -> JsonObject:
+        """Open a stored session, and show its conversation before the response."""
+        workspace, problems = read_workspace(params)
+        async with self._sessions.load(_id(params), workspace, self._editor()) as session:
+            try:
+                await session.replay()
+            except StoreUnavailable as error:
+                _log.error("session not replayed to its end", session=session.id, reason=str(error))
+                session.notices.warn(f"what was said before cannot be shown in full: {error}")
+            if session.transcript.record.title:
+                await session.editor.show(session.info())
+            return self._opened(session, problems, incoming)
+
+    async def _resume(self, params: JsonObject, incoming: Incoming) -> JsonObject:
+        workspace, problems = read_workspace(params)
+        async with self._sessions.load(_id(params), workspace, self._editor()) as session:
+            return self._opened(session, problems, incoming)
+
+    async def _fork(self, params: JsonObject, incoming: Incoming) -> JsonObject:
+        workspace, problems = read_workspace(params)
+        session = await self._sessions.fork(_id(params), workspace, self._editor())
+        return {"sessionId": session.id, **self._opened(session, problems, incoming)}
+
+    def _opened(self, session: Session, problems: tuple[str, ...], incoming: Incoming) -> JsonObject:
+        for problem in problems:
+            session.notices.warn(problem)
+        incoming.after_response(lambda: self._warm_up(session))
+        return {"modes": options.modes(session.options), "configOptions": self._options(session)}
+
+    # ------------------------------------------------------------------------------- listing and ending
+
+    async def _list(self, params: JsonObject, _incoming: Incoming) -> JsonObject:
+        return await listed(self._sessions, params)
+
+    async def _close(self, params: JsonObject, _incoming: Incoming) -> JsonObject:
+        await self._sessions.close(_id(params))
+        return {}
+
+    async def _delete(self, params: JsonObject, _incoming: Incoming) -> JsonObject:
+        """Delete a session. An unknown or impossible id is no error, because that session is gone."""
+        session_id = _given_id(params)
+        if _is_possible(session_id):
+            await self._sessions.delete(session_id)
+        return {}
+
+    # ------------------------------------------------------------------------------- turns
+
+    async def _prompt(self, params: JsonObject, incoming: Incoming) -> JsonObject:
+        if not await self._sessions.loads.over(_id(params)):
+            return _prompt_response(Answer(StopReason.CANCELLED))
+        session = self._sessions.get(_id(params))
+        incoming.on_cancel(session.turns.cancel)
+        answer = await session.prompt(partial(_read_prompt, params))
+        incoming.after_response(partial(session.answered, answer))
+        return _prompt_response(answer, session.redact)
+
+    async def _cancel(self, params: JsonObject) -> None:
+        session_id = params.get("sessionId")
+        if isinstance(session_id, str):
+            self._sessions.loads.cancel(session_id)
+            if session := self._sessions.find(session_id):
+                session.turns.cancel()
+
+    # ------------------------------------------------------------------------------- options
+
+    async def _set_mode(self, params: JsonObject, incoming: Incoming) -> JsonObject:
+        await self._sessions.loads.over(_id(params))
+        session = self._sessions.get(_id(params))
+        before = replace(session.options)
+        options.set_mode(session.options, params.get("modeId"))
+        if session.options != before:
+            await self._sessions.store_options(session)
+            incoming.after_response(session.post_mode)
+            incoming.after_response(session.post_options)
+        return {}
+
+    async def _set_config_option(self, params: JsonObject, incoming: Incoming) -> JsonObject:
+        """Set an option. Sends no updates if nothing changes: JetBrains sets every option before each prompt."""
+        await self._sessions.loads.over(_id(params))
+        session = self._sessions.get(_id(params))
+        before = replace(session.options)
+        options.set_option(session.options, params.get("configId"), params.get("value"), session.choices)
+        if session.options != before:
+            if session.options.mode is not before.mode:
+                incoming.after_response(session.post_mode)
+            if session.options.model != before.model:
+                incoming.after_response(lambda: session.editor.post(session.info()))
+            await self._sessions.store_options(session)
+        return {"configOptions": self._options(session)}
+
+    def _options(self, session: Session) -> list[Json]:
+        boolean = self._editor().client.boolean_options
+        return options.config_options(session.options, session.choices, boolean=boolean)
+
+
+async def _read_prompt(params: JsonObject, redact: Redact) -> SentPrompt:
+    from acp_agent.protocol.content import read_prompt  # noqa: PLC0415 - loaded with the first turn
+
+    return await read_prompt(params, redact)
+
+
+def _prompt_response(answer: Answer, redact: Redact = verbatim) -> JsonObject:
+    """Return ACP `PromptResponse`. A failure goes into `_meta`, for clients without a user."""
+    response: JsonObject = {"stopReason": answer.reason.value}
+    if answer.failure is not None:
+        response["_meta"] = {"acp_agent": {"failure": redact(str(answer.failure))}}
+    return response
+
+
+def _id(params: JsonObject) -> str:
+    session_id = _given_id(params)
+    if not _is_possible(session_id):
+        raise session_not_found(session_id[:128])
+    return session_id
+
+
+def _given_id(params: JsonObject) -> str:
+    session_id: Json = params.get("sessionId")
+    if not isinstance(session_id, str):
+        raise invalid_params("sessionId", "expected a string")
+    return session_id
+
+
+def _is_possible(session_id: str) -> bool:
+    return 0 < len(session_id) <= 128
+
+
+# ------------------------------------------------------------------------------- session/list
 
 
 async def listed(sessions: SessionManager, params: JsonObject) -> JsonObject:
-    """The answer to `session/list`. Raises RpcError for a cwd that is no absolute path and a cursor of nobody's.
+    """Return a page of sessions, newest first. Raises RpcError for a relative `cwd` and an invalid cursor.
 
-    Those that were never prompted are listed while this process has them open only: editors open many for nothing.
-    While the store cannot be read, what is open here is listed, and `_meta` says what is wrong. Where nothing was said
-    in any of it, that is an error (RpcError -32603): such a list would say that there is no history.
+    Sessions without a prompt are listed only while they are open in this process, because editors open many that they
+    never use. If the store cannot be read, the open sessions are listed and `_meta` says so; if none of them has a
+    prompt, that is an error, because the list would look like an empty history.
     """
     cwd, after = _cwd(params.get("cwd")), _position(params.get("cursor"))
     found: Sequence[SessionRecord] = ()
@@ -69,13 +244,13 @@ async def listed(sessions: SessionManager, params: JsonObject) -> JsonObject:
 
 
 def _wanted(record: SessionRecord, cwd: str | None, *, listed: bool) -> bool:
-    """Whether an open session belongs on the first page: the store, where it is `listed`, does not list it."""
+    """Return whether an open session belongs on the first page, since the store, if it is `listed`, lacks it."""
     here = cwd is None or os.path.normpath(record.cwd) == cwd
     return here and not (listed and record.prompts)
 
 
 def _info(record: SessionRecord) -> JsonObject:
-    """ACP `SessionInfo`."""
+    """Return ACP `SessionInfo`."""
     info: JsonObject = {"sessionId": record.id, "cwd": record.cwd, "updatedAt": iso_time(record.updated_at)}
     if record.additional:
         info["additionalDirectories"] = list(record.additional)
@@ -113,23 +288,22 @@ def _position(value: Json) -> Position | None:
     raise invalid_params("cursor", "expected the nextCursor of a former answer")
 
 
+# ------------------------------------------------------------------------------- parameters that open a session
+
+
 def read_workspace(params: JsonObject) -> tuple[SessionWorkspace, tuple[str, ...]]:
-    """Return the workspace, and a line for the user on every server that cannot be used. Raises RpcError."""
+    """Return the workspace, and a line for the user about every MCP server that was left out. Raises RpcError."""
     mcp_servers = _list(params, "mcpServers")
     named = read_servers(mcp_servers)
+    folders = _list(params, "additionalDirectories")
     workspace = SessionWorkspace(
-        _folder(params, "cwd"),
-        _additional_folders(params),
+        _checked_folder("cwd", params.get("cwd")),
+        tuple(_checked_folder(f"additionalDirectories.{at}", folder) for at, folder in enumerate(folders)),
         named.servers,
         _wanted_tools(params),
         tuple(_secrets(mcp_servers)),
     )
     return workspace, named.problems
-
-
-def _additional_folders(params: JsonObject) -> tuple[str, ...]:
-    folders = _list(params, "additionalDirectories")
-    return tuple(_checked_folder(f"additionalDirectories.{index}", folder) for index, folder in enumerate(folders))
 
 
 def _list(params: JsonObject, key: str) -> list[Json]:
@@ -140,7 +314,7 @@ def _list(params: JsonObject, key: str) -> list[Json]:
 
 
 def _secrets(mcp_servers: Iterable[Json]) -> Iterator[str]:
-    """The values of headers and variables that hold a secret by their name; of `Bearer TOKEN` also the token alone."""
+    """Yield the values of headers and variables whose names stand for secrets; of `Bearer TOKEN` also the token."""
     for server in mcp_servers:
         for key in ("headers", "env"):
             for each in _items(server, key):
@@ -156,10 +330,6 @@ def _items(server: Json, key: str) -> list[Json]:
     return items if isinstance(items, list) else []
 
 
-def _folder(params: JsonObject, key: str) -> str:
-    return _checked_folder(key, params.get(key))
-
-
 def _checked_folder(key: str, path: Json) -> str:
     if not isinstance(path, str) or not os.path.isabs(path) or "\0" in path:
         raise invalid_params(key, "expected an absolute path")
@@ -169,7 +339,7 @@ def _checked_folder(key: str, path: Json) -> str:
 
 
 def _wanted_tools(params: JsonObject) -> tuple[str, ...] | None:
-    """The tools `_meta.acp_agent.tools` names; None when it names none. Raises RpcError for another shape."""
+    """Return the tools in `_meta.acp_agent.tools`; None without that member. Raises RpcError if it is malformed."""
     meta = params.get("_meta")
     if not isinstance(meta, dict) or "acp_agent" not in meta:
         return None
@@ -179,174 +349,3 @@ def _wanted_tools(params: JsonObject) -> tuple[str, ...] | None:
         return session_tools(meta)
     except ConfigError as error:
         raise invalid_params(error.key, f"expected {error.expected}, not {error.value}") from None
-
-
-_session_methods_log = Log(__name__)
-
-
-class SessionMethods:
-    """What an editor may ask about sessions.
-
-    editor    gives the editor as it last described itself
-    warm_up   told once a session has been announced: the moment to load what the first prompt needs
-    fork      whether `session/fork`, which is not stable, is served
-    """
-
-    def __init__(
-        self,
-        sessions: SessionManager,
-        editor: Callable[[], Connection],
-        warm_up: Callable[[Session], None],
-        *,
-        fork: bool = False,
-    ) -> None:
-        self._sessions = sessions
-        self._editor = editor
-        self._warm_up = warm_up
-        self.requests: dict[str, RequestHandler] = {
-            "session/new": self._new,
-            "session/load": self._load,
-            "session/resume": self._resume,
-            "session/list": self._list,
-            "session/close": self._close,
-            "session/delete": self._delete,
-            "session/prompt": self._prompt,
-            "session/set_mode": self._set_mode,
-            "session/set_config_option": self._set_config_option,
-        }
-        if fork:
-            self.requests["session/fork"] = self._fork
-        self.notifications: dict[str, NotificationHandler] = {"session/cancel": self._cancel}
-
-    # -------------------------------------------------------------------------------------- opening
-
-    async def _new(self, params: JsonObject, incoming: Incoming) -> JsonObject:
-        workspace, problems = read_workspace(params)
-        session = await self._sessions.new(workspace, self._editor())
-        return {"sessionId": session.id, **self._opened(session, problems, incoming)}
-
-    async def _load(self, params: JsonObject, incoming: Incoming) -> JsonObject:
-        """All of it is told again before the answer (A6.3, A6.4)."""
-        workspace, problems = read_workspace(params)
-        async with self._sessions.load(_id(params), workspace, self._editor()) as session:
-            try:
-                await session.replay()
-            except StoreUnavailable as error:
-                _session_methods_log.error("session not replayed to its end", session=session.id, reason=str(error))
-                session.notices.warn(f"what was said before cannot be shown in full: {error}")
-            if session.transcript.record.title:
-                await session.editor.show(session.info())
-            return self._opened(session, problems, incoming)
-
-    async def _resume(self, params: JsonObject, incoming: Incoming) -> JsonObject:
-        workspace, problems = read_workspace(params)
-        async with self._sessions.load(_id(params), workspace, self._editor()) as session:
-            return self._opened(session, problems, incoming)
-
-    async def _fork(self, params: JsonObject, incoming: Incoming) -> JsonObject:
-        workspace, problems = read_workspace(params)
-        session = await self._sessions.fork(_id(params), workspace, self._editor())
-        return {"sessionId": session.id, **self._opened(session, problems, incoming)}
-
-    def _opened(self, session: Session, problems: tuple[str, ...], incoming: Incoming) -> JsonObject:
-        for problem in problems:
-            session.notices.warn(problem)
-        incoming.after_response(lambda: self._warm_up(session))
-        return {"modes": options.modes(session.options), "configOptions": self._options(session)}
-
-    # ------------------------------------------------------------------------------- list and end
-
-    async def _list(self, params: JsonObject, _incoming: Incoming) -> JsonObject:
-        return await listed(self._sessions, params)
-
-    async def _close(self, params: JsonObject, _incoming: Incoming) -> JsonObject:
-        await self._sessions.close(_id(params))
-        return {}
-
-    async def _delete(self, params: JsonObject, _incoming: Incoming) -> JsonObject:
-        """One nobody knows is gone already (ACP "Session Delete"), and so is one that cannot be."""
-        session_id = _given_id(params)
-        if _can_be(session_id):
-            await self._sessions.delete(session_id)
-        return {}
-
-    # -------------------------------------------------------------------------------------- turns
-
-    async def _prompt(self, params: JsonObject, incoming: Incoming) -> JsonObject:
-        if not await self._sessions.loads.over(_id(params)):
-            return _prompt_response(Answer(StopReason.CANCELLED))
-        session = self._sessions.get(_id(params))
-        incoming.on_cancel(session.turns.cancel)
-        answer = await session.prompt(partial(_read_prompt, params))
-        incoming.after_response(partial(session.answered, answer))
-        return _prompt_response(answer, session.redact)
-
-    async def _cancel(self, params: JsonObject) -> None:
-        session_id = params.get("sessionId")
-        if isinstance(session_id, str):
-            self._sessions.loads.cancel(session_id)
-            if session := self._sessions.find(session_id):
-                session.turns.cancel()
-
-    # ------------------------------------------------------------------------------------ conduct
-
-    async def _set_mode(self, params: JsonObject, incoming: Incoming) -> JsonObject:
-        await self._sessions.loads.over(_id(params))
-        session = self._sessions.get(_id(params))
-        before = replace(session.options)
-        options.set_mode(session.options, params.get("modeId"))
-        if session.options != before:
-            await self._sessions.store_options(session)
-            incoming.after_response(session.post_mode)
-            incoming.after_response(session.post_options)
-        return {}
-
-    async def _set_config_option(self, params: JsonObject, incoming: Incoming) -> JsonObject:
-        """Cheap and silent when nothing changes: JetBrains sets every option before each prompt."""
-        await self._sessions.loads.over(_id(params))
-        session = self._sessions.get(_id(params))
-        before = replace(session.options)
-        options.set_option(session.options, params.get("configId"), params.get("value"), session.choices)
-        if session.options != before:
-            if session.options.mode is not before.mode:
-                incoming.after_response(session.post_mode)
-            if session.options.model != before.model:
-                incoming.after_response(lambda: session.editor.post(session.info()))
-            await self._sessions.store_options(session)
-        return {"configOptions": self._options(session)}
-
-    def _options(self, session: Session) -> list[Json]:
-        boolean = self._editor().client.boolean_options
-        return options.config_options(session.options, session.choices, boolean=boolean)
-
-
-async def _read_prompt(params: JsonObject, redact: Redact) -> SentPrompt:
-    from acp_agent.protocol.content import read_prompt  # noqa: PLC0415 - loaded with the first turn
-
-    return await read_prompt(params, redact)
-
-
-def _prompt_response(answer: Answer, redact: Redact = verbatim) -> JsonObject:
-    """Return ACP `PromptResponse`. A failure goes into `_meta`, for clients without a person in front."""
-    response: JsonObject = {"stopReason": answer.reason.value}
-    if answer.failure is not None:
-        response["_meta"] = {"acp_agent": {"failure": redact(str(answer.failure))}}
-    return response
-
-
-def _id(params: JsonObject) -> str:
-    session_id = _given_id(params)
-    if not _can_be(session_id):
-        raise session_not_found(session_id[:128])
-    return session_id
-
-
-def _given_id(params: JsonObject) -> str:
-    session_id: Json = params.get("sessionId")
-    if not isinstance(session_id, str):
-        raise invalid_params("sessionId", "expected a string")
-    return session_id
-
-
-def _can_be(session_id: str) -> bool:
-    return 0 < len(session_id) <= 128

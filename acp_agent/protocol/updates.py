@@ -8,7 +8,7 @@ See https://agentclientprotocol.com/protocol/tool-calls.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import assert_never
+from typing import TypeAlias, assert_never
 from uuid import uuid4
 
 from acp_agent.core import events
@@ -61,9 +61,7 @@ class Updates:
     paths: EditorPaths
     _cards: dict[str, _Card] = field(default_factory=dict[str, _Card])
 
-    def translate(  # noqa: PLR0911 - the table
-        self, event: events.SessionEvent, at: int | None = None
-    ) -> Sequence[JsonObject]:
+    def translate(self, event: events.SessionEvent, at: int | None = None) -> Sequence[JsonObject]:
         """Return the `update` members for an event, in order. Empty if this client does not get any.
 
         at   when the event happened, in milliseconds since 1970; None means now
@@ -83,15 +81,6 @@ class Updates:
                 return (_chunk("agent_thought_chunk", text, message_id),) if text else ()
             case events.CompactionChanged():  # a notice says the same to clients that do not know this update
                 return (_compaction(event),) if self.client.compaction else ()
-            case events.CommandsChanged(commands):
-                return (_available_commands(commands),)
-            case events.ModeChanged(mode):
-                return ({"sessionUpdate": "current_mode_update", "currentModeId": mode.value},)
-            case events.OptionsChanged(options, choices):
-                config = config_options(options, choices, boolean=self.client.boolean_options)
-                return ({"sessionUpdate": "config_option_update", "configOptions": config},)
-            case events.SessionInfoChanged(title, updated_at, model):
-                return (session_info(title, updated_at, model),)
             case _:
                 return (_state(event, self.client),)
 
@@ -218,7 +207,18 @@ def notice(event: events.Notice, *, known: bool) -> JsonObject:
     return _chunk("agent_message_chunk", f"\n> **{event.severity.value}**: {text}\n\n", str(uuid4()))
 
 
-def _state(event: events.Notice | events.UsageChanged | events.PlanChanged, client: Client) -> JsonObject:
+_State: TypeAlias = (
+    events.Notice
+    | events.UsageChanged
+    | events.PlanChanged
+    | events.CommandsChanged
+    | events.ModeChanged
+    | events.OptionsChanged
+    | events.SessionInfoChanged
+)
+
+
+def _state(event: _State, client: Client) -> JsonObject:
     match event:
         case events.Notice():
             return notice(event, known=client.notices)
@@ -226,6 +226,15 @@ def _state(event: events.Notice | events.UsageChanged | events.PlanChanged, clie
             return _usage(event)
         case events.PlanChanged():
             return _plan(event)
+        case events.CommandsChanged(commands):
+            return _available_commands(commands)
+        case events.ModeChanged(mode):
+            return {"sessionUpdate": "current_mode_update", "currentModeId": mode.value}
+        case events.OptionsChanged(options, choices):
+            config = config_options(options, choices, boolean=client.boolean_options)
+            return {"sessionUpdate": "config_option_update", "configOptions": config}
+        case events.SessionInfoChanged(title, updated_at, model):
+            return session_info(title, updated_at, model)
         case _:
             assert_never(event)
 
