@@ -1,10 +1,8 @@
-"""The server process: its stream, its signals, its end. Light; `session` builds what turns need.
+"""The server process: it is put together here, handles signals, and ends in order.
 
-Whatever ends it - the editor closing the stream, SIGTERM, SIGINT, SIGHUP - turns are cancelled, commands
-killed, terminals given back if the pipe still works, and the process is gone within two seconds (A1.11).
-
-An exception that nothing handled ends the process in the same way, with exit code 1: what remained would answer
-nothing, and hold its sessions.
+The process ends when the editor closes the stream, on SIGTERM, SIGINT or SIGHUP, and, with exit code 1, on an exception
+that nothing handled. Turns are cancelled, commands are killed, and terminals are released if the pipe still works. All
+this takes at most two seconds.
 """
 
 import gc
@@ -48,48 +46,6 @@ from acp_agent.store.db import Database
 from acp_agent.store.session_locks import SessionLocks
 from acp_agent.store.sessions import SessionStore
 
-_BY_THREAD = 1.5
-"""Seconds after which a thread ends the process, whatever holds up the event loop."""
-_BY_SYSTEM = 4
-"""Seconds after which the system does, where no thread gets a turn any more."""
-_RESERVE = 8
-
-
-class LastResort:
-    """Ends the process some time after `arm`.
-
-    kill        ends all processes below this one, in at most so many seconds
-    exit_code   asked when the thread ends the process
-
-    It holds back a few file descriptors until then: the end needs some to find children and to close what is open.
-    """
-
-    def __init__(self, kill: Callable[[float], None], exit_code: Callable[[], int]) -> None:
-        self._kill = kill
-        self._exit_code = exit_code
-        self._armed = False
-        self._reserve = DescriptorReserve(_RESERVE)
-
-    def arm(self) -> None:
-        """Start to wait. Nothing happens when it is called again. For the main thread."""
-        if self._armed:
-            return
-        self._armed = True
-        self._reserve.release()
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(_BY_SYSTEM)
-        timer = threading.Timer(_BY_THREAD, self._end)
-        timer.daemon = True
-        with suppress(RuntimeError):  # no more threads can be started; the alarm is left
-            timer.start()
-
-    def _end(self) -> None:
-        try:
-            self._kill(0.4)
-        finally:
-            os._exit(self._exit_code())
-
-
 if TYPE_CHECKING:
     from acp_agent.boot import Handover
     from acp_agent.protocol.extensions import Extensions
@@ -104,35 +60,39 @@ _FIRST_TURN = (
     "acp_agent.protocol.client_terminal",
     "acp_agent.protocol.permission",
 )
-"""Modules that a turn needs besides those of the session. They are loaded in a thread."""
-_LAST_WORDS = 0.4
-"""Seconds to send what is not sent yet when the process ends."""
+"""Modules of the protocol that a turn needs. They are loaded in a thread."""
+_LAST_SEND = 0.4
+"""Seconds to send pending updates when the process ends."""
 _LAST_WRITE = 1.2
-"""Seconds to wait for a database that others use, to keep what is not kept yet."""
-
-
+"""Seconds to wait for a database that is in use, to store pending events when the process ends."""
+_BY_THREAD = 1.5
+"""Seconds after which a thread ends the process, even if the event loop is blocked."""
+_BY_SYSTEM = 4
+"""Seconds after which the system ends the process, even if no thread runs any more."""
+_RESERVE = 8
+"""File descriptors that are held back."""
 _CRASHED = 1
 """The exit code after an exception that nothing handled."""
 
 
 def main(handover: "Handover", argv: Sequence[str] = ()) -> NoReturn:
-    """Serve until the end, then leave: 0, 128 + n after signal n, 1 after a crash."""
+    """Serve until the end, and exit with 0, with 128 + n after signal n, or with 1 after a crash."""
     raise_descriptor_limit()
     app = App(handover, Flags.from_argv(argv))
     code = _CRASHED
     try:
         code = anyio.run(app.run)
-    except BaseException as error:  # noqa: BLE001 - Python would tell it, and then wait for threads that never end
+    except BaseException as error:  # noqa: BLE001 - Python would wait for threads that never end
         _report_crash(error)
     finally:
         try:
             app.close()
         finally:
-            os._exit(code)  # threads would hold up an orderly exit: of the database, or an abandoned import
+            os._exit(code)  # threads of the database or of an abandoned import would block an ordinary exit
 
 
 class App:
-    """One process, one editor, many sessions."""
+    """The server process: one editor, many sessions."""
 
     def __init__(self, handover: "Handover", flags: Flags) -> None:
         self._handover = handover
@@ -144,11 +104,11 @@ class App:
         self._lists = ModelLists(os.environ, self._models_listed)
         self._database: Database | None = None
         self._extensions: Extensions | None = None
-        self._untold: list[str] = []  # what users should know since before there was any session
-        self._sessions = self._kept_sessions()
+        self._problems: list[str] = []  # for the user, from before the first session
+        self._sessions = self._session_manager()
 
-    def _kept_sessions(self) -> SessionManager:
-        """Nothing is touched before the first session: whoever only asks who we are leaves no traces."""
+    def _session_manager(self) -> SessionManager:
+        """Make the session manager. No file is opened before the first session."""
         store = locks = None
         trouble = ""
         try:
@@ -164,41 +124,41 @@ class App:
         return SessionManager(store, locks, self._make_session, lambda: self._limits, now_ms, trouble)
 
     async def run(self) -> int:
-        """Serve the editor and heed signals."""
+        """Serve the editor until the end, and return the exit code."""
         reader = LineReader(self._handover.input_fd, self._handover.unread)
         strict = _strict_observer(self._handover) if os.environ.get(STRICT_VARIABLE) == "1" else None
         self._peer = Peer(reader, MessageWriter(self._handover.output_fd), strict)
         async with anyio.create_task_group() as self._tasks:
-            self._background(self._heed_signals)
+            self._background(self._handle_signals)
             self._background(partial(evict_unused, self._sessions))
             auth = AuthState(self._forget_keys)
             server = Server(self._peer, self._sessions, self._warm_up, self._extend, auth, self._handover.initialized)
             try:
                 await server.serve(self._last_resort.arm)
-            except BaseException as error:  # noqa: BLE001 - whatever it is, the sessions are kept first
+            except BaseException as error:  # noqa: BLE001 - sessions are stored before the process ends
                 self._crashed(error)
-            await self._keep_all()
+            await self._store_all()
             self._tasks.cancel_scope.cancel()
         if strict is not None:
             strict.summarize()
         return self._exit_code
 
-    async def _keep_all(self) -> None:
-        await self._sessions.flush(within=_LAST_WORDS, patience=_LAST_WRITE)
+    async def _store_all(self) -> None:
+        await self._sessions.flush(within=_LAST_SEND, patience=_LAST_WRITE)
         if self._process is not None:
             await self._process.aclose()
         if self._database is not None:
             await self._database.aclose()
 
     def _background(self, job: Callable[[], Awaitable[None]]) -> None:
-        """Run a task of the process. An exception that it does not handle ends the process, in order."""
+        """Run a task of the process. An exception in it ends the process in order."""
 
         async def run() -> None:
             try:
                 await job()
             except (anyio.get_cancelled_exc_class(), GeneratorExit):
                 raise
-            except BaseException as error:  # noqa: BLE001 - it would cancel the tasks that keep the sessions
+            except BaseException as error:  # noqa: BLE001 - it would cancel the tasks that store the sessions
                 self._crashed(error)
 
         self._tasks.start_soon(run)
@@ -210,25 +170,25 @@ class App:
         self._peer.end()
 
     def close(self, within: float = 1.0) -> None:
-        """Leave nothing behind. Cancelled turns have ended their commands; this is for what they missed."""
+        """Kill the processes that cancelled turns have not ended, in at most `within` seconds."""
         if self._process is not None:
             self._process.kill_everything(within)
 
-    async def _heed_signals(self) -> None:
+    async def _handle_signals(self) -> None:
         with anyio.open_signal_receiver(*_SIGNALS) as signals:
             async for number in signals:
                 self._exit_code = 128 + number
                 self._peer.end()
 
     def _forget_keys(self) -> None:
-        """Remove what `acp-agent login` has stored. Blocks. Raises ConfigError."""
+        """Remove the keys that `acp-agent login` stored. Blocks. Raises ConfigError."""
         if self._process is None:
             CredentialStore(os.environ).forget()
         else:
             self._process.forget_keys()
 
     async def _extend(self, method: str, params: JsonObject) -> JsonObject:
-        """A request of our own. Few editors make any: all behind it is loaded at the first."""
+        """Answer an extension request. Few editors send any, so the code is loaded at the first."""
         if self._extensions is None:
             module = await imported("acp_agent.protocol.extensions")
             made = module.extensions(self._sessions, self._configured, now_ms)
@@ -249,11 +209,11 @@ class App:
             nonlocal begun
             process = await self._load_process(loaded)
             if session.workspace.cwd == opened_in:
-                if begun:  # it was evicted since
+                if begun:  # the session was evicted meanwhile
                     session.apply_config(reload(loaded))
                 begun = True
                 return process.engine(session, loaded, reload, saved)
-            elsewhere = partial(load, self._flags, os.environ, session.workspace.cwd)  # it has moved since
+            elsewhere = partial(load, self._flags, os.environ, session.workspace.cwd)  # the session moved meanwhile
             there = elsewhere()
             session.apply_config(there)
             return process.engine(session, there, elsewhere, saved)
@@ -268,7 +228,7 @@ class App:
         return session
 
     def _redact(self, text: str) -> str:
-        """Return a text without the secrets of the process, which are known once its services are loaded."""
+        """Return a text without secrets. They are known once the services of the process are loaded."""
         return text if self._process is None else self._process.redact(text)
 
     def _configured(self, cwd: str) -> Loaded:
@@ -280,19 +240,19 @@ class App:
         return ModelChoices(llm, available, self._lists.of(llm), fetches=llm.list_models)
 
     def _models_listed(self) -> None:
-        """Other models can be chosen now: tell whoever shows them."""
+        """Update the options of every session after the list of models has changed."""
         for session in self._sessions.all():
             session.post_options()
 
     def _warm_up(self, session: Session) -> None:
-        """The session is known: load what the first prompt needs while the user types it."""
-        while self._untold:
-            session.notices.warn(self._untold.pop(0))
+        """Load what the first prompt needs while the user types it."""
+        while self._problems:
+            session.notices.warn(self._problems.pop(0))
         self._background(session.announce)
 
     def _warn_all(self, problem: str) -> None:
         if not self._sessions.all():
-            self._untold.append(problem)
+            self._problems.append(problem)
         for session in self._sessions.all():
             session.notices.warn(problem)
 
@@ -303,11 +263,46 @@ class App:
             await imported(name)
         module = await imported("acp_agent.session.processes")
         process = self._process
-        if process is None:  # nobody else has made one meanwhile
+        if process is None:  # no other session has made it meanwhile
             process = self._process = module.ProcessServices(loaded, self._background, self._choices, self._database)
             self._background(partial(process.tidy_up, loaded))
             self._background(partial(purge_unused, self._sessions))
         return process
+
+
+class LastResort:
+    """Ends the process some time after `arm`, if it has not ended by itself.
+
+    It holds back a few file descriptors until then, because finding and ending child processes needs some.
+
+    kill        ends all child processes in at most the given seconds
+    exit_code   returns the exit code of the process
+    """
+
+    def __init__(self, kill: Callable[[float], None], exit_code: Callable[[], int]) -> None:
+        self._kill = kill
+        self._exit_code = exit_code
+        self._armed = False
+        self._reserve = DescriptorReserve(_RESERVE)
+
+    def arm(self) -> None:
+        """Start the timers; further calls do nothing. Must be called in the main thread."""
+        if self._armed:
+            return
+        self._armed = True
+        self._reserve.release()
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(_BY_SYSTEM)
+        timer = threading.Timer(_BY_THREAD, self._end)
+        timer.daemon = True
+        with suppress(RuntimeError):  # no thread can be started; the alarm remains
+            timer.start()
+
+    def _end(self) -> None:
+        try:
+            self._kill(0.4)
+        finally:
+            os._exit(self._exit_code())
 
 
 def _strict_observer(handover: "Handover") -> "StrictObserver":
@@ -323,10 +318,10 @@ def _strict_observer(handover: "Handover") -> "StrictObserver":
 
 
 async def imported(name: str) -> ModuleType:
-    """A module, loaded in a thread: the editor is served meanwhile. Abandoned by a cancel, which must not wait."""
+    """Import a module in a thread, so that the editor is served meanwhile. A cancellation does not wait for it."""
 
     def load_it() -> ModuleType:
-        gc.disable()  # what is loaded stays: looking through it for garbage takes a tenth of the time
+        gc.disable()  # modules stay, and collecting while they load takes a tenth of the time
         try:
             return importlib.import_module(name)
         finally:
@@ -340,7 +335,7 @@ def _report_crash(error: BaseException) -> None:
 
 
 def _options(loaded: Loaded, saved: SessionSnapshot | None, choices: ModelChoices) -> tuple[Conduct, list[str]]:
-    """What a session begins or goes on with, and lines for the user."""
+    """Return the options of a new or stored session, and lines for the user about what was changed."""
     tightened = ""
     if saved is None:
         conduct = conduct_at_start(loaded)

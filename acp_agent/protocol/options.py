@@ -87,7 +87,8 @@ class _Option:
 
 def _select_value(entry: _Value) -> JsonObject:
     value, name, description = entry
-    return {"value": value, "name": name} | ({"description": description} if description else {})
+    wire: JsonObject = {"value": value, "name": name}
+    return {**wire, "description": description} if description else wire
 
 
 def modes(conduct: Conduct) -> JsonObject:
