@@ -6,6 +6,7 @@ Editors spell a method `lsp/...`, `_lsp/...` or `_acp_agent/lsp/...`. A request 
 from collections.abc import Sequence
 from contextlib import suppress
 
+from acp_agent.core.editor import LanguageSettings
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol.client import Client, EditorPaths
@@ -18,19 +19,19 @@ GET_DIAGNOSTICS = "get_diagnostics"
 """The method that returns the diagnostics of all files. If the editor lacks it, the published ones are returned."""
 
 
-class KeptDiagnostics:
+class PublishedDiagnostics:
     """The diagnostics of the most recently reported files.
 
     max_files      files; the one reported longest ago is dropped first
     max_per_file   diagnostics of a file; the most severe are kept
     """
 
-    def __init__(self, max_files: int = 5, max_per_file: int = 20) -> None:
+    def __init__(self, max_files: int, max_per_file: int) -> None:
         self._max_files = max_files
         self._max_per_file = max_per_file
         self._files: dict[str, tuple[LspDiagnostic, ...]] = {}  # the most recent last
 
-    def keep(self, uri: str, answer: Json) -> None:
+    def put(self, uri: str, answer: Json) -> None:
         """Replace the diagnostics of a file. Raises ToolError if `answer` is not a list."""
         found = diagnostics(answer, uri)[: self._max_per_file]
         key = uri_path(uri) or uri
@@ -54,9 +55,7 @@ _MAX_FETCHES = 5
 class EditorLanguages:
     """The editor's language servers for one session.
 
-    folders         the session's folders as the editor spells them; diagnostics of other files are dropped
-    timeout         seconds that the editor may take to answer
-    fetch_on_save   whether the diagnostics of a saved file are fetched
+    folders   the session's folders as the editor spells them; diagnostics of other files are dropped
     """
 
     def __init__(
@@ -66,19 +65,16 @@ class EditorLanguages:
         client: Client,
         paths: EditorPaths,
         folders: Sequence[str],
-        *,
-        kept: KeptDiagnostics | None = None,
-        timeout: float = 10.0,
-        fetch_on_save: bool = True,
+        settings: LanguageSettings,
     ) -> None:
         self._peer = peer
         self._session_id = session_id
         self._methods = {_plain(method): method for method in sorted(client.lsp_methods)}
         self._paths = paths
         self._folders = tuple(folders)
-        self._kept = kept or KeptDiagnostics()
-        self._timeout = timeout
-        self._fetch_on_save = fetch_on_save
+        self._published = PublishedDiagnostics(settings.max_files, settings.max_per_file)
+        self._timeout = settings.timeout
+        self._fetch_on_save = settings.fetch_on_save
         self._fetching: set[str] = set()
 
     # ------------------------------------------------------------------------------------- asking
@@ -90,7 +86,7 @@ class EditorLanguages:
         """See LanguageServers. The editor gets a `uri` in its own spelling."""
         if not self.offers(method):
             if method == GET_DIAGNOSTICS:
-                return self._kept.to_wire()
+                return self._published.to_wire()
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"the editor does not offer {method}")
         uri = params.get("uri")
         asked: JsonObject = {"sessionId": self._session_id, **params}
@@ -121,7 +117,7 @@ class EditorLanguages:
     def published(self, uri: str, found: Json) -> None:
         """See SharedLanguages. Files outside the session's folders are ignored."""
         if self.concerns(uri):
-            self._kept.keep(uri, found)
+            self._published.put(uri, found)
 
     async def saved(self, uri: str) -> None:
         """Fetch the diagnostics of a saved file. Without an answer the old ones stay."""
@@ -131,7 +127,7 @@ class EditorLanguages:
         self._fetching.add(uri)
         try:
             with suppress(ToolError):
-                self._kept.keep(uri, await self.ask(DIAGNOSTICS, {"uri": uri}))
+                self._published.put(uri, await self.ask(DIAGNOSTICS, {"uri": uri}))
         finally:
             self._fetching.discard(uri)
 

@@ -9,11 +9,11 @@ import os
 import re
 import shlex
 import signal
-from collections.abc import Callable, Sequence
 
 import anyio
 
 from acp_agent.core.backends import CommandOutcome, CommandRequest, OnOutput
+from acp_agent.core.editor import TerminalSettings
 from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol import wire
@@ -43,16 +43,15 @@ class TerminalCommands:
     a command must not see are set to "", and the shell unsets them before the command runs. It reads their names from
     another variable, because users read the command.
 
-    form      "script": a private script file, which every client runs correctly; "exec": an argument of the shell;
-              "line": the command itself
-    folder    the folder for scripts, mode 0700
-    hidden    names of the variables that commands must not see
+    The form "script" hands over a private script file, which every client runs correctly. "exec" passes the command as
+    an argument of the shell, and "line" is one command line.
     """
 
-    def __init__(self, *, form: str, folder: Callable[[], str], shell: str, hidden: Sequence[str] = ()) -> None:
-        self._form = form
-        self._folder = folder
-        self._shell = shell
+    def __init__(self, settings: TerminalSettings) -> None:
+        self._form = settings.form
+        self._folder = settings.script_folder
+        self._shell = settings.shell
+        hidden = settings.hidden
         self._opening = f"unset -v ${_UNSET} {_UNSET}; " if hidden else ""
         variables = _ENVIRONMENT | dict.fromkeys(hidden, "") | ({_UNSET: " ".join(hidden)} if hidden else {})
         self._environment: list[Json] = [{"name": name, "value": value} for name, value in variables.items()]
@@ -116,28 +115,15 @@ _LOOK_FIRST = "Look at what the command has done before running it again."
 
 
 class ProxyTerminal:
-    """Runs commands through `terminal/*`.
+    """Runs commands through `terminal/*`."""
 
-    timeout           seconds for a command whose request names none; 0 for no limit
-    request_timeout   seconds that the editor may take to answer `terminal/create`
-    """
-
-    def __init__(
-        self,
-        peer: Peer,
-        session_id: str,
-        paths: EditorPaths,
-        commands: TerminalCommands,
-        *,
-        timeout: float,
-        request_timeout: float,
-    ) -> None:
+    def __init__(self, peer: Peer, session_id: str, paths: EditorPaths, settings: TerminalSettings) -> None:
         self._peer = peer
         self._session_id = session_id
         self._paths = paths
-        self._commands = commands
-        self._timeout = timeout
-        self._request_timeout = request_timeout
+        self._commands = TerminalCommands(settings)
+        self._timeout = settings.timeout
+        self._request_timeout = settings.request_timeout
         self._silent = False
 
     async def start(self, request: CommandRequest) -> "EditorCommand":

@@ -83,19 +83,9 @@ class EditorSession:
     def terminal(self, settings: TerminalSettings) -> Terminal | None:
         if not self._client.terminal:
             return None
-        from acp_agent.protocol.client_terminal import ProxyTerminal, TerminalCommands  # noqa: PLC0415 - as above
+        from acp_agent.protocol.client_terminal import ProxyTerminal  # noqa: PLC0415 - as above
 
-        commands = TerminalCommands(
-            form=settings.form, folder=settings.script_folder, shell=settings.shell, hidden=settings.hidden
-        )
-        return ProxyTerminal(
-            self._peer,
-            self._id,
-            self._paths,
-            commands,
-            timeout=settings.timeout,
-            request_timeout=settings.request_timeout,
-        )
+        return ProxyTerminal(self._peer, self._id, self._paths, settings)
 
     def approver(self, timeout: float) -> Approver:
         from acp_agent.protocol.permission import EditorApprover  # noqa: PLC0415 - loaded for the first turn
@@ -112,18 +102,9 @@ class EditorSession:
     def languages(self, folders: Sequence[str], settings: LanguageSettings) -> SharedLanguages | None:
         if not self._client.lsp_methods:
             return None
-        from acp_agent.protocol.client_lsp import EditorLanguages, KeptDiagnostics  # noqa: PLC0415 - few share them
+        from acp_agent.protocol.client_lsp import EditorLanguages  # noqa: PLC0415 - few share them
 
-        return EditorLanguages(
-            self._peer,
-            self._id,
-            self._client,
-            self._paths,
-            folders,
-            kept=KeptDiagnostics(settings.max_files, settings.max_per_file),
-            timeout=settings.timeout,
-            fetch_on_save=settings.fetch_on_save,
-        )
+        return EditorLanguages(self._peer, self._id, self._client, self._paths, folders, settings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,15 @@
 """The LSP extension: what the client offers, how it is asked, and what is kept of what it tells."""
 
+from dataclasses import replace
+
 import anyio
 import anyio.lowlevel
 import pytest
 
+from acp_agent.core.editor import LanguageSettings
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.protocol.client import LSP_METHODS, Client, EditorPaths
-from acp_agent.protocol.client_lsp import EditorLanguages, KeptDiagnostics
+from acp_agent.protocol.client_lsp import EditorLanguages, PublishedDiagnostics
 from acp_agent.protocol.jsonrpc import RpcError
 from acp_agent.protocol.server import lsp_notifications
 from acp_agent.session.toolset.backends import reported_diagnostics
@@ -24,9 +27,10 @@ def problem(message: str, line: int = 0, severity: int = 1) -> dict:
     return {"range": {"start": place, "end": place}, "severity": severity, "message": message}
 
 
-def languages(peer, *methods: str, **options) -> EditorLanguages:
+def languages(peer, *methods: str, folder: str = "/project", **options) -> EditorLanguages:
     client = Client(lsp_methods=frozenset(methods or LSP_METHODS))
-    return EditorLanguages(peer, "s1", client, EditorPaths("/project"), ["/project"], **options)
+    settings = replace(LanguageSettings(max_files=5, max_per_file=20, timeout=10.0, fetch_on_save=True), **options)
+    return EditorLanguages(peer, "s1", client, EditorPaths(folder), [folder], settings)
 
 
 async def nothing_more(peer, editor) -> None:
@@ -87,8 +91,7 @@ async def test_a_file_below_a_linked_folder_goes_out_as_the_editor_spells_it(tmp
     real.mkdir()
     linked.symlink_to(real)
     async with connected() as (peer, editor), anyio.create_task_group() as tasks:
-        client = Client(lsp_methods=frozenset(LSP_METHODS))
-        asked = EditorLanguages(peer, "s1", client, EditorPaths(str(linked)), [str(linked)])
+        asked = languages(peer, folder=str(linked))
         tasks.start_soon(asked.ask, "lsp/hover", {"uri": f"file://{real}/a%20b.py"})
         frame = await editor.receive()
         assert frame["params"]["uri"] == f"file://{linked}/a%20b.py"
@@ -129,9 +132,9 @@ async def test_what_is_not_offered_is_not_asked():
 
 
 def test_of_many_files_the_newest_are_kept_and_of_each_the_worst():
-    kept = KeptDiagnostics(max_files=2, max_per_file=2)
+    kept = PublishedDiagnostics(max_files=2, max_per_file=2)
     for name in ("a", "b", "a", "c"):
-        kept.keep(f"file:///{name}", [problem("hint", severity=4), problem("bad"), problem("so so", severity=2)])
+        kept.put(f"file:///{name}", [problem("hint", severity=4), problem("bad"), problem("so so", severity=2)])
 
     found = kept.to_wire()
 
@@ -142,9 +145,9 @@ def test_of_many_files_the_newest_are_kept_and_of_each_the_worst():
 
 
 def test_a_file_without_problems_is_forgotten_however_its_name_is_written():
-    kept = KeptDiagnostics()
-    kept.keep("file:///a%2Db", [problem("x")])
-    kept.keep("file:///a-b", [])
+    kept = PublishedDiagnostics(max_files=5, max_per_file=20)
+    kept.put("file:///a%2Db", [problem("x")])
+    kept.put("file:///a-b", [])
 
     assert kept.to_wire() == []
 

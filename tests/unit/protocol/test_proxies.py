@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from acp_agent.core.backends import CommandOutcome, CommandRequest, FileSystem, Lines
+from acp_agent.core.editor import TerminalSettings
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory
 from acp_agent.protocol import client_terminal
 from acp_agent.protocol.client import Client, EditorPaths
@@ -586,9 +587,7 @@ def terminal(
         editing.peer,
         "s1",
         EditorPaths("/w"),
-        TerminalCommands(form=form, folder=scripts, shell="bash", hidden=hidden),
-        timeout=timeout,
-        request_timeout=request_timeout,
+        TerminalSettings(form, scripts, "bash", hidden, timeout, request_timeout),
     )
 
 
@@ -657,7 +656,7 @@ async def test_the_line_form_is_one_quoted_command(tmp_path: Path) -> None:
 async def test_a_command_sees_no_hidden_variable_however_the_editor_runs_it(
     tmp_path: Path, form: str, shell: str
 ) -> None:
-    commands = TerminalCommands(form=form, folder=lambda: str(tmp_path), shell=shell, hidden=("A_KEY", "B_TOKEN"))
+    commands = TerminalCommands(TerminalSettings(form, lambda: str(tmp_path), shell, ("A_KEY", "B_TOKEN"), 5, 1))
     environ_at_start = "tr '\\0' '\\n' < /proc/$$/environ"
     line = f'echo "${{A_KEY-unset}} ${{B_TOKEN-unset}} $C"; env | grep -c A_KEY; {environ_at_start} | grep -c canary'
     members, _ = commands.prepare(line)
@@ -793,9 +792,7 @@ async def test_a_terminal_that_comes_too_late_is_given_back(tmp_path: Path) -> N
             peer,
             "s1",
             EditorPaths("/w"),
-            TerminalCommands(form="exec", folder=lambda: str(tmp_path), shell="sh"),
-            timeout=5,
-            request_timeout=0.01,
+            TerminalSettings("exec", lambda: str(tmp_path), "sh", (), 5, 0.01),
         )
         with pytest.raises(ToolError, match="may still start there"):
             await starting.start(CommandRequest("x", "/w"))
