@@ -122,7 +122,8 @@ async def _read_file(path: str, files: FileSystem) -> LinkedFile:
 
 def _is_private(path: str) -> bool:
     names = path.strip("/").split("/")
-    return not _KEY_FOLDERS.isdisjoint(name.lower() for name in names) or names[0] in _KERNEL_FOLDERS
+    of_kernel = names[0] in _KERNEL_FOLDERS and names[:2] != ["dev", "shm"]  # /dev/shm holds ordinary files
+    return of_kernel or not _KEY_FOLDERS.isdisjoint(name.lower() for name in names)
 
 
 MAX_PAGES = 5
