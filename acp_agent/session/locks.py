@@ -13,8 +13,6 @@ from acp_agent.store.session_locks import SessionLocks
 
 T = TypeVar("T")
 _log = Log(__name__)
-_GIVEN_BACK = 3.0
-"""Seconds in which another process that is just ending gives its sessions back."""
 _POLL = 0.05
 """Seconds between two attempts to take a lock: nothing tells when it is given back."""
 
@@ -22,17 +20,19 @@ _POLL = 0.05
 class SessionLock:
     """The locks of sessions between processes: two processes never write one session at once.
 
-    locks   None where nothing is stored, so that all sessions are ours
+    locks      None where nothing is stored, so that all sessions are ours
+    patience   seconds in which another process that is just ending gives its sessions back
     """
 
-    def __init__(self, locks: SessionLocks | None) -> None:
+    def __init__(self, locks: SessionLocks | None, *, patience: float = 3.0) -> None:
         self._locks = locks
+        self._patience = patience
 
     async def take(self, session_id: str) -> None:
-        """Lock a session. Raises RequestError if another process keeps it locked for 3 seconds."""
+        """Lock a session. Raises RequestError if another process keeps it locked."""
         if self._locks is None:
             return
-        deadline = anyio.current_time() + _GIVEN_BACK
+        deadline = anyio.current_time() + self._patience
         try:
             while not self._locks.take(session_id):
                 if anyio.current_time() > deadline:
