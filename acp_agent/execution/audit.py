@@ -1,4 +1,4 @@
-"""AuditExecutor: every call is on record before anybody sees its result (requirements L9, security.md 2.9)."""
+"""AuditExecutor: record every call before its result is shown."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -50,7 +50,7 @@ _SOURCES = {
     "memory_save": ClaimSource.MEMORY,
     "memory_search": ClaimSource.MEMORY,
 }
-"""Tools whose subjects do not say what kind of thing they tell of."""
+"""Tools whose subjects do not say what kind of event they are."""
 
 
 def _unknown(_tool: str) -> None:
@@ -59,12 +59,12 @@ def _unknown(_tool: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whose calls are recorded.
+    """The session whose calls are recorded.
 
-    session_id    of the ACP session
+    session_id    the id of the ACP session
     cwd           its folder: absolute, links resolved
-    trust         the trust level in force of a tool, by its id; None where there is no such thing
-    environment   where a tool, by its id, runs now; None where that is not known
+    trust         returns the trust level of a tool by its id; None if it has none
+    environment   returns where a tool runs now, by its id; None if that is unknown
     """
 
     session_id: str
@@ -74,7 +74,7 @@ class Caller:
 
 
 class Auditor:
-    """Makes the records of one session and has them written. Never raises for a file that cannot be."""
+    """Makes the records of one session and lets them be written. It never raises if the file cannot be written."""
 
     def __init__(self, log: AuditLog, caller: Caller, redact: Redact) -> None:
         self._log = log
@@ -82,12 +82,12 @@ class Auditor:
         self._redact = redact
 
     def trouble(self) -> str:
-        """Why a call could not be recorded now, for people; empty when it could."""
+        """Return why a call could not be recorded now, for the user; empty if it could."""
         why = self._log.trouble()
         return f"the audit file {self._log.path} cannot be written ({why})" if why else ""
 
     def record(self, facts: CallFacts, result: ToolResult, seconds: float) -> None:
-        """Record a call that is over."""
+        """Record a call that has ended."""
         record = self._record(facts.call, result, seconds, facts.subjects)
         self._log.append(
             replace(
@@ -132,7 +132,7 @@ class Auditor:
         )
 
     def egress(self, egress: Egress) -> None:
-        """Record a request of a web tool (T5.11)."""
+        """Record a request of a web tool."""
         self._log.append(
             EgressRecord(
                 tool=self._text(egress.caller.tool, _NAME),
@@ -158,7 +158,7 @@ class Auditor:
         return redacted(text, self._redact, longest)
 
     def _plain(self, outcome: Outcome) -> Outcome:
-        """Reasons and messages quote what a command or a server said."""
+        """Return a sentence for the record, redacted, because it may quote a command or a server."""
         match outcome:
             case Blocked(reason):
                 return Blocked(self._text(reason, _SENTENCE))
@@ -169,9 +169,9 @@ class Auditor:
 
 
 class AuditExecutor:
-    """The outermost wrapper. What changes anything does not start while nothing can be recorded.
+    """The outermost wrapper. A call that changes something does not start while records cannot be written.
 
-    A record that fails when the call has run changes nothing any more: the user is warned, the result stands.
+    If only the record after the call fails, the user is warned and the result stands.
     """
 
     def __init__(self, wrapped: ToolExecutor, auditor: Auditor, clock: Callable[[], float] = monotonic) -> None:
@@ -205,7 +205,7 @@ def _crashed(error: BaseException) -> ToolResult:
 
 
 def _outcome(result: ToolResult, *, ran: bool) -> Outcome:
-    """`ran` tells a command that could not be executed (exit 126) from one that was not let through."""
+    """Return the exit code. `ran` tells a command that could not be executed (exit 126) from a refused one."""
     failure = result.failure
     if failure is None:
         return Success()

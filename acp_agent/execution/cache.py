@@ -1,7 +1,7 @@
-"""Answers to reading calls, kept in memory until something changes (requirements O6).
+"""Keep the answers to reading calls in memory until something changes.
 
-Stands inside the gates, so that a kept answer is no way around a denial, and outside of the output pipeline, so that
-what is kept is redacted. What a kept answer leaves out is the tool alone: audit, events and the loop see every call.
+The cache is inside the gates, so that a kept answer does not get around a denial, and outside of the output pipeline,
+so that kept answers are redacted. A kept answer replaces only the tool: audit, events and the loop see every call.
 """
 
 import hashlib
@@ -19,17 +19,17 @@ from acp_agent.execution.runner import ToolExecutor
 from acp_agent.gates.facts import CallFacts
 
 _THINKING = "_tafc_think"
-"""An argument some models think aloud in: no part of what is asked (O6.3)."""
+"""An argument in which some models think aloud. It is no part of the question."""
 
 Stamp: TypeAlias = Callable[[str], Awaitable[str | None]]
-"""A text no other state of a file ever has, by the path as a call names it; None where there is none. Never raises."""
+"""Returns a text that differs for each state of the file at a call's path, or None. It never raises."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a call asks, and of which state of the files it reads.
+    """What a call asks, and the state of the files that it reads.
 
-    lasting   whether an answer is good in later turns too: the user may change files between two of them
+    lasting   whether an answer is valid in later turns too, since the user may change files between two turns
     """
 
     tool: str
@@ -39,7 +39,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """An answer, its size in bytes, and when it was put."""
+    """An answer, its size in bytes, and the time at which it was stored."""
 
     result: ToolResult
     size: int
@@ -47,13 +47,13 @@ class _Entry:
 
 
 class ResultCache:
-    """The kept answers of one session; shared with no other. For one event loop, not for threads.
+    """The kept answers of one session. Only one event loop may use them, no threads.
 
-    enabled      when false, nothing is kept
-    ttl          seconds an answer is good; 0 = until something changes
-    max_entries, max_bytes   beyond these the answers used least recently go
-    now          a clock in seconds
-    hits, misses   of `get` since the start or the last `clear`
+    enabled      whether answers are kept
+    ttl          the seconds for which an answer is valid; 0 until something changes
+    max_entries, max_bytes   the limits beyond which the least recently used answers are removed
+    now          returns the time in seconds
+    hits, misses   the counts of `get` since the start or the last `clear`
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class ResultCache:
 
     @property
     def generation(self) -> int:
-        """What an answer must be put with: as it was when the call began."""
+        """The number of changes so far. An answer is stored with the value from when its call began."""
         return self._generation
 
     def get(self, key: Key) -> ToolResult | None:
-        """The answer kept for a key, if it is good still."""
+        """Return the kept answer for a key if it is still valid."""
         entry = self._entries.get(key)
         if entry is not None and self._ttl and self._now() - entry.since >= self._ttl:
             self._drop(key)
@@ -111,7 +111,7 @@ class ResultCache:
 
     @contextmanager
     def changing(self) -> Generator[None]:
-        """While something changes, and before and after: nothing is known. However it ends."""
+        """Empty the cache before and after the block, and keep nothing meanwhile, since something changes."""
         self._forget(lambda _: True)
         self._changing += 1
         try:
@@ -121,11 +121,11 @@ class ResultCache:
             self._forget(lambda _: True)
 
     def turn_began(self) -> None:
-        """Drop what the user may have changed since the last turn, unseen."""
+        """Remove the answers that changes of the user since the last turn may have made wrong."""
         self._forget(lambda key: not key.lasting)
 
     def clear(self) -> None:
-        """Forget everything, the counts too (`/clear`)."""
+        """Remove everything and reset the counts, for `/clear`."""
         self._forget(lambda _: True)
         self.hits = self.misses = 0
 
@@ -141,11 +141,11 @@ class ResultCache:
 
 
 class CacheExecutor:
-    """Answers calls of cacheable tools from what is kept, and marks such a result as `cached`.
+    """Answers calls of cacheable tools from the cache, and marks such a result as `cached`.
 
-    A call that changes something empties the cache before and after it ran (O6.4). What a call reads from files is
-    kept under their stamps from before it read: had one changed meanwhile, nobody would ask by the old stamp again. A
-    call that reads a file without a stamp is never kept (O6.5).
+    A call that changes something empties the cache before and after it runs. An answer from files is kept under their
+    stamps from before the call: if a file changed meanwhile, no later call has the old stamp. The answer of a call that
+    reads a file without a stamp is never kept.
     """
 
     def __init__(self, wrapped: ToolExecutor, cache: ResultCache, stamp: Stamp) -> None:
@@ -171,7 +171,7 @@ class CacheExecutor:
         return result
 
     async def _key(self, facts: CallFacts) -> Key | None:
-        """None when the call reads a file nobody can tell the state of."""
+        """Return the key of a call, or None if it reads a file whose state is unknown."""
         stamps: list[str] = []
         lasting = bool(facts.subjects)
         for subject in facts.subjects:
@@ -189,14 +189,14 @@ class CacheExecutor:
 
 
 def _digest(facts: CallFacts, stamps: list[str]) -> str:
-    """SHA-256 over arguments (sorted, O6.2), subjects (the commands a tool has chosen, say) and stamps."""
+    """Return the SHA-256 over sorted arguments, subjects (such as the commands that a tool chose) and stamps."""
     arguments = {key: value for key, value in (facts.call.arguments or {}).items() if key != _THINKING}
     asked = (json.dumps(arguments, sort_keys=True), *map(repr, facts.subjects), *stamps)
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
 
 def _size(result: ToolResult) -> int:
-    """Bytes of its words and pictures in memory."""
+    """Return the bytes of a result's texts and pictures in memory."""
     frame = result.frame
     words = (result.text, result.display or "", *((frame.head, frame.headline, frame.ending) if frame else ()))
     pictures = (image.data for image in result.images)

@@ -1,4 +1,4 @@
-"""OutputExecutor: what a tool says, made fit for its readers, and kept whole where it is not shown whole."""
+"""OutputExecutor: redact, filter and cut the result of a tool, and store a text that is not shown whole."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
@@ -16,17 +16,17 @@ from acp_agent.output.filters.strategy import CommandRun
 from acp_agent.output.pipeline import Fitted, Pipeline, ResultSource
 
 _INLINE_LIMIT = 16 * 1024
-"""Characters up to which a thread would cost more than the work."""
+"""The most characters for which a thread would cost more than the work."""
 
 Summarize: TypeAlias = Callable[[str], Awaitable[str]]
-"""A long text in short, by a model; "" when that failed."""
+"""Returns a summary of a long text by a model; "" if that failed."""
 
 
 class OutputExecutor:
     """Passes every result through the output pipeline.
 
-    overflow    where whole texts are kept; None = nowhere (O5.12)
-    summarize   makes what the model sees of a long text; None = its head and tail (O5.15)
+    overflow    stores whole texts; None if they are not stored
+    summarize   shortens a long text for the model; None for its head and tail
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class OutputExecutor:
 
 def _result_source(facts: CallFacts, result: ToolResult) -> ResultSource:
     run, source = None, None
-    landed = (result.envelope or {}).get("url")  # where redirects led
+    landed = (result.envelope or {}).get("url")  # the URL after redirects
     for line in facts.commands:
         run = _run(line, result)
     for subject in facts.subjects:
@@ -79,7 +79,7 @@ def _result_source(facts: CallFacts, result: ToolResult) -> ResultSource:
 
 
 def _run(line: ShellText, result: ToolResult) -> CommandRun | None:
-    """What ran, if it did: a call that failed before has no exit code to tell."""
+    """Return the commands that ran. A call that failed before has no exit code."""
     envelope = result.envelope or {}
     if "exit_code" not in envelope:
         return None
@@ -93,7 +93,7 @@ def _run(line: ShellText, result: ToolResult) -> CommandRun | None:
 
 
 def _size(result: ToolResult) -> int:
-    """Characters and values of a result, however nested; counted no further than it matters."""
+    """Return the number of characters and values of a result, counted only up to the limit that matters."""
     size = len(result.text) + len(result.display or "")
     waiting: list[Json] = [result.envelope]
     while waiting and size < _INLINE_LIMIT:

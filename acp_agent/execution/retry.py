@@ -1,7 +1,7 @@
-"""RetryExecutor: what fails for want of a network or a server is tried again (requirements L6.4-L6.6, L6.10).
+"""RetryExecutor: repeat calls that failed because of the network or a server.
 
-Stands next to the tool. A repetition is no new call: it is not asked about, not counted against a quota, and only its
-last result is cleaned, kept, recorded and read by the model.
+It is next to the tool. A repetition is no new call: it does not ask and does not count for a quota. Only the last
+result is filtered, cached, recorded and read by the model.
 """
 
 import random
@@ -19,18 +19,18 @@ from acp_agent.log import Log
 
 _LATER = "The system has given up on this call. Go on without it, or try it once more later."
 _PROMISING = frozenset({ToolErrorCategory.RATE_LIMITED, ToolErrorCategory.SERVER_ERROR})
-"""Categories whose own suggestion says that the system will retry; true of no result that leaves here."""
+"""Categories whose suggestion says that the system will retry, which no returned result may say."""
 
 _log = Log(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolRetries:
-    """How often a call is repeated. Times in seconds.
+    """How often a call is repeated. All times are in seconds.
 
-    attempts        further attempts after the first; 0 for none
-    base, longest   the n-th wait, counted from 0, is drawn from 0 to base * 2**n, at most to `longest`: full jitter
-    budget          for all attempts of a call and the waits between; the first attempt alone may take longer
+    attempts        further attempts after the first one; 0 for none
+    base, longest   the n-th wait, counted from 0, is random between 0 and base * 2**n, at most `longest` (full jitter)
+    budget          for all attempts of a call and the waits between them; the first attempt alone may take longer
     """
 
     attempts: int = 2
@@ -39,18 +39,18 @@ class ToolRetries:
     budget: float = 30.0
 
     def wait(self, number: int, chance: float) -> float:
-        """Seconds before repetition `number`, from 0 on. `chance` is in [0, 1]."""
+        """Return the seconds before a repetition, counted from 0. `chance` is in [0, 1]."""
         return chance * min(self.base * 2.0 ** min(number, 64), self.longest)
 
 
 class RetryExecutor:
-    """Repeats a call that failed by one of the four infrastructure categories and may be repeated.
+    """Repeats a call that failed with one of the four retryable categories.
 
-    A call that changes something or runs a command is never repeated. Whatever leaves here says `retryable: false`: the
-    system will not try again. An attempt that is under way when the budget ends is broken off, and the failure
-    before it stands.
+    A call that changes something or runs a command is never repeated. Every returned result says `retryable: false`,
+    because the system will not try again. An attempt that runs when the budget ends is cancelled, and the failure
+    before it is returned.
 
-    clock, sleep, chance   for tests; `chance` gives a number in [0, 1)
+    clock, sleep, chance   for tests; `chance` returns a number in [0, 1)
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class RetryExecutor:
         self._chance = chance
 
     async def execute(self, facts: CallFacts) -> ToolResult:
-        """Run the call, several times if need be."""
+        """Run the call, several times if necessary."""
         begun = self._clock()
         result = await self._wrapped.execute(facts)
         repeatable = not (facts.spec.mutates or facts.commands)  # a command may change anything
@@ -89,17 +89,17 @@ class RetryExecutor:
         return _final(result, facts.attempts)
 
     def _left(self, begun: float) -> float:
-        """Seconds of the budget that are left, 0 or more."""
+        """Return the remaining seconds of the budget, 0 or more."""
         return max(0.0, begun + self._retries.budget - self._clock())
 
 
 def _passing(result: ToolResult) -> bool:
-    """Whether a failure may pass by itself."""
+    """Return whether a failure may pass by itself."""
     return result.failure is not None and result.failure.category.retryable
 
 
 def _final(result: ToolResult, attempts: int) -> ToolResult:
-    """A result as it is told: a failure says how often it was tried, and promises no further attempt (L6.10)."""
+    """Return a result whose failure says how often it was tried, and promises no further attempt."""
     before = result.failure
     if before is None or not before.category.retryable:
         return result

@@ -1,12 +1,12 @@
-"""A tool that keeps failing is taken away for the session (requirements L8, section 4 rows 37-39).
+"""Warn of a tool that keeps failing, and block it for the session if configured.
 
-What counts is what goes wrong on the tool's side. Refusals, denials by the user and cancellations do not: else
-whoever provokes them could take a tool from the user (security.md 2.2). Nor do the model's own mistakes (wrong
-arguments): they say nothing of the tool. Neither is a sample at all, so that they do not hide real failures either.
+Only failures of the tool itself count. Refusals, denials by the user and cancellations do not, because provoking them
+could then take a tool from the user. The model's own mistakes (wrong arguments) say nothing about the tool and do not
+count either. None of these is a sample, so they do not hide real failures.
 
-A permanent failure is often just the world's answer (no such file), and a model that looks for four files that are
-not there has broken nothing. Such failures therefore count when the window is full, and breakage - time-outs, the
-network, servers, crashes - from the first few calls on.
+A permanent failure is often an ordinary answer (no such file): a model that looks for four missing files has broken
+nothing. So these failures count only if the window is full. Time-outs, network errors, server errors and crashes count
+from the first few calls on.
 """
 
 from collections import deque
@@ -21,13 +21,13 @@ from acp_agent.gates.gate import Gate
 from acp_agent.log import Log
 
 MIN_SAMPLES = 5
-"""Calls before a tool is judged, or the whole window where that is shorter."""
+"""The calls before a tool is judged, or the whole window if it is shorter."""
 
 _log = Log(__name__)
 
 
 class Outcome(StrEnum):
-    """What a call says about its tool."""
+    """What the result of a call says about its tool."""
 
     FINE = "fine"
     FRUITLESS = "fruitless"  # it worked, and the answer was no
@@ -35,7 +35,7 @@ class Outcome(StrEnum):
 
 
 def outcome_of(result: ToolResult) -> Outcome | None:
-    """What a result says about its tool; None for nothing, as when a gate ended the call."""
+    """Return what a result says about its tool; None if it says nothing, as that of a call which a gate ended."""
     if result.ruling is not None and result.ruling.gate:
         return None
     if result.failure is None:
@@ -73,16 +73,16 @@ class Alarm(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """From 0 to 1."""
+        """The rate of failures, from 0 to 1."""
         return self.failures / self.calls
 
 
 class AnomalyDetector:
     """The recent calls of each tool of one session.
 
-    window_size         calls of a tool that are remembered, 1 or more
-    failure_threshold   the rate of failures, above 0 and below 1, that must be passed
-    auto_block          whether a tool is then blocked; else it is only told
+    window_size         the calls of a tool that are remembered, 1 or more
+    failure_threshold   the rate of failures, above 0 and below 1, that must be exceeded
+    auto_block          whether a tool is then blocked; otherwise the user is only warned
     """
 
     def __init__(self, window_size: int = 20, failure_threshold: float = 0.7, *, auto_block: bool = True) -> None:
@@ -98,23 +98,23 @@ class AnomalyDetector:
         return tuple(self._alarms.values())
 
     def blocked(self, tool: str) -> Alarm | None:
-        """Why a tool is blocked; None when it is not."""
+        """Return why a tool is blocked; None if it is not."""
         return self._alarms.get(tool) if self._auto_block else None
 
     def record(self, tool: str, outcome: Outcome) -> Alarm | None:
-        """Remember a call. Gives the alarm when this one raised it. A late success unblocks nothing."""
+        """Remember a call. Return the alarm if this call raises one. A late success does not unblock a tool."""
         window = self._windows.setdefault(tool, deque(maxlen=self._size))
         window.append(outcome)
         raised = self._alarm(tool, window)
         if raised is None and not self._auto_block:
-            self._alarms.pop(tool, None)  # told again when it comes back
+            self._alarms.pop(tool, None)  # the user is warned again if it returns
         if raised is None or tool in self._alarms:
             return None
         self._alarms[tool] = raised
         return raised
 
     def reset(self, tool: str = "") -> None:
-        """Trust a tool again, or all of them (the user's word, /clear)."""
+        """Trust a tool again, or all of them, as the user asked."""
         for name in [tool] if tool else [*self._windows]:
             self._windows.pop(name, None)
             self._alarms.pop(name, None)
@@ -129,9 +129,9 @@ class AnomalyDetector:
 
 
 class AnomalyGate(Gate):
-    """Watches what comes back, and refuses tools that are blocked. What the user types is neither watched nor refused.
+    """Watches results, and refuses blocked tools. Calls that the user types are neither watched nor refused.
 
-    emit   told once when a tool starts to fail too often
+    emit   called once when a tool starts to fail too often
     """
 
     name = "anomaly"
@@ -141,7 +141,7 @@ class AnomalyGate(Gate):
         self._emit = emit
 
     def allows(self, spec: ToolSpec) -> bool:
-        """Whether a tool belongs in the catalogue."""
+        """Return whether a tool is offered to the model."""
         return self._detector.blocked(spec.name) is None
 
     def judge(self, facts: CallFacts) -> Verdict:
@@ -154,7 +154,7 @@ class AnomalyGate(Gate):
         )
 
     async def conclude(self, facts: CallFacts, result: ToolResult) -> ToolResult:
-        """Count what the result says about the tool."""
+        """Count the result for the tool."""
         outcome = Outcome.BROKEN if result.crashed else outcome_of(result)
         if outcome is not None and facts.call.origin is not CallOrigin.USER:
             await self._record(facts.spec.name, outcome)

@@ -1,6 +1,6 @@
-"""The autonomy level `readonly` (requirements S3.5): reading tools, and no others.
+"""Enforce the autonomy level `readonly`: only tools that read may run.
 
-The levels above it are no gate's business: `supervised` is what the permission gate does, `full` is its full-auto.
+The permission gate enforces the other levels: `supervised` asks as usual, `full` is full-auto.
 """
 
 from collections.abc import Callable
@@ -31,14 +31,13 @@ READING = frozenset(
         "lsp_code_actions",
     )
 )
-"""The tools of `readonly`, by id: those of S3.5, and others that only read, ask the user, or show him a plan."""
+"""The ids of the tools of `readonly`: they only read, ask the user, or show them a plan."""
 
 
 class AutonomyGate(Gate):
-    """Refuses what is not for reading while `readonly` is true; it is asked anew for each call.
+    """Refuses tools that do not only read while `readonly` returns True. It is called for each call.
 
-    A tool needs more than a name from the list: one that changes anything, runs a command or calls a server is
-    refused whatever it is called.
+    A name from the list is not enough: a tool that changes anything, runs a command or calls a server is refused.
     """
 
     name: ClassVar[str] = "autonomy"
@@ -47,7 +46,7 @@ class AutonomyGate(Gate):
         self._readonly = readonly
 
     def allows(self, spec: ToolSpec) -> bool:
-        """Whether a tool belongs in the catalogue now."""
+        """Return whether a tool is offered to the model now."""
         return not self._readonly() or (spec.name in READING and not spec.mutates)
 
     def judge(self, facts: CallFacts) -> Verdict:

@@ -1,7 +1,7 @@
-"""The first gate: commands that never run (requirements S1, G3).
+"""The first gate: refuse commands that never run.
 
-Nothing lifts it: no rule, no mode, no approval. It is a tripwire all the same, not a
-boundary: whoever may run `python` can do what `curl` does (S1.10).
+No rule, mode or approval lifts it. It is a tripwire and not a boundary: a model that may run `python` can do what
+`curl` does.
 """
 
 import re
@@ -27,29 +27,31 @@ from acp_agent.gates.shell.options import option_texts
 from acp_agent.gates.shell.tables import tables
 
 MAX_PATTERN = 64
-"""Characters of a program name that is a pattern; no blocked name is longer."""
+"""The most characters of a program name with wildcards. No blocked name is longer."""
 
 _COPY = "dd if="
-_VARIABLE = re.compile(r"\$(?:\w+|\(\))")  # of unknown value: as if it were empty
+_VARIABLE = re.compile(r"\$(?:\w+|\(\))")  # a variable of unknown value is taken for empty
 _UNKNOWN = ("$", "`")
 _SCRIPTS = frozenset(("sh", "bash", "py", "js", "mjs", "ts", "rb", "pl", "php", "lua"))
 
 
 class Substitution(StrEnum):
-    """What happens to commands with a substitution or a here-string (requirements 4, row 50)."""
+    """What happens to commands with a substitution or a here-string."""
 
     BLOCK = "block"  # refused
-    INSPECT = "inspect"  # judged by the commands inside; refused when these cannot be read
+    INSPECT = "inspect"  # judged by the commands inside; refused if these cannot be read
     ASK = "ask"  # the user decides
 
 
 @dataclass(frozen=True, slots=True)
 class BlocklistPolicy:
-    """What is blocked beside the fixed core. Immutable: a new one is swapped in on a change (T2.15).
+    """What is blocked beside the fixed core. A changed configuration makes a new policy.
 
-    blocked   further patterns: a program name (`vault*` too), or a program with words that must follow
-              ("git push --force"); case does not matter, options match in any order
-    allowed   lifts the configurable part only: the network programs and `dd if=`
+    blocked        further patterns: a program name (also `vault*`), or a program with words that must follow ("git push
+                   --force"); case does not count, and options match in any order
+    allowed        exceptions from the configurable part only: the network programs and `dd if=`
+    substitution   what happens to commands with a substitution
+    groups         the names of blocked groups of commands
     """
 
     blocked: tuple[str, ...] = ()
@@ -58,7 +60,7 @@ class BlocklistPolicy:
     groups: tuple[str, ...] = ()
 
     def find(self, found: Survey) -> str:
-        """The pattern that blocks a text, for the error (T2.16); empty when none does."""
+        """Return the pattern that blocks a text, for the error message; empty if none does."""
         if found.hazards:
             return found.hazards[0]
         folder = ""
@@ -85,13 +87,13 @@ class BlocklistPolicy:
         return next((pattern for pattern in self.blocked if _matches(pattern, command)), "")
 
     def _code(self, command: Command) -> str:
-        """Program texts in other languages (`python -c`, `awk`): what they plainly run is judged as well."""
+        """Return the pattern that blocks a command for a program text of another language (`python -c`, `awk`)."""
         for code in _codes(command):
             hazard = code_hazard(code)
             if hazard:
                 return hazard
             for text in shell_texts(code):
-                # Without an interpreter of their own: literals inside literals are not followed.
+                # Literals inside literals are not followed.
                 for inner in survey(text).walk():
                     pattern = _named(inner.name.casefold(), _fixed()) or destructive(inner, "")
                     pattern = pattern or self._configured(inner, inner.name.casefold())
@@ -101,7 +103,7 @@ class BlocklistPolicy:
 
 
 def find_blocked_command(text: str, policy: BlocklistPolicy) -> str:
-    """The pattern that blocks a shell text, or empty (T2.16)."""
+    """Return the pattern that blocks a shell text; empty if none does."""
     return policy.find(survey(text))
 
 
@@ -153,9 +155,9 @@ def _fixed() -> frozenset[str]:
 
 
 def _named(name: str, names: frozenset[str]) -> str:
-    """The blocked name a program name is: itself, with an ending (`mkfs.ext4`), or by a pattern (`su?o`).
+    """Return the blocked name that a program name means: itself, with an ending (`mkfs.ext4`), or a pattern (`su?o`).
 
-    A script that is only called like one (`./reboot.sh`) is not.
+    A script with such a name (`./reboot.sh`) is not blocked.
     """
     if name in names:
         return name
@@ -168,7 +170,7 @@ def _named(name: str, names: frozenset[str]) -> str:
 
 
 def _matches(pattern: str, command: Command) -> bool:
-    """Whether a configured pattern matches: as the beginning of the command, or its words in any order."""
+    """Return whether a configured pattern matches: as the beginning of the command, or its words in any order."""
     words = pattern.casefold().split()
     name = command.name.casefold()
     if not words or not (_named(name, frozenset(words[:1])) or fnmatchcase(name, words[0])):
@@ -181,7 +183,7 @@ def _matches(pattern: str, command: Command) -> bool:
     given = operands(args)
     wanted = operands(words[1:])
     options = [word for word in words[1:] if word.startswith("-")]
-    # The subcommand may stand behind options with values (`git -C x push`), so it is looked for anywhere.
+    # The subcommand may stand behind options with values (`git -C x push`), so it may be anywhere.
     return _in_order(wanted, given) and all(_has(args, option) for option in options)
 
 
@@ -197,7 +199,7 @@ def _has(args: list[str], option: str) -> bool:
 
 
 def _folder(command: Command, folder: str) -> str:
-    """Where a `cd` leads, when that is plain: an absolute folder, home, or a step from a known one."""
+    """Return where a `cd` leads: an absolute folder, home, or a step from a known folder; empty if unclear."""
     target = next(iter(operands(command.argv[1:])), "~")
     if target.startswith(("/", "~")):
         return target

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class CommandFacts(ShellText):
-    """A command line, what it runs, and in which folders.
+    """A command line, the commands that it runs, and their folders.
 
-    expand   which files there are for a pattern of a command
+    expand   returns the files that a pattern of a command stands for
     """
 
     def __init__(self, text: str, expand: Expand = unexpanded) -> None:
@@ -25,7 +25,7 @@ class CommandFacts(ShellText):
 
     @cached_property
     def steps(self) -> tuple[CommandStep, ...]:
-        """The steps of `commands`: proven ones where the text is proven."""
+        """The steps of `commands`, proven ones if the text is proven."""
         if self.commands == self.survey.commands:
             return self.surveyed_steps
         return tuple(steps_of(self.commands, self.expand))
@@ -52,7 +52,7 @@ class CallFacts:
         self.spec = invocation.spec
         self.subjects = invocation.subjects
         self.repaired = bool(repair)
-        # What the model never wrote changes nothing unasked: whatever rule or level would let it pass, but full-auto.
+        # Arguments that the model did not write need the user's yes before they change anything, except in full-auto.
         self.asks = [Ask(repair)] if repair and invocation.spec.mutates else []
         self.attempts = 1
         self.suspects: list[str] = []

@@ -44,7 +44,7 @@ class Gate:
 class Gates:
     """The gates of a session. Calls pass them from the first to the last.
 
-    expand   which files there are for a pattern of a command
+    expand   returns the files that a pattern of a command stands for
     """
 
     in_order: tuple[Gate, ...] = ()

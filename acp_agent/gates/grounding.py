@@ -1,11 +1,11 @@
-"""Calls about things that may be made up (requirements S8). Off unless switched on; never blocks.
+"""Note calls with names that the model may have made up. It is off unless configured, and never blocks.
 
-A model invents a name when it wants one: a file that would have to be there, a page, a commit. Such a call is told
-when what it names is not there *and* nobody has mentioned it: no prompt, and no result that was not about it.
+A model invents names that it wants: a file that should exist, a page, a commit. The user, the model and the audit are
+told of such a call if its name does not exist *and* was never mentioned, neither in a prompt nor in another result.
 
-    path         it does not exist, nor was its name mentioned; for a file to be written the same of its folder
-    address      it could not be had, nor was its host mentioned
-    identifier   a UUID or a digest, in a command or in the arguments of a call that changes nothing, never mentioned
+    path         it does not exist, and its name was not mentioned; for a file to be written the same of its folder
+    address      it could not be reached, and its host was not mentioned
+    identifier   a UUID or a digest in a command, or in the arguments of a call that changes nothing, was not mentioned
 """
 
 import os
@@ -32,17 +32,17 @@ _IDENTIFIER = re.compile(
 )
 _LEAST_DIGITS = 7
 _DIGEST = re.compile(rf"[0-9a-f]{{{_LEAST_DIGITS},64}}")
-_LOOKED_AT = 100_000  # characters of one text
+_LOOKED_AT = 100_000  # the most characters of one text that are read
 _MOST_WORDS = 100_000
-_MOST_TOLD = 5  # things one call is told of
-_MOST_LOOKED_UP = 50  # identifiers of one call
+_MOST_TOLD = 5  # names in one note
+_MOST_LOOKED_UP = 50  # identifiers of one call that are looked up
 
 Exists: TypeAlias = Callable[[str], Awaitable[bool | None]]
-"""Whether anything is at a path as a call names it; None where nobody can tell. Never raises but for cancellation."""
+"""Returns whether anything is at a path of a call; None if that is unknown. It raises only on cancellation."""
 
 
 def exists_in(files: FileSystem) -> Exists:
-    """Looks where the session's tools look, and no further: what lies outside its folders nobody can tell."""
+    """Return a function that looks only where the session's tools may look. Paths outside are unknown to it."""
 
     async def exists(path: str) -> bool | None:
         try:
@@ -54,12 +54,12 @@ def exists_in(files: FileSystem) -> Exists:
 
 
 async def unknown(path: str) -> bool | None:
-    """Looks nowhere."""
+    """Return None, without a look."""
     del path
 
 
 class Digests:
-    """Digests, found by how they begin without a look at each."""
+    """Digests that can be found by their beginning without reading all of them."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
@@ -67,35 +67,35 @@ class Digests:
         self._in_order = True
 
     def add(self, digest: str) -> None:
-        """Take one in; it may be there already."""
+        """Add a digest, which may be there already."""
         if digest not in self._known:
             self._known.add(digest)
             self._in_order = False
 
     def discard(self, digest: str) -> None:
-        """Forget one; it may be gone already."""
+        """Remove a digest, which may be gone already."""
         if digest in self._known:
             self._known.discard(digest)
             self._in_order = False
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all."""
         self._known.clear()
         self._order.clear()
         self._in_order = True
 
     @property
     def in_order(self) -> list[str]:
-        """All of them, sorted; put in order only when somebody asks."""
+        """All digests, sorted when they are first needed."""
         if not self._in_order:
             order = [digest for digest in self._order if digest in self._known]
             order += self._known.difference(order)
-            order.sort()  # most of it stands in order: little more than one look at each
+            order.sort()  # most of it is sorted already, so this takes little more than one pass
             self._order, self._in_order = order, True
         return self._order
 
     def matches(self, word: str) -> bool:
-        """Whether one of them begins as the word does, as far as the shorter of the two goes."""
+        """Return whether a digest and the word have the same beginning, in the length of the shorter one."""
         if any(word[:end] in self._known for end in range(_LEAST_DIGITS, len(word) + 1)):
             return True
         order = self.in_order
@@ -104,7 +104,7 @@ class Digests:
 
 
 class Mentioned:
-    """The words of a session: what the user typed and tools said. The oldest go when there are too many."""
+    """The words of a session: those that the user typed, and those of results. The oldest are forgotten first."""
 
     def __init__(self, most_words: int = _MOST_WORDS) -> None:
         self._most_words = most_words
@@ -113,7 +113,7 @@ class Mentioned:
         self.suspicions = 0
 
     def learn(self, text: str, *, without: frozenset[str] = frozenset()) -> None:
-        """Take in the words of a text, but for some."""
+        """Remember the words of a text except for some."""
         for word in _words(text):
             if word not in without:
                 self._words[word] = None
@@ -124,33 +124,33 @@ class Mentioned:
             self._digests.discard(self._words.popitem(last=False)[0])
 
     def has(self, name: str) -> bool:
-        """Whether all words of a name were mentioned; a name without any is nothing to be made up."""
+        """Return whether all words of a name were mentioned. A name without words counts as mentioned."""
         return all(word in self._words for word in _words(name))
 
     def has_identifier(self, name: str) -> bool:
-        """Whether an identifier was; a digest may be mentioned longer or shorter than it is written now."""
+        """Return whether an identifier was mentioned. A digest may be longer or shorter there than in the call."""
         word = name.lower()
         return word in self._words or self._digests.matches(word)
 
     def suspected(self) -> None:
-        """Count a call that names something that may be made up."""
+        """Count a call with a name that may be made up."""
         self.suspicions += 1
 
     def status(self) -> tuple[str, ...]:
-        """A line for /status, for when made-up names are looked for."""
+        """Return a line for /status if the gate is on."""
         return (f"Hallucination detection: {self.suspicions} calls suspected",)
 
     def clear(self) -> None:
-        """Forget all (/clear)."""
+        """Forget all words, for /clear."""
         self.suspicions = 0
         self._words.clear()
         self._digests.clear()
 
 
 class GroundingGate(Gate):
-    """Tells the user, the model and the audit what a call of the model may have made up. It refuses nothing.
+    """Tells the user, the model and the audit of names in a call that may be made up. It refuses nothing.
 
-    exists   looks paths up, before the call runs
+    exists   returns whether a path exists, before the call runs
     """
 
     name = "grounding"
@@ -165,19 +165,19 @@ class GroundingGate(Gate):
         return Allow()
 
     async def examine(self, facts: CallFacts) -> Verdict:
-        """Look for what may be made up."""
+        """Note names that may be made up. The verdict is always Allow."""
         if _is_watched(facts):
             facts.suspect([*await self._paths(facts), *islice(self._identifiers(facts), _MOST_TOLD)])
         return Allow()
 
     async def conclude(self, facts: CallFacts, result: ToolResult) -> ToolResult:
-        """Learn the words of the result, and add a line on what may be made up."""
+        """Remember the words of the result, and add a line about names that may be made up."""
         if not _is_watched(facts):
             self._mentioned.learn(result.text)
             return result
         if result.failure is not None:
             facts.suspect(self._addresses(facts))
-        # What a result says of the call's own words proves nothing: "no such file: made-up.py".
+        # A result that repeats the call's own words proves nothing: "no such file: made-up.py".
         own = frozenset(word for text in _texts(facts.call.arguments) for word in _words(text))
         self._mentioned.learn(result.text, without=own)
         return await self._told(facts, result) if facts.suspects else result
@@ -187,7 +187,7 @@ class GroundingGate(Gate):
         named = "; ".join(facts.suspects[:_MOST_TOLD])
         await self._emit(Notice(Severity.WARNING, f"{facts.spec.name}: perhaps made up by the model: {named}"))
         if result.ruling is not None and result.ruling.gate:
-            return result  # it did not run: nobody said it may know what is there
+            return result  # it did not run, so the model may not learn what exists
         line = f"[hallucination_suspect] {named}. Check where you have this from before you build on it."
         return replace(result, text=f"{result.text}\n\n{line}", display=result.shown)
 
@@ -220,21 +220,21 @@ def _is_watched(facts: CallFacts) -> bool:
 
 
 def _subject_paths(facts: CallFacts) -> Iterator[tuple[str, bool]]:
-    """Yield each path once, and whether the call may make it. One that is read as well has to be there (edit)."""
+    """Yield each path once, and whether the call may make it. A path that is also read must exist (edit)."""
     read = {each.path for each in facts.paths if each.access is not Access.WRITE}
     yield from ((path, False) for path in sorted(read))
     yield from ((each.path, True) for each in facts.paths if each.path not in read)
 
 
 def _words(text: str) -> Iterator[str]:
-    """Lower case, without the full stop of a sentence."""
+    """Return a word in lower case without the full stop of a sentence."""
     for match in _WORD.finditer(text[:_LOOKED_AT]):
         if word := match[0].rstrip(".").lower():
             yield word
 
 
 def _texts(value: Json) -> list[str]:
-    """Every text in a JSON value, however deep."""
+    """Return every text in a JSON value, however deep."""
     texts: list[str] = []
     rest: list[Json] = [value]
     while rest:

@@ -1,4 +1,4 @@
-"""The mode of the session, enforced (requirements A14.3): what kinds of tools may run at all."""
+"""Enforce the mode of the session: which kinds of tools may run at all."""
 
 from typing import assert_never
 
@@ -7,17 +7,17 @@ from acp_agent.core.types import Allow, Deny, ToolKind, ToolSpec, Verdict
 from acp_agent.gates.facts import CallFacts
 from acp_agent.gates.gate import Gate
 
-# "other" is what the seeds call find_path, list_directory and memory_search (requirements 4, row 60).
+# Some clients call find_path, list_directory and memory_search "other".
 _READING = frozenset((ToolKind.READ, ToolKind.SEARCH, ToolKind.FETCH, ToolKind.THINK, ToolKind.OTHER))
 _PLANNING = _READING | {ToolKind.SWITCH_MODE}
 
 
 class ModeGate(Gate):
-    """Refuses tools the mode has no use for, whoever calls them. The conduct is read anew for each call.
+    """Refuses tools that the mode does not allow. The mode is read for each call.
 
-    ask         reads, searches and fetches; nothing that changes anything
-    architect   the same, and may change the mode: plans, but neither writes nor executes
-    code        everything
+    ask         allows reading, searching and fetching
+    architect   allows the same and changing the mode: it plans, but neither writes nor executes
+    code        allows everything
     """
 
     name = "mode"
@@ -26,7 +26,7 @@ class ModeGate(Gate):
         self._conduct = conduct
 
     def allows(self, spec: ToolSpec) -> bool:
-        """Whether a tool belongs in the catalogue of the mode in force."""
+        """Return whether a tool is offered to the model in the current mode."""
         mode = self._conduct.mode
         match mode:
             case Mode.CODE:

@@ -1,10 +1,16 @@
-"""The last gate: everything that needs the user's word is settled here, with one question (requirements A20, S3).
+"""The last gate: decide whether a call may run, with one question to the user for all the questions of the gates.
 
-What decides, in this order: a denying rule or a stored denial ends the call; a call the user typed himself
-(`/run`) and full-auto run, but in full-auto not what only the user can answer (a firm Ask); a stored approval of
-exactly this text runs; questions of other gates ask, and in full-auto the firm ones refuse; rules and stored approvals
-allow; else the approval level decides. Tools that change nothing do not ask by themselves, but for one that reaches a
-host nobody has allowed yet (threat 8 of security.md), and one with rules of which none matches.
+The first of these that applies decides:
+
+1. A rule that denies, or a stored denial, ends the call.
+2. A call that the user typed (`/run`) runs. Full-auto runs calls without a firm Ask, which only the user can answer.
+3. A stored approval of exactly this text lets it run.
+4. Questions of other gates ask. In full-auto the firm ones refuse.
+5. Rules and stored approvals let it run.
+6. The approval level decides.
+
+Tools that change nothing do not ask by themselves, except those that reach a host which the user has not allowed yet,
+and those with rules of which none matches.
 """
 
 import hashlib
@@ -60,7 +66,7 @@ _NOBODY = "this call needs the user's approval, and there is nobody to ask"
 
 @dataclass(frozen=True, slots=True)
 class _PredictedFailure(Deny):
-    """The end of a call that could not be done, whatever the user answered: its preview failed."""
+    """The end of a call that would fail whatever the user answers, because its preview failed."""
 
     result: ToolResult = field(kw_only=True)
 
@@ -80,14 +86,14 @@ def _answer(decision: Decision) -> Verdict:
 
 
 class PermissionGate(Gate):
-    """Settles what the gates before it asked. One question at a time in a session.
+    """Decides about the questions of the gates before it. A session has one open question at a time.
 
     rules      by tool name, in order
-    conduct    the approval level in force; read anew for each call
-    approver   None when there is nobody to ask: what would be asked is refused as confirmation_required
-    resolve    FileSystem.resolve: paths are matched as given and as they really are (S3.7)
-    consent    what a lasting yes to a tool is bound to besides its name; "" for a tool of ours. Another server behind
-               the same name, or another definition, is another tool (security.md 2.8); a no holds for the name
+    conduct    the approval level in force, which is read for each call
+    approver   None if no user can be asked; then calls that ask are refused as confirmation_required
+    resolve    FileSystem.resolve; paths are matched as given and as resolved
+    consent    returns what a lasting yes to a tool covers besides its name; "" for a built-in tool. Another server
+               behind the same name, or another definition, is another tool. A no holds for the name
     """
 
     name: ClassVar[str] = "permission"
@@ -111,7 +117,7 @@ class PermissionGate(Gate):
         self._one_question = anyio.Lock()
 
     def allows(self, spec: ToolSpec) -> bool:
-        """Whether a tool belongs in the catalogue: not when it is denied whole (S3.2, A20.16)."""
+        """Return whether a tool is offered to the model: not if all its calls are denied."""
         stored = self._grants.find(spec.name, GrantKind.TOOL)
         return stored is not False and not denied_outright(rules_of(self.rules, spec.name, spec.server))
 
@@ -130,14 +136,14 @@ class PermissionGate(Gate):
         if self._approver is None:
             return Deny(_NOBODY, ToolErrorCategory.CONFIRMATION_REQUIRED)
         async with self._one_question:
-            # While this call waited for its turn, "always" may have been said to the same thing.
+            # While this call waited, the user may have said "always" to the same thing.
             settlement = self.settle(facts)
             if not isinstance(settlement.verdict, Ask):
                 return settlement.verdict
             question = build(facts, settlement.reasons, settlement.always, digest_of(settlement))
             try:
                 decision = await self._approver.ask(question)
-            except ToolError as error:  # nobody answered in time
+            except ToolError as error:  # there was no answer in time
                 return Deny(error.failure.message, error.failure.category)
             await self._remember(decision, settlement)
         return _answer(decision)
@@ -158,7 +164,7 @@ class PermissionGate(Gate):
                 assert_never(decision)
 
     def settle(self, facts: CallFacts) -> Settlement:
-        """Return what is to be done about a call, before the user is asked."""
+        """Return the outcome for a call, before the user is asked."""
         settlement = self._by_subjects(facts)
         unanswered = isinstance(settlement.verdict, Ask) and self._conduct.auto_approve is AutoApprove.FULL_AUTO
         return Settlement(unasked(facts)) if unanswered else settlement
@@ -228,15 +234,15 @@ class PermissionGate(Gate):
         approved = self._free(facts) or on_record(exact)
         deletes = any(each.access is Access.DELETE for each in facts.paths)
         if deletes:
-            stored = None  # yes to one deletion is no yes to the next; a stored no has ended the call above
+            stored = None  # a yes to one deletion does not cover the next one; a stored no has ended the call above
         if approved is None and not self._asks(facts, action, stored=stored, rules=rules):
             approved = on_record(stored, action=action) or Approved(ApprovedBy.AUTO)
         return Settlement(approved) if approved else tool_question(facts, digest, whole, deletes=deletes)
 
     def _denial(self, invocation: Invocation, action: Action | None, *stored: bool | None) -> Deny | None:
-        """A rule of the tool's, a rule against reading, or a stored answer that is False.
+        """Return the denial by a rule of the tool, by a rule against reading, or by a stored answer; None without one.
 
-        What may not be read may not be edited, listed or searched either: the result would show it (T4.9).
+        Files that may not be read may not be edited, listed or searched either, because the result would show them.
         """
         if action is Action.DENY:
             return self._by_rule_of(invocation.spec.name, invocation)
@@ -247,7 +253,7 @@ class PermissionGate(Gate):
         return Deny(_USER_DENIED) if False in stored else None
 
     def _by_rule_of(self, tool: str, invocation: Invocation) -> Deny:
-        """The denial of a call that rules of `tool` deny: the first rules that do, one less would not."""
+        """Return the denial of a call that rules of `tool` deny, by the first rule that denies it."""
         rules = rules_of(self.rules, tool, invocation.spec.server if tool == invocation.spec.name else "")
 
         def denied(count: int) -> bool:
@@ -256,7 +262,7 @@ class PermissionGate(Gate):
         return denied_by(tool, rules, bisect_left(range(len(rules)), True, key=denied) - 1)
 
     def _asks(self, facts: CallFacts, action: Action | None, *, stored: bool | None, rules: tuple[Rule, ...]) -> bool:
-        """`rules`: those for the tool. A tool that only reads asks where it has some and none matches."""
+        """Return whether a call asks. A tool that only reads asks if it has `rules` of which none matches."""
         named = is_answered(facts.asks, rules, lambda exact: rule_action(facts.invocation, exact, self._resolve))
         if not named or action is Action.ASK:
             return True
@@ -267,7 +273,7 @@ class PermissionGate(Gate):
         return self._conduct.auto_approve is not AutoApprove.AUTO_EDIT or not is_edit(facts)
 
     def _free(self, facts: CallFacts) -> Approved | None:
-        """Return whose word lets the call run unasked: the user typed it, chose full-auto, or it is the agent's own."""
+        """Return why the call runs unasked: the user typed it or chose full-auto, or it is the agent's own."""
         if facts.call.origin is CallOrigin.USER:
             return Approved(ApprovedBy.USER)
         if is_housekeeping(facts):
@@ -276,7 +282,7 @@ class PermissionGate(Gate):
         return Approved(ApprovedBy.AUTO) if free else None
 
     def _digest(self, tool: str, text: str) -> str:
-        """The text is bound to its folder: `python build.py` is another program elsewhere."""
+        """Return the digest of a text in its folder: `python build.py` is another program in another folder."""
         try:
             folder = self._resolve(".", Access.LIST)
         except (Refused, ToolError):

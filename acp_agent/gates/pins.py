@@ -1,8 +1,8 @@
-"""Tools of MCP servers are what they were when the user let them run (security.md 2.8; CVE-2025-54136).
+"""Ask about a tool of an MCP server whose definition changed after the user let it run (CVE-2025-54136).
 
-A tool nobody has let run yet is no business of this gate: other gates ask about it, and the first call that runs pins
-what it is. What a server makes of it later - announced, after a reconnect or in another session - is a question, which
-no rule, no stored answer and no approval level settles; the answer yes pins what it is now.
+Other gates ask about a tool that has not run yet, and its first call pins its definition. If the server changes the
+definition later - announced, after a reconnect or in another session - this gate asks. No rule, stored answer or
+approval level answers that question. The answer yes pins the new definition.
 """
 
 import hashlib
@@ -22,13 +22,13 @@ from acp_agent.store.mcp_pins import McpPins, Pin
 
 _UNASKED = "nobody is asked at this approval level, so it is refused; at another one the user would be asked"
 _EXCERPT = 300
-_BEFORE = 40  # characters in front of what differs
+_BEFORE = 40  # characters shown in front of a difference
 
 
 def server_identity(server: McpServer) -> str:
-    """SHA-256 in hex of what a server is: its command line and folder or its address, and the names of what it gets.
+    """Return the SHA-256 in hex of a server: its command line and folder or its address, and the names of its secrets.
 
-    Not of the values of variables and headers: a new token makes no new server.
+    The values of variables and headers are left out, because a new token does not make a new server.
     """
     reach = server.reach
     match reach:
@@ -42,7 +42,7 @@ def server_identity(server: McpServer) -> str:
 
 
 def definition_digest(tool: str, spec: ToolSpec) -> str:
-    """SHA-256 in hex of all that a model learns of a tool; `tool` is the server's own name for it."""
+    """Return the SHA-256 in hex of all that a model is told about a tool. `tool` is the server's name for it."""
     return _digest([tool, spec.description, spec.parameters])
 
 
@@ -52,9 +52,9 @@ def _digest(value: object) -> str:
 
 
 class PinBook:
-    """What the user has let run, as far as it concerns the servers of one session.
+    """The pinned definitions of the servers of one session.
 
-    identities   of the session's servers, by name; servers may be added to it
+    identities   the identities of the servers, by name; servers may be added
     """
 
     def __init__(self, pins: McpPins, identities: Mapping[str, str]) -> None:
@@ -62,12 +62,15 @@ class PinBook:
         self._identities = identities
 
     def pinned(self, tool: str, spec: ToolSpec) -> bool:
-        """Whether exactly this definition was let run."""
+        """Return whether the user let exactly this definition run."""
         pin = self._find(tool, spec)
         return pin is not None and pin.definition == definition_digest(tool, spec)
 
     def change(self, tool: str, spec: ToolSpec) -> str:
-        """What is not as it was when the user let the tool run, in one line; empty when nothing is, or it is new."""
+        """Return what changed in a tool's definition since the user let it run, as one line.
+
+        Empty for unchanged and for new tools.
+        """
         pin = self._find(tool, spec)
         if pin is None:
             return (
@@ -80,11 +83,11 @@ class PinBook:
         return f"the server {spec.server} has changed what this tool is since you let it run; {_difference(pin, spec)}"
 
     def consent(self, tool: str, spec: ToolSpec) -> str:
-        """What a lasting yes to a tool is bound to: this server and this definition."""
+        """Return the key of a lasting yes to a tool: this server and this definition."""
         return _digest([self._identities.get(spec.server, ""), definition_digest(tool, spec)])
 
     def keep(self, tool: str, spec: ToolSpec) -> None:
-        """Pin a definition. Blocks."""
+        """Pin a definition. It blocks."""
         pin = Pin(definition_digest(tool, spec), spec.description)
         self._pins.keep(self._identities.get(spec.server, ""), spec.server, tool, pin)
 
@@ -93,9 +96,9 @@ class PinBook:
 
 
 class PinsGate(Gate):
-    """Asks about changed definitions, and pins what was let run.
+    """Asks about changed definitions, and pins those of tools that run.
 
-    conduct   the approval level in force, read anew for each call
+    conduct   the approval level in force, which is read for each call
     """
 
     name = "pins"
@@ -110,7 +113,7 @@ class PinsGate(Gate):
         if not change:
             return Allow()
         settled = self._conduct.auto_approve is AutoApprove.FULL_AUTO or facts.call.origin is CallOrigin.USER
-        if settled:  # further in they would say yes without a look; the model reads this, so no new word stands in it
+        if settled:  # later gates would not ask; the model reads this, so it has no word of the new definition
             told = f"a tool of the server {facts.spec.server} is not known to be what you let run; {_UNASKED}"
             return Deny(told, ToolErrorCategory.CONFIRMATION_REQUIRED, rule="changed definition")
         return Ask(change)
@@ -129,7 +132,7 @@ def _tools(facts: CallFacts) -> Iterator[str]:
 
 
 def _difference(pin: Pin, spec: ToolSpec) -> str:
-    """What to show of a change. Whatever is in the words, the question makes it visible (gates/question.py)."""
+    """Return what the question shows of a change. `gates/question.py` makes hidden characters visible."""
     before, now = pin.description, spec.description[: len(pin.description) + _EXCERPT]
     if before == spec.description:
         return f"its words are the same, its parameters are not; now: {', '.join(_parameters(spec.parameters)) or '-'}"

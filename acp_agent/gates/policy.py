@@ -1,6 +1,6 @@
-"""The policy and the authorization: rules that forbid, first match wins (requirements S5).
+"""Refuse calls by the policy and the authorization: rules that forbid, of which the first match decides.
 
-They only take away. A call they let through still passes every other gate, and asks where it would have asked.
+They only forbid. A call that they let through still passes every other gate.
 """
 
 from collections.abc import Callable
@@ -20,11 +20,11 @@ _BLOCKED = "blocked by policy"
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the policy says of a call.
+    """What the policy says about a call.
 
-    rule     what decided; None when it was the default (S5.11)
-    doubt    why a rule may deny the call all the same; empty when none may
-    steps    a line on each rule that was looked at, for the user
+    rule     the rule that decided; None if it was the default
+    doubt    why a rule may deny the call nevertheless; empty if none may
+    steps    a line about each rule that was compared, for the user
     """
 
     effect: Effect
@@ -35,9 +35,9 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """All rules in their order, those of the authorization last, and what holds where none matches.
+    """All rules in their order, those of the authorization last, and the default if none matches.
 
-    fault   why the policy cannot be read, naming file, rule and reason; nothing runs then (S5.9)
+    fault   why the policy cannot be read, with file, rule and reason; then no call runs
     """
 
     rules: tuple[PolicyRule, ...] = ()
@@ -51,7 +51,7 @@ class Policy:
 
     @property
     def status(self) -> str:
-        """One line on what is in force, for `/policy status` (S5.10)."""
+        """One line about the policy in force, for `/policy status`."""
         if self.fault:
             return f"the policy cannot be read, so nothing runs: {self.fault}"
         if not self.rules and self.default is Effect.ALLOW:
@@ -59,7 +59,7 @@ class Policy:
         return f"policy rules in force: {len(self.rules)}; what none of them matches: {self.default}"
 
     def decide(self, call: PolicyFacts) -> Decision:
-        """The first rule that matches decides, else the default."""
+        """Return the decision of the first rule that matches, else of the default."""
         steps: list[str] = []
         doubt = ""
         for rule in self.rules:
@@ -71,26 +71,26 @@ class Policy:
         return Decision(self.default, None, doubt, tuple(steps))
 
     def offers(self, tool: str) -> bool:
-        """Whether any call of a tool may pass at all."""
+        """Return whether any call of a tool may pass."""
         if self.fault:
             return False
         for rule in self.rules:
             if not rule.tool.matches(tool_name(tool)):
                 continue
             if rule.effect is Effect.ALLOW:
-                return True  # of some calls at least
+                return True  # some calls may pass
             if rule.unconditional:
                 return False
         return self.default is Effect.ALLOW
 
 
 class PolicyGate(Gate):
-    """Holds calls against the policy. What decided is for the audit; the model learns only that something did (S5.7).
+    """Judges calls by the policy. The audit records the rule that decided; the model is told only that one did.
 
-    policy     merged when the session starts; a change counts in the next one (S5.3)
+    policy     merged when the session starts; a change counts in the next session
     cwd        the session's folder, absolute, links resolved
-    realpath   where an absolute path leads
-    trust      how far a call is trusted (S4)
+    realpath   returns where an absolute path leads
+    trust      returns how far a call is trusted
     """
 
     name = "policy"
@@ -109,7 +109,7 @@ class PolicyGate(Gate):
         self._trust = trust
 
     def allows(self, spec: ToolSpec) -> bool:
-        """Whether a tool belongs in the catalogue."""
+        """Return whether a tool is offered to the model."""
         return self._policy.offers(spec.name)
 
     def judge(self, facts: CallFacts) -> Verdict:
@@ -126,7 +126,7 @@ class PolicyGate(Gate):
                 assert_never(decision.effect)
 
     def trace(self, facts: CallFacts) -> list[str]:
-        """How the verdict comes about, a line a rule up to the one that decides: for the user, never the model."""
+        """Return a line for each rule up to the one that decides. It is for the user, never the model."""
         if self._policy.fault:
             return [self._policy.status]
         decision = self._decide(facts)

@@ -1,14 +1,14 @@
-"""What writes to protected paths is asked about: git hooks, editor tasks, start-up files (security.md, threat 3).
+"""Ask about calls that write to protected paths: git hooks, editor tasks, start-up files.
 
-Two classes of paths (`workspace/protected_paths.toml`), and what becomes of a call that changes one:
+`workspace/protected_paths.toml` has two classes of paths:
 
-- a file tool is refused for a hard one (by the file system as well) and asked about for a soft one;
-- a command is asked about for both: as text it only suggests what it does. No rule and no "always" for a prefix
-  allows it silently, only one for exactly its text. `git config` and `crontab` write such files without naming them;
-- a command of git is asked about as well when the repository it runs in names programs (`git_repository.py`).
+- A file tool is refused for a hard one, also by the file system, and asks for a soft one.
+- A command asks for both, since its text only suggests what it does. No rule and no "always" for a prefix allows it
+  silently, only one for exactly its text. `git config` and `crontab` write such files without naming them.
+- A command of git also asks if its repository names programs (`workspace/git/settings.py`).
 
-Where nothing is asked (full-auto) it is refused instead, but for what belongs to the everyday work on a project
-(`conftest.py`, its own hooks). What the user types himself is his business.
+Full-auto refuses instead of asking, except for everyday files of a project (`conftest.py`, its own hooks). Calls that
+the user types are not judged.
 """
 
 import os
@@ -33,10 +33,10 @@ _SHOWN = 3
 
 
 class Find(Protocol):
-    """`ProtectedPaths.find`: why a path is protected, None when it is not."""
+    """Returns why a path is protected, or None; see `ProtectedPaths.find`."""
 
     def __call__(self, path: str, *, holding: bool = False) -> Protection | None:
-        """`holding`: a folder counts as well that protected paths lie in."""
+        """If `holding`, a folder counts as well if protected paths lie in it."""
         ...
 
 
@@ -46,18 +46,18 @@ _CRONTAB = Protection(hard=True, reason="the system runs it by itself")
 _GIT = Protection(hard=True, reason="git runs or obeys it later")
 _DIRENV = Protection(hard=False, reason="direnv runs it on entering the folder")
 _OBEYED_LATER = (".gitmodules",)
-"""Protected from being edited, but nothing in it runs when git brings it."""
+"""A folder that is protected from edits, but in which nothing runs when git brings it."""
 _TOO_MANY = Protection(hard=False, reason="it names more paths or folders than can be looked at")
 
 
 class ProtectedGate(Gate):
-    """Judges what calls and commands change.
+    """Judges the paths that calls and commands change.
 
-    find              which paths are protected
-    conduct           the approval level in force; read anew for each call
-    resolve           for paths a tool itself touches (FileSystem.resolve)
-    resolve_command   for paths a command names
-    git               judges calls of git by the repositories they run in
+    find              returns why a path is protected
+    conduct           the approval level in force, which is read for each call
+    resolve           resolves paths that a tool itself touches (FileSystem.resolve)
+    resolve_command   resolves paths that a command names
+    git               judges calls of git by the repositories in which they run
     """
 
     name = "protected"
@@ -94,7 +94,7 @@ class ProtectedGate(Gate):
             brought = await self._git.bringing(line)
             files = () if brought is None else brought.files
             kept = [name for name in files if os.path.basename(name) not in _OBEYED_LATER]
-            # A link counts by what may lie behind it: `.vscode` as a link to a folder with tasks.json in it.
+            # A link counts by its possible target: `.vscode` may be a link to a folder with tasks.json in it.
             found = [(name, found) for name in kept if (found := self._find(name, holding=True)) and not found.everyday]
             dangers = self._git.entering(brought.repositories) if brought is not None else ()
             if brought is None:
@@ -121,7 +121,7 @@ class ProtectedGate(Gate):
         reasons: list[str] = []
         firm = False
         for path, access in ((each.path, each.access) for each in facts.paths if each.access.changes):
-            # What has a source besides lands with all that is in it.
+            # A moved or copied source comes with everything below it.
             found = self._path(path, access, holding=access.of_the_entry or len(facts.paths) > 1)
             reason = f"{path} is protected: {found.reason}" if found else ""
             if found and found.hard:
@@ -137,7 +137,7 @@ class ProtectedGate(Gate):
         return Ask("; ".join(reasons[:_SHOWN]), firm) if reasons else Allow()
 
     def _path(self, path: str, access: Access, *, holding: bool) -> Protection | None:
-        """By name, and by where it leads. A folder that holds something hard is for the file system to refuse."""
+        """Judge a path by name and by where it leads. The file system refuses folders with hard paths in them."""
         found = _strictest(map(self._find, (path, _place(self._resolve, path, access))))
         if found is None and holding:
             held = self._find(path, holding=True)
@@ -145,7 +145,7 @@ class ProtectedGate(Gate):
         return found
 
     def _command(self, line: CommandFacts) -> Iterator[tuple[str, Protection]]:
-        """Yield the protected things a command line may change, as it names them."""
+        """Yield the protected paths that a command line may change, as it names them."""
         judged = 0
         for (command, _, folders, _), fed in zip(line.surveyed_steps, _fed(line.survey.commands), strict=True):
             yield from _planted(command)
@@ -166,12 +166,12 @@ class ProtectedGate(Gate):
 
 
 def _strictest(found: Iterable[Protection | None]) -> Protection | None:
-    """Return the protection that lets pass the least: a name may be harmless and lead to what is not."""
+    """Return the strictest protection: a harmless name may lead to a protected path."""
     return max(filter(None, found), key=lambda each: (each.hard, not each.everyday), default=None)
 
 
 def _fed(commands: tuple[Command, ...]) -> Iterator[tuple[Written, ...]]:
-    """Yield for every command, outermost first, what its pipeline names for it to change (`… | xargs rm`)."""
+    """Yield every command, outermost first, with the files that its pipeline names for it (`… | xargs rm`)."""
     feeding: tuple[Written, ...] = ()
     for command in commands:
         feeding = feeding if command.joined == "|" else ()
@@ -181,7 +181,7 @@ def _fed(commands: tuple[Command, ...]) -> Iterator[tuple[Written, ...]]:
 
 
 def _told(found: Iterable[tuple[str, Protection]]) -> list[str]:
-    """One sentence for each reason, the hard ones first."""
+    """Return one sentence for each reason, the hard ones first."""
     words: dict[Protection, str] = {}
     for word, protection in found:
         words.setdefault(protection, word)
@@ -190,7 +190,7 @@ def _told(found: Iterable[tuple[str, Protection]]) -> list[str]:
 
 
 def _place(resolve: Resolve, path: str, access: Access) -> str:
-    """Where a path leads; itself when it leads nowhere that may be touched."""
+    """Return where a path leads, or the path itself if its target may not be touched."""
     try:
         return resolve(path, access)
     except (Refused, ToolError):
@@ -198,7 +198,7 @@ def _place(resolve: Resolve, path: str, access: Access) -> str:
 
 
 def _planted(command: Command) -> Iterator[tuple[str, Protection]]:
-    """What a command changes without naming its file."""
+    """Yield the protections of files that a command changes without naming them."""
     key = config_write(command)
     if key:
         yield key, _GIT

@@ -1,4 +1,4 @@
-"""The one question the user is asked about a call (requirements A20, threat 10 of security.md)."""
+"""Build the question that the user is asked about a call, so that it shows everything a yes allows."""
 
 import json
 import re
@@ -16,14 +16,14 @@ from acp_agent.text import BLANK
 _ASCII = re.compile(r"[\t\n\r -~]*")
 _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 _ORDINARY = frozenset("\t\n")
-_PRESENTATION = frozenset("\ufe0e\ufe0f")  # of the symbol before it: ✔ as a sign or as a picture
-_JOINER = "\u200d"  # of two pictures to one
+_PRESENTATION = frozenset("\ufe0e\ufe0f")  # they choose how the symbol before them is drawn: as a sign or a picture
+_JOINER = "\u200d"  # it joins two pictures to one
 _MOST_LINES = 5
 _MOST_CHARACTERS = 10
 
 
 def unseen(diffs: Sequence[Diff]) -> Iterator[str]:
-    """Yield a warning for each diff whose new lines hold characters that nobody sees, with their lines' numbers."""
+    """Yield a warning for each diff whose new lines have characters that cannot be seen, with the lines' numbers."""
     for diff in diffs:
         found = _found(diff)
         if not found:
@@ -35,7 +35,7 @@ def unseen(diffs: Sequence[Diff]) -> Iterator[str]:
 
 
 def _found(diff: Diff) -> dict[str, list[int]]:
-    """Return the unseen characters of new lines and the lines they stand in, from 1."""
+    """Return the unseen characters of new lines, and the numbers of their lines from 1."""
     if _ASCII.fullmatch(diff.new_text) and "\r" not in diff.new_text.replace("\r\n", ""):
         return {}
     old = frozenset((diff.old_text or "").split("\n"))
@@ -63,7 +63,7 @@ def _unseen_in(line: str) -> Iterator[str]:
 
 
 def _is_symbol(char: str) -> bool:
-    """Whether a character is a picture or a sign that a presentation can be chosen for."""
+    """Return whether a character is a picture or a sign for which a presentation can be chosen."""
     return bool(char) and (char in "#*0123456789" or unicodedata.category(char) in ("So", "Sk", "Sm", "Po"))
 
 
@@ -79,19 +79,19 @@ def _lines(numbers: Sequence[int]) -> str:
 
 
 MAX_TITLE = 1200
-"""Characters of a title. A longer one has its head, its tail and its length; the question's text has all of it."""
+"""The most characters of a title. A longer one is cut to head, tail and length; the question's text has all of it."""
 
 _HEAD, _TAIL = 800, 300
 _MAX_LINES = 8
-_ESCAPED = re.compile(r"\\(?:([bfnrt]|u[0-9a-f]{4})|.)")  # of JSON; shown as what it is, lest it read as one line
+_ESCAPED = re.compile(r"\\(?:([bfnrt]|u[0-9a-f]{4})|.)")  # escapes of JSON
 _SHOWN = {"\n": "⏎", "\t": "⇥"}
-# One short line that reads the same as text and as markdown. Every other command also stands in the question's text,
-# which editors show as it is.
+# A short line that reads the same as text and as markdown. Any other command is also in the question's text, which
+# editors show as it is.
 _SAME_IN_MARKDOWN = re.compile(r"(?:[A-Za-z0-9 ./:=,@%+'\"|;()?{}^-]|(?<=\w)_(?=\w)|&(?=[& ]|$)){0,200}")
 
 
 def visible(text: str) -> str:
-    """A text with every character seen: control, bidi and zero-width ones as `<U+202E>`, line ends as ⏎."""
+    """Return a text with every character visible: control, bidi and zero-width ones as `<U+202E>`, line ends as ⏎."""
     return text if text.isascii() and text.isprintable() else "".join(_visible(char) for char in text)
 
 
@@ -104,7 +104,7 @@ def _visible(char: str) -> str:
 
 
 def clipped(text: str) -> str:
-    """A visible text, of a long one head and tail: what is dangerous may stand at either end."""
+    """Return a visible text. A long one is cut to head and tail, because either end may be dangerous."""
     shown = visible(text)
     if len(shown) <= MAX_TITLE:
         return shown
@@ -112,16 +112,16 @@ def clipped(text: str) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """A text as `visible` shows it, on lines of its own."""
+    """Return a text as `visible` shows it, but with its line ends."""
     return "\n".join(map(visible, text.split("\n")))
 
 
 def build(facts: CallFacts, reasons: tuple[str, ...], always: str, digest: str) -> Question:
-    """Return the question about a call. It shows the whole of what would run, be sent or be written.
+    """Return the question about a call. It shows everything that would run, be sent or be written.
 
     Its title is the command itself, else what the call does, else the call's title.
 
-    always   what "always" would cover, in words; empty when it binds to exactly this call, whose digest is shown
+    always   what "always" would cover, in words; empty if it covers only this call, whose digest is shown
     """
     invocation, line = facts.invocation, facts.command
     command = None if line is None else line.text
@@ -156,21 +156,21 @@ def _details(line: ShellText) -> list[str]:
 
 
 def _whole(invocation: Invocation, command: str | None, title: str) -> str:
-    """Return what a yes is a yes to, as far as the title and the diffs do not show it."""
+    """Return the parts of the call that neither the title nor the diffs show."""
     if command is not None:
         return "" if _SAME_IN_MARKDOWN.fullmatch(command) else visible_lines(command)
     arguments = invocation.call.arguments
     if arguments is None or invocation.spec.server:
         return visible(_written_out(arguments)) if arguments else ""
     shown = [title, *(part for diff in invocation.diffs for part in (diff.path, diff.old_text or "", diff.new_text))]
-    if invocation.diffs:  # what is written is the diff, whatever arguments it was made from
+    if invocation.diffs:  # the diff shows what is written, whatever its arguments were
         arguments = {name: value for name, value in arguments.items() if name == "path"}
     hidden = {name: value for name, value in arguments.items() if not _is_shown(value, shown)}
     return "\n".join(f"{visible(name)}: {_argument(value)}" for name, value in hidden.items())
 
 
 def _is_shown(value: Json, shown: Sequence[str]) -> bool:
-    """Whether an argument says nothing that is not shown: numbers and switches steer, and texts stand there whole."""
+    """Return whether the question already shows an argument. Numbers and switches need not be shown."""
     match value:
         case str():
             whole = re.compile(rf"(?<!\w){re.escape(visible(value))}(?!\w)")
@@ -188,7 +188,7 @@ def _argument(value: Json) -> str:
 
 
 def _written_out(value: Json) -> str:
-    """Return JSON with its escapes shown as what they mean, lest several lines read as one."""
+    """Return JSON with its escapes resolved, so that several lines do not read as one."""
     written = json.dumps(value, ensure_ascii=False)
     return _ESCAPED.sub(lambda found: json.loads(f'"{found[0]}"') if found[1] else found[0], written)
 
@@ -203,7 +203,7 @@ def _argv(command: Command) -> str:
 
 
 def runs_code(command: Command) -> bool:
-    """Whether a command is a shell or an interpreter: its arguments are a program."""
+    """Return whether a command is a shell or an interpreter: its arguments are a program."""
     return command.name in tables().shells or bool(tables().interpreter(command.name))
 
 

@@ -1,7 +1,7 @@
-"""How many batches of tool calls a session may make (requirements L7, section 4 rows 18-20).
+"""Limit the batches of tool calls of a session.
 
-All calls of one model message are one batch and count once, whatever becomes of them; a retry is no new call. When
-nothing is left, every call of a batch is answered with `quota_blocked` and none runs.
+All calls of one model message are one batch and count once, whatever their results; a retry is no new call. When the
+quota is used up, no call of a batch runs, and each is answered with `quota_blocked`.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from acp_agent.gates.gate import Gate
 
 
 class QuotaUse(NamedTuple):
-    """What a session has used, for /status; `limit` counts batches, None is no limit."""
+    """The used quota of a session, for /status. `limit` is in batches; None means no limit."""
 
     batches: int
     calls: int
@@ -20,20 +20,20 @@ class QuotaUse(NamedTuple):
 
 
 class Quota:
-    """The count of one session. Takes no await between looking and counting, so it is exact under concurrency.
+    """The count of one session. It never awaits between checking and counting, so it is exact under concurrency.
 
-    limit   batches a session may make; None for no limit
+    limit   the most batches of a session; None for no limit
     """
 
     def __init__(self, limit: int | None = None) -> None:
         self.limit = limit
         self._batches: set[str] = set()
         self._calls: set[str] = set()
-        self._earlier = (0, 0)  # batches and calls of processes that had the session before
+        self._earlier = (0, 0)  # batches and calls in earlier processes
 
     @property
     def use(self) -> QuotaUse:
-        """What has been used since the start, or since `reset`."""
+        """The use since the start, or since `reset`."""
         batches, calls = self._earlier
         return QuotaUse(batches + len(self._batches), calls + len(self._calls), self.limit)
 
@@ -46,7 +46,7 @@ class Quota:
         self._earlier = (batches, calls)
 
     def admits(self, call: ToolCall) -> bool:
-        """Whether a call may run. What the user types is free; a batch that was let in once stays in."""
+        """Return whether a call may run. The user's own calls are free, and an admitted batch stays admitted."""
         if call.origin is CallOrigin.USER or self.limit is None:
             return True
         return _batch(call) in self._batches or self.use.batches < self.limit
@@ -58,7 +58,7 @@ class Quota:
             self._calls.add(call.id)
 
     def reset(self) -> None:
-        """Start over (/clear)."""
+        """Start over, for /clear."""
         self._batches.clear()
         self._calls.clear()
         self._earlier = (0, 0)

@@ -1,4 +1,4 @@
-"""How many tool calls a session may make in an hour (requirements G2)."""
+"""Limit the tool calls of a session in an hour."""
 
 import math
 from collections.abc import Callable
@@ -10,16 +10,16 @@ from acp_agent.gates.facts import CallFacts
 from acp_agent.gates.gate import Gate
 
 WINDOW = 3600.0
-"""Seconds the window reaches back."""
+"""The length of the window in seconds."""
 
 _ADVICE = "Nothing repeats this call by itself: finish with what you have, and tell the user when to go on."
 
 
 class RateLimit:
-    """The calls of one session in the last hour. /clear does not empty it: time does.
+    """The calls of one session in the last hour. /clear does not reset them.
 
-    calls_per_hour   most calls in any hour; 0 for no limit
-    clock            seconds, never going back (`time.monotonic`)
+    calls_per_hour   the most calls in any hour; 0 for no limit
+    clock            returns seconds that never decrease (`time.monotonic`)
     """
 
     def __init__(self, calls_per_hour: int, clock: Callable[[], float]) -> None:
@@ -35,11 +35,11 @@ class RateLimit:
 
     @property
     def used(self) -> int:
-        """Calls in the last hour, for /status."""
+        """The number of calls in the last hour, for /status."""
         return len(self._recent(self._clock()))
 
     def wait(self, call: ToolCall) -> float:
-        """Seconds until a call may run; 0 when it may now. What the user types is free."""
+        """Return the seconds until a call may run; 0 if it may run now. The user's own calls are free."""
         if call.origin is CallOrigin.USER or not self.calls_per_hour or call.id in self._leaves:
             return 0.0
         now = self._clock()
@@ -47,7 +47,7 @@ class RateLimit:
         return 0.0 if len(recent) < self.calls_per_hour else min(recent[-self.calls_per_hour] - now, WINDOW)
 
     def take(self, call: ToolCall) -> float:
-        """`wait`, and count the call when it is 0. The same call counts once."""
+        """Return `wait`, and count the call if that is 0. The same call counts once."""
         wait = self.wait(call)
         if not wait and self.calls_per_hour and call.origin is not CallOrigin.USER:
             now = self._clock()
@@ -63,9 +63,8 @@ class RateLimit:
 class RateLimitGate(Gate):
     """Refuses calls beyond the session's rate.
 
-    The category is `rate_limited`, the true name of it: time is the remedy, not another approach, and it is no fault
-    of the model's. But it says `retryable: false` (L6.10), since what retries stands inside the gates and never
-    sees a refusal: an hour's wait is nothing to hold a turn for.
+    The category is `rate_limited`, because only time helps and the model made no mistake. It says `retryable: false`,
+    because no retry waits for up to an hour: the refusal ends the call.
     """
 
     name = "rate_limit"
@@ -96,6 +95,6 @@ class RateLimitGate(Gate):
 
 
 def _duration(seconds: float) -> str:
-    """Rounded up, so that who waits that long is let in."""
+    """Return a duration in words, rounded up, so that a call after it is admitted."""
     whole = math.ceil(seconds)
     return f"{whole} s" if whole < 120 else f"{math.ceil(whole / 60)} min"

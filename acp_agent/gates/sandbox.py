@@ -1,13 +1,12 @@
-"""Paths stay inside the session's roots (requirements T2.11-T2.13, T4).
+"""Keep paths inside the session's roots.
 
-A tool's own paths must resolve inside, or the call is refused. A shell command is only read, not confined, so
-its paths are judged as text:
+A tool's own paths must resolve inside, or the call is refused. A shell command is only read, not confined, so its paths
+are judged as text:
 
-- a relative path that climbs out by `..` is refused (T2.13). Where that depends on whether an earlier `cd`
-  succeeded, it is asked about instead;
-- any other path outside (absolute, `~`, a link that leads out) is asked about, with its name: reading
-  /usr/include or a log is ordinary work, and no rule should allow it silently. Full-auto asks nothing, so it refuses;
-- devices such as /dev/null are nobody's files.
+- A relative path that climbs out by `..` is refused. If that depends on the success of an earlier `cd`, it asks.
+- Any other path outside (absolute, `~`, a link that leads out) asks, with its name: reading /usr/include or a log is
+  ordinary work, and no rule should allow it silently. Full-auto refuses it instead of asking.
+- Devices such as /dev/null are allowed.
 """
 
 import os
@@ -37,12 +36,12 @@ def _no_opinion(url: str) -> None:
 
 
 class SandboxGate(Gate):
-    """Judges every path a call names. Both functions raise Refused for one outside.
+    """Judges every path that a call names. Both resolve functions raise Refused for a path outside.
 
-    resolve           for paths a tool itself touches (FileSystem.resolve)
-    resolve_command   for paths a command names; the two sandboxes are configured apart (T4.1)
-    refuse_url        why a URL is refused, whatever its host's addresses are, or None
-    workspace         looks for the links that a command may follow
+    resolve           resolves paths that a tool itself touches (FileSystem.resolve)
+    resolve_command   resolves paths that a command names; the two sandboxes are configured separately
+    refuse_url        returns why a URL is refused whatever the addresses of its host are, or None
+    workspace         finds the links that a command may follow
     """
 
     name = "sandbox"
@@ -81,7 +80,7 @@ class SandboxGate(Gate):
         return Ask("; ".join(reasons), firm=firm) if reasons else Allow()
 
     def _command(self, line: CommandFacts) -> list[str] | Deny:
-        """Return the outside paths a command names, or the refusal of one that climbs out."""
+        """Return the outside paths that a command names, or the refusal of one that climbs out."""
         outside: dict[str, None] = {}
         made = set[str]()
         judged, plain = 0, isinstance(line.analysis, Plain)
@@ -109,7 +108,7 @@ class SandboxGate(Gate):
         return list(outside)
 
     def _odd_outside(self, command: Command, folders: Folders) -> list[str] | None:
-        """Return the files outside that a command names by words that look like text; None for too many words."""
+        """Return the outside files that a command names by words that look like text; None for too many words."""
         found = dict[str, None]()
         words = list(dict.fromkeys(odd_words(command)))
         if len(words) * len(folders.possible) > MAX_WORDS:
@@ -124,7 +123,7 @@ class SandboxGate(Gate):
         return list(found)
 
     def _may_be_there(self, path: str, word: str, first: str) -> bool:
-        """Return whether a file may be at a path: the `first` part of the word that ends it exists."""
+        """Return whether a file may be at a path: the `first` part of its last word exists."""
         return self._workspace.exists(path.removesuffix(word) + first)
 
     def _is_folder(self, folders: Sequence[str], made: Collection[str], word: str) -> bool:

@@ -1,12 +1,9 @@
-"""Which tools a session has: profile, lists and groups (requirements G6, G7; section 4 rows 1, 75 and 76).
+"""The tools of a session, by profile, lists and groups.
 
-    what the profile names, of that what `allow` names when it names anything
-    and what `also_allow` names
-    but never what `deny` names
-    and of all that only what the session asked for, when it did (`_meta` of session/new)
+A session has the tools of its profile. If `allow` has entries, only those of them stay. `also_allow` adds tools, and
+`deny` removes tools, which is final. If the session sent a list (`_meta` of session/new), only tools in it stay.
 
-An entry names a tool (also by another agent's name for it), `group:NAME`, `mcp`, or `mcp:SERVER`. Unlike in the
-source, where what is denied comes back through alsoAllow, deny is final.
+An entry names a tool (also by another agent's name for it), `group:NAME`, `mcp`, or `mcp:SERVER`.
 """
 
 import re
@@ -41,7 +38,7 @@ GROUPS: Mapping[str, frozenset[str]] = MappingProxyType(
         ),
     }
 )  # fmt: skip
-"""The tools of each `group:NAME`, whether a session has them or not."""
+"""The tools of each `group:NAME`. A session need not have them."""
 
 PROFILES: Mapping[str, tuple[str, ...] | None] = MappingProxyType(
     {
@@ -53,11 +50,11 @@ PROFILES: Mapping[str, tuple[str, ...] | None] = MappingProxyType(
         "minimal": ("read", "list_directory", "find_path", "grep", "read_overflow"),
     }
 )
-"""What each profile names; None for everything."""
+"""The tools of each profile; None for all tools."""
 
 SESSION_KEY = "_meta.acp_agent.tools"
 MAX_ENTRIES = 500
-"""Entries a session may send."""
+"""The most entries that a session may send."""
 
 _MCP = "mcp"
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9_-]")
@@ -65,7 +62,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9_-]")
 
 @dataclass(frozen=True, slots=True)
 class ToolChoice:
-    """A choice of tools. `allow`: the only ones, empty for all of the profile. `session` None: no list was sent."""
+    """A choice of tools. An empty `allow` allows all of the profile. `session` is None if no list was sent."""
 
     profile: str = "full"
     allow: tuple[str, ...] = ()
@@ -74,13 +71,13 @@ class ToolChoice:
     session: tuple[str, ...] | None = None
 
     def entries(self) -> Iterator[tuple[str, str]]:
-        """Every entry somebody wrote, with the name of its list."""
+        """Return every entry of the configuration and the session, with the name of its list."""
         lists = (("tools.allow", self.allow), ("tools.deny", self.deny), ("tools.also_allow", self.also_allow))
         return ((name, entry) for name, given in (*lists, (SESSION_KEY, self.session or ())) for entry in given)
 
 
 class ModelChoice(NamedTuple):
-    """What differs for models whose `provider:model` a glob matches. None: the general value holds."""
+    """The differences for models whose `provider:model` a glob matches. None keeps the general value."""
 
     pattern: str
     profile: str | None = None
@@ -90,7 +87,7 @@ class ModelChoice(NamedTuple):
 
 
 def for_model(general: ToolChoice, models: Iterable[ModelChoice], model: str) -> ToolChoice:
-    """The choice for `provider:model`: the first that matches is put over the general one; deny only grows."""
+    """Return the choice for `provider:model`. The first match replaces parts of the general one; deny only grows."""
     name = model.casefold()
     found = next((each for each in models if fnmatchcase(name, each.pattern.casefold())), None)
     if found is None:
@@ -105,10 +102,10 @@ def for_model(general: ToolChoice, models: Iterable[ModelChoice], model: str) ->
 
 
 class Selection:
-    """A choice, applied. Immutable.
+    """A choice, ready to be applied. It is immutable.
 
     aliases   other names of tools, in lower case
-    servers   the session's MCP servers: whose tool `mcp_a_b_c` is, is not always in the name
+    servers   the session's MCP servers, since a name such as `mcp_a_b_c` does not say where the server's name ends
     """
 
     def __init__(self, choice: ToolChoice, aliases: Mapping[str, str], servers: Sequence[str] = ()) -> None:
@@ -118,9 +115,9 @@ class Selection:
         self._servers = sorted({_plain(server) for server in (*servers, *named)}, key=len, reverse=True)
 
     def objection(self, tool: str, server: str = "") -> str:
-        """What keeps a tool from being offered, for the audit ("tools.deny: group:fs"); empty when nothing does.
+        """Return the entry that excludes a tool, for the audit ("tools.deny: group:fs"); empty if none does.
 
-        server   the MCP server it is a tool of, where that is known
+        server   the MCP server of the tool, if known
         """
         choice = self._choice
         denied = next((entry for entry in choice.deny if self._names(entry, tool, server)), None)
@@ -151,7 +148,7 @@ class Selection:
                 return tool in (text, self._aliases.get(text))
 
     def _server(self, tool: str) -> str:
-        """The server of a tool: of those known, the longest that its name begins with."""
+        """Return the server of a tool: the longest known name with which its name begins."""
         return next((server for server in self._servers if tool.startswith(f"mcp_{server}_")), "")
 
 
@@ -160,7 +157,7 @@ def _plain(server: str) -> str:
 
 
 def unknown_entries(choice: ToolChoice, tools: Iterable[str], aliases: Mapping[str, str]) -> list[ConfigError]:
-    """What nobody knows in a choice, naming what is close: such an entry does nothing. `tools`: the built-in ones."""
+    """Return a problem for each unknown entry of a choice, with similar names. `tools` are the built-in tools."""
     ids = {*tools, *(tool for group in GROUPS.values() for tool in group), "read_overflow", "diagnostics"}
     groups = [_MCP, "group:mcp", *(f"group:{name}" for name in GROUPS)]
     known = [*sorted(ids), *groups]
@@ -176,9 +173,9 @@ def unknown_entries(choice: ToolChoice, tools: Iterable[str], aliases: Mapping[s
 
 
 def session_tools(meta: JsonObject | None) -> tuple[str, ...] | None:
-    """The list of tools in `_meta` of session/new: `{"acp_agent": {"tools": ["read", "group:web"]}}`.
+    """Return the list of tools in `_meta` of session/new: `{"acp_agent": {"tools": ["read", "group:web"]}}`.
 
-    None when there is none; an empty list means no tools. Raises ConfigError for any other shape.
+    None if there is none; an empty list means no tools. Raises ConfigError for any other shape.
     """
     ours = (meta or {}).get("acp_agent")
     if ours is None:
@@ -201,9 +198,9 @@ def _bad(key: str, value: Json, expected: str) -> ConfigError:
 
 
 class SelectionGate(Gate):
-    """Refuses tools the session does not have, whoever calls them.
+    """Refuses tools that the session does not have.
 
-    selection   gives the selection in force, asked anew for each call: another model may have another one
+    selection   returns the selection in force; it is called for each call, since models may have different ones
     """
 
     name = "selection"
@@ -212,7 +209,7 @@ class SelectionGate(Gate):
         self._selection = selection
 
     def allows(self, spec: ToolSpec) -> bool:
-        """Whether a tool belongs in the catalogue."""
+        """Return whether a tool is offered to the model."""
         return not self._selection().objection(spec.name, spec.server)
 
     def judge(self, facts: CallFacts) -> Verdict:

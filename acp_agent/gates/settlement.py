@@ -1,4 +1,4 @@
-"""What is to be done about a call, and what the user is asked when he decides (requirements A20, S3)."""
+"""The outcome of the permission gate for a call: a verdict, or the question that the user decides."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,25 +24,25 @@ from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.programs import Programs, program_table
 
 _UNASKED = "full-auto does not ask, so it is refused; at another approval level the user would be asked"
-_TITLE = 100  # characters of a URL a title certainly shows
+_TITLE = 100  # characters of a URL that every title shows
 
 
 @dataclass(frozen=True, slots=True)
 class Approved(Allow):
-    """An Allow that says on whose word."""
+    """An Allow that says who approved the call."""
 
     by: ApprovedBy
 
 
 class Settlement(NamedTuple):
-    """What is to be done about a call.
+    """The outcome for a call.
 
-    verdict   Ask: its reason joins `reasons` by line ends
-    reasons   why it is asked, one line each
-    always    what "always" would cover, in words; empty when it binds to this exact text
-    grants    what "allow always" would keep
-    denial    what "reject always" would keep, as an approval: of several prefixes nobody knows which one was
-              meant, so it is the exact text then
+    verdict   if it is an Ask, its reason joins `reasons` by line ends
+    reasons   why the user is asked, one line each
+    always    what "always" would cover, in words; empty if it covers only this exact text
+    grants    the grants of "allow always"
+    denial    the grant of "reject always", as an approval: the exact text if there are several prefixes, since it is
+              unknown which one the user means
     """
 
     verdict: Verdict
@@ -53,10 +53,10 @@ class Settlement(NamedTuple):
 
 
 def command_question(facts: CallFacts, judgement: Judgement, digest: str) -> Settlement:
-    """The question about a command; "always" covers prefixes, or the text with this digest."""
+    """Return the question about a command; "always" covers prefixes, or the text with this digest."""
     tool = facts.spec.name
     reasons = (*(ask.reason for ask in facts.asks), *judgement.reasons)
-    # What another gate asks about (a path outside, say) is no part of a prefix: only the exact text covers it.
+    # No prefix covers the questions of other gates (such as a path outside), only the exact text does.
     needed = () if facts.asks else judgement.needed
     exact = Grant(tool, GrantKind.PAYLOAD, digest, allowed=True)
     grants = tuple(Grant(tool, GrantKind.PREFIX, prefix, allowed=True) for prefix in needed) or (exact,)
@@ -67,14 +67,14 @@ def command_question(facts: CallFacts, judgement: Judgement, digest: str) -> Set
 
 
 def _but(prefixes: tuple[str, ...]) -> tuple[str, ...]:
-    """What approvals of these prefixes leave out, in words."""
+    """Return what approvals of these prefixes do not cover, in words."""
     programs = Programs(program_table())
     spared = any(programs.spares(Command(tuple(prefix.split(" ")))) for prefix in prefixes)
     return ("nothing that destroys",) if spared else ()
 
 
 def url_question(facts: CallFacts, sites: tuple[str, ...], digest: str) -> Settlement:
-    """The question about reaching URLs; "always" covers their sites, or this call alone when a site is in doubt."""
+    """Return the question about URLs. "Always" covers their sites, or only this call if a site is in doubt."""
     tool = facts.spec.name
     hosts = ", ".join(map(host_of, sites)) if all(sites) else ""
     reached = f"reaches {hosts}" if hosts else "its host is not plain to see: read the whole address"
@@ -88,10 +88,13 @@ def url_question(facts: CallFacts, sites: tuple[str, ...], digest: str) -> Settl
 
 
 def tool_question(facts: CallFacts, digest: str, whole: Grant, *, deletes: bool) -> Settlement:
-    """The question about another call; "always" covers `whole`, or this call alone when it deletes or a gate asks."""
+    """Return the question about another call.
+
+    "Always" covers `whole`, or only this call if it deletes something or another gate asks.
+    """
     tool, mutates = facts.spec.name, facts.spec.mutates
     asked = tuple(ask.reason for ask in facts.asks)
-    # Nobody expects a question about what changes nothing, so it says where it comes from.
+    # A question about a call that changes nothing is unexpected, so it says where it comes from.
     reasons = asked or (() if mutates else (f"no rule for {tool} allows this",))
     verdict = Ask("\n".join(reasons) or facts.invocation.summary or f"{tool} changes things")
     if asked or deletes:
@@ -102,12 +105,12 @@ def tool_question(facts: CallFacts, digest: str, whole: Grant, *, deletes: bool)
 
 
 def whole_tool(tool: str, consent: str) -> Grant:
-    """A yes to every use of a tool; with `consent`, to what it is now alone."""
+    """Return the grant of every use of a tool; with `consent`, only of its current definition."""
     return Grant(tool, GrantKind.PAYLOAD if consent else GrantKind.TOOL, consent, allowed=True)
 
 
 def on_record(*answers: bool | None, action: Action | None = None) -> Approved | None:
-    """The approval of a rule, else of a stored answer, where there is one."""
+    """Return the approval of a rule, or of a stored answer; None if there is neither."""
     if action is Action.ALLOW:
         return Approved(ApprovedBy.POLICY)
     return Approved(ApprovedBy.ALWAYS) if True in answers else None
@@ -118,45 +121,46 @@ def is_answered(
 ) -> bool:
     """Return whether the questions of other gates need no answer: there are none, or a rule names their subject.
 
-    decide   what rules say of the call
+    decide   returns what rules say about the call
     """
     return not asks or (all(ask.by_name for ask in asks) and decide(without_wildcards(rules)) is Action.ALLOW)
 
 
 def ours(invocation: Invocation) -> str:
-    """The consent of a tool that is no server's: none beside its name."""
+    """Return the consent of a built-in tool: empty, since its name is enough."""
     del invocation
     return ""
 
 
 def unasked(facts: CallFacts) -> Deny:
-    """Return the refusal of a call that only the user could allow, at a level where nobody is asked."""
+    """Return the refusal of a call that only the user could allow, at a level that does not ask."""
     reasons = "; ".join(ask.reason for ask in facts.asks if ask.firm)
     return Deny(f"{reasons}; {_UNASKED}", ToolErrorCategory.CONFIRMATION_REQUIRED, rule=reasons)
 
 
 def denied_by(tool: str, rules: tuple[Rule, ...], at: int) -> Deny:
-    """The refusal by one rule; its pattern and place are for the audit."""
+    """Return the refusal by one rule. Its pattern and place are for the audit."""
     return Deny("a permission rule denies this call", rule=f"{rules[at].pattern} (rule {at + 1} of {tool})")
 
 
 def digest_of(settlement: Settlement) -> str:
-    """The digest of what "always" would cover when it covers one text; else empty."""
+    """Return the digest of the text that "always" would cover; empty if it covers more."""
     exact = (grant.key for grant in settlement.grants if grant.kind is GrantKind.PAYLOAD)
     return next(exact, "")
 
 
 def is_housekeeping(facts: CallFacts) -> bool:
-    """Whether a call is the agent's own work, which nobody is asked about (S7): that question alone is left out.
+    """Return whether a call is the agent's own housekeeping, for which the user is not asked.
 
-    A denial ends it as any other call. A command is none, a page or a server, nor what another gate asks about.
+    A denial ends it like any other call. Commands, pages, servers and calls about which another gate asks are no
+    housekeeping.
     """
     at_home = not facts.spec.server and len(facts.paths) == len(facts.subjects)
     return facts.call.phase is Phase.AUTONOMOUS and at_home and not facts.asks
 
 
 def is_edit(facts: CallFacts) -> bool:
-    """Return whether a call changes files and nothing else, by paths the sandbox has let through; no deletion does."""
+    """Return whether a call only changes files, by paths that the sandbox allows, and deletes none."""
     only_paths = bool(facts.paths) and len(facts.paths) == len(facts.subjects)
     deletes = any(each.access is Access.DELETE for each in facts.paths)
     return only_paths and not deletes and facts.spec.kind not in (ToolKind.DELETE, ToolKind.EXECUTE)

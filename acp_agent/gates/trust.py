@@ -1,7 +1,7 @@
-"""Trust: what a call may do by where it comes from, and whether what a folder brings counts (requirements S4).
+"""Judge calls by their origin, and decide whether the MCP servers and hooks of a folder are used.
 
-A folder's `.acp-agent/config.toml` needs no trust: it can only tighten (config/project.py), and leaving it out would
-loosen. What could run or widen something - MCP servers, hooks - counts when `workspace_trust` says so, no sooner.
+A folder's `.acp-agent/config.toml` needs no trust: it can only tighten (config/project.py), so ignoring it would
+loosen. Parts that could run or widen something - MCP servers, hooks - are used only if `workspace_trust` says so.
 """
 
 import hashlib
@@ -45,12 +45,12 @@ def _untrusted(invocation: Invocation) -> TrustLevel:
 
 @dataclass(slots=True)
 class Standing:
-    """How far the parts of one session are trusted. Read anew for each call.
+    """How far the parts of one session are trusted. It is read for each call.
 
-    turn        who drives the turn: the user, or a skill of lower standing (set before its turn, and back after it)
-    workspace   what the user said of the folder
-    tools       tools that are not ours, by name, whose trust was changed
-    served      how far a tool of an MCP server is trusted that is not among those
+    turn        the trust in what drives the turn: the user, or a skill with less (set for the time of its turn)
+    workspace   the user's trust in the folder
+    tools       the changed trust in foreign tools, by name
+    served      the trust in other tools of MCP servers
     """
 
     turn: TrustLevel = TrustLevel.TRUSTED
@@ -67,7 +67,7 @@ class Standing:
         self.served = served
 
     def of_tool(self, invocation: Invocation) -> TrustLevel:
-        """How far the tool of a call is trusted."""
+        """Return how far the tool of a call is trusted."""
         known = self.tools.get(invocation.spec.name)
         if known is not None:
             return known
@@ -75,9 +75,9 @@ class Standing:
         return self.served(invocation) if foreign else TrustLevel.TRUSTED
 
     def of(self, invocation: Invocation) -> TrustLevel:
-        """How far a call is trusted: as far as the least of what it depends on. For the policy and the audit.
+        """Return how far a call is trusted, for the policy and the audit: the least of all that it depends on.
 
-        A folder nobody had to ask about takes nothing away.
+        A folder about which there was no question does not reduce it.
         """
         folder = TrustLevel.TRUSTED if self.workspace.counts else self.workspace
         return lowest(self.turn, folder, self.of_tool(invocation))
@@ -86,13 +86,11 @@ class Standing:
 class TrustGate(Gate):
     """Judges a call by its origin.
 
-    blocked     a tool or turn: refused
-    untrusted   a turn: nothing that runs, changes or reaches the web. A tool: nothing of that beyond its own server,
-                and each call asks, whatever rules allow. A folder: what runs or changes something asks
+    A blocked tool or turn is refused. An untrusted turn may not run or change anything or reach the web. An untrusted
+    tool may do none of that beyond its own server, and each of its calls asks, whatever rules allow. In an untrusted
+    folder, calls that run or change something ask. Full-auto refuses instead of asking, except the user's own calls.
 
-    Where nothing is asked (full-auto) what would be asked is refused instead, but not to the user himself.
-
-    conduct   the approval level in force, read anew for each call; None where questions are always put
+    conduct   the approval level in force, which is read for each call; None if questions are always asked
     """
 
     name = "trust"
@@ -102,7 +100,7 @@ class TrustGate(Gate):
         self._conduct = conduct
 
     def allows(self, spec: ToolSpec) -> bool:
-        """Whether a tool belongs in the catalogue."""
+        """Return whether a tool is offered to the model."""
         return self._standing.tools.get(spec.name) is not TrustLevel.BLOCKED
 
     def judge(self, facts: CallFacts) -> Verdict:
@@ -155,17 +153,19 @@ async def workspace_trust(
     approver: Approver | None,
     wishes: Sequence[str] = (),
 ) -> TrustLevel | None:
-    """Whether what a folder brings may count; asks the user once for a folder and exactly these contents.
+    """Return the trust in files of a folder. The user is asked once for a folder with exactly these contents.
 
-    files      name below the folder to content, of everything that wants to count. Use these bytes afterwards: what
-               the files hold later nobody was asked about
-    approver   None when there is nobody to ask, or when asking is switched off
-    wishes     what would be done with it, one line each, which the question shows in place of the contents
+    PROVISIONAL if there are no files, and after "allow once", which holds for this session. TRUSTED after "always".
+    UNTRUSTED after any other answer. None if there is no earlier answer and nobody can be asked.
 
-    Raises ToolError (confirmation_required) when nobody answers in the time there is.
+    files      the contents of all files that would be used, by their names below the folder. The caller must use these
+               bytes, since the user was not asked about later contents
+    approver   None if no user can be asked, or asking is switched off
+    wishes     what would be done with the files, one line each, which the question shows instead of the contents
 
-    PROVISIONAL when there is nothing to ask about, and after "allow once", which holds for this session; TRUSTED after
-    "always"; UNTRUSTED after any other answer; None when nothing was answered before and nobody can be asked.
+    Raises:
+        ToolError: confirmation_required if there is no answer in time.
+
     """
     if not files:
         return TrustLevel.PROVISIONAL
@@ -191,7 +191,7 @@ async def workspace_trust(
 
 
 def contents_digest(files: Mapping[str, bytes]) -> str:
-    """SHA-256 in hex over names and contents; no two different sets of files share one."""
+    """Return the SHA-256 in hex over names and contents, which no two different sets of files share."""
     whole = hashlib.sha256()
     for name, content in sorted(files.items()):
         for part in (name.encode(errors="surrogateescape"), content):

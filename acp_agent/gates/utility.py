@@ -1,14 +1,14 @@
-"""Calls that promise too little for what they cost are skipped (requirements L10). Off unless switched on.
+"""Skip calls whose expected use is too small for their cost. It is off unless configured.
 
     worth = gain - 0.5 cost - 0.3 repetition + 0.2 novelty
 
-    gain         what such a tool usually gives, 0 to 1
+    gain         the usual use of such a tool, 0 to 1
     cost         how full the model's window is, 0 to 1
-    repetition   1 when the same call was answered in this turn and nothing was changed since, else 0
+    repetition   1 if the same call was answered in this turn and nothing has changed since, else 0
     novelty      1 at the first call of a turn, 0 from the eleventh on
 
-Never weighed: what the user typed, what the agent does by itself, exempt tools. Never skipped for its worth: a call
-that changes something. When no worth can be told, nothing runs.
+The user's own calls, the agent's own calls and exempt tools are not weighed. A call that changes something is never
+skipped for its worth. If the worth cannot be computed, the call does not run.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ _NOVEL_CALLS = 10
 
 
 class Prospect(NamedTuple):
-    """What is known of a call before it runs, each from 0 to 1."""
+    """The factors of a call before it runs, each from 0 to 1."""
 
     gain: float
     cost: float
@@ -45,7 +45,7 @@ class Prospect(NamedTuple):
 
     @property
     def worth(self) -> float:
-        """From -0.3 to 1; not a number when it cannot be told."""
+        """The worth from -0.3 to 1; NaN if it cannot be computed."""
         parts = (self.gain, self.cost, self.repetition, self.novelty)
         if not all(0 <= part <= 1 for part in parts):
             return math.nan
@@ -53,11 +53,11 @@ class Prospect(NamedTuple):
 
 
 Weigh = Callable[[Invocation, "TurnCalls"], float]
-"""What a call is worth; not a finite number when that cannot be told."""
+"""Returns the worth of a call; not a finite number if it cannot be computed."""
 
 
 class TurnCalls:
-    """The calls of the turn under way, and how full the model's window is. One a session; takes no await."""
+    """The calls of the current turn of a session, and how full the model's window is. It never awaits."""
 
     def __init__(self) -> None:
         self._occupied = 0.0
@@ -69,42 +69,42 @@ class TurnCalls:
         self.skips = 0
 
     def turn_began(self) -> None:
-        """Another prompt: nothing has been asked yet."""
+        """Begin a turn without calls."""
         self._begun.clear()
         self._skipped.clear()
         self.changed()
 
     def clear(self) -> None:
-        """The conversation begins anew (/clear)."""
+        """Begin a new conversation, for /clear."""
         self.turn_began()
         self._occupied = 0.0
         self.skips = 0
 
     def measured(self, used: float, size: float) -> None:
-        """Tokens the conversation fills, of those the model's window has."""
+        """Note the tokens of the conversation and of the model's window."""
         share = used / size if size else 0.0
         self._occupied = 1.0 if share > 1 else share
 
     @property
     def cost(self) -> float:
-        """From 0 to 1; not a number where the figures were none."""
+        """The cost from 0 to 1; NaN if the figures are no numbers."""
         return self._occupied
 
     def novelty(self, call: ToolCall) -> float:
-        """From 1 to 0, by the other calls of the turn."""
+        """The novelty from 1 to 0, by the number of other calls of the turn."""
         others = len(self._begun) - (call.id in self._begun)
         return max(0.0, 1 - others / _NOVEL_CALLS)
 
     def repeats(self, call: ToolCall) -> bool:
-        """Whether an equal call was answered in this turn, and nothing has changed since."""
+        """Return whether an equal call was answered in this turn, and nothing has changed since."""
         return self._answered.get(_digest(call), call.id) != call.id
 
     def insists(self, call: ToolCall) -> bool:
-        """Whether an equal call was skipped in this turn already."""
+        """Return whether an equal call was skipped in this turn already."""
         return self._skipped.get(_digest(call), call.id) != call.id
 
     def began(self, call: ToolCall) -> None:
-        """Count a call that was let through."""
+        """Count a call that was admitted."""
         self._begun[call.id] = self._changes
 
     def answered(self, call: ToolCall) -> None:
@@ -113,24 +113,24 @@ class TurnCalls:
             self._answered.setdefault(_digest(call), call.id)
 
     def changed(self) -> None:
-        """Something changes, or may have: what was asked before may have another answer now."""
+        """Note a possible change: earlier calls may have another answer now."""
         self._answered.clear()
         self._changes += 1
 
     def skipped(self, call: ToolCall) -> None:
-        """A call was skipped."""
+        """Note a skipped call."""
         self._begun[call.id] = self._changes
         self._skipped.setdefault(_digest(call), call.id)
         self.skips += 1
 
     def status(self, threshold: float, exempt: Collection[str]) -> tuple[str, ...]:
-        """A line for /status, for when the gate is on."""
+        """Return a line for /status if the gate is on."""
         names = ", ".join(sorted(exempt)) or "none"
         return (f"Utility gate: threshold={threshold:g}, exempt={names}, skipped={self.skips}",)
 
 
 def worth(invocation: Invocation, turn: TurnCalls) -> float:
-    """The usual way to weigh."""
+    """Return the usual way to weigh."""
     spec = invocation.spec
     gain = _OTHER_GAIN if spec.server else _GAINS.get(spec.name, _OTHER_GAIN)
     return Prospect(gain, turn.cost, float(turn.repeats(invocation.call)), turn.novelty(invocation.call)).worth
@@ -139,8 +139,8 @@ def worth(invocation: Invocation, turn: TurnCalls) -> float:
 class UtilityGate(Gate):
     """Skips calls worth less than `threshold`.
 
-    A model that asks for a skipped call again gets another, final answer, the same for every such call: three rounds
-    of it end the turn as any loop does (L2), so that insisting comes to an end and never to a run.
+    A model that repeats a skipped call gets a final answer, which is the same for every such call. After three rounds
+    the turn ends like any loop, so insisting never makes the call run.
     """
 
     name = "utility"
@@ -169,7 +169,7 @@ class UtilityGate(Gate):
         return Deny(self._why(facts.call), rule=f"worth {worth:.2f} < {self._threshold:.2f}")
 
     async def examine(self, facts: CallFacts) -> Verdict:
-        """Judge the call, then count it: no call counts for its own worth."""
+        """Judge the call, then count it, so that it does not count for its own worth."""
         verdict, turn = self.judge(facts), self._turn
         if isinstance(verdict, Deny):
             turn.skipped(facts.call)
@@ -180,7 +180,7 @@ class UtilityGate(Gate):
         return verdict
 
     async def conclude(self, facts: CallFacts, result: ToolResult) -> ToolResult:
-        """Take note of an answer, or of a change, also of one that failed half-way."""
+        """Note an answer, or a change, also one that failed half-way."""
         if facts.spec.mutates:
             self._turn.changed()
         elif result.failure is None:
@@ -196,6 +196,6 @@ class UtilityGate(Gate):
 
 
 def _digest(call: ToolCall) -> str:
-    """Of the name and the arguments, sorted."""
+    """Return a key of the name and the sorted arguments."""
     asked = json.dumps([call.name, call.arguments], sort_keys=True)
     return hashlib.sha256(asked.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Find the calls of git in a command line, and what the repositories they run in make of them."""
+"""Find the calls of git in a command line, and judge them by the repositories in which they run."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
@@ -15,33 +15,33 @@ _TOO_MANY = GitDanger("git would run in more folders than can be looked at", fir
 
 
 class Repositories(Protocol):
-    """Return the repositories that a command of git in a folder may obey; see `GitRepositories`."""
+    """Finds the repositories that a command of git in a folder may obey; see `GitRepositories`."""
 
     def __call__(self, folder: str, others: tuple[str, ...] = ()) -> Sequence[Repository]:
-        """Look at the folder, relative to the session's or absolute, and at the repositories that words name."""
+        """Return the repositories of a folder, relative to the session's or absolute, and those that words name."""
         ...
 
 
 class PlacedCall(NamedTuple):
-    """A call of git and the folders it may run in, relative to the session's or absolute; None when nobody knows."""
+    """A call of git and its possible folders, relative to the session's or absolute. None if they are unknown."""
 
     call: GitCall
     folders: tuple[str, ...] | None
 
 
 class Changes(Protocol):
-    """Return what a call of git would bring into the worktree; see `GitChanges`."""
+    """Finds the files that a call of git would bring into the worktree; see `GitChanges`."""
 
     async def __call__(self, folder: str, brought: IncomingSources, *, followed: bool) -> IncomingFiles | None:
-        """`followed`: another call of git comes behind it. Return None when it cannot be told."""
+        """Return the files, or None if they are unclear. `followed` if another call of git comes behind it."""
         ...
 
 
 class GitGuard:
-    """Judges the calls of git in a command line by the repositories they run in.
+    """Judges the calls of git in a command line by the repositories in which they run.
 
-    repositories   which repositories there are; none without it
-    changes        which files a call of git brings; none without it
+    repositories   finds the repositories; None if there are none
+    changes        finds the files that a call brings; None if there are none
     """
 
     def __init__(
@@ -59,9 +59,9 @@ class GitGuard:
         return tuple(dict.fromkeys(danger for placed in git_calls(line) for danger in self._of(placed)))
 
     async def bringing(self, line: CommandFacts) -> IncomingFiles | None:
-        """Return what a command line brings by way of git; None when it cannot be told.
+        """Return the files that a command line brings through git; None if they are unclear.
 
-        To be asked only about what `dangers` finds nothing in: git itself answers.
+        Call it only for a line without `dangers`, because git itself answers.
         """
         files, nested = dict[str, None](), dict[str, None]()
         if self._repositories is None or self._changes is None or not _may_call_git(line.text):
@@ -80,7 +80,7 @@ class GitGuard:
         return IncomingFiles(tuple(files), tuple(nested))
 
     def entering(self, folders: Sequence[str]) -> tuple[GitDanger, ...]:
-        """Return why a command asks that makes git enter other repositories."""
+        """Return why a command that makes git enter other repositories asks."""
         if self._repositories is None or len(folders) > MAX_FOLDERS:
             return (_TOO_MANY,) if self._repositories is not None else ()
         found = [each for folder in folders for each in self._repositories(folder)]
@@ -97,7 +97,7 @@ class GitGuard:
 
 
 def git_calls(line: CommandFacts) -> Iterator[PlacedCall]:
-    """Yield every call of git in a command line, with every folder that it may run in."""
+    """Yield every call of git in a command line with all its possible folders."""
     seen, lost = {"": None}, False
     for command, parents, _, after in line.surveyed_steps:
         call = git_call(command)
@@ -111,7 +111,7 @@ def git_calls(line: CommandFacts) -> Iterator[PlacedCall]:
 
 
 def _below(seen: dict[str, None], call: GitCall, command: Command, expand: Expand) -> Iterator[str]:
-    """Yield where `-C` leads from every folder that was seen."""
+    """Yield the folders to which `-C` leads from every possible folder."""
     for folder in seen:
         place = call.folder or ""
         names = expand(place, folder) if place in command.patterns else None
@@ -119,7 +119,7 @@ def _below(seen: dict[str, None], call: GitCall, command: Command, expand: Expan
 
 
 def _may_call_git(text: str) -> bool:
-    """Return whether a text may call git at all: a quick look that errs on the side of yes."""
+    """Return whether a text may call git at all. The check is quick, and errs on the side of True."""
     folded = text.casefold()
     names = ("git", "gh", "glab", "tea", "hub", "tig", "jj", "sl")
     return any(name in folded for name in names) or any(char in text for char in "\\'\"$`*?[{")

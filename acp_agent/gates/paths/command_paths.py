@@ -1,8 +1,8 @@
-"""The words of a command that may be paths, and the folders they may be seen from.
+"""The words of a command that may be paths, and the folders where they may start.
 
-For the gates that judge commands by the paths they name: a command is only read, not confined, so its paths are text.
-Words that are patterns or messages are no paths: the first operand of grep, sed and the like, whatever echo prints,
-and words with blanks that do not begin like a path.
+Gates judge commands by the paths that they name: a command is only read, not confined, so its paths are text. Patterns
+and messages are no paths: the first operand of grep, sed and the like, the words of echo, and words with blanks that do
+not begin like a path.
 """
 
 import posixpath
@@ -35,28 +35,28 @@ _VALUED = {
 _MAX_WORD = 4096
 
 MAX_FOLDERS = 64
-"""Folders a command may run in that are followed."""
+"""The most folders of a command that are followed."""
 
 MAX_WORDS = 1000
-"""Places of one command line that are looked up (words in the folders it may run in); more are asked about."""
+"""The most places of one command line (words in its possible folders) that are resolved. With more, it asks."""
 
 Expand = Callable[[str, str], Sequence[str] | None]
-"""The paths a shell's pattern stands for in a folder, relative to that; None when there are too many to look at."""
+"""Returns the paths that a shell's pattern stands for in a folder, relative to it; None if there are too many."""
 
 
 def unexpanded(pattern: str, folder: str) -> Sequence[str]:
-    """An `Expand` that knows of no files: patterns are judged as text."""
+    """Return an `Expand` that knows of no files: patterns are judged as text."""
     del pattern, folder
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """The folders a command may run in, relative to the session's: `cd a && …` is certain, `cd a; …` is not.
+    """The folders in which a command may run, relative to the session's: `cd a && …` is certain, `cd a; …` is not.
 
-    expand           which files there are for a pattern
-    lost             there are more than anyone can follow (each uncertain `cd` may double them): judge nothing by them
-    changes_ignores  a command before named a file that says which files are ignored, and may have changed it
+    expand           returns the files that a pattern stands for
+    lost             whether there are too many to follow, since each uncertain `cd` may double them
+    changes_ignores  whether an earlier command named a file of ignore rules and may have changed it
     """
 
     expand: Expand = unexpanded
@@ -65,7 +65,7 @@ class Folders:
     changes_ignores: bool = False
 
     def places(self, word: str) -> Iterator[str]:
-        """Yield what a word may mean as a path."""
+        """Yield the paths that a word may mean."""
         if word.startswith(("/", "~")):
             yield word
         else:
@@ -99,7 +99,7 @@ class Folders:
 
 
 class CommandStep(NamedTuple):
-    """A command of a line with the folders it may run in, and those the next one may run in.
+    """A command of a line with its possible folders, and those of the next one.
 
     parents   the commands that start it, outermost first
     """
@@ -111,10 +111,10 @@ class CommandStep(NamedTuple):
 
 
 def steps_of(commands: Sequence[Command], expand: Expand) -> Iterator[CommandStep]:
-    """Yield every command of a line, outermost first, with where it may run.
+    """Yield every command of a line, outermost first, with its possible folders.
 
-    A `cd` surely leads where it says only where everything before it is joined by `&&`: of `true || cd a && b` it is
-    skipped, of `true | cd a && b` it is another process, and both times `b` runs.
+    A `cd` surely takes effect only if everything before it is joined by `&&`: in `true || cd a && b` it is skipped, in
+    `true | cd a && b` it is another process, and both times `b` runs.
     """
     folders, seen, certain = Folders(expand), ("",), True
     for command, parents in _nested(commands, ()):
@@ -138,14 +138,14 @@ def _nested(commands: Sequence[Command], parents: tuple[Command, ...]) -> Iterat
 
 
 def _may_change_ignores(command: Command) -> bool:
-    """Return whether a command names a file that says which files are ignored, and may write it."""
+    """Return whether a command may write a file of ignore rules that it names."""
     written = [each.target for each in command.redirections if each.writes]
     words = written if command.name in _LOOKERS else [*written, *command.own]
     return any(_IGNORE_FILE.search(word) or (word in command.patterns and _HIDDEN.search(word)) for word in words)
 
 
 def path_words(command: Command) -> Iterator[str]:
-    """The words of one command that may be paths, and the files it is redirected to."""
+    """Yield the words of one command that may be paths, and the targets of its redirections."""
     for redirection in command.redirections:
         if not redirection.harmless and not _UNKNOWN.search(redirection.target):
             yield redirection.target
@@ -159,9 +159,9 @@ def path_words(command: Command) -> Iterator[str]:
 
 
 def odd_words(command: Command) -> Iterator[str]:
-    """Yield the words that look like text, but may be names all the same: `a b`, `a$b`, `@x`, `-x` behind `--`.
+    """Yield the words that look like text, but may be names: `a b`, `a$b`, `@x`, `-x` behind `--`.
 
-    A link may be called so. Only a look at the files tells.
+    A link may have such a name. Only the files tell.
     """
     if command.tool in _PRINTERS:
         return
@@ -179,7 +179,7 @@ def _is_odd(word: str) -> bool:
 
 
 def _as_read(parsed: ParsedArguments) -> Iterator[str]:
-    """The words that are paths by the grammar of the program, also as seen from the folder it is told to work in."""
+    """Yield the words that are paths by the program's grammar, also seen from the folder that an option names."""
     folders = [each.word for each in parsed.arguments if each.kind is WordKind.FOLDER]
     for each in parsed.arguments:
         for word in _meant(each.word) if each.kind.path else ():
@@ -201,7 +201,7 @@ def _as_text(command: Command) -> Iterator[str]:
 
 
 def candidates(word: str, program: str = "") -> Iterator[str]:
-    """A word, the value in `--option=value` and `name=value`, that in `-I/path`, that in `@file`."""
+    """Yield a word, the value in `--option=value` and `name=value`, that in `-I/path`, that in `@file`."""
     if not word.startswith("-"):
         yield word.removeprefix("@")
     elif not word.startswith("--"):
@@ -212,9 +212,9 @@ def candidates(word: str, program: str = "") -> Iterator[str]:
 
 
 def _attached(word: str, program: str) -> Iterator[str]:
-    """What may be the value at the end of a word of short options: of `-xCdocs`, `Cdocs`, `docs`, `ocs`, ….
+    """Yield the possible values at the end of a word of short options: `Cdocs`, `docs`, `ocs`, … for `-xCdocs`.
 
-    Where the letters with values are known, the first of them ends the options; `gcc -Isrc/x` has only one.
+    If the letters with values are known, the first of them ends the options. `gcc -Isrc/x` has only one option.
     """
     bundle = _BUNDLE.match(word)
     if bundle is None:
@@ -229,7 +229,7 @@ def _attached(word: str, program: str) -> Iterator[str]:
 
 
 def _is_path(word: str) -> bool:
-    """T2.12: begins like a path or holds a slash; a plain name counts too, it may be a link that leads out."""
+    """Return whether a word may be a path. A plain name counts too, since it may be a link that leads out."""
     if URL.match(word) or "\n" in word or "\0" in word or _UNKNOWN.search(word):
         return False
     return bool(_PATH_START.match(word)) or not any(char.isspace() for char in word)

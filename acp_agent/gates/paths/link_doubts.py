@@ -1,7 +1,7 @@
-"""Where the links of a workspace may lead a command line.
+"""Tell whether links of a workspace make a command line doubtful.
 
-Two questions: does a command follow links that lead out of the workspace, and may an earlier command of the line make
-a link in place of a file that a later one opens? What runs side by side (`a | b`, `a & b`) has no order.
+A command may follow links that lead out of the workspace, or an earlier command of the line may replace a file that a
+later one opens by a link. Commands that run side by side (`a | b`, `a & b`) have no order.
 """
 
 import posixpath
@@ -19,13 +19,13 @@ from acp_agent.gates.shell.command import Command
 class Workspace(Protocol):
     """Looks at the files of a workspace. Paths are as a command names them: relative to its folder, absolute or `~`.
 
-    Nothing here reads a file or raises.
+    The methods neither read files nor raise.
     """
 
     def links_out(self, folder: str) -> Mapping[str, bool] | None:
         """Return the links at or below `folder` that lead out of the workspace, and whether to a folder.
 
-        Links into the workspace are followed. None if there are more files than are looked at.
+        Links into the workspace are followed. None if there are too many files.
         """
         ...
 
@@ -66,7 +66,7 @@ class UnseenWorkspace:
 
 
 MAX_LOOKS = 16
-"""Folders that are looked through for one command line."""
+"""The most folders that are searched for one command line."""
 
 
 class LinkDoubt(NamedTuple):
@@ -77,21 +77,21 @@ class LinkDoubt(NamedTuple):
 
 
 class _Look:
-    """Looks at each folder once, and at few of them: each may hold thousands of files."""
+    """Searches each folder once, and only a few of them: each may have thousands of files."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._seen = dict[str, Mapping[str, bool] | None]()
 
     def links_out(self, folder: str) -> Mapping[str, bool] | None:
-        """Return what `Workspace.links_out` does; None as well when too many folders are asked about."""
+        """Return the result of `Workspace.links_out`, or None if too many folders were searched."""
         if folder not in self._seen:
             self._seen[folder] = self._workspace.links_out(folder) if len(self._seen) < MAX_LOOKS else None
         return self._seen[folder]
 
 
 def link_doubts(steps: Iterable[CommandStep], workspace: Workspace) -> Iterator[LinkDoubt]:
-    """Yield what is doubtful about the links that a command line follows or makes."""
+    """Yield the doubts about the links that a command line follows or makes."""
     steps, look = [*takewhile(lambda step: not step.folders.lost, steps)], _Look(workspace)
     first, maker = _first_after_links(steps, workspace)
     elsewhere = False
@@ -112,7 +112,7 @@ def link_doubts(steps: Iterable[CommandStep], workspace: Workspace) -> Iterator[
 
 
 def _first_after_links(steps: Sequence[CommandStep], workspace: Workspace) -> tuple[int, str]:
-    """Return from which step on files may be links that the line makes, and the command that makes them."""
+    """Return the step from which on files may be links that the line makes, and the command that makes them."""
     for at, step in enumerate(steps):
 
         def is_file(word: str, step: CommandStep = step) -> bool:

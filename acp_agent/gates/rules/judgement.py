@@ -1,8 +1,8 @@
-"""What permission rules say about a shell command line (requirements S3, security.md 2.1 Design (2) and (3)).
+"""What permission rules say about a shell command line.
 
-Every simple command is judged by itself: one denied denies all, all must be allowed, anything else is asked.
-A command that is allowed is asked about after all when it redirects to files, sets variables, changes the shell,
-or uses options that run programs (`programs.toml`). What the parser could not prove is never allowed.
+Every simple command is judged by itself. One denied command denies all, and all must be allowed; anything else asks. An
+allowed command asks nevertheless if it redirects to files, sets variables, changes the shell, or uses options that run
+programs (`programs.toml`). Text that the parser cannot prove is never allowed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,16 +18,16 @@ from acp_agent.gates.shell.tables import tables
 from acp_agent.gates.shell.wrappers import is_runner
 
 Granted = Callable[[str], bool | None]
-"""What the user said "always" to for a prefix such as "git status": allowed, denied, or nothing."""
+"""Returns the user's "always" answer for a prefix such as "git status": True, False, or None without one."""
 
 
 class Judgement(NamedTuple):
     """The outcome for a whole text.
 
-    action     None when no rule and no grant says anything
+    action     None if no rule and no grant decides
     reasons    why it is not simply allowed, one line each
-    pattern    the rule that denied or asks; empty when none did
-    needed     prefixes an approval "always" would have to cover; empty when it must bind to the whole text
+    pattern    the rule that denies or asks; empty if none does
+    needed     the prefixes that an approval "always" would have to cover; empty if it must cover the whole text
     """
 
     action: Action | None
@@ -37,7 +37,7 @@ class Judgement(NamedTuple):
 
 
 class _Verdict(NamedTuple):
-    """The outcome for one command. `neutral` ones neither allow nor need to be allowed."""
+    """The outcome for one command. A `neutral` one neither allows nor needs to be allowed."""
 
     action: Action | None
     reasons: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ class _Court:
     granted: Granted
 
     def command(self, command: Command, pipeline: Sequence[Command] = ()) -> _Verdict:
-        """Return the verdict on a command and everything it starts. `pipeline` writes its input."""
+        """Return the verdict on a command and everything that it starts. `pipeline` writes its input."""
         shown = _shown(command)
         if command.unclear:
             return _Verdict(None, (f"cannot be checked: {command.unclear}",))
@@ -126,7 +126,7 @@ class _Court:
         return self.programs.overwrites(command) and not self.programs.overwrites(Command(words))
 
     def _rule(self, command: Command) -> Rule | None:
-        """The first rule that matches; one that allows must match the words exactly as they stand."""
+        """Return the first rule that matches. A rule that allows must match the words in their order."""
         calls = tuple(map(Call.of, self.programs.spellings(command))) if self.rules else ()
         exact = canonical(command)
         for rule in self.rules:
@@ -172,7 +172,7 @@ class _Court:
             yield from self.programs.doubts(each)
 
     def needed(self, commands: tuple[Command, ...], verdicts: Sequence[_Verdict]) -> tuple[str, ...]:
-        """The prefixes that would have to be granted; empty when a prefix cannot cover one of the commands."""
+        """Return the prefixes that would have to be granted; empty if no prefix can cover one of the commands."""
         found: list[str] = []
         all_neutral = all(verdict.neutral for verdict in verdicts)
         for command, verdict in zip(commands, verdicts, strict=True):
@@ -191,7 +191,7 @@ def _may_be_fed_more(text: str, pipeline: Sequence[Command]) -> bool:
 
 
 def canonical(command: Command) -> str:
-    """A command's text for rules that allow: base name, words joined by one blank, blanks inside a word marked."""
+    """Return a command's text for rules that allow: base name, words joined by a blank, blanks in words replaced."""
     first = command.name if command.standard else command.argv[0]
     return " ".join("".join(_marked(char) for char in word) or "''" for word in (first, *command.argv[1:]))
 
@@ -201,7 +201,7 @@ def _marked(char: str) -> str:
 
 
 def _covers(rule: Rule, command: Command) -> bool:
-    """Whether a rule names what the command starts, not only the command: `xargs wc *`, `bash -c *`."""
+    """Return whether a rule names what the command starts, not only the command: `xargs wc *`, `bash -c *`."""
     if command.name in tables().shells:
         return "-c" in rule.literal
     leaves = [each for each in command.walk() if not each.runs]

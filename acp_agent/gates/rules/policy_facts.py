@@ -1,4 +1,4 @@
-"""What the policy judges of a call: its name, texts, paths and URLs, and how far it is trusted (requirements S5)."""
+"""What the policy compares with a call: its name, texts, paths and URLs, and how far it is trusted."""
 
 import os
 import re
@@ -16,24 +16,24 @@ from acp_agent.gates.shell.command import Command, Plain
 from acp_agent.gates.shell.programs import Programs, program_table
 
 MAX_WORDS = 1000
-"""Paths of one command that are looked at; with more, it cannot be told what it names."""
+"""The most paths of one command that are resolved. With more, its paths are unclear."""
 
 _SEPARATORS = re.compile(r"[=:,@]")
 _PATTERN = re.compile(r"[*?\[]")
 
 RealPath = Callable[[str], str]
-"""Where an absolute path leads, links followed; like `os.path.realpath`."""
+"""Returns where an absolute path leads, links followed, like `os.path.realpath`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """A path or URL of a call.
 
-    real        what it is: absolute, and relative to the session's folder when below it; empty when it leads nowhere
-    spellings   every way to write it that is known, `real` among them
-    taken       the spellings of a folder that goes away with all below it
-    above       what the names of everything begin with that would lie below it, if it is a folder a command looks into
-    named       a word that may mean something else than a path: a deny rule reaches it, an allow rule does not care
+    real        the resolved path: absolute, and relative to the session's folder if below it; empty if unresolvable
+    spellings   all known ways to write it, with `real`
+    taken       the spellings of a folder that is moved or deleted with everything below it
+    above       the beginnings of all paths below it, if it is a folder that a command may search
+    named       whether it may be no path: a deny rule applies to it, an allow rule ignores it
     """
 
     real: tuple[str, ...]
@@ -48,8 +48,8 @@ class PolicyFacts(NamedTuple):
 
     texts     every text among the arguments
     targets   its paths and URLs
-    unclear   why it may have more of them than can be seen; empty when these are all
-    phase     when in the turn it is made (S7)
+    unclear   why it may have more of them; empty if these are all
+    phase     the point of the turn at which it is made
     """
 
     tool: str
@@ -61,12 +61,12 @@ class PolicyFacts(NamedTuple):
 
 
 def tool_name(name: str) -> str:
-    """A tool's name as rules see it: its id, in lower case (S5.5). Tools of MCP servers have qualified ones (S5.13)."""
+    """Return a tool's name as rules see it: its id in lower case. Tools of MCP servers have qualified names."""
     return tool_id(name.strip()).lower()
 
 
 def policy_facts(facts: CallFacts, trust: TrustLevel, cwd: str, realpath: RealPath, *, targets: bool) -> PolicyFacts:
-    """Return what rules judge of a call. Paths are looked up only if `targets` says that a rule needs them."""
+    """Return what rules compare with a call. Paths are resolved only if a rule needs `targets`."""
     tool, call = tool_name(facts.spec.name), facts.call
     texts = (call.raw_arguments,) if call.arguments is None else tuple(_texts(call.arguments))
     if not targets:
@@ -82,7 +82,7 @@ def policy_facts(facts: CallFacts, trust: TrustLevel, cwd: str, realpath: RealPa
 
 
 def _texts(value: Json) -> Iterator[str]:
-    """Every text in a JSON value, however deep."""
+    """Yield every text in a JSON value, however deep."""
     rest: list[Json] = [value]
     while rest:
         each = rest.pop()
@@ -95,7 +95,7 @@ def _texts(value: Json) -> Iterator[str]:
 
 
 def _path(path: str, cwd: str, realpath: RealPath, *, entry: bool = False) -> Target:
-    """A path as a target. Of an entry that is moved or deleted, a link at the end is itself what is meant."""
+    """Return a path as a target. For an `entry` that is moved or deleted, a link at its end is not followed."""
     joined = os.path.join(cwd, os.path.expanduser(path))
     lexical = _normal(joined)
     try:
@@ -103,37 +103,37 @@ def _path(path: str, cwd: str, realpath: RealPath, *, entry: bool = False) -> Ta
         folder, name = os.path.split(joined.rstrip("/"))
         if entry and name not in ("", ".", ".."):
             real = os.path.join(realpath(folder), name)
-    except (OSError, ValueError):  # a NUL in it, links that go in circles: nothing an allow rule could reach
+    except (OSError, ValueError):  # a NUL, or links in a circle: no allow rule applies
         return Target((), (path, lexical))
     names = (real, os.path.relpath(real, cwd)) if real.startswith(f"{cwd.rstrip('/')}/") else (real,)
     return Target(names, tuple(dict.fromkeys((*names, path, lexical))), (*names, lexical) if entry else ())
 
 
 def _normal(path: str) -> str:
-    """Lexically normalised (S5.6); POSIX would keep a second slash in front."""
+    """Return a path normalised as text, also without the second slash in front that POSIX keeps."""
     return "/" + os.path.normpath(path).lstrip("/")
 
 
 class _Kind(Enum):
-    """What a word of a command is to the policy."""
+    """What the policy takes a word of a command for."""
 
-    ENTERED = auto()  # by `cd`, which by itself looks at nothing
+    ENTERED = auto()  # a folder of `cd`, which by itself reads nothing
     NAMED = auto()  # it may be a path
     PATH = auto()  # it has a slash
 
 
 def _named(word: str, kind: _Kind, cwd: str, realpath: RealPath) -> Target:
-    """A word of a command as a target."""
+    """Return a word of a command as a target."""
     target = _path(word, cwd, realpath)
     real = target.real[0] if target.real else ""
     above = [f"{name.rstrip('/')}/" for name in target.spellings if name not in ("", ".")]
     if real and f"{cwd.rstrip('/')}/".startswith(f"{real.rstrip('/')}/"):
-        above.append("")  # and so above all that is named relative to the session's folder
+        above.append("")  # it is above all paths relative to the session's folder
     return replace(target, above=() if kind is _Kind.ENTERED else tuple(above), named=kind is not _Kind.PATH)
 
 
 def _command_paths(line: CommandFacts) -> tuple[dict[str, _Kind], str]:
-    """The words of a command that may be paths, each from where it is seen, and why there may be more (S5.6)."""
+    """Return the words of a command that may be paths, seen from its folders, and why there may be more."""
     unclear = "" if isinstance(line.analysis, Plain) else line.analysis.reason
     found: dict[str, _Kind] = {}
     for command, _, folders, after in line.surveyed_steps:
@@ -152,7 +152,7 @@ def _command_paths(line: CommandFacts) -> tuple[dict[str, _Kind], str]:
 
 
 def _words(command: Command) -> Iterator[tuple[str, _Kind]]:
-    """The words of one command that may be paths."""
+    """Yield the words of one command that may be paths."""
     targets = (redirection.target for redirection in command.redirections if not redirection.harmless)
     for word in (*command.argv, *command.assignments, *targets):
         yield from ((each, _Kind.PATH) for each in _paths(word))
@@ -166,7 +166,7 @@ def _words(command: Command) -> Iterator[tuple[str, _Kind]]:
 
 
 def _paths(word: str) -> Iterator[str]:
-    """What may be a path in a word: all of it, what is attached to an option, the pieces of `--file=/a`, `/a:/b`."""
+    """Yield the possible paths in a word: the whole, the value of an option, the parts of `--file=/a` and `/a:/b`."""
     for piece in _SEPARATORS.split(word):
         if piece.startswith("-") and "/" in piece:
             yield piece[piece.find("/") :]

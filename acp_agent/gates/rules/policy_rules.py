@@ -1,8 +1,8 @@
-"""Rules of the policy: what they say of a call (requirements S5).
+"""Rules of the policy: which calls they match.
 
-One principle runs through all of it: a deny rule applies when any part of a call matches, in any spelling; an allow
-rule applies when every part does, as it really is. Of a command whose paths cannot be told, an allow rule on paths
-says nothing, and a deny rule on paths leaves a doubt.
+A deny rule applies if any part of a call matches in any spelling. An allow rule applies if every part matches as
+resolved. For a command with unclear paths, an allow rule on paths does not apply, and a deny rule on paths leaves a
+doubt.
 """
 
 import os
@@ -20,20 +20,20 @@ from acp_agent.gates.rules.trust_level import TrustLevel
 _WILD = "*?[\\"
 
 Compile = Callable[[str], Callable[[str], bool]]
-"""Compiles a regular expression that runs in linear time into a search. Raises ValueError with the reason."""
+"""Compiles a regular expression to a search in linear time. Raises ValueError with the reason."""
 
 T = TypeVar("T")
 
 
 class Effect(StrEnum):
-    """What a rule does with a call it matches."""
+    """What a rule does with a call that it matches."""
 
     ALLOW = "allow"
     DENY = "deny"
 
 
 class Miss(NamedTuple):
-    """Why a rule says nothing of a call. `doubtful`: it denies what the call may do unseen."""
+    """Why a rule does not apply to a call. `doubtful` if the rule denies what the call may do unseen."""
 
     reason: str
     doubtful: bool = False
@@ -52,39 +52,39 @@ class TargetGlob:
 
     @classmethod
     def parse(cls, pattern: str) -> "TargetGlob":
-        """Compile; `~` is the user's home. Raises ValueError with the reason."""
+        """Compile a glob. `~` is the user's home. Raises ValueError with the reason."""
         full = os.path.expanduser(pattern)
         first = min((full.find(char) for char in _WILD if char in full), default=len(full))
         return cls(RuleGlob.parse(full), RuleGlob.parse(_folded(full)), _folded(full[:first]))
 
     def covers(self, target: Target) -> bool:
-        """Whether an allow reaches a target."""
+        """Return whether an allow rule matches a target."""
         return any(self.exact.matches(text) for text in target.real)
 
     def touches(self, target: Target) -> bool:
-        """Whether a deny reaches it: `/a/*` also names /a, and what takes /a away takes what is below it."""
+        """Return whether a deny rule matches: `/a/*` also names /a, and a call that removes /a removes its entries."""
         if any(self.folded.matches(_folded(text) + end) for text in target.spellings for end in ("", "/")):
             return True
         return any(self.literal.startswith(_folded(folder).rstrip("/") + "/") for folder in target.taken)
 
     def may_lie_below(self, target: Target) -> bool:
-        """Whether a deny reaches something in a folder that a command looks into."""
+        """Return whether a deny rule may match something in a folder that a command reads."""
         relative = self.literal and not self.literal.startswith("/") and "://" not in self.literal
         return any(self.literal.startswith(_folded(start)) for start in target.above if start or relative)
 
 
 def _folded(text: str) -> str:
-    """Without case, and without line feeds: a `*` does not cross them, and a file's name may hold one."""
+    """Return a text in lower case without line feeds, which names may contain and `*` does not cross."""
     return text.casefold().replace("\n", " ")
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
-    """One rule, compiled. Made by `parse`.
+    """One compiled rule.
 
-    place   what to call it: "tools.policy.rules[0]"
-    unset   the variables it wants that are not there
-    phases  the only ones it is about; empty for all (S7)
+    place   its name for the user: "tools.policy.rules[0]"
+    unset   the environment variables that it requires and that are not set
+    phases  the only phases to which it applies; empty for all
     """
 
     place: str
@@ -99,7 +99,7 @@ class PolicyRule:
     phases: frozenset[Phase] = frozenset()
 
     @classmethod
-    def parse(  # noqa: PLR0913 - a rule has that many fields (S5.2)
+    def parse(  # noqa: PLR0913 - a rule has that many fields
         cls,
         place: str,
         effect: Effect,
@@ -136,11 +136,11 @@ class PolicyRule:
 
     @property
     def unconditional(self) -> bool:
-        """Whether it decides every call of the tools it names."""
+        """Whether it decides every call of the tools that it names."""
         return not (self.paths or self.unset or self.trust or self.search or self.reserved or self.phases)
 
     def misses(self, call: PolicyFacts) -> Miss | None:
-        """Why the rule says nothing of a call; None when it decides."""
+        """Return why the rule does not apply to a call; None if it decides."""
         if not self.tool.matches(call.tool):
             return Miss("for other tools")
         if self.phases and call.phase not in self.phases:
@@ -158,7 +158,7 @@ class PolicyRule:
                 assert_never(self.effect)
 
     def _fits(self, threshold: TrustLevel, trust: TrustLevel) -> bool:
-        """Less trust never gets more: an allow wants at least so much, a deny holds for at most so much."""
+        """Return whether the trust fits: an allow rule needs at least its level, a deny rule holds for at most that."""
         return trust.rank <= threshold.rank if self.effect is Effect.DENY else trust.rank >= threshold.rank
 
     def _deny_misses(self, call: PolicyFacts) -> Miss | None:

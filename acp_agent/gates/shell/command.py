@@ -1,11 +1,11 @@
-"""What a shell command line would run, or that it cannot be told (security.md 2.1).
+"""The commands that a shell text runs: those that are proven, and those that stand anywhere in it.
 
-Two readings of one text. `analyse` proves: a `Plain` verdict lists every command bash would run, word for
-word, and nothing else; whatever it cannot prove is `Opaque` and may be asked about, never allowed by a rule.
-`survey` suspects: it lists every command that stands anywhere in the text (loops, substitutions, functions,
-here-documents fed to shells, nested `sh -c` strings, behind wrappers), for the gates that only forbid.
+There are two readings of one text. `analyse` proves: `Plain` lists exactly the commands that bash runs, word for word.
+A text that it cannot prove is `Opaque`; it may be asked about, but no rule allows it. `survey` suspects: it lists every
+command anywhere in the text (in loops, substitutions, functions, here-documents for shells, nested `sh -c` strings,
+behind wrappers), for the gates that only forbid.
 
-The parser is a module of its own, imported when the first command is read (design rule 6).
+The parser is slow to load, so it is imported when the first command is read.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from acp_agent.gates.shell.syntax import Parses
 
 MAX_BYTES = 64 * 1024
-"""Longer texts are Opaque (security.md 2.1)."""
+"""Longer texts are Opaque."""
 
 MAX_SECONDS = 1.0
 """Texts that take longer to parse are Opaque."""
@@ -26,10 +26,10 @@ MAX_SECONDS = 1.0
 TOO_DEEP = "nests too deeply"
 
 MAX_DEPTH = 5
-"""How many shells inside one another are read (`bash -c "sh -c '…'"`)."""
+"""The most shells inside one another that are read (`bash -c "sh -c '…'"`)."""
 
 DAMAGED = "is damaged"
-"""Why a command is unclear that was only guessed from a text with a syntax error, quotes ignored."""
+"""The `unclear` of a command that was guessed from a text with a syntax error, ignoring quotes."""
 
 _STANDARD_FOLDERS = frozenset(
     ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin")
@@ -67,15 +67,15 @@ class Redirection:
 class Command:
     """One simple command.
 
-    argv          the words bash would pass, quotes removed; empty when only variables are set
-    assignments   `NAME=value` words before it, or those its wrapper sets (`env A=1 …`)
+    argv          the words that bash passes, quotes removed; empty if it only sets variables
+    assignments   `NAME=value` words before it, or those that its wrapper sets (`env A=1 …`)
     joined        the operator before it in the text: "", "&&", "||", ";", "|", "&"
-    runs          the commands it starts itself: behind a wrapper, in `sh -c`, `eval`, `find -exec`, ...
-    wrapper       it only starts `runs`, with exactly the words seen (`timeout 5 git status`)
-    appended      it starts `runs` with further words that nobody knows yet (`xargs`, `find -exec … +`)
-    unclear       why it cannot be told what it starts; empty when `runs` is all of it
-    stdin         literal text fed to it by a here-document, a here-string or `echo … |`
-    patterns      the words bash may put file names in place of (`*.py`), as written
+    runs          the commands that it starts itself: behind a wrapper, in `sh -c`, `eval`, `find -exec`, ...
+    wrapper       whether it only starts `runs`, with exactly these words (`timeout 5 git status`)
+    appended      whether it starts `runs` with further unknown words (`xargs`, `find -exec … +`)
+    unclear       why it is unclear what it starts; empty if `runs` is all of it
+    stdin         the literal text of a here-document, a here-string or `echo … |` that it reads
+    patterns      the words that bash may replace by file names (`*.py`), as written
     """
 
     argv: tuple[str, ...]
@@ -91,27 +91,27 @@ class Command:
 
     @property
     def name(self) -> str:
-        """The base name of the program: "git" for /usr/bin/git; empty when there is none."""
+        """The base name of the program: "git" for /usr/bin/git; empty if there is none."""
         return self.argv[0].rstrip("/").rpartition("/")[2] if self.argv else ""
 
     @property
     def standard(self) -> bool:
-        """Whether the program is looked up on the PATH or lies in a folder of the system's own."""
+        """Whether the program is found on the PATH or lies in a folder of the system."""
         folder, slash, _ = (self.argv[0] if self.argv else "").rpartition("/")
         return not slash or folder in _STANDARD_FOLDERS
 
     @property
     def tool(self) -> str:
-        """The name by which tables know the program; empty for a script of a project that is only called like one."""
+        """The name by which tables know the program; empty for a project's script with such a name."""
         folder, slash, _ = (self.argv[0] if self.argv else "").rpartition("/")
         installed = not slash or folder in _STANDARD_FOLDERS or folder.rpartition("/")[2] in _INSTALLED
         return self.name if installed or self.name in _PROJECT_TOOLS else ""
 
     @property
     def own(self) -> tuple[str, ...]:
-        """The arguments that do not belong to a command it starts: ("5",) for `timeout 5 git status`."""
+        """The arguments that do not belong to a command that it starts: ("5",) for `timeout 5 git status`."""
         args, kept, position = self.argv[1:], list[str](), 0
-        for inner in self.runs:  # in the order they stand in, so one pass is enough
+        for inner in self.runs:  # they stand in this order, so one pass is enough
             size = len(inner.argv)
             start = next((at for at in range(position, len(args)) if args[at : at + size] == inner.argv), None)
             if start is not None:
@@ -120,7 +120,7 @@ class Command:
         return (*kept, *args[position:])
 
     def walk(self) -> "Iterator[Command]":
-        """The command, then everything it starts, outermost first."""
+        """Yield the command, then everything it starts, outermost first."""
         yield self
         for command in self.runs:
             yield from command.walk()
@@ -144,7 +144,7 @@ Analysis: TypeAlias = Plain | Opaque
 
 
 class Construct(StrEnum):
-    """Syntax that feeds one command's output to another as words (requirements S1.7)."""
+    """Syntax that passes the output of one command to another as words."""
 
     COMMAND_SUBSTITUTION = "command substitution $(…)"
     BACKTICK = "command substitution `…`"
@@ -153,13 +153,13 @@ class Construct(StrEnum):
 
 
 class Survey(NamedTuple):
-    """Everything found in a text, understood or not.
+    """Everything that was found in a text, understood or not.
 
     commands     every simple command anywhere, in source order; nested ones are in their `runs`
     constructs   the substitutions in it
-    hazards      dangerous shapes that are no single command (a fork bomb, decoded text piped into a shell)
-    damage       why more may hide in it (a syntax error, bytes the parser skipped); empty when the tree is whole
-    unread       why it could not be read to the end (too long, too deep, too slow); empty when it was
+    hazards      dangers that are no single command (a fork bomb, decoded text piped into a shell)
+    damage       why there may be more in it (a syntax error, bytes that the parser skipped); empty if the tree is whole
+    unread       why it could not be read to the end (too long, too deep, too slow); empty if it was
     """
 
     commands: tuple[Command, ...] = ()
@@ -169,13 +169,13 @@ class Survey(NamedTuple):
     unread: str = ""
 
     def walk(self) -> Iterator[Command]:
-        """Every command, nested ones included."""
+        """Yield every command, nested ones included."""
         for command in self.commands:
             yield from command.walk()
 
 
 class ShellText:
-    """A shell text and what is read in it. Everything is computed on first need, and at most once.
+    """A shell text with its readings. Each is computed on first need, and at most once.
 
     The parser is slow to load, so it is imported at the first text.
     """
@@ -192,7 +192,7 @@ class ShellText:
 
     @cached_property
     def analysis(self) -> Analysis:
-        """The commands that the text is proven to run, or why they cannot be told.
+        """The commands that the text is proven to run, or why they are unclear.
 
         Measured: of 72,613 generated texts that were judged plain, none ran anything else under bash.
         """
@@ -215,16 +215,16 @@ class ShellText:
 
     @cached_property
     def commands(self) -> tuple[Command, ...]:
-        """The proven commands, else those that stand in the text; without those guessed from a damaged text."""
+        """The proven commands, else those that stand in the text, without those guessed from a damaged text."""
         commands = self.analysis.commands if isinstance(self.analysis, Plain) else self.survey.commands
         return tuple(each for each in commands if each.unclear != DAMAGED)
 
 
 def analyse(text: str) -> Analysis:
-    """Return the commands that a text is proven to run, or why they cannot be told. Never raises."""
+    """Return the commands that a text is proven to run, or why they are unclear. It never raises."""
     return ShellText(text).analysis
 
 
 def survey(text: str) -> Survey:
-    """Return every command that stands in a text. Never raises."""
+    """Return every command that stands in a text. It never raises."""
     return ShellText(text).survey

@@ -1,9 +1,9 @@
-"""Whose words a command line's output is: the simple commands that print into it (requirements O1.7, O1.8).
+"""Find the simple commands whose output a command line prints, for the output filters.
 
-Unlike the gates' own readings this one may be wrong: it decides how a text is shortened, not what may run. So it
-takes what a command line most likely does, with its variables unknown, and gives up where the parser does.
+Unlike the gates' readings this one may be wrong: it decides how a text is shortened, not what may run. So it takes what
+a command line most likely does, with its variables unknown, and gives up where the parser does.
 
-The module loads the parser: import it when the first command has run (design rule 6).
+The module loads the parser, so it is imported after the first command has run.
 """
 
 from collections.abc import Iterator
@@ -45,23 +45,23 @@ _SILENT = frozenset(
         *("umask", "unset", "wait"),
     )
 )
-"""Commands that say nothing when all is well."""
+"""Commands that print nothing if they succeed."""
 
 _SILENT_UNLESS_VERBOSE = frozenset(("cp", "ln", "mkdir", "mv", "rm", "rmdir"))
 _SPEAKING_WRAPPERS = frozenset(("script", "strace", "ltrace", "time", "valgrind", "watch"))
-"""Wrappers that add words of their own, which no rule for the command inside may take away."""
+"""Wrappers that print text of their own, which no rule for the inner command may remove."""
 
 _PIPES = ("|", "|&")
 _PASSING = frozenset(("cat", "head", "less", "more", "tail", "tee"))
 
 
 class _Opaque(Exception):
-    """What prints cannot be told."""
+    """It is unclear which commands print."""
 
 
 @dataclass(slots=True)
 class _Part:
-    """A command or compound command in a row of them, the operator before it and the redirections behind it."""
+    """A command or compound command in a list, the operator before it and the redirections behind it."""
 
     node: Node
     joined: str
@@ -69,7 +69,7 @@ class _Part:
 
 
 class _Printed(NamedTuple):
-    """Words of a command that prints; `shown` unless its output goes to a file and only stderr can be seen."""
+    """The words of a command that prints. `shown` unless its output goes to a file, so that only stderr is seen."""
 
     words: str
     shown: bool = True
@@ -78,14 +78,14 @@ class _Printed(NamedTuple):
 def printing_commands(shell: ShellText) -> tuple[str, ...]:
     """Return the commands whose output is in the output of a text, in order; () if that is unknown, or none prints.
 
-    Each is its words joined by spaces, quotes removed, the program by its base name, wrappers peeled: of
-    `FOO=1 timeout 5 .venv/bin/pytest -q` it is "pytest -q". Left out are silent commands (`cd`, `export`) and those
-    whose output goes to a file; if nothing else prints, the latter are named, for what they say on stderr.
+    Each is given as its words joined by spaces, quotes removed, the program by its base name, without wrappers: "pytest
+    -q" for `FOO=1 timeout 5 .venv/bin/pytest -q`. Silent commands (`cd`, `export`) and those whose output goes to a
+    file are left out. If no other command prints, the latter are returned, because of their stderr.
 
-    A pipeline is its first command if the others only pass on what they read (`| tail -50`). If they select or
-    transform, it is the last that does, with "| " before it: no rule about `grep` means "| grep FAILED".
+    A pipeline counts as its first command if the others only pass on their input (`| tail -50`). If they select or
+    transform, it counts as the last one that does, with "| " before it, so that no rule for `grep` matches it.
 
-    Never raises.
+    It never raises.
     """
     try:
         found = tuple(_Reading(shell.parses, 0).text(shell.text))
@@ -102,17 +102,17 @@ class _Reading:
     depth: int
 
     def text(self, text: str) -> Iterator[_Printed]:
-        """Yield what prints in a text."""
+        """Yield the commands of a text that print."""
         parsed = self.parses.parse(text, MAX_BYTES)
         if isinstance(parsed, str) or parsed.root.has_error or self.depth > MAX_DEPTH:
             raise _Opaque
         yield from self.row(parsed, parsed.root, 0)
 
     def row(self, parsed: Parsed, node: Node, level: int) -> Iterator[_Printed]:
-        """Yield what prints in a node that holds commands in a row.
+        """Yield the commands that print in a node with a list of commands.
 
-        The grammar hangs operators and redirections where it likes (`a && b | c > f` is a redirected pipeline of a
-        list), so the tree is flattened first and read by bash's own precedence.
+        The grammar attaches operators and redirections in other places than bash (`a && b | c > f` is a redirected
+        pipeline of a list), so the tree is flattened first and read by bash's precedence.
         """
         flat = _Flat()
         for child in node.children:
@@ -126,7 +126,7 @@ class _Reading:
         yield from self._pipeline(parsed, pipeline, level)
 
     def _pipeline(self, parsed: Parsed, parts: list[_Part], level: int) -> Iterator[_Printed]:
-        """Yield what prints in commands joined by pipes."""
+        """Yield the commands that print in a pipeline."""
         if not parts:
             return
         last = len(parts) - 1
@@ -142,7 +142,7 @@ class _Reading:
             yield _Printed(each.words, each.shown and shown)
 
     def _commands(self, parsed: Parsed, node: Node, level: int) -> Iterator[_Printed]:
-        """Yield what prints in one part: a command, or the commands inside a compound one or a shell's `-c`."""
+        """Yield the commands that print in one part: itself, or those inside a compound command or a shell's `-c`."""
         if node.type in _MUTE:
             return
         if node.type in _COMPOUNDS:
@@ -162,13 +162,13 @@ class _Reading:
 
 @dataclass(slots=True)
 class _Flat:
-    """Collects the parts of a row in source order."""
+    """Collects the parts of a list in source order."""
 
     parts: list[_Part] = field(default_factory=list[_Part])
     _operator: str = ""
 
     def add(self, node: Node, level: int) -> None:
-        """A node and what is in it. Words, keywords and functions, which print nothing, are passed over."""
+        """Collect from a node and its children. Words, keywords and functions print nothing and are skipped."""
         if level > MAX_TREE_DEPTH:
             raise _Opaque
         kind = node.type
@@ -185,14 +185,14 @@ class _Flat:
 
 
 def _words(parsed: Parsed, node: Node) -> tuple[str, ...]:
-    """The words of a command, wrappers peeled, the program by its base name. Variables stay as they are written."""
+    """Return the words of a command without wrappers, the program by its base name. Variables stay as written."""
     if node.type != "command":
         return ()
     end = node.start_byte
     words: list[str] = []
     for child in node.children:
         if b"\n" in parsed.source[end : child.start_byte].replace(b"\\\n", b""):
-            raise _Opaque  # two commands, which the parser took for one
+            raise _Opaque  # the parser took two commands for one
         end = child.end_byte
         if child.is_named and child.type not in ("variable_assignment", "file_redirect", "herestring_redirect"):
             words += fields(pieces(parsed, child), {})
@@ -213,7 +213,7 @@ def _peeled(argv: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _wrapper(argv: tuple[str, ...]) -> tuple[Wrapper | None, int]:
-    """The wrapper a command is, and how many words after its name belong to that (`uv run`: 1)."""
+    """Return the wrapper of a command, and the number of words after its name that belong to it (`uv run`: 1)."""
     name = argv[0].rpartition("/")[2] if argv else ""
     if name in _SPEAKING_WRAPPERS:
         return None, 0
@@ -224,7 +224,7 @@ def _wrapper(argv: tuple[str, ...]) -> tuple[Wrapper | None, int]:
 
 def _is_silent(words: tuple[str, ...]) -> bool:
     name, *arguments = words
-    if name in ("source", "."):  # a script may print; these, which set variables, do not
+    if name in ("source", "."):  # a script may print, but these only set variables
         return bool(arguments) and arguments[0].endswith(("/activate", "env"))
     if name in _SILENT_UNLESS_VERBOSE:
         return not any(word == "--verbose" or (word[:1] == "-" != word[1:2] and "v" in word) for word in arguments)
@@ -232,7 +232,7 @@ def _is_silent(words: tuple[str, ...]) -> bool:
 
 
 def _passes_on(parsed: Parsed, part: _Part) -> bool:
-    """Whether a command in a pipeline gives on what it reads, all of it or its ends, and nothing else."""
+    """Return whether a command in a pipeline only passes on its input, the whole or its ends."""
     words = _words(parsed, part.node)
     if not words or words[0] not in _PASSING:
         return False
@@ -247,7 +247,7 @@ def _passes_on(parsed: Parsed, part: _Part) -> bool:
 
 
 def _to_file(parsed: Parsed, redirect: Node) -> bool:
-    """Whether a redirection sends the output, not only the errors, elsewhere."""
+    """Return whether a redirection sends stdout elsewhere."""
     if any(child.type == "file_descriptor" and parsed.text(child) != "1" for child in redirect.children):
         return False
     operator = next((child.type for child in redirect.children if not child.is_named), "")

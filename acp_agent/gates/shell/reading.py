@@ -25,10 +25,10 @@ from acp_agent.gates.shell.walk import Walk
 from acp_agent.gates.shell.wrappers import Expander, Nested
 
 SURVEY_BYTES = 4 * MAX_BYTES
-"""Longer texts stay unread by a survey: a gate that forbids must then forbid. A here-document may be long."""
+"""A survey does not read longer texts, and gates that forbid then forbid them. A here-document may be long."""
 
 MAX_READINGS = 500
-"""Texts inside a text (of shells, of functions that are called) that a survey reads; more stay unread."""
+"""The most texts inside a text (of shells, of called functions) that a survey reads. Others stay unread."""
 
 _WELL_KNOWN = {
     "IFS": (" ",),
@@ -92,7 +92,7 @@ def survey(text: str, parses: Parses) -> Survey:
     """Return every command that stands in a text; see `acp_agent.gates.shell.command.ShellText`."""
     findings = _Findings(parses)
     for number, form in enumerate(spellings(text)):
-        # Another spelling only adds commands: what it would make of quotes says nothing about the real text.
+        # Another spelling only adds commands, since its quotes may differ from those of the real text.
         each = findings if number == 0 else _Findings(parses)
         found = _survey(form, each, Guesses(dict(_WELL_KNOWN)), 0)
         seen = set(findings.commands)
@@ -133,7 +133,7 @@ def _survey(text: str, findings: _Findings, guesses: Guesses, depth: int) -> tup
     findings.constructs |= walk.constructs
     findings.hazards += walk.hazards
 
-    # Where a body has no parameters, its own reading has found all of it.
+    # The reading of a body without parameters is complete.
     functions = frozenset(name for name, body in guesses.functions.items() if "$" in body)
     inside = _Inside(findings, guesses, depth)
     expander = Expander(inside.read, guess=True, files=guesses.files, functions=functions, call=inside.call)
@@ -150,14 +150,14 @@ def _survey(text: str, findings: _Findings, guesses: Guesses, depth: int) -> tup
 
 @dataclass(frozen=True, slots=True)
 class _Inside:
-    """Reads what stands inside a text at `depth`, with what its `guesses` know."""
+    """Reads texts inside a text at `depth`, with the values of its `guesses`."""
 
     findings: _Findings
     guesses: Guesses
     depth: int
 
     def read(self, text: str, values: Mapping[str, tuple[str, ...]]) -> Nested:
-        """A text for a shell, given its parameters."""
+        """Read a text for a shell with its parameters."""
         if self.depth == MAX_DEPTH:
             self.findings.unread = "nests too many shells"
             return Nested(unclear=self.findings.unread)
@@ -166,7 +166,7 @@ class _Inside:
         return Nested(_survey(text, self.findings, inside, self.depth + 1))
 
     def call(self, name: str, args: tuple[str, ...]) -> tuple[Command, ...]:
-        """The body of a function, given its arguments. A function that calls itself is not followed again."""
+        """Read the body of a function with its arguments. A function that calls itself is not read again."""
         if self.depth == MAX_DEPTH:
             self.findings.unread = "calls functions inside functions too deep"
             return ()
@@ -177,7 +177,7 @@ class _Inside:
 
 
 def _arguments(known: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """The words of `$1`, `$2`, …, as far as they are known without a gap."""
+    """Return the words of `$1`, `$2`, … up to the first unknown one."""
     words: list[str] = []
     while values := known.get(str(len(words) + 1)):
         words.append(values[0])
@@ -185,7 +185,7 @@ def _arguments(known: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def _hazards(found: tuple[Command, ...]) -> list[str]:
-    """Decoded text piped into a shell, all files piped into rm, a script that starts itself twice."""
+    """Return the hazards: decoded text piped into a shell, files piped into rm, a script that starts itself twice."""
     hazards: list[str] = []
     decoded = listed = False
     for command in found:
@@ -223,13 +223,13 @@ def _reads_script(command: Command) -> bool:
 
 
 def _loose(text: str) -> list[Command]:
-    """Commands of a text the parser could not make sense of: every segment, quotes ignored, wrappers peeled."""
+    """Return the commands of a damaged text: every segment, ignoring quotes, with what wrappers start."""
 
     def words_of(inner: str, _values: Mapping[str, tuple[str, ...]]) -> Nested:
         return Nested((Command(tuple(inner.split())),))
 
     expander = Expander(words_of, guess=True, files={})
-    # The same command once more behind itself changes nothing; behind another one, such as `cd`, it may.
+    # A repeated command directly behind itself changes nothing; behind another one, such as `cd`, it may.
     each_once = (words for words, _ in groupby(loose_segments(text)))
     found = (words[skip:] for words in each_once for skip in _starts(words) if words[skip:])
     some = islice(found, MAX_FOUND + 1)  # a text with more is refused
@@ -237,6 +237,6 @@ def _loose(text: str) -> list[Command]:
 
 
 def _starts(words: tuple[str, ...]) -> tuple[int, int]:
-    """Where a command may begin: behind assignments, and one word later (behind `then`, `do`, a stray mark)."""
+    """Return where a command may begin: behind assignments, and one word later (behind `then`, `do`, an odd mark)."""
     start = next((index for index, word in enumerate(words) if "=" not in word), len(words))
     return start, start + 1

@@ -15,10 +15,10 @@ _LATE = "takes too long to parse"
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
 
 MAX_PIPES = 2000
-"""Pipe characters of a text. The memory tree-sitter-bash takes grows with their square: 15,000 take 2 GB."""
+"""The most pipe characters of a text. The memory of tree-sitter-bash grows with their square: 15,000 take 2 GB."""
 
 MAX_TREE_DEPTH = 100
-"""Nodes inside one another that are still walked; deeper texts count as unread."""
+"""The most nodes inside one another that are walked. Deeper texts count as unread."""
 
 
 class Parsed(NamedTuple):
@@ -28,7 +28,7 @@ class Parsed(NamedTuple):
     source: bytes
 
     def text(self, node: Node) -> str:
-        """The source of a node. Cuts through a character give U+FFFD."""
+        """Return the source of a node. Cuts through a character give U+FFFD."""
         return self.source[node.start_byte : node.end_byte].decode(errors="replace")
 
 
@@ -40,7 +40,7 @@ def _language() -> Language:
 class Parses:
     """The trees of a shell text and of the texts inside it. Each text is parsed at most once.
 
-    seconds   for all of them together; what is parsed later counts as unread
+    seconds   the time for all of them together; texts parsed later count as unread
     """
 
     def __init__(self, seconds: float = MAX_SECONDS) -> None:
@@ -65,8 +65,8 @@ class Parses:
 def _parse(source: bytes, until: float) -> Parsed | str:
     if source.count(b"|") > MAX_PIPES:
         return f"has more than {MAX_PIPES} pipes"
-    # tree-sitter-bash 0.25.1 asks the C library about each character behind a brace, which crashes the process for
-    # most of Unicode. To bash, whatever is not ASCII is a letter like any other; so is it to the parser now.
+    # tree-sitter-bash 0.25.1 asks the C library about each character behind a brace, which crashes the process for most
+    # of Unicode. To bash, any character outside ASCII is a letter, so the parser gets letters instead.
     letters = _NOT_ASCII.sub(b"x", source)
     if len(letters) <= _CHUNK:
         return Parsed(Parser(_language()).parse(letters).root_node, source)

@@ -1,4 +1,4 @@
-"""The gate that runs the verifiers (requirements S2, security.md 2.2)."""
+"""The gate that runs the verifiers."""
 
 from collections.abc import Iterator, Sequence
 from typing import assert_never
@@ -11,11 +11,11 @@ from acp_agent.gates.gate import Gate
 from acp_agent.gates.verify.verifier import Verifier
 
 _MOST = 5
-"""Reasons of one question; nobody reads more."""
+"""The most reasons in one question."""
 
 
 class VerifierGate(Gate):
-    """Asks every verifier about every subject of a call: one Deny ends it, the Asks become one question."""
+    """Lets every verifier judge every subject of a call. One Deny ends it; the Asks become one question."""
 
     name = "verifiers"
 
@@ -39,7 +39,7 @@ class VerifierGate(Gate):
         return Ask(_listed([*reasons]), firm, by_name) if reasons else Allow()
 
     async def examine(self, facts: CallFacts) -> Verdict:
-        """Judge a call in a worker thread if it may read folders: a look at large ones takes a while."""
+        """Judge a call in a worker thread if it may read folders, since large ones take a while."""
         if self._verifiers and _may_read_folders(facts):
             return await to_thread.run_sync(self.judge, facts, abandon_on_cancel=True)
         return self.judge(facts)
