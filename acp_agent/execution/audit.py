@@ -158,7 +158,7 @@ class Auditor:
         return redacted(text, self._redact, longest)
 
     def _plain(self, outcome: Outcome) -> Outcome:
-        """Return a sentence for the record, redacted, because it may quote a command or a server."""
+        """Return the outcome with its texts redacted, because they may quote a command or a server."""
         match outcome:
             case Blocked(reason):
                 return Blocked(self._text(reason, _SENTENCE))
