@@ -163,9 +163,7 @@ async def workspace_trust(
     approver   None if no user can be asked, or asking is switched off
     wishes     what would be done with the files, one line each, which the question shows instead of the contents
 
-    Raises:
-        ToolError: confirmation_required if there is no answer in time.
-
+    Raises ToolError (confirmation_required) if there is no answer in time.
     """
     if not files:
         return TrustLevel.PROVISIONAL
