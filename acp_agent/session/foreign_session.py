@@ -1,8 +1,8 @@
-"""A session from elsewhere, as it may be taken in (A26): whoever wrote the file is not believed beyond its words.
+"""An imported session, corrected so that it can be stored here: only its texts are trusted.
 
-What it says was said stays. But an editor and a list can show only times that have been and numbers that can be, and
-counts below nothing would lift what is limited by counting. Nor may what it shows look like something else, point
-outside the session's folders, or make an editor fetch a picture (security.md 2.7).
+Times in the future and impossible numbers are corrected, because editors show them and limits count them. Texts must
+not look like something else, paths must not point outside the session's folders, and markdown must not make an editor
+fetch a picture.
 """
 
 import base64
@@ -31,12 +31,12 @@ _BETWEEN = "\n\n"  # no secret goes on behind it
 
 
 def with_texts(value: T, change: Callable[[str], str]) -> T:
-    """A dataclass, list, object or text with every text in it changed; names of members and pictures stay."""
+    """Return a dataclass, list, object or text with every text in it changed. Member names and images stay."""
     return cast("T", _each_text(value, change))
 
 
 def redacted(value: T, redact: Redact) -> T:
-    """A dataclass, list, object or text with every text in it redacted; names of members and pictures stay."""
+    """Return a dataclass, list, object or text with every text in it redacted. Member names and images stay."""
     texts = list[str]()
     _collect(value, texts)
     whole = _BETWEEN.join(texts)
@@ -86,23 +86,23 @@ def _members(kind: type) -> tuple[str, ...]:
 
 _LONGEST = 200  # characters of a title or a model's name
 _MOST = 2**53 - 1
-"""The most there can be of anything: more is no number to every reader of JSON."""
+"""The largest integer that every JSON reader keeps."""
 _LAST_LINE = 2**32 - 1  # of a file (ACP: a number of 32 bits)
 _PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _NO_PICTURE = TextPart("[a picture that cannot be shown]")
 
 
 def is_folder(path: str) -> bool:
-    """Whether somebody could have worked at a path."""
+    """Return whether a path can be a session's folder."""
     return os.path.isabs(path) and "\0" not in path
 
 
 def sound(
     saved: SessionSnapshot, told: Sequence[StoredEvent], conduct: Conduct, now: int, redact: Redact = verbatim
 ) -> tuple[SessionSnapshot, Sequence[StoredEvent]]:
-    """The session under an id of its own, with a conduct of ours. `now` is in milliseconds since 1970.
+    """Return the session with a new id and with options of ours. `now` is in milliseconds since 1970.
 
-    Takes a while with a long session: not for the event loop.
+    Slow for long sessions: not for the event loop.
     """
     prompts = sum(isinstance(one.event, UserMessage) for one in told)
     record = replace(_record(saved.record, now, redact), id=str(uuid4()), prompts=prompts)
@@ -182,14 +182,14 @@ class _Shown:
         return tuple(each for each in diffs if self._holds(each.path))
 
     def _holds(self, path: str) -> bool:
-        """Whether a path is absolute and, as it is written, below one of the folders."""
+        """Return whether a path is absolute and, as it is written, below one of the folders."""
         if not is_folder(path) or ".." in path.split("/"):
             return False
         return any(path == folder or path.startswith(f"{folder.rstrip('/')}/") for folder in self.folders)
 
 
 def _shown_texts(event: TranscriptEvent) -> TranscriptEvent:
-    """Every text as an editor may draw it. What is no markdown, such as a diff, keeps what would be a picture there."""
+    """Return an event whose texts an editor may draw. Texts that are not markdown, such as diffs, keep image links."""
     match event:
         case ToolStarted(raw_input=raw_input, diffs=diffs):
             given, changes = with_texts((raw_input, diffs), _plain)
@@ -207,7 +207,7 @@ def _message(message: Message, redact: Redact) -> Message:
 
 
 def _part(part: Part, redact: Redact) -> Part:
-    """A part as the model may be given it again; what only its provider understands stays as it is."""
+    """Return a part as the model may be given it. What only its provider understands stays as it is."""
     match part:
         case OpaquePart():
             return part
@@ -227,7 +227,7 @@ def _plain(text: str) -> str:
 
 
 def _words(text: str) -> str:
-    """A text that may be taken for markdown."""
+    """Return a text that an editor may draw as markdown."""
     return defused(sanitize(text, terminal=False))
 
 

@@ -1,6 +1,7 @@
-"""The MCP servers of one session: connections run in the background, their tools join the others when they are ready.
+"""The connections to the MCP servers of one session, and their tools.
 
-Nothing of the client is loaded before a server is named (E6). A server that fails costs its own tools alone.
+Connections run in the background, and their tools are offered once they are ready. The MCP client is not loaded before
+a server is named. A server that fails costs only its own tools.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -24,25 +25,25 @@ from acp_agent.tools.mcp_tool import McpTool, server_slug, tool_names
 from acp_agent.tools.registry import Registry
 
 _MOST_GONE = 64
-"""Tools a server no longer has that are remembered."""
+"""Tools that a server no longer has, but that are remembered."""
 _MOST_LISTED = 20
-"""Tools of a server that a line names."""
+"""Tools of a server that a status line names."""
 
 
 class RunningConnection(McpConnection, Protocol):
-    """A connection that can be set going."""
+    """A connection that can be run."""
 
     async def run(self) -> None:
-        """Connect and serve until closed or given up. Raises nothing but cancellation."""
+        """Connect and serve until it is closed or has failed. Raises nothing but cancellation."""
         ...
 
     def close(self) -> None:
-        """Have `run` return soon, everything of the server ended."""
+        """Have `run` end the server and return soon."""
         ...
 
 
 class ConnectedServer:
-    """One server. `told` is what the user has been told of it."""
+    """One server with its tools. `told` holds what the user has been told of it."""
 
     def __init__(self, connection: RunningConnection) -> None:
         self.connection = connection
@@ -52,7 +53,7 @@ class ConnectedServer:
         self.told: set[str] = set()
 
     def offer(self, tools: dict[str, McpTool]) -> None:
-        """It has these tools now. Of those that are gone a few are remembered, to answer calls of them."""
+        """Take the tools that the server has now. A few that are gone are remembered, to answer calls of them."""
         folded = {name.lower(): tool for name, tool in tools.items()}
         gone = [(name, tool) for name, tool in self.known.items() if name not in folded]
         ready = self.connection.state is McpState.READY
@@ -60,7 +61,7 @@ class ConnectedServer:
         self.tools = tools
 
     def line(self, changed: Callable[[McpTool], bool]) -> str:
-        """Name, state, tools by the server's own names, those that have changed, problem."""
+        """Return name, state, tools by the server's own names, those that have changed, and the problem."""
         connection, said = self.connection, ""
         if connection.state is McpState.READY:
             said = f", {len(self.tools)} tool{'' if len(self.tools) == 1 else 's'}{_listed(self.tools.values())}"
@@ -70,13 +71,13 @@ class ConnectedServer:
         return f"{visible(connection.server.name)} ({connection.server.origin}) {connection.state}{said}{problem}"
 
     def tool(self, name: str, definition: McpDefinition) -> McpTool:
-        """The tool there was, where nothing about it has changed: prompt caching wants the same bytes."""
+        """Return a tool; the known one if nothing about it has changed, because prompt caching needs the same bytes."""
         known = self.known.get(name.lower())
         same = known is not None and (known.name, known.definition) == (name, definition)
         return known if known is not None and same else McpTool(name, definition, self.connection)
 
     def news(self, *, begun: bool) -> Notice | None:
-        """What the user should hear of it now; `begun`: turns have begun before."""
+        """Return what the user should be told now, or None. `begun`: a turn has begun before."""
         connection = self.connection
         name, problem = f"the MCP server {connection.server.name!r}", connection.problem
         match connection.state:
@@ -99,7 +100,7 @@ def _listed(tools: Collection[McpTool]) -> str:
 
 
 _PATIENCE = 2.0
-"""Seconds the first turn waits for servers that are starting: a model that sees no tool says it has none."""
+"""Seconds the first turn waits for starting servers: a model that sees no tool says that it has none."""
 
 _MOST_TOLD = 5
 """Notices about one server."""
@@ -114,11 +115,11 @@ Connect: TypeAlias = Callable[[McpServer, Callable[[], None]], RunningConnection
 
 
 class McpConnections:
-    """Starts servers and keeps the names of their tools.
+    """The connections to the servers of one session, and the names of their tools.
 
-    pins         what the user has let run
+    pins         the tools that the user has approved
     background   runs the connections
-    tell         told what the user should hear of
+    tell         tells the user a notice
     """
 
     def __init__(self, pins: McpPins, background: Background, tell: Callable[[Notice], None], connect: Connect) -> None:
@@ -132,7 +133,7 @@ class McpConnections:
         self._begun = False
 
     def start(self, servers: Iterable[McpServer]) -> None:
-        """Start servers, in order of precedence: of two with one name the first counts, and the other is told."""
+        """Start servers. Of two with one name, only the first is started, and the user is told."""
         for server in servers:
             if objection := self._objection(server):
                 told = f"the MCP server {server.name!r} ({server.origin}) is not started: {objection}"
@@ -141,7 +142,7 @@ class McpConnections:
                 self._start(server)
 
     def add(self, server: McpServer) -> str:
-        """Start one more, for which the next turn waits a moment, too; why it is not started, else ""."""
+        """Start one more server, for which the next turn waits, too. Return why it is not started, or ""."""
         objection = self._objection(server)
         if not objection:
             self._begun = False
@@ -149,7 +150,7 @@ class McpConnections:
         return objection
 
     def remove(self, name: str) -> bool:
-        """End one and take its tools away at once; False when there is none of that name."""
+        """End a server and take its tools away. Return False if there is none of that name."""
         served = self._served.pop(name, None)
         if served is None:
             return False
@@ -159,7 +160,7 @@ class McpConnections:
         return True
 
     def listed(self) -> Sequence[ListedServer]:
-        """All of them, in the order they were started."""
+        """Return all servers, in the order in which they were started."""
         connections = ((served, served.connection) for served in self._served.values())
         return [ListedServer(each.server, each.state, (*served.tools,), each.problem) for served, each in connections]
 
@@ -174,12 +175,12 @@ class McpConnections:
         self._background(partial(_run, served.connection))
 
     def close(self) -> None:
-        """End all of them; what their programs leave behind is cleared away in the background."""
+        """End all servers. What their programs leave behind is removed in the background."""
         for served in self._served.values():
             served.connection.close()
 
     async def settled(self) -> None:
-        """Give servers that are starting a moment, before the first turn."""
+        """Wait a moment for starting servers, before the first turn."""
         begun, self._begun = self._begun, True
         if begun:
             return
@@ -188,29 +189,29 @@ class McpConnections:
                 await self._moved.wait()
 
     def joining(self) -> bool:
-        """Whether tools of a server that is starting may still come."""
+        """Return whether a server is still starting, so that tools may come."""
         return any(served.connection.state is McpState.STARTING for served in self._served.values())
 
     def status(self) -> Sequence[str]:
-        """One line a server, for /status and /mcp; none without servers."""
+        """Return a line for each server, for /status and /mcp."""
         return [f"MCP server {served.line(self._has_changed)}" for served in self._served.values()]
 
     # ------------------------------------------------------------------------------------ tools
 
     def specs(self) -> Sequence[ToolSpec]:
-        """The tools there are now. One that has changed since it was let run says only that (security.md 2.8)."""
+        """Return the tools of now. The description of a tool that has changed since its approval is withheld."""
         every = (tool for served in self._served.values() for tool in served.tools.values())
         return [tool.withheld() if self._has_changed(tool) else tool.spec() for tool in every]
 
     @property
     def remembered(self) -> Collection[str]:
-        """The names of all tools whose calls are answered, in lower case; those that are gone, too."""
+        """The names of all tools whose calls are answered, in lower case, including those that are gone."""
         return [name for served in self._served.values() for name in served.known]
 
     async def understand(self, call: ToolCall) -> Invocation | None:
-        """A call of a server's tool, whatever the case of its name, also of a server that is gone; None for others.
+        """Return a call of a server's tool, whatever the case of its name, even if the server is gone; None for others.
 
-        Raises ToolError, also when the tool was taken back.
+        Raises ToolError, also if the server has removed the tool.
         """
         found = ((served, served.known.get(call.name.lower())) for served in self._served.values())
         for served, tool in found:
@@ -226,12 +227,12 @@ class McpConnections:
         return bool(self.book.change(tool.definition.name, tool.spec()))
 
     def consent(self, invocation: Invocation) -> str:
-        """What a lasting yes to a tool of a server is bound to; "" for other tools."""
+        """Return what an "always" answer for a server's tool is bound to; "" for other tools."""
         tools = [each.tool for each in invocation.subjects if isinstance(each, McpSubject)]
         return self.book.consent(tools[0], invocation.spec) if tools else ""
 
     def trust(self, invocation: Invocation) -> TrustLevel:
-        """How far a tool of a server is trusted (A25.2).
+        """Return how far a tool of a server is trusted.
 
         One of the editor's or a project's is untrusted until the user has let it run, as it is now: then it is asked
         about as any other tool is. Servers of the user's own configuration are his choice.
@@ -276,18 +277,18 @@ class McpConnections:
 
 
 class McpCatalogue:
-    """A registry, and behind its tools those of the servers that are there."""
+    """The tools of a registry, and those of the MCP servers."""
 
     def __init__(self, registry: Registry, servers: McpConnections) -> None:
         self._registry = registry
         self._servers = servers
 
     def specs(self) -> Sequence[ToolSpec]:
-        """Every tool there is now."""
+        """Return all tools of now."""
         return (*self._registry.specs(), *self._servers.specs())
 
     async def understand(self, call: ToolCall, files: FileSystem) -> Invocation:
-        """Raises ToolError. A tool whose server is gone is understood; its call fails."""
+        """Parse a call. A tool whose server is gone is known; its call fails. Raises ToolError."""
         served = await self._servers.understand(call)
         return await self._registry.understand(call, files) if served is None else served
 

@@ -1,8 +1,8 @@
-"""Which MCP servers a session has, and who has to be asked first (security.md 1 row 11; requirements S4, A25).
+"""Which MCP servers a session has, and whether the user must be asked before they start.
 
-The user's own configuration and his editor name servers on his behalf: they start without a question, and what their
-tools may do is asked call by call. A file of the project comes with the repository: nothing of it starts before the
-user has said yes to exactly what it names.
+Servers of the user's own configuration and of their editor start without a question; their tools are judged call by
+call. A file of the project comes with the repository, so nothing that it names starts before the user has said yes to
+exactly that.
 """
 
 import json
@@ -31,15 +31,17 @@ if TYPE_CHECKING:
     from acp_agent.session.session import Session
 
 _LONGEST_WISH = 1000
-"""Characters of an entry: a question shows them all, so nothing can hide in the middle."""
+"""Characters of an entry. A question shows them all, so nothing can hide in the middle."""
 
 
 class SessionMcpServers:
-    """All of it for one session. `servers` holds the connections; `start` and `ask` fill it.
+    """The MCP servers of one session.
 
-    cwd        the session's folder, links resolved
-    answered   told what the user said of the folder
-    elicitor   gives who asks the user what a server wants to know; None for nobody, now
+    connections   the connections to the servers
+    cwd           the session's folder, links resolved
+    redact        removes secrets from texts
+    answered      called with what the user said of the folder
+    elicitor      gives who asks the user what a server wants to know; None if nobody can be asked now
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class SessionMcpServers:
         self.connections = McpConnections(process.pins, process.background, session.notices.add, connect)
 
     def start(self, loaded: Loaded) -> None:
-        """Start, once, what needs no question. Nothing while it is not clear what the user forbids."""
+        """Start, once, the servers that need no question. Start none while it is not clear what the user forbids."""
         if self._started or loaded.fault is not None or not loaded.settings.mcp.enabled:
             return
         self._started = True
@@ -75,7 +77,7 @@ class SessionMcpServers:
         self.connections.start([*self._named(own, McpOrigin.CONFIG), *map(_at_home, self._session.workspace.servers)])
 
     async def ready(self) -> None:
-        """A turn is about to begin: ask about the project's servers, once, and let what is starting come up."""
+        """Ask about the project's servers, once, and give starting servers a moment: a turn is about to begin."""
         if self._wanted:
             wanted = tuple(self._showable(self._wanted))
             trusted = await self._trusted(wanted) if wanted else False
@@ -86,7 +88,7 @@ class SessionMcpServers:
         await self.connections.settled()
 
     def add(self, server: McpServer, loaded: Loaded) -> str:
-        """Start one more of the editor's; why it is not started, else ""."""
+        """Start one more server of the editor. Return why it is not started, or ""."""
         if loaded.fault is not None or not loaded.settings.mcp.enabled:
             return "MCP servers are switched off: [mcp] enabled"
         pairs = server.reach.env if isinstance(server.reach, StdioServer) else server.reach.headers
@@ -94,7 +96,7 @@ class SessionMcpServers:
         return self.connections.add(_at_home(server))
 
     def remove(self, name: str) -> bool:
-        """End one, or do without one that was to be asked about; False when there is none of that name."""
+        """End a server, or drop one that was to be asked about. Return False if there is none of that name."""
         left = tuple(each for each in self._wanted if each.name != name)
         wanted, self._wanted = self._wanted, left
         return self.connections.remove(name) or len(left) < len(wanted)
@@ -141,9 +143,9 @@ class SessionMcpServers:
 async def project_trust(
     folder: str, wanted: Sequence[McpServerSettings], store: TrustedFolders, approver: Approver | None
 ) -> TrustLevel | None:
-    """How far the user trusts a folder that would start exactly these servers; None when he was not asked.
+    """Return how far the user trusts a folder that would start these servers; None if they were not asked.
 
-    Raises ToolError when nobody answers in time.
+    Raises ToolError if nobody answers in time.
     """
     wishes = [_wish(entry) for entry in wanted]
     contents = {PROJECT_FILE: json.dumps(wishes).encode()}
@@ -151,10 +153,10 @@ async def project_trust(
 
 
 def secrets_of(entries: Sequence[McpServerSettings], environ: Mapping[str, str]) -> Iterator[str]:
-    """What nobody should read of the user's own: values with a secret's name, and what `${NAME}` stands for.
+    """Yield the secrets in the user's own entries: values with a secret's name, and what `${NAME}` stands for.
 
-    Of a project's entries only the latter is a secret of the user's, and not before he has agreed to them: whatever is
-    taken out of text hides what it stands in, a command that is asked about, say.
+    Of a project's entries only the latter are secrets, and not before the user has agreed: redaction would hide
+    parts of the command that they are asked about.
     """
     for entry in entries:
         pairs = (*entry.env.items(), *entry.headers.items())
@@ -162,14 +164,14 @@ def secrets_of(entries: Sequence[McpServerSettings], environ: Mapping[str, str])
 
 
 def _hidden(values: Iterable[str]) -> Iterator[str]:
-    """The values, and what stands behind a word such as Bearer."""
+    """Yield the values, and what follows a word such as Bearer."""
     for value in values:
         if not is_everyday(value):
             yield from (value, *value.split(maxsplit=1)[1:])
 
 
 def _wish(entry: McpServerSettings) -> str:
-    """An entry, whole, on one line."""
+    """Return a whole entry on one line."""
     does = f"start the program {entry.command}" if entry.command else f"reach {entry.url}"
     table = entry.model_dump(mode="json", exclude_defaults=True)
     return f"{entry.name} would {does}: {json.dumps(table, sort_keys=True)}"
@@ -180,7 +182,7 @@ def _nobody_is_asked(conduct: Conduct) -> bool:
 
 
 def _home() -> str:
-    """Where programs run that name no folder: `npx` and `python -m` would load what lies in a project's."""
+    """Return where programs run that name no folder. In a project, `npx` and `python -m` would load its files."""
     return os.path.expanduser("~")
 
 

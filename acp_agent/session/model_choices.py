@@ -1,4 +1,4 @@
-"""What the sessions of one configuration can choose: core.choices.Choices, and the words of `/model` (A15, A16)."""
+"""The models that sessions can choose: the lists of the providers, and the choices of one configuration."""
 
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,26 +27,26 @@ from acp_agent.llm.provider_config import ConfiguredProviders, ProviderConfig
 from acp_agent.log import Log
 
 _PATIENCE = 5.0
-"""Seconds for the list of one provider; all are asked at the same time."""
+"""Seconds for the list of one provider. All providers are asked at the same time."""
 _HEAVY = ("acp_agent.llm.model_list", "acp_agent.net.client")
 
 _log = Log(__name__)
 
 
 class ListsModels(Protocol):
-    """What asks servers: a `llm.catalog.Catalog`."""
+    """What asks the servers for their models: a `llm.catalog.Catalog`."""
 
     async def models(self, provider: str) -> tuple[ModelInfo, ...]:
-        """What a provider offers. Raises ConfigError, ProviderError."""
+        """Return the models of a provider. Raises ConfigError, ProviderError."""
         ...
 
     async def described(self, info: ModelInfo) -> ModelInfo:
-        """The same model with what its list leaves out. Raises as `models`."""
+        """Return a model with what its list leaves out. Raises as `models`."""
         ...
 
 
 class ModelLists:
-    """One a process. `changed` is told when lists have arrived: options of sessions may be others now."""
+    """The lists of all configurations of a process. `changed` is called when a list has arrived."""
 
     def __init__(self, environ: Mapping[str, str], changed: Callable[[], None]) -> None:
         self._environ = environ
@@ -58,7 +58,7 @@ class ModelLists:
         return load_table()
 
     def of(self, llm: LlmSettings) -> "KnownModels":
-        """What is known by a configuration."""
+        """Return what is known of the models of a configuration."""
         key = llm.providers, llm.models
         if key not in self._known:
             providers = ConfiguredProviders.of(llm, self._environ)
@@ -67,7 +67,9 @@ class ModelLists:
 
 
 class KnownModels:
-    """The models of one configuration, as far as anybody has said.
+    """What is known of the models of one configuration: the packaged table, and the lists of the providers.
+
+    A list is fetched once, for all sessions with this configuration.
 
     table     gives the packaged table; reading it takes some milliseconds
     version   grows with each list that arrives
@@ -84,29 +86,29 @@ class KnownModels:
         self._asked = False
 
     def config(self, model: str) -> ProviderConfig | None:
-        """The configuration of a model's provider, as it is for this model; None for no such provider."""
+        """Return the configuration of a model's provider for this model; None if there is no such provider."""
         try:
             return self.providers.find(ref_of(model))
         except ConfigError:
             return None
 
     def said(self, model: str) -> ModelInfo | None:
-        """What its provider's list says of a model, `PROVIDER:MODEL`."""
+        """Return what its provider's list says of a model, `PROVIDER:MODEL`."""
         ref = ref_of(model)
         return self._lists.get(ref.provider, {}).get(ref.model)
 
     def has_list(self, provider: str) -> bool:
-        """Whether a provider has told what it offers."""
+        """Return whether the list of a provider has arrived."""
         return provider in self._lists
 
     def offered(self, provider: str) -> Iterator[ModelInfo]:
-        """What a provider offers, but for models that are known to take no tools."""
+        """Return the models of a provider, except those that are known to take no tools."""
         return (info for info in self._lists.get(provider, {}).values() if info.tools is not False)
 
     async def fetch(self, catalog: ListsModels, configured: Sequence[str]) -> None:
         """Ask every provider, once in the life of the process. For the background: failures are only logged.
 
-        configured   models the user has named: of Ollama's its server is asked for more than its list tells
+        configured   models that the user has named: Ollama is asked for more about these than its list tells
         """
         if self._asked:
             return
@@ -123,7 +125,7 @@ class KnownModels:
             self._changed()
 
     async def refresh(self, catalog: ListsModels, provider: str, configured: Sequence[str]) -> int:
-        """Ask one provider again (A16.1); how many models it offers. Raises ConfigError, ProviderError."""
+        """Ask one provider again. Return how many models it offers. Raises ConfigError, ProviderError."""
         await self._ask(catalog, provider, configured)
         self._changed()
         return sum(1 for _ in self.offered(provider))
@@ -152,21 +154,21 @@ class KnownModels:
 
 
 def ref_of(model: str) -> ModelRef:
-    """`PROVIDER:MODEL` taken apart, whatever it is."""
+    """Split `PROVIDER:MODEL`, whatever it is."""
     provider, _, name = model.partition(":")
     return ModelRef(provider, name)
 
 
 _MOST_SHOWN = 200
-"""Fetched models of one provider in a list: routers have hundreds, and editors are sent them at each change."""
+"""Fetched models of one provider in a list: routers have hundreds, and editors get the list at each change."""
 _MOST_NAMED = 20
 """Models a message names."""
 
 
 class ModelChoices:
-    """A Choices. Answers from memory.
+    """What the sessions of one configuration can choose: a `Choices`, and the answers of `/model`.
 
-    available   `[acp] available_models`: where it names any, these alone can be chosen, besides `llm.model`
+    available   `[acp] available_models`: if it names any, only these and `llm.model` can be chosen
     fetches     whether providers are asked what they offer
     """
 
@@ -178,24 +180,24 @@ class ModelChoices:
         self._shown: tuple[int, str, Sequence[ModelChoice]] | None = None
 
     async def fetch(self, catalog: ListsModels) -> None:
-        """Have the providers' lists fetched, where they are wanted. For the background."""
+        """Fetch the providers' lists, if they are wanted. For the background."""
         if self._fetches:
             await self._known.fetch(catalog, self._configured())
 
     async def refresh(self, catalog: ListsModels, provider: str) -> int:
-        """Ask one provider again (A16.1); how many models it offers. Raises ToolError, ConfigError, ProviderError."""
+        """Ask one provider again. Return how many models it offers. Raises ToolError, ConfigError, ProviderError."""
         if not self._fetches:
             raise _wrong("nothing to refresh: the models are those of the configuration")
         return await self._known.refresh(catalog, provider, self._configured())
 
-    # -------------------------------------------------------------------------------- core.choices.Choices
+    # ------------------------------------------------------------------------------------------- Choices
 
     @property
     def initial(self) -> str:
         return self._llm.model or next(iter(self._available), "")
 
     def models(self, current: str) -> Sequence[ModelChoice]:
-        """As the port says: those the user has named first, then the newest of each provider."""
+        """Return the models that the user has named, then the newest of each provider."""
         shown = self._shown
         if shown is None or shown[:2] != (self._known.version, current):
             shown = self._shown = (self._known.version, current, self._to_show(current))
@@ -230,14 +232,14 @@ class ModelChoices:
         return model_info.temperature_levels(config, ref_of(model).model, self._known.table(), self._known.said(model))
 
     def _asked(self, model: str) -> ProviderConfig | None:
-        """The provider of a model that is really asked: a script has no abilities, and needs no table read."""
+        """Return the provider of a model, or None for a scripted one, which has no abilities."""
         config = self._known.config(model)
         return None if config is None or config.type is ProviderType.SCRIPTED else config
 
     # --------------------------------------------------------------------------------------------- /model
 
     def find(self, text: str) -> Sequence[ModelChoice]:
-        """The models a text means (A16.2): its name, else the part behind the colon, else all its words in either."""
+        """Return the models that a text means: by name, by the part behind the colon, or by all words of the text."""
         everything = self._everything()
         exact = [choice for choice in everything if choice.value == text]
         exact = exact or [choice for choice in everything if ref_of(choice.value).model == text]
@@ -249,7 +251,7 @@ class ModelChoices:
         ]
 
     def choose(self, conduct: Conduct, text: str) -> str:
-        """Have the model a text means answer from the next prompt on; what to tell the user. Raises ToolError."""
+        """Choose the model that a text means. Return what the user is told. Raises ToolError."""
         text = text.strip()
         found = self.find(text)
         if len(found) > 1:
@@ -265,7 +267,7 @@ class ModelChoices:
         return f"{value} answers from the next prompt on."
 
     def listed(self, conduct: Conduct) -> str:
-        """All there is to choose, as markdown; the one in force is marked. Raises ToolError where there is nothing."""
+        """Return all models as markdown, with the one in force marked. Raises ToolError if there are none."""
         current = model_in_force(conduct, self)
         models = self.models(current)
         if not models:
@@ -275,7 +277,7 @@ class ModelChoices:
     # --------------------------------------------------------------------------------------------- within
 
     def _configured(self) -> tuple[str, ...]:
-        """The models the user has named, in the order in which they are shown."""
+        """Return the models that the user has named, in the order in which they are shown."""
         initial = [self.initial] if self.initial else []
         if self._available:
             return tuple(dict.fromkeys((*([] if self.initial in self._available else initial), *self._available)))
@@ -283,7 +285,7 @@ class ModelChoices:
         return tuple(dict.fromkeys((*initial, *self._llm.fallback, *entries)))
 
     def _is_model(self, entry: str) -> bool:
-        """Whether an `[[llm.models]]` id is a model's, not how several begin."""
+        """Return whether an `[[llm.models]]` id names one model, and is not a prefix."""
         ref = ref_of(entry)
         if ref.provider not in self._known.providers or not ref.model[-1:].isalnum():
             return False

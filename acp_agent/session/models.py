@@ -1,4 +1,4 @@
-"""The models of one session: the one that answers, those that do chores, the one that places texts by meaning."""
+"""The models of one session, and what their calls took: the one that answers, those for chores, the embedder."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ from acp_agent.llm.retry import FallbackProvider, RetryingProvider, RetryPolicy
 from acp_agent.llm.wrapper import MeteredProvider, SanitizingProvider
 
 
-class Ledger:
-    """Added up call by call, each at the price of its own model; chores and summaries included.
+class UsageLedger:
+    """The tokens and costs of all model calls of a session, chores and summaries included.
 
     usage   tokens of all calls, as far as the servers said
     """
@@ -35,22 +35,22 @@ class Ledger:
 
     @property
     def cost(self) -> float | None:
-        """US dollars of the calls whose price is known; None before the first of them."""
+        """US dollars of the calls whose price is known; None before the first."""
         return self._cost if self._priced else None
 
     @property
     def complete(self) -> bool:
-        """Whether that is all of them."""
+        """Whether the price of every call is known."""
         return self._complete
 
     def restore(self, tally: UsageTotals) -> None:
-        """Go on where a session that was kept had come to."""
+        """Go on counting from a stored session."""
         self.usage = tally.usage
         self._cost, self._priced = tally.cost or 0.0, tally.cost is not None
         self._complete = tally.complete
 
     def add(self, price: Callable[[ModelRef], Price | None], ref: ModelRef, usage: Usage | None) -> None:
-        """Count one call; `usage` is None where nobody said what it took."""
+        """Count one call. `usage` is None if the server did not say what it took."""
         self.usage += usage or Usage()
         cost = _cost(price, ref, usage)
         if cost is None:
@@ -60,7 +60,7 @@ class Ledger:
             self._priced = True
 
     def status(self) -> Sequence[str]:
-        """A line for /status, once there is anything to tell. Never a guess: what is not known makes it "at least"."""
+        """Return a line for /status, once there is anything to tell. Unknown prices make it "at least"."""
         usage = self.usage
         if usage == Usage():
             return ()
@@ -82,7 +82,7 @@ def _cost(price: Callable[[ModelRef], Price | None], ref: ModelRef, usage: Usage
 
 
 _IMPATIENT = RetryPolicy(longest_asked=10.0)
-"""For a model behind which another one stands ready: nobody waits a minute for it."""
+"""For a model with a fallback: nobody waits a minute for it."""
 
 
 def _nothing(model: str) -> Chosen:
@@ -92,7 +92,7 @@ def _nothing(model: str) -> Chosen:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Which models run turns, and how each of them is asked. All but the first are for when that is silent."""
+    """Which models run turns, and with which options. All but the first are fallbacks."""
 
     catalog: Catalog
     refs: tuple[ModelRef, ...]
@@ -100,13 +100,13 @@ class _Asked:
 
 
 class SessionModels:
-    """Builds them when they are needed: sessions work without a model, too.
+    """The models of one session, built when they are needed: sessions work without a model, too.
 
     catalog   the catalog of a configuration
-    loaded    the configuration in force: a file that is mended may name the model that was missing
-    redact    takes secrets out of errors: some servers quote what they refuse
-    tell      tells the user that a model is asked again, or another one
-    chosen    what the session has chosen over the configuration, from its next turn on (A15.7, A16.4), as far as a
+    loaded    the configuration in force: a corrected file may name the model that was missing
+    redact    removes secrets from errors: some servers quote what they refuse
+    tell      tells the user that a model is asked again, or another one is asked
+    chosen    what the session has chosen over the configuration, from its next turn on as far as a
               model takes it; "" stands for the first one
     ledger    what all of them took so far
     """
@@ -125,12 +125,13 @@ class SessionModels:
         self._tell = tell
         self._chosen = chosen
         self._built: tuple[_Asked, Provider] | None = None
-        self.ledger = Ledger()
+        self.ledger = UsageLedger()
 
     async def answering(self) -> Provider:
-        """What runs turns: the model that was chosen, else `llm.model`, with `llm.fallback` behind it.
+        """Return what runs turns: the model that was chosen, else `llm.model`, with `llm.fallback` behind it.
 
-        The same object as long as nothing else was chosen: it remembers who stands in. Raises AgentError, with advice.
+        It stays the same object until something else is chosen, because it remembers which fallback answers. Raises
+        AgentError, with advice.
         """
         to_ask = self._to_ask()
         answers = self._answers
@@ -140,9 +141,9 @@ class SessionModels:
         return SanitizingProvider(answers, self._redact)
 
     async def for_chores(self, name: str = "") -> Provider:
-        """A model by name, else those that run turns, the one now in use first. Raises AgentError.
+        """Return a model by name, else those that run turns, the one now in use first. Raises AgentError.
 
-        Not the very same: which of them is asked next in a turn is no matter of chores.
+        They are other objects than in turns: a chore must not change which model the next turn asks.
         """
         if name:
             return await self._asked([parse_model(name)])
@@ -150,9 +151,9 @@ class SessionModels:
         return await self._asked(sorted(refs, key=lambda ref: ref != in_use))
 
     async def for_titles(self, name: str = "") -> Provider | None:
-        """A model by name, else the one in use, asked once and with as little thought as it can; counted.
+        """Return a model by name, else the one in use, asked once and with as little thinking as it can.
 
-        None where a script would be played, which knows nothing of titles. Raises AgentError.
+        None if that is a scripted model, which cannot write titles. Raises AgentError.
         """
         ref = parse_model(name) if name else self._in_use() or self._refs()[0]
         catalog = self._configured()
@@ -162,7 +163,7 @@ class SessionModels:
         return self._counted(catalog, await anyio.to_thread.run_sync(build, abandon_on_cancel=True))
 
     def embedder(self, settings: LlmSettings) -> Embedder | None:
-        """What `llm.embedding_model` names; None where nothing does. Raises ConfigError."""
+        """Return the model that `llm.embedding_model` names, or None. Raises ConfigError."""
         if settings.embedding_model is None:
             return None
         return self._catalog(settings).embedder(parse_model(settings.embedding_model, key="embedding_model"))
@@ -183,9 +184,9 @@ class SessionModels:
             return True  # it will not be asked
 
     async def _asked(self, refs: Sequence[ModelRef], options: Sequence[ModelOptions] = ()) -> Provider:
-        """Models in the order in which they are asked; nobody waits long for one behind which another stands.
+        """Return models in the order in which they are asked. Those with a fallback are retried only briefly.
 
-        options   for each of them
+        options   for each model
         """
         catalog = self._configured()
         counted = partial(self._counted, catalog)
@@ -202,25 +203,25 @@ class SessionModels:
         return MeteredProvider(model, spent=partial(self.ledger.add, catalog.price))
 
     def _to_ask(self) -> _Asked:
-        """What the next turn is to be run by. Raises AgentError, with advice."""
+        """Return which models the next turn asks. Raises AgentError, with advice."""
         refs, catalog = tuple(self._refs()), self._configured()
         return _Asked(catalog, refs, tuple(self._options(catalog, ref) for ref in refs))
 
     def _options(self, catalog: Catalog, ref: ModelRef) -> ModelOptions:
-        """What the session has chosen, as far as this model takes it."""
+        """Return what the session has chosen, as far as this model takes it."""
         chosen = self._chosen(str(ref))
         return catalog.options_for(ref, chosen.thought_level, chosen.temperature)
 
     @property
     def _answers(self) -> Provider | None:
-        """What runs turns, once it was built and while nothing else is chosen."""
+        """What runs turns, if it was built and nothing else was chosen since."""
         try:
             return self._built[1] if self._built and self._built[0] == self._to_ask() else None
         except AgentError:
             return None
 
     def _refs(self) -> list[ModelRef]:
-        """The models that run turns, the first that is asked first. Raises AgentError, with advice."""
+        """Return the models that run turns, in the order in which they are asked. Raises AgentError, with advice."""
         loaded = self._loaded()
         llm = loaded.settings.llm
         first = self._chosen("").model or llm.model
@@ -231,7 +232,7 @@ class SessionModels:
 
     @property
     def in_use(self) -> str:
-        """The model that runs turns, as `PROVIDER:MODEL`, or who stands in for it; empty before the first of them."""
+        """The model that runs turns, or its fallback, as `PROVIDER:MODEL`; empty before the first turn."""
         if self._built is None:
             return ""
         answers = self._built[1]
@@ -239,13 +240,13 @@ class SessionModels:
 
     @property
     def in_force(self) -> str:
-        """The model the running or next turn asks, as `PROVIDER:MODEL`, or who stands in for it; "" for none."""
+        """The model that the running or next turn asks, or its fallback, as `PROVIDER:MODEL`; "" for none."""
         first = self._chosen("").model or self._loaded().settings.llm.model or ""
         stands = self._built is not None and str(self._built[0].refs[0]) == first
         return self.in_use if stands else first
 
     def _in_use(self) -> ModelRef | None:
-        """The model that answered last, else the one that would be asked first; None where there is none."""
+        """Return the model that answered last, else the one that would be asked first; None if there is none."""
         if (answers := self._answers) is not None:
             return ModelRef(answers.name, answers.model)
         try:

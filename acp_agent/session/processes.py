@@ -1,4 +1,4 @@
-"""What all sessions of a process share."""
+"""The services that all sessions of a process share: models, keys, answers, audit, stores."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ _log = log.Log(__name__)
 
 
 class ProcessServices:
-    """What all sessions of a process share, and how one is put together from it."""
+    """What all sessions of a process share. It makes their engines."""
 
     def __init__(
         self,
@@ -59,9 +59,10 @@ class ProcessServices:
         choices: Callable[[Loaded], ModelChoices],
         database: Database | None = None,
     ) -> None:
-        """`background` starts a task that may live as long as the process; `choices` says what can be chosen.
+        """Without a database, a new one is made. Raises ConfigError.
 
-        Without a database, a new one is made. Raises ConfigError.
+        background   starts a task that may live as long as the process
+        choices      gives what can be chosen by a configuration
         """
         self.background = background
         self.choices = choices
@@ -89,14 +90,14 @@ class ProcessServices:
         return self._redactor(text)
 
     async def aclose(self) -> None:
-        """Close connections and remove what was written for running commands only."""
+        """Close connections, and remove the files that running commands needed."""
         for catalog in (*self._catalogs.values(), *self._outdated):
             await catalog.aclose()
         self._scripts.close()
         await self._database.aclose()  # last: a slow disk may take until our end
 
     def kill_everything(self, within: float = 1.0) -> None:
-        """End every process this one started, in at most `within` seconds. For the way out."""
+        """End every process that this one started, in at most `within` seconds. For the end of this process."""
         kill_everything(within, spared=self.watchdog.pid)
 
     def engine(
@@ -106,10 +107,10 @@ class ProcessServices:
         reload: Callable[[Loaded], Loaded],
         saved: SessionSnapshot | None = None,
     ) -> SessionEngine:
-        """What answers a session's prompts. Raises ConfigError.
+        """Make the engine of a session. Raises ConfigError.
 
-        reload   reads the configuration again, with a former one standing in for what has become unreadable
-        saved    what was said and counted before; None where the session begins
+        reload   reads the configuration again; what has become unreadable stays as in the configuration given
+        saved    what the session goes on with; None if it begins
         """
         self._sessions.add(session)
         self.secrets.add(session.workspace.secrets)
@@ -122,7 +123,7 @@ class ProcessServices:
         return SessionFactory(self, session, loaded, reload, saved).engine()
 
     def grants(self, chosen: str | None) -> GrantStore:
-        """The store of "always" answers; one a file, so that sessions see each other's.
+        """Return the store of "always" answers, one per file, so that sessions share them.
 
         chosen   `[acp] permission_file`; None for the one in the data folder
         """
@@ -133,18 +134,18 @@ class ProcessServices:
 
     @cached_property
     def pins(self) -> McpPins:
-        """What the user has let run of the tools of MCP servers."""
+        """The tools of MCP servers that the user has approved."""
         return McpPins(self.data_file("mcp-pins.toml"), self._warn)
 
     @cached_property
     def folders(self) -> TrustedFolders:
-        """Which folders may use what they bring along."""
+        """The folders that the user trusts."""
         return TrustedFolders(self.data_file("trusted-folders.toml"), self._warn)
 
     def data_file(self, name: str) -> str:
-        """Return where a file of the data folder is. Without a usable folder: where no file can be, and tell the user.
+        """Return the path of a file in the data folder.
 
-        A folder of somebody else is not used either: its answers are not the user's.
+        If the folder is not usable, or belongs to another user, return a path where no file can be, and tell the user.
         """
         try:
             return os.path.join(data_dir(os.environ), name)
@@ -156,11 +157,11 @@ class ProcessServices:
             return os.path.join(os.devnull, name)
 
     def overflow(self, session: Session, loaded: Loaded) -> Overflow:
-        """Where a session's whole outputs are kept (O5)."""
+        """Return the store for a session's whole outputs."""
         return self._store(loaded).of(session.id)
 
     def memories(self, loaded: Loaded, embedder: Embedder | None = None) -> MemoryStore | None:
-        """The notes of all sessions; None where they are switched off (E2)."""
+        """Return the notes of all sessions; None if memory is switched off."""
         memory = loaded.settings.memory
         if not memory.enabled:
             return None
@@ -169,13 +170,13 @@ class ProcessServices:
         )
 
     def summaries(self, session: Session) -> Summaries:
-        """Where the summaries of a session's conversation are kept (L11)."""
+        """Return the store for the summaries of a session's conversation."""
         return SummaryStore(self._database).of(session.id)
 
     async def tidy_up(self, loaded: Loaded) -> None:
-        """Remove what the dead left, and outputs that were kept long enough (O5.9).
+        """Remove what killed agents left, and outputs that are too old. Reap dead children from now on.
 
-        For the background; trouble is only logged. Dead children are reaped from now on.
+        For the background: failures are only logged.
         """
         self._orphans.begin()
         if folders := await to_thread.run_sync(remove_abandoned, abandon_on_cancel=True):
@@ -196,7 +197,7 @@ class ProcessServices:
         )
 
     def auditor(self, session: Session, loaded: Loaded, cwd: str, redact: Redact) -> Auditor | None:
-        """What records a session's calls, all in the file of the process; None where none is wanted (L9)."""
+        """Return what records a session's calls in the audit file; None if the audit is switched off."""
         settings = loaded.settings.audit
         if not settings.enabled:
             return None
@@ -207,22 +208,22 @@ class ProcessServices:
         return Auditor(self._audits[file], caller, redact)
 
     def _warn(self, problem: str) -> None:
-        """Tell every session, at its next prompt, what concerns them all."""
+        """Warn the users of all sessions, at their next prompts."""
         _log.warning("problem", problem=problem)
         for session in self._sessions:
             session.notices.warn(problem)
 
     def catalog(self, settings: LlmSettings) -> Catalog:
-        """The models of a configuration; one catalog, with its connections, for all sessions that have the same."""
+        """Return the models of a configuration: one catalog, with its connections, for all sessions that have it."""
         key = settings.providers, settings.models
         if key not in self._catalogs:
             self._catalogs[key] = Catalog.of(settings, os.environ, self.credentials)
         return self._catalogs[key]
 
     def forget_keys(self) -> None:
-        """Remove what `acp-agent login` has stored: no turn begins with a model that has a key of it. Blocks.
+        """Remove the keys that `acp-agent login` has stored, and build models anew without them. Blocks.
 
-        Raises ConfigError when it cannot be removed.
+        Raises ConfigError if they cannot be removed.
         """
         try:
             self.credentials.forget()
@@ -231,17 +232,17 @@ class ProcessServices:
             self._catalogs = {}
 
     async def _fetch_models(self, session: Session, settings: LlmSettings) -> None:
-        """Ask the providers what they offer, where that is wanted. For the background; trouble is only logged."""
+        """Ask the providers for their models, if that is wanted. For the background: failures are only logged."""
         if isinstance(session.choices, ModelChoices):
             await session.choices.fetch(self.catalog(settings))
 
     def script_folder(self) -> str:
-        """A private folder for scripts the editor's terminal runs. Raises OSError where none can be made."""
+        """Return a private folder for scripts that the editor's terminal runs. Raises OSError."""
         return self._scripts.path()
 
 
 def _unheard(problem: str) -> None:
-    """Each session tells of bad patterns itself."""
+    """Ignore a problem: each session tells of bad patterns itself."""
     del problem
 
 

@@ -1,4 +1,4 @@
-"""When a session gets its title: the first words at once, a better one after the first turn (A12.13, A18.1)."""
+"""Texts that a model writes beside the conversation: the session's title, and summaries of long outputs."""
 
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
@@ -23,7 +23,7 @@ from acp_agent.text import clip
 
 _SECONDS = 15.0
 _TOKENS = 400
-"""Of one answer: a title has ten, some models cannot but think first."""
+"""Tokens of an answer. A title has ten, but some models always think first."""
 _INPUT = 4000  # characters of the prompt the model is given
 _SYSTEM = (
     "You give conversations with a coding agent their titles. Answer with the title alone: 5 to 7 words that say what "
@@ -38,11 +38,11 @@ _log = Log(__name__)
 
 
 class TitleWriter:
-    """Of one session.
+    """Makes titles of prompts.
 
     settings   where titles come from, how long they may be, which model writes them
-    model      gives the model of a name, "" for the one in use; None where none should be asked. May raise AgentError
-    redact     takes secrets out of what is sent and of what comes back
+    model      gives the model of a name, "" for the one in use; None if none should be asked. May raise AgentError
+    redact     removes secrets from what is sent and from what comes back
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class TitleWriter:
         self._redact = redact
 
     def first(self, prompt: str, session_id: str) -> str:
-        """The title at once: the prompt's first words, or the session's id where it has none."""
+        """Return the prompt's first words, or the beginning of the session's id for a prompt without words."""
         return self._cut(_line(self._redact(prompt))) or f"Session {session_id[:8]}"
 
     async def better(self, prompt: str) -> str:
-        """A title from a model, for the first prompt that was not cancelled; "" when none could be had in 15 s."""
+        """Return a title written by a model, or "" if there is none within 15 s."""
         if self._settings.titles is TitleSource.PROMPT or not prompt.strip():
             return ""
         shown = fence(clip(self._redact(prompt), _INPUT).text, "prompt")
@@ -72,7 +72,7 @@ class TitleWriter:
         return self._cut(_bare(_line(self._redact(answer))))
 
     def _cut(self, line: str) -> str:
-        """At a word, where there is one to cut at."""
+        """Cut a line at a word, if possible."""
         most = self._settings.title_max_chars
         if len(line) <= most:
             return line
@@ -83,19 +83,19 @@ class TitleWriter:
 
 
 def _line(text: str) -> str:
-    """The first line that says anything, without what is not shown."""
+    """Return the first line with words, without invisible characters."""
     lines = (" ".join(line.split()) for line in sanitize(text[: 2 * _INPUT], terminal=False).splitlines())
     return next(filter(None, lines), "")
 
 
 def _bare(line: str) -> str:
-    """Without the markup and the quotes models put around a title."""
+    """Remove the markup and the quotes that models put around a title."""
     bare = _PAIRED.sub("", _MARKUP.sub("", line).strip()).strip()
     return " ".join(bare.rstrip(".").split())
 
 
 async def _answer(provider: Provider, request: ModelRequest) -> str:
-    """What the model says; nothing of a refusal, or of half a title."""
+    """Return what the model says; "" for a refusal or half a title."""
     async with aclosing(cast("AsyncGenerator[ModelEvent]", provider.stream(request))) as events:
         async for event in events:
             if isinstance(event, ModelDone):
@@ -104,9 +104,10 @@ async def _answer(provider: Provider, request: ModelRequest) -> str:
 
 
 class TitleUpdater:
-    """Of one session. One that has a title keeps it, unless that is only the first words still.
+    """Gives one session its title: the first words at once, and a better one after the first turn.
 
-    A process may end before a model has answered: then the next one that goes on with the session asks.
+    A session keeps its title unless it is only the first words of its prompt: the process may have ended before a
+    model had answered.
 
     background   runs a task
     """
@@ -123,17 +124,17 @@ class TitleUpdater:
         self._prompt = ""
         self._done = False
         self._title = session.transcript.record.title  # the one it came with
-        self._beginning = 0  # which conversation it is: what is made up for one is not for the next
+        self._beginning = 0  # grows when the conversation begins anew: an older title is not for it
 
     def began(self, typed: str) -> None:
-        """The user has written. A command says nothing of what the session is about."""
+        """Set a first title from a prompt. A slash command says nothing of what the session is about."""
         if self._title or self._done or self._prompt or commands.parse([typed]) is not None:
             return
         self._prompt = typed
         self._background(partial(self._set, self._writer.first(typed, self._session.id), self._beginning))
 
     async def answered(self, answer: Answer) -> None:
-        """A turn was answered."""
+        """Set a better title, if the turn was the first that was answered."""
         if self._done or not (self._prompt or self._title):
             return
         if answer.reason is StopReason.CANCELLED or answer.failure is not None:
@@ -144,12 +145,12 @@ class TitleUpdater:
             await self._set(better, beginning)
 
     def forget(self) -> None:
-        """The conversation begins anew."""
+        """Give the next prompt's conversation a title of its own."""
         self._prompt, self._title, self._done = "", "", False
         self._beginning += 1
 
     def close(self) -> None:
-        """The session rests or ends: it may be another's by the time a title comes."""
+        """Set no title any more: another process may have the session by then."""
         self._done = True
         self._beginning += 1
 
@@ -158,7 +159,7 @@ class TitleUpdater:
             await self._session.set_title(title)
 
     async def _behind_title(self) -> str:
-        """The prompt whose first words the title is that the session came with; "" where it is a better one."""
+        """Return the prompt whose first words are the present title; "" if the title is a better one."""
         try:
             async with aclosing(self._session.transcript.prompts()) as prompts:
                 async for prompt in prompts:
@@ -180,13 +181,13 @@ _SUMMARY_SYSTEM = (
 
 
 class Summarizer:
-    """Asks a model. `provider` gives it, or raises AgentError when there is none."""
+    """Sums up long outputs of tools. `provider` gives the model, or raises AgentError."""
 
     def __init__(self, provider: Callable[[], Awaitable[Provider]]) -> None:
         self._provider = provider
 
     async def __call__(self, text: str) -> str:
-        """The summary, or "" when none could be had in 30 s: head and tail are shown then."""
+        """Return the summary, or "" if there is none within 30 s: then head and tail are shown."""
         shown = fence(clip(text, _SUMMARY_INPUT).text, "summary")
         request = ModelRequest(_SUMMARY_SYSTEM, (Message(Role.USER, (TextPart(shown),)),), max_tokens=_SUMMARY_TOKENS)
         try:

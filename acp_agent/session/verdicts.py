@@ -1,4 +1,4 @@
-"""What would become of a call: the verdict of the gates it would meet, while nothing is asked and nothing runs."""
+"""The verdict of the gates on a call that is not made: nothing is asked, and nothing runs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -43,8 +43,8 @@ class Finding:
     """What would become of a call.
 
     word      blocked (nothing lifts it), deny, ask or allow
-    gate      the gate that ends it; empty when none does
-    rule      the patterns that decided, in their author's words; empty when nothing of the kind did
+    gate      the gate that ends it; empty if none does
+    rule      the patterns that decided, in their author's words; empty if none did
     reasons   why, one line each
     """
 
@@ -55,7 +55,7 @@ class Finding:
 
 
 def call_with(subject: Subject) -> Invocation:
-    """The call of the model's that a subject stands for, to be judged. It cannot be run."""
+    """Return the call of the model that a subject stands for. It can be judged, but not run."""
     match subject:
         case CommandSubject(command):
             tool, argument, target = "bash", "command", command
@@ -111,12 +111,12 @@ def _settled(facts: CallFacts, gate: PermissionGate) -> Finding:
 
 
 def _deciding(line: ShellText, rules: tuple[Rule, ...]) -> str:
-    """The pattern that denies or asks."""
+    """Return the pattern that denies or asks."""
     return judge(line, rules, lambda _: None).pattern
 
 
 def _allowing(analysis: Analysis, rules: tuple[Rule, ...]) -> list[str]:
-    """The patterns that allow the commands, or what these start."""
+    """Return the patterns that allow the commands, or what these start."""
     if not isinstance(analysis, Plain):
         return []
     texts = [canonical(each) for outer in analysis.commands for each in outer.walk() if each.argv]

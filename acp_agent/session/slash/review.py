@@ -1,4 +1,9 @@
-"""/review (A17.5): a prompt for the model, about the uncommitted changes or about what is at a path."""
+"""/review: a prompt for the model about the uncommitted changes, or about what is at a path.
+
+The repository came with the files, and git obeys its configuration. No option of git switches off the programs that
+filters and hooks name, nor folders beyond the session's. So a shell command checks the repository first, and tells the
+result by its exit code alone: its output is the repository's own words, which clipping and redaction may change.
+"""
 
 import re
 import shlex
@@ -58,7 +63,7 @@ WHERE = f"{GIT} rev-parse --is-inside-work-tree {_PLACES}"
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What WHERE has told, as far as it can be read: `look` has the shell compare it with what git says."""
+    """The folders in the output of WHERE, as far as it can be read. `look` compares them with what git says."""
 
     tree: str
     own: str
@@ -66,13 +71,13 @@ class Places:
 
 
 def places(told: str) -> Places | None:
-    """The folders in what WHERE has told; None where it is not that."""
+    """Return the folders in the output of WHERE; None if it is something else."""
     lines = told.splitlines()
     return Places(*lines[1:4]) if len(lines) >= 4 else None
 
 
 def look(found: Places) -> str:
-    """The command that exits with 0 where git may be asked; else with the reason's code. Git runs nothing for it.
+    """Return a command that exits with 0 if git may be asked, else with the code of the reason. Git runs nothing.
 
     The repository has to know the work tree, too: a `.git` can name any repository that can be read. One of a
     submodule, which is not kept within it, does so in its configuration. What fails on the way refuses.
@@ -103,7 +108,7 @@ def look(found: Places) -> str:
 
 
 def objection(found: Places, code: object, told: str) -> str:
-    """Why git is not to be asked, by the exit code of `look`; empty for 0 alone. `told`, its names, is for the eye."""
+    """Return why git must not be asked, by the exit code of `look`; "" for 0. `told` lists names."""
     match code:
         case 0:
             return ""
@@ -124,8 +129,7 @@ _CHANGES = (
     f"{GIT} status --short --ignore-submodules=all -- ."
     f" && {GIT} diff --no-color --no-ext-diff --no-textconv --ignore-submodules=all HEAD -- ."
 )
-"""What git shows by itself of the session's folder: no program of the repository's configuration, and none of what
-submodules name, is to draw the differences."""
+"""What git shows of the session's folder, without programs of the repository's configuration or of submodules."""
 
 _HOW = """\
 Look for what is wrong before what is ugly: bugs, security holes, broken promises to callers, errors nobody handles,
@@ -136,13 +140,13 @@ If you find nothing, say so. Change nothing."""
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What the model is asked, in a turn in which it can only read."""
+    """What the model is asked in a turn in which it can only read."""
 
     prompt: str
 
 
 async def review_path(argument: str, files: FileSystem) -> Review | str:
-    """The prompt about what is at a path, or at several with blanks between, or why there is none, for the user.
+    """Return the prompt about one or more paths, separated by blanks, or tell the user why there is none.
 
     Raises AgentError for a path that may not be read.
     """

@@ -1,4 +1,4 @@
-"""The policy of a session, from its settings (requirements S5)."""
+"""Settings as the gates hold them: policy, permission rules, blocklist, tool selection and verifiers."""
 
 import os
 from collections.abc import Callable, Collection, Iterator
@@ -27,7 +27,7 @@ from acp_agent.workspace.secrets_below import SecretsBelow, real_path
 
 
 def session_policy(loaded: Loaded, cwd: str, warn: Callable[[str], None]) -> Policy:
-    """The rules in force. When they cannot be read, `warn` is told and nothing runs (S5.9)."""
+    """Return the policy in force. If its rules cannot be read, `warn` is called and nothing runs."""
     tools = loaded.settings.tools
     try:
         merged = merged_rules(tools.policy, tools.authorization, loaded.problems, cwd=cwd, config_file=loaded.file)
@@ -66,11 +66,11 @@ def _regex(pattern: str) -> Callable[[str], bool]:
 
 
 Warn = Callable[[str], None]
-"""Told in one line what the user should mend."""
+"""Tells the user, in one line, a problem of the configuration."""
 
 
 def blocklist_policy(shell: ShellSettings) -> BlocklistPolicy:
-    """What `[tools.shell]` adds to the blocklist and takes off it."""
+    """Return what `[tools.shell]` adds to the blocklist and removes from it."""
     return BlocklistPolicy(
         shell.blocked_commands,
         shell.allowed_commands,
@@ -80,7 +80,7 @@ def blocklist_policy(shell: ShellSettings) -> BlocklistPolicy:
 
 
 def permission_rules(loaded: Loaded, warn: Warn, known: Collection[str] = ()) -> dict[str, tuple[Rule, ...]]:
-    """Rules by tool id. A rule nobody can read, or for a tool nobody knows, is told and never loosens (S3).
+    """Return the rules by tool id. A malformed rule, or one for an unknown tool, is reported and never loosens.
 
     known   the ids of the tools there are; empty where it does not matter
     """

@@ -20,7 +20,7 @@ _PREVIEW = 5_000
 
 
 def known_secrets(environ: Mapping[str, str], providers: Iterable[ProviderSettings] = ()) -> KnownSecrets:
-    """The keys of the providers and the values of all variables that hold a secret by their name (S9.4).
+    """Return the keys of the providers, and the values of all variables whose names tell that they are secret.
 
     MCP servers add theirs, and a CredentialStore the keys people have stored.
     """
@@ -30,7 +30,7 @@ def known_secrets(environ: Mapping[str, str], providers: Iterable[ProviderSettin
 
 
 def redactor(loaded: Loaded, known: KnownSecrets, warn: Warn) -> Redactor:
-    """Takes secrets out; values that are known go even where the rules are switched off."""
+    """Return the redactor. It removes known values even if its rules are switched off."""
     security = loaded.settings.tools.filters.security
     for problem in compile_extra(security.extra_patterns)[1]:
         warn(f"tools.filters.security.extra_patterns: {problem}")
@@ -38,9 +38,9 @@ def redactor(loaded: Loaded, known: KnownSecrets, warn: Warn) -> Redactor:
 
 
 def filter_engine(loaded: Loaded) -> FilterEngine | None:
-    """The filters by the user's file, or the built-in ones; None when they are switched off.
+    """Return the filters of the user's file, or the built-in ones; None if they are switched off.
 
-    What is wrong with the file is in `warnings`, at any time.
+    The problems of the file are in `warnings`.
     """
     filters = loaded.settings.tools.filters
     if not filters.enabled:
@@ -50,7 +50,7 @@ def filter_engine(loaded: Loaded) -> FilterEngine | None:
 
 
 def pipeline(loaded: Loaded, redact: Redactor, filters: FilterEngine | None) -> Pipeline:
-    """All of it."""
+    """Return the whole pipeline."""
     threshold = loaded.settings.tools.overflow.threshold
     return Pipeline(Sizes(threshold, min(_PREVIEW, threshold)), redact, filters)
 

@@ -1,4 +1,9 @@
-"""The directories of a session. Light: `acp-agent check` needs nothing else of this package."""
+"""The roots of a session, its protected paths, and the project's patterns that cannot be used.
+
+A pattern of the user's own file that cannot be understood means that nothing runs. A project's file comes with the
+repository: its author could take every tool away with one odd pattern. Such a pattern only adds to what the user
+forbids, so it is left out and the user is told.
+"""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,16 +25,13 @@ _BUILD: Mapping[str, Callable[[Sequence[str], Sequence[str]], object]] = {
     "tools.file.deny_read": lambda patterns, folders: ReadPolicy(patterns, folders=folders),
     "tools.protection.protected_paths": lambda patterns, _: ProtectedPaths(patterns),
 }
-"""What judges by the patterns of a setting to which a project may add, seen from some folders.
-
-Raises ConfigError for what is no pattern.
-"""
+"""Builds what judges by the patterns of a setting to which a project may add. Raises ConfigError."""
 
 
 def without_faulty_patterns(loaded: Loaded, folders: Sequence[str]) -> tuple[Loaded, tuple[ConfigError, ...]]:
-    """Return the configuration without the project's patterns that cannot be used, and what is wrong with those.
+    """Return the configuration without the project's unusable patterns, and their problems.
 
-    A pattern of the user's own that is none stays: whoever uses it raises ConfigError.
+    An unusable pattern of the user's own stays, and raises ConfigError where it is used.
     """
     faults: list[ConfigError] = []
     for key in (key for key in _BUILD if key in loaded.untightened):
@@ -48,7 +50,7 @@ def without_faulty_patterns(loaded: Loaded, folders: Sequence[str]) -> tuple[Loa
 
 
 def _usable(key: str, patterns: _Words, users: _Words, folders: Sequence[str], faults: list[ConfigError]) -> _Words:
-    """All patterns if they can be used; else the user's and each other one that can; else the user's alone."""
+    """Return all patterns if they can be used; else the user's and each usable other; else the user's alone."""
     build = _BUILD[key]
     try:
         build(patterns, folders)
@@ -87,9 +89,9 @@ def session_roots(
     for_shell: bool = False,
     open_root: Callable[[str], Root] | None = None,
 ) -> Roots:
-    """The directories of a session and what may be touched below them, by file tools or by commands.
+    """Return the folders of a session, and what may be touched below them, by file tools or by commands.
 
-    Raises ConfigError when one cannot be opened, or when it is not clear what may not be read.
+    Raises ConfigError if a folder cannot be opened, or if it is not clear what may not be read.
     """
     if loaded.fault is not None:
         raise loaded.fault
@@ -103,7 +105,7 @@ def session_roots(
 
 
 def protected_paths(loaded: Loaded, cwd: str) -> ProtectedPaths:
-    """What nobody should plant or change unseen. Raises ConfigError."""
+    """Return the paths that must not be changed unseen. Raises ConfigError."""
     loaded, _ = without_faulty_patterns(loaded, (cwd,))
     protection = loaded.settings.tools.protection
     own, obeyed = _own_files(loaded, cwd), loaded.settings.agent.instructions.files
@@ -115,12 +117,12 @@ def _own_files(loaded: Loaded, cwd: str) -> tuple[str, ...]:
 
 
 def _closed_files() -> tuple[str, ...]:
-    """Files whose keys and words nobody gets, and whose locks nobody ends."""
+    """Our own files: tools may neither read the credentials nor delete the locks."""
     return credentials_file(os.environ), database_file(os.environ), session_locks_file(os.environ)
 
 
 def _placed_elsewhere(loaded: Loaded, cwd: str) -> Iterator[str]:
-    """Files of ours that the user keeps outside the data folder."""
+    """Yield our own files that the user keeps outside the data folder."""
     settings = loaded.settings
     if settings.acp.permission_file:
         yield settings.acp.permission_file
@@ -131,7 +133,7 @@ def _placed_elsewhere(loaded: Loaded, cwd: str) -> Iterator[str]:
 
 
 def _read_policy(loaded: Loaded, folders: Sequence[str], *, for_shell: bool) -> ReadPolicy:
-    """What may be read. Raises ConfigError for a pattern that is none: it might have denied."""
+    """Return what may be read. Raises ConfigError for a malformed pattern: it might have denied."""
     file = loaded.settings.tools.file
     carve_out = file.read_policy is ReadRule.CARVE_OUT
     # Any word of a command may be a path: held against a whitelist of files, all would be asked about.

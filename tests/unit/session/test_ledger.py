@@ -10,15 +10,15 @@ from acp_agent.core.ports import ModelRequest
 from acp_agent.core.sessions import UsageTotals
 from acp_agent.llm.models import ModelRef, Price
 from acp_agent.llm.wrapper import MeteredProvider
-from acp_agent.session.models import Ledger
+from acp_agent.session.models import UsageLedger
 from tests.fakes.scripted_provider import ScriptedProvider, Step, say
 
 A, B = ModelRef("a", "m"), ModelRef("b", "m")
 PRICES = {A: Price(input=1, output=2, over=100_000, over_input=2, over_output=2), B: Price(input=10, output=10)}
 
 
-def ledger(*calls: tuple[ModelRef, Usage | None]) -> Ledger:
-    made = Ledger()
+def ledger(*calls: tuple[ModelRef, Usage | None]) -> UsageLedger:
+    made = UsageLedger()
     for ref, usage in calls:
         made.add(PRICES.get, ref, usage)
     return made
@@ -47,7 +47,7 @@ def test_a_provider_that_is_gone_has_no_price():
     def price(ref: ModelRef) -> Price | None:
         raise ConfigError("[llm]", "model", str(ref), "a configured provider")
 
-    made = Ledger()
+    made = UsageLedger()
     made.add(price, A, Usage(input=1))
     assert made.status() == ("Tokens: 1 read, 0 written",)
 
@@ -56,7 +56,7 @@ def test_a_ledger_goes_on_where_a_session_that_was_kept_had_come_to():
     before = ledger((A, Usage(input=100_000)), (A, None))
     assert (before.cost, before.complete) == (0.1, False)
     assert (ledger().cost, ledger((A, None)).cost, ledger().complete) == (None, None, True)
-    after = Ledger()
+    after = UsageLedger()
     after.restore(UsageTotals(usage=before.usage, cost=before.cost, complete=before.complete))
     assert after.status() == before.status()
     after.add(PRICES.get, A, Usage(input=100_000))

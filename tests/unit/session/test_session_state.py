@@ -15,7 +15,7 @@ from acp_agent.core.types import CallOrigin, ToolCall
 from acp_agent.llm.models import ModelRef, Price
 from acp_agent.output.redaction.known import KnownSecrets
 from acp_agent.output.redaction.redactor import Redactor
-from acp_agent.session.models import Ledger
+from acp_agent.session.models import UsageLedger
 from acp_agent.session.snapshots import SessionState
 from acp_agent.session.toolset.gate_memory import GateMemory
 
@@ -24,7 +24,7 @@ REF = ModelRef("p", "m")
 
 class Models:
     def __init__(self) -> None:
-        self.ledger = Ledger()
+        self.ledger = UsageLedger()
         self.in_use = ""
 
 
