@@ -25,7 +25,7 @@ from acp_agent.config.conduct import conduct_at_start, conduct_opened
 from acp_agent.config.files import STRICT_VARIABLE
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.core.clock import now_ms
-from acp_agent.core.conduct import Conduct, settle
+from acp_agent.core.conduct import SessionOptions, settle
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Notice, Severity
 from acp_agent.core.process_limits import DescriptorReserve, raise_descriptor_limit
@@ -334,7 +334,7 @@ def _report_crash(error: BaseException) -> None:
     _log.error("acp-agent has crashed", exc_info=error)
 
 
-def _options(loaded: Loaded, saved: SessionSnapshot | None, choices: ModelChoices) -> tuple[Conduct, list[str]]:
+def _options(loaded: Loaded, saved: SessionSnapshot | None, choices: ModelChoices) -> tuple[SessionOptions, list[str]]:
     """Return the options of a new or stored session, and lines for the user about what was changed."""
     tightened = ""
     if saved is None:

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from acp_agent.config.files import PROJECT_FILE
 from acp_agent.config.load import LEVEL_FLAG, Loaded
-from acp_agent.core.conduct import AutoApprove, Autonomy, Conduct, Mode, tighter
+from acp_agent.core.conduct import AutoApprove, Autonomy, Mode, SessionOptions, tighter
 
 
-def conduct_at_start(loaded: Loaded) -> Conduct:
+def conduct_at_start(loaded: Loaded) -> SessionOptions:
     """Return the mode, the approval level and the read-only state of a new session under this configuration."""
     acp, autonomy, said = loaded.settings.acp, loaded.settings.tools.autonomy_level, loaded.origins
     level = acp.auto_approve
@@ -17,10 +17,10 @@ def conduct_at_start(loaded: Loaded) -> Conduct:
             autonomy if "tools.autonomy_level" in said else None,
             level if "acp.auto_approve" in said else None,
         )
-    return Conduct(acp.mode, level, readonly=autonomy is Autonomy.READONLY)
+    return SessionOptions(acp.mode, level, readonly=autonomy is Autonomy.READONLY)
 
 
-def conduct_opened(loaded: Loaded, saved: Conduct) -> tuple[Conduct, str]:
+def conduct_opened(loaded: Loaded, saved: SessionOptions) -> tuple[SessionOptions, str]:
     """Return the same as `conduct_taken_up`, for a session that this process opens for the first time.
 
     An approval level on the command line replaces the level that the user chose in the session, and is not stored.
@@ -30,7 +30,7 @@ def conduct_opened(loaded: Loaded, saved: Conduct) -> tuple[Conduct, str]:
     return conduct_taken_up(loaded, saved)
 
 
-def conduct_taken_up(loaded: Loaded, saved: Conduct) -> tuple[Conduct, str]:
+def conduct_taken_up(loaded: Loaded, saved: SessionOptions) -> tuple[SessionOptions, str]:
     """Return the conduct of a session that continues under this configuration, and a message for the user or "".
 
     It equals the conduct of a new session, except for what the user chose in this session. A choice does not lift what
@@ -46,11 +46,11 @@ def conduct_taken_up(loaded: Loaded, saved: Conduct) -> tuple[Conduct, str]:
     )
 
 
-def _most(loaded: Loaded, start: Conduct) -> Conduct:
+def _most(loaded: Loaded, start: SessionOptions) -> SessionOptions:
     """Return the loosest conduct that a choice of the user may still have under this configuration."""
     mode = start.mode if _is_projects(loaded, "acp.mode") else Mode.CODE
     sets_level = _is_projects(loaded, "acp.auto_approve") or _is_projects(loaded, "tools.autonomy_level")
-    return Conduct(mode, start.auto_approve if sets_level else AutoApprove.FULL_AUTO, readonly=start.readonly)
+    return SessionOptions(mode, start.auto_approve if sets_level else AutoApprove.FULL_AUTO, readonly=start.readonly)
 
 
 def _is_on_the_command_line(loaded: Loaded) -> bool:
@@ -62,7 +62,7 @@ def _is_projects(loaded: Loaded, name: str) -> bool:
     return f"{PROJECT_FILE} over " in loaded.origins.get(name, "")
 
 
-def _tightened(before: Conduct, now: Conduct) -> Iterator[str]:
+def _tightened(before: SessionOptions, now: SessionOptions) -> Iterator[str]:
     """Yield a phrase for each part of the conduct that became stricter."""
     if now.mode is not before.mode and tighter(now.mode, before.mode) is now.mode:
         yield f"mode {now.mode} instead of {before.mode}"

@@ -37,7 +37,7 @@ class Autonomy(StrEnum):
 
 
 @dataclass(slots=True)
-class Conduct:
+class SessionOptions:
     """The settings in force for the running turn. The session changes them between turns only.
 
     model          `PROVIDER:MODEL`; empty for the configured one
@@ -69,7 +69,7 @@ class Conduct:
         elif self.auto_approve is AutoApprove.FULL_AUTO:
             self.auto_approve = AutoApprove.SUGGEST
 
-    def become(self, other: "Conduct") -> None:
+    def become(self, other: "SessionOptions") -> None:
         """Copy all settings of another object into this one, which others hold."""
         for each in fields(self):
             setattr(self, each.name, getattr(other, each.name))
@@ -87,12 +87,12 @@ class Conduct:
         self.take(autonomy)
         self._note_chosen(before)
 
-    def _note_chosen(self, before: "Conduct") -> None:
+    def _note_chosen(self, before: "SessionOptions") -> None:
         """Remember that the user chose every field of `LEAVE` that differs from before."""
         changed = {name for name in LEAVE if getattr(self, name) != getattr(before, name)}
         self.chosen = tuple(name for name in LEAVE if name in changed or name in self.chosen)
 
-    def to_keep(self, stored: "Conduct") -> "Conduct":
+    def to_keep(self, stored: "SessionOptions") -> "SessionOptions":
         """Return the settings to store with the session. `stored` is what was stored before.
 
         Of `LEAVE` only the user's choices in the session are stored. A level of the command line or the configuration
@@ -102,7 +102,7 @@ class Conduct:
         chosen = tuple(name for name in LEAVE if name in self.chosen or name in stored.chosen)
         return replace(self, **lent, chosen=chosen)
 
-    def taken_up(self, start: "Conduct", most: "Conduct") -> "Conduct":
+    def taken_up(self, start: "SessionOptions", most: "SessionOptions") -> "SessionOptions":
         """Return the settings with which a stored session goes on under the current configuration.
 
         Of `LEAVE` the user's choices hold unless they are looser than `most`. The others are those of a new session.
@@ -199,7 +199,7 @@ class Choices(Protocol):
         ...
 
 
-def model_in_force(conduct: Conduct, choices: Choices) -> str:
+def model_in_force(conduct: SessionOptions, choices: Choices) -> str:
     """Return the model of the next prompt as `PROVIDER:MODEL`; empty if there is none."""
     return conduct.model or choices.initial
 
@@ -213,7 +213,7 @@ class Chosen:
     temperature: str = ""
 
 
-def chosen(conduct: Conduct, choices: Choices, model: str = "") -> Chosen:
+def chosen(conduct: SessionOptions, choices: Choices, model: str = "") -> Chosen:
     """Return the choices that a model takes, by default the one in force. The other ones stay for other models."""
     model = model or model_in_force(conduct, choices)
     return Chosen(
@@ -227,7 +227,7 @@ def _taken(value: str, levels: Levels | None) -> str:
     return value if levels is not None and value in levels.values else ""
 
 
-def settle(conduct: Conduct, choices: Choices) -> str:
+def settle(conduct: SessionOptions, choices: Choices) -> str:
     """Go back to the initial model if the chosen one no longer exists. Return a line for the user, or ""."""
     gone = conduct.model
     if not gone or choices.has(gone):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from acp_agent.core.conduct import Choices, Conduct, Mode
+from acp_agent.core.conduct import Choices, Mode, SessionOptions
 from acp_agent.core.messages import PromptPart
 from acp_agent.core.types import Diff, JsonObject, Location, ToolKind, ToolResult
 
@@ -174,7 +174,7 @@ class ModeChanged:
 class OptionsChanged:
     """The user can choose, or has chosen, other options. Always all of them."""
 
-    options: Conduct
+    options: SessionOptions
     choices: Choices
 
 

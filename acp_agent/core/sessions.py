@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.events import PlanEntry, TextDelta, ThoughtDelta, ToolFinished, TranscriptEvent
 from acp_agent.core.messages import Message, Usage
 
@@ -84,7 +84,7 @@ class Change:
 
     events: Sequence[TranscriptEvent] = ()
     history: HistoryState | None = None
-    conduct: Conduct | None = None
+    conduct: SessionOptions | None = None
     usage: UsageTotals | None = None
     title: str | None = None
     model: str | None = None
@@ -106,7 +106,7 @@ class SessionSnapshot:
     """
 
     record: SessionRecord
-    conduct: Conduct
+    conduct: SessionOptions
     usage: UsageTotals
     history: HistoryState
     plan: tuple[PlanEntry, ...] = ()

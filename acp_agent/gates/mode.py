@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from acp_agent.core.conduct import Conduct, Mode
+from acp_agent.core.conduct import Mode, SessionOptions
 from acp_agent.core.types import Allow, Deny, ToolKind, ToolSpec, Verdict
 from acp_agent.gates.facts import CallFacts
 from acp_agent.gates.gate import Gate
@@ -22,7 +22,7 @@ class ModeGate(Gate):
 
     name = "mode"
 
-    def __init__(self, conduct: Conduct) -> None:
+    def __init__(self, conduct: SessionOptions) -> None:
         self._conduct = conduct
 
     def allows(self, spec: ToolSpec) -> bool:

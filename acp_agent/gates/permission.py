@@ -21,7 +21,7 @@ from typing import ClassVar, assert_never
 
 import anyio
 
-from acp_agent.core.conduct import AutoApprove, Conduct
+from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import Approver, Decision, Invocation
 from acp_agent.core.types import (
@@ -102,7 +102,7 @@ class PermissionGate(Gate):
         self,
         *,
         rules: Mapping[str, tuple[Rule, ...]],
-        conduct: Conduct,
+        conduct: SessionOptions,
         grants: GrantStore,
         approver: Approver | None,
         resolve: Resolve,

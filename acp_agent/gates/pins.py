@@ -12,7 +12,7 @@ from typing import assert_never
 
 import anyio.to_thread
 
-from acp_agent.core.conduct import AutoApprove, Conduct
+from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.mcp import HttpServer, McpServer, StdioServer
 from acp_agent.core.types import Allow, Ask, CallOrigin, Deny, JsonObject, McpSubject, ToolResult, ToolSpec, Verdict
@@ -103,7 +103,7 @@ class PinsGate(Gate):
 
     name = "pins"
 
-    def __init__(self, book: PinBook, conduct: Conduct) -> None:
+    def __init__(self, book: PinBook, conduct: SessionOptions) -> None:
         self._book = book
         self._conduct = conduct
 

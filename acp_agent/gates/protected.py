@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from acp_agent.core.conduct import AutoApprove, Conduct
+from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, Allow, Ask, CallOrigin, Deny, Verdict
 from acp_agent.gates.facts import CallFacts, CommandFacts
@@ -66,7 +66,7 @@ class ProtectedGate(Gate):
         self,
         *,
         find: Find,
-        conduct: Conduct,
+        conduct: SessionOptions,
         resolve: Resolve,
         resolve_command: Resolve,
         git: GitGuard | None = None,

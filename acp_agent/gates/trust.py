@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import anyio.to_thread
 
-from acp_agent.core.conduct import AutoApprove, Conduct
+from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.ports import Approver, Decision, Invocation, Question
 from acp_agent.core.types import (
@@ -95,7 +95,7 @@ class TrustGate(Gate):
 
     name = "trust"
 
-    def __init__(self, standing: Standing, conduct: Conduct | None = None) -> None:
+    def __init__(self, standing: Standing, conduct: SessionOptions | None = None) -> None:
         self._standing = standing
         self._conduct = conduct
 

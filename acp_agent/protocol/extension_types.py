@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from acp_agent.core.clock import now_ms
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.mcp import HttpServer, ListedServer
 from acp_agent.core.sessions import SessionRecord, UsageTotals
 from acp_agent.core.types import JsonObject, ToolSpec
@@ -111,7 +111,7 @@ def record_object(record: SessionRecord) -> JsonObject:
     }
 
 
-def conduct_object(conduct: Conduct) -> JsonObject:
+def conduct_object(conduct: SessionOptions) -> JsonObject:
     """Return the options that the user chose; null where the configuration decides."""
     return {
         "mode": conduct.mode.value,

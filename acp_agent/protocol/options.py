@@ -17,9 +17,9 @@ from acp_agent.core.conduct import (
     AutoApprove,
     Autonomy,
     Choices,
-    Conduct,
     Levels,
     Mode,
+    SessionOptions,
     model_in_force,
 )
 from acp_agent.core.types import Json, JsonObject
@@ -91,7 +91,7 @@ def _select_value(entry: _Value) -> JsonObject:
     return {**wire, "description": description} if description else wire
 
 
-def modes(conduct: Conduct) -> JsonObject:
+def modes(conduct: SessionOptions) -> JsonObject:
     """Return ACP `SessionModeState`."""
     available: list[Json] = [
         {"id": mode.value, "name": name, "description": description} for mode, (name, description) in _MODES.items()
@@ -99,7 +99,7 @@ def modes(conduct: Conduct) -> JsonObject:
     return {"currentModeId": conduct.mode.value, "availableModes": available}
 
 
-def config_options(conduct: Conduct, choices: Choices, *, boolean: bool) -> list[Json]:
+def config_options(conduct: SessionOptions, choices: Choices, *, boolean: bool) -> list[Json]:
     """Return all options that the present model has, the most important first.
 
     boolean   whether the editor draws options that are on or off as toggles
@@ -107,14 +107,14 @@ def config_options(conduct: Conduct, choices: Choices, *, boolean: bool) -> list
     return [option.to_wire(boolean=boolean) for option in _options(conduct, choices)]
 
 
-def set_mode(conduct: Conduct, mode_id: Json) -> None:
+def set_mode(conduct: SessionOptions, mode_id: Json) -> None:
     """Set the mode. Raises RpcError for an unknown one."""
     if not isinstance(mode_id, str) or mode_id not in set(Mode):
         raise invalid_request(f"unknown mode: {_shown(mode_id)}; expected one of {', '.join(Mode)}")
     conduct.choose(mode=Mode(mode_id))
 
 
-def set_option(conduct: Conduct, config_id: Json, value: Json, choices: Choices) -> None:
+def set_option(conduct: SessionOptions, config_id: Json, value: Json, choices: Choices) -> None:
     """Set one option. Raises RpcError for an unknown option or value.
 
     A switch accepts true, false and their words, whether it was drawn as a toggle or not. A model may be one that is
@@ -144,7 +144,7 @@ def set_option(conduct: Conduct, config_id: Json, value: Json, choices: Choices)
             conduct.choose(thought_level=word)
 
 
-def _options(conduct: Conduct, choices: Choices) -> Iterator[_Option]:
+def _options(conduct: SessionOptions, choices: Choices) -> Iterator[_Option]:
     yield _Option("mode", "Mode", "What the agent may do", "mode", conduct.mode.value, _table(_MODES))
     if model := model_in_force(conduct, choices):
         yield from _model_options(conduct, choices, model)
@@ -155,7 +155,7 @@ def _options(conduct: Conduct, choices: Choices) -> Iterator[_Option]:
     yield _Option(*names, conduct.autonomy.value, _table(_AUTONOMY))
 
 
-def _model_options(conduct: Conduct, choices: Choices, model: str) -> Iterator[_Option]:
+def _model_options(conduct: SessionOptions, choices: Choices, model: str) -> Iterator[_Option]:
     by_provider = groupby(choices.models(model), key=lambda choice: choice.provider)
     models = [(name, [(each.value, each.title, each.description) for each in found]) for name, found in by_provider]
     yield _Option("model", "Model", "Which model answers", "model", model, models)

@@ -11,7 +11,7 @@ import anyio.to_thread
 from acp_agent.config import Loaded
 from acp_agent.config.conduct import conduct_at_start
 from acp_agent.config.settings import audit_file
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.errors import InvalidField, InvalidState, SessionNotFound, StoreUnavailable
 from acp_agent.core.mcp import MAX_SERVERS, ListedServer, McpServer
 from acp_agent.core.sessions import SessionSnapshot, StoredEvent, UsageTotals
@@ -44,7 +44,7 @@ class SessionStatus:
     """The lines of /status, and the same for machines. `busy`: a turn runs."""
 
     lines: tuple[str, ...]
-    options: Conduct
+    options: SessionOptions
     usage: UsageTotals
     busy: bool
 

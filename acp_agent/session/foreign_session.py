@@ -15,7 +15,7 @@ from functools import cache
 from typing import TypeVar, cast
 from uuid import uuid4
 
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.events import ToolFinished, ToolStarted, TranscriptEvent, UsageChanged, UserMessage
 from acp_agent.core.messages import Message, OpaquePart, Part, PromptPart, TextPart, ThoughtPart, ToolResultPart, Usage
 from acp_agent.core.redaction import Redact, verbatim
@@ -98,7 +98,7 @@ def is_folder(path: str) -> bool:
 
 
 def sound(
-    saved: SessionSnapshot, told: Sequence[StoredEvent], conduct: Conduct, now: int, redact: Redact = verbatim
+    saved: SessionSnapshot, told: Sequence[StoredEvent], conduct: SessionOptions, now: int, redact: Redact = verbatim
 ) -> tuple[SessionSnapshot, Sequence[StoredEvent]]:
     """Return the session with a new id and with options of ours. `now` is in milliseconds since 1970.
 

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 import anyio
 
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.editor import EditorConnection
 from acp_agent.core.errors import (
     AgentError,
@@ -49,11 +49,11 @@ _UNUSED_DAYS = 7
 class DeferredRepository:
     """A SessionRepository that stores its session at once if possible, or else with the first change it can write."""
 
-    def __init__(self, store: SessionStore, record: SessionRecord, options: Conduct) -> None:
+    def __init__(self, store: SessionStore, record: SessionRecord, options: SessionOptions) -> None:
         self._store = store
         self._record = record
         self._repository = store.of(record.id)
-        self._options = options.to_keep(Conduct())
+        self._options = options.to_keep(SessionOptions())
         self._made = False
 
     async def make(self, *, patience: float | None = None) -> None:

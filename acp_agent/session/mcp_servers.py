@@ -16,7 +16,7 @@ from acp_agent.config import Loaded
 from acp_agent.config.files import PROJECT_FILE
 from acp_agent.config.masking import holds_secret, is_everyday
 from acp_agent.config.mcp_settings import MOST_OF_A_PROJECT, McpServerSettings
-from acp_agent.core.conduct import AutoApprove, Conduct
+from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.errors import ConfigError, ToolError
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
 from acp_agent.core.ports import Approver, Elicitor
@@ -177,7 +177,7 @@ def _wish(entry: McpServerSettings) -> str:
     return f"{entry.name} would {does}: {json.dumps(table, sort_keys=True)}"
 
 
-def _nobody_is_asked(conduct: Conduct) -> bool:
+def _nobody_is_asked(conduct: SessionOptions) -> bool:
     return conduct.auto_approve is AutoApprove.FULL_AUTO
 
 

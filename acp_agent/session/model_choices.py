@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from acp_agent.config.model_settings import ModelSettings
 from acp_agent.config.provider_settings import LlmSettings, ProviderSettings, ProviderType
-from acp_agent.core.conduct import Conduct, Levels, ModelChoice, model_in_force
+from acp_agent.core.conduct import Levels, ModelChoice, SessionOptions, model_in_force
 from acp_agent.core.errors import (
     AgentError,
     ConfigError,
@@ -250,7 +250,7 @@ class ModelChoices:
             if words and all(word in f"{choice.value} {choice.title}".lower() for word in words)
         ]
 
-    def choose(self, conduct: Conduct, text: str) -> str:
+    def choose(self, conduct: SessionOptions, text: str) -> str:
         """Choose the model that a text means. Return what the user is told. Raises ToolError."""
         text = text.strip()
         found = self.find(text)
@@ -266,7 +266,7 @@ class ModelChoices:
         conduct.choose(model=value)
         return f"{value} answers from the next prompt on."
 
-    def listed(self, conduct: Conduct) -> str:
+    def listed(self, conduct: SessionOptions) -> str:
         """Return all models as markdown, with the one in force marked. Raises ToolError if there are none."""
         current = model_in_force(conduct, self)
         models = self.models(current)

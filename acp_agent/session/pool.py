@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.errors import InvalidState, RequestError, RequestFailed, SessionNotFound, StoreUnavailable
 from acp_agent.core.process_limits import can_open
 from acp_agent.session.locks import KeyedLock, SessionLock, readable, unreadable
@@ -176,7 +176,7 @@ class SessionPool:
             raise SessionNotFound(session_id)
         return record is not None and (before is None or before.transcript.stored)
 
-    async def _reclaimed(self, session: Session) -> Conduct:
+    async def _reclaimed(self, session: Session) -> SessionOptions:
         """Lock an evicted session, and return its options in the store. Raises RequestError."""
         assert self._store is not None, "it is stored"
         async with self._lock.taken(session.id):

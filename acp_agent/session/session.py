@@ -16,7 +16,7 @@ import anyio
 
 from acp_agent.config.conduct import conduct_taken_up
 from acp_agent.config.load import Loaded
-from acp_agent.core.conduct import LEAVE, AutoApprove, Choices, Conduct, Mode, model_in_force, settle
+from acp_agent.core.conduct import LEAVE, AutoApprove, Choices, Mode, SessionOptions, model_in_force, settle
 from acp_agent.core.editor import LanguageSettings, ReadPrompt, SessionEditor, SharedLanguages
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import (
@@ -129,28 +129,28 @@ class StoredOptions:
     same: the configuration may allow less than what is stored.
     """
 
-    def __init__(self, options: Conduct, stored: Conduct | None) -> None:
+    def __init__(self, options: SessionOptions, stored: SessionOptions | None) -> None:
         """`stored` is what the store holds; None for a session that begins with `options`."""
         self._here = replace(options)
-        self._stored = options.to_keep(Conduct()) if stored is None else replace(stored)
+        self._stored = options.to_keep(SessionOptions()) if stored is None else replace(stored)
 
-    def store(self, options: Conduct) -> Conduct:
+    def store(self, options: SessionOptions) -> SessionOptions:
         """Take note that these options are being stored. Return what is to be stored of them."""
         self._here = replace(options)
         self._stored = options.to_keep(self._stored)
         return self._stored
 
-    def differ(self, options: Conduct) -> bool:
+    def differ(self, options: SessionOptions) -> bool:
         """Return whether the user has chosen something since the options were last stored or merged."""
         return options != self._here
 
-    def merge(self, options: Conduct, stored: Conduct, choices: Choices) -> str:
+    def merge(self, options: SessionOptions, stored: SessionOptions, choices: Choices) -> str:
         """Take into `options` what other processes have stored since, except for what was changed here, too.
 
         Returns a line for the user if the chosen model is gone; else "".
         """
         model, chosen = options.model, {*options.chosen}
-        for name in (each.name for each in fields(Conduct) if each.name != "chosen"):
+        for name in (each.name for each in fields(SessionOptions) if each.name != "chosen"):
             if self._was_changed(name, stored) and getattr(options, name) == getattr(self._here, name):
                 setattr(options, name, getattr(stored, name))
                 chosen.add(name)
@@ -159,7 +159,7 @@ class StoredOptions:
         self._here, self._stored = replace(options), replace(stored)
         return gone if options.model != model else ""
 
-    def _was_changed(self, name: str, stored: Conduct) -> bool:
+    def _was_changed(self, name: str, stored: SessionOptions) -> bool:
         """Return whether others have changed a field since. Of the permission fields only the user's choice counts."""
         if name in LEAVE and name not in stored.chosen:
             return False
@@ -181,7 +181,7 @@ class Session:
         self,
         dependencies: SessionDependencies,
         opening: Opening,
-        options: Conduct,
+        options: SessionOptions,
         choices: Choices,
         notices: Sequence[Notice] = (),
     ) -> None:
@@ -310,7 +310,7 @@ class Session:
         """Have prompts wait until `resumed`: the session is being loaded."""
         self.resident = False
 
-    def resumed(self, stored: Conduct | None = None) -> None:
+    def resumed(self, stored: SessionOptions | None = None) -> None:
         """Let it have an engine again. It holds its lock.
 
         stored   its options in the store, if other processes can have changed them

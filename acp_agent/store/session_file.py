@@ -3,7 +3,7 @@
     format     "acp-agent-session"
     version    1
     record     core.sessions.SessionRecord
-    conduct    core.conduct.Conduct
+    conduct    core.conduct.SessionOptions
     tally      core.sessions.UsageTotals
     messages   the model's conversation: [{"role", "parts": [...]}, ...] (core.messages.Message), at most 10,000
     knowledge, tokens    of core.sessions.HistoryState
@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import TextDelta, ThoughtDelta
 from acp_agent.core.messages import Message
@@ -108,7 +108,7 @@ def read_session_file(data: JsonObject) -> tuple[SessionSnapshot, tuple[StoredEv
     messages = tuple(_at(f"messages[{n}]", lambda one=one: from_json(Message, one)) for n, one in enumerate(given))
     saved = SessionSnapshot(
         record=_at("record", lambda: from_json(SessionRecord, data.get("record"))),
-        conduct=_at("conduct", lambda: from_json(Conduct, data.get("conduct", {}))),
+        conduct=_at("conduct", lambda: from_json(SessionOptions, data.get("conduct", {}))),
         usage=_at("tally", lambda: from_json(UsageTotals, data.get("tally", {}))),
         history=HistoryState(messages, _count(data, "knowledge"), _count(data, "tokens")),
     )

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.log import Log
@@ -104,7 +104,7 @@ class SqliteSessionRepository:
         """See SessionRepository.snapshot. Options and totals that cannot be read get their defaults."""
         return await self._database.read_at_once(self._read)
 
-    async def conduct(self) -> Conduct | None:
+    async def conduct(self) -> SessionOptions | None:
         """Return what the user has chosen, in any process, or None if the session is not stored.
 
         Raises StoreUnavailable.
@@ -112,7 +112,7 @@ class SqliteSessionRepository:
         row = await self._database.read_at_once(
             lambda connection: connection.execute(_CHOSEN, (self._column,)).fetchone()
         )
-        return None if row is None else self._readable(Conduct(), row[0])
+        return None if row is None else self._readable(SessionOptions(), row[0])
 
     async def clear(self) -> None:
         """See SessionRepository.clear. The usage and the number of prompts stay, so the session stays in the list."""
@@ -161,7 +161,7 @@ class SqliteSessionRepository:
         took = self._readable(UsageTotals(), tally)
         return SessionSnapshot(
             record_of((self._column, *record)),
-            self._readable(Conduct(), conduct),
+            self._readable(SessionOptions(), conduct),
             took,
             HistoryState(messages, knowledge, tokens, lost),
             session_rows.last_plan(connection, self._column),
@@ -280,7 +280,7 @@ class SessionStore:
     async def create(
         self,
         record: SessionRecord,
-        conduct: Conduct,
+        conduct: SessionOptions,
         tally: UsageTotals | None = None,
         *,
         patience: float | None = None,
@@ -324,7 +324,7 @@ class SessionStore:
         await self._database.empty_log()
         return was_there
 
-    async def fork(self, source: str, target: SessionRecord, conduct: Conduct) -> bool:
+    async def fork(self, source: str, target: SessionRecord, conduct: SessionOptions) -> bool:
         """Copy a session as it is now, with its usage, to a new one. Return whether the source is stored."""
         row = self._row(target, conduct, UsageTotals())
         keys = to_column(source), to_column(target.id)
@@ -378,7 +378,7 @@ class SessionStore:
     def _now(self) -> int:
         return int(self._seconds() * 1000)
 
-    def _row(self, record: SessionRecord, conduct: Conduct, tally: UsageTotals) -> tuple[object, ...]:
+    def _row(self, record: SessionRecord, conduct: SessionOptions, tally: UsageTotals) -> tuple[object, ...]:
         now = self._now()
         return (
             to_column(record.id),

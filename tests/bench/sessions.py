@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import anyio
 
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.sessions import SessionRecord
 from acp_agent.store.db import Database
 from acp_agent.store.sessions import SessionStore
@@ -86,7 +86,7 @@ async def _filled(file: str, cwd: str, count: int) -> None:
                 prompts=1 + number % 7,
                 model="bench:any",
             )
-            await store.create(record, Conduct())
+            await store.create(record, SessionOptions())
     finally:
         await database.aclose()
 

@@ -12,7 +12,7 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
-from acp_agent.core.conduct import Conduct, Levels, ModelChoice, settle
+from acp_agent.core.conduct import Levels, ModelChoice, SessionOptions, settle
 from acp_agent.core.editor import ReadPrompt
 from acp_agent.core.errors import AgentError, RequestError
 from acp_agent.core.events import Notice, Severity, TextDelta, UserMessage
@@ -186,7 +186,7 @@ class Process:
     def _open(self, opening: Opening) -> Session:
         needs = SessionDependencies(self._engine, self.sessions.resume, verbatim, self.tasks.start_soon, self._clock)
         saved = opening.saved
-        conduct = Conduct() if saved is None else saved.conduct
+        conduct = SessionOptions() if saved is None else saved.conduct
         gone = settle(conduct, self.choices)
         notices = [Notice(Severity.WARNING, gone)] if gone else []
         return Session(needs, opening, conduct, self.choices, notices)

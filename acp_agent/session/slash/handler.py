@@ -10,7 +10,7 @@ from acp_agent.agent.notes import ran
 from acp_agent.config import Loaded
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.clock import utc
-from acp_agent.core.conduct import Choices, Conduct, Mode, model_in_force
+from acp_agent.core.conduct import Choices, Mode, SessionOptions, model_in_force
 from acp_agent.core.errors import AgentError, StoreUnavailable
 from acp_agent.core.events import EventSink, UsageChanged
 from acp_agent.core.messages import Message, Role, TextPart
@@ -88,11 +88,11 @@ _MODES = {
 class SelectableModels(Choices, Protocol):
     """The models that can be chosen, as text: a `ModelChoices`."""
 
-    def listed(self, conduct: Conduct) -> str:
+    def listed(self, conduct: SessionOptions) -> str:
         """Return all models as markdown. Raises ToolError if there are none."""
         ...
 
-    def choose(self, conduct: Conduct, text: str) -> str:
+    def choose(self, conduct: SessionOptions, text: str) -> str:
         """Choose the model that a text means. Return what the user is told. Raises ToolError."""
         ...
 

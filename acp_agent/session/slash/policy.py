@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from acp_agent.config import Loaded
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.types import Access, CommandSubject, PathSubject, Subject, UrlSubject
 from acp_agent.gates.gate import Gates
 from acp_agent.gates.policy import PolicyGate
@@ -38,7 +38,7 @@ class PolicyCommand:
     gates   those of the session
     """
 
-    def __init__(self, loaded: Loaded, workspace: SessionWorkspace, active: Conduct, gates: Gates) -> None:
+    def __init__(self, loaded: Loaded, workspace: SessionWorkspace, active: SessionOptions, gates: Gates) -> None:
         self._loaded = loaded
         self._workspace = workspace
         self._active = active

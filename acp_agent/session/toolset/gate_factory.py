@@ -7,7 +7,7 @@ from functools import partial
 
 from acp_agent.config import Loaded, Settings
 from acp_agent.core.aliases import ALIASES
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.events import EventSink
 from acp_agent.core.ports import Approver, Invocation
 from acp_agent.core.services import Overflow
@@ -73,7 +73,7 @@ class GateContext:
     model        names the model in force as `PROVIDER:MODEL`; "" stands for the configured one
     """
 
-    conduct: Conduct
+    conduct: SessionOptions
     resolve: Callable[[str, Access], str]
     shell: Roots
     refuse_url: Callable[[str], str | None] = _no_opinion

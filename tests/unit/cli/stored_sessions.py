@@ -7,7 +7,7 @@ import zlib
 from collections.abc import AsyncIterator, Iterable
 from functools import cache
 
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import (
     PlanChanged,
@@ -229,7 +229,7 @@ def saved(title: str = "Mend the rounding of the total", **record: object) -> Se
     } | record
     return SessionSnapshot(
         SessionRecord(**values),
-        Conduct(),
+        SessionOptions(),
         UsageTotals(
             used=33_050, size=64_000, usage=Usage(12_400, 4_310, 118_000, 29_000), cost=0.101, calls=7, batches=5
         ),

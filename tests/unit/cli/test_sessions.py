@@ -15,7 +15,7 @@ import pytest
 
 from acp_agent.cli.commands import command_line
 from acp_agent.cli.sessions import sessions, short_ids
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import TextDelta, TranscriptEvent, UserMessage
 from acp_agent.core.messages import TextPart
@@ -67,7 +67,7 @@ def keep(data: Path, session: SessionSnapshot, told: list[TranscriptEvent]) -> N
 
 def small(session_id: str, **record: object) -> SessionSnapshot:
     values = {"cwd": "/projects/site", "created_at": BEGUN, "updated_at": BEGUN, "prompts": 1} | record
-    return SessionSnapshot(SessionRecord(session_id, **values), Conduct(), UsageTotals(), saved().history)
+    return SessionSnapshot(SessionRecord(session_id, **values), SessionOptions(), UsageTotals(), saved().history)
 
 
 def command(action: str, **given: object) -> int:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from acp_agent.config.conduct import conduct_at_start, conduct_opened, conduct_taken_up
 from acp_agent.config.load import Flags
-from acp_agent.core.conduct import LEAVE, AutoApprove, Autonomy, Conduct, Mode
+from acp_agent.core.conduct import LEAVE, AutoApprove, Autonomy, Mode, SessionOptions
 
 SUGGEST, EDIT, FULL = AutoApprove.SUGGEST, AutoApprove.AUTO_EDIT, AutoApprove.FULL_AUTO
 
@@ -34,7 +34,7 @@ def test_a_session_starts_as_the_configuration_says(loading):
 
 MODES, LEVELS = [*Mode], [AutoApprove.FULL_AUTO, AutoApprove.AUTO_EDIT, AutoApprove.SUGGEST]  # the loosest first
 CONDUCTS = st.builds(
-    Conduct,
+    SessionOptions,
     st.sampled_from(MODES),
     st.sampled_from(LEVELS),
     st.booleans(),
@@ -43,7 +43,7 @@ CONDUCTS = st.builds(
 )
 
 
-def tightness(conduct: Conduct) -> tuple[int, int, int]:
+def tightness(conduct: SessionOptions) -> tuple[int, int, int]:
     return MODES.index(conduct.mode), LEVELS.index(conduct.auto_approve), int(conduct.readonly)
 
 
@@ -57,7 +57,7 @@ def test_no_session_is_taken_up_with_more_leave_than_the_user_took_or_the_config
     assert taken.taken_up(start, most) == taken
 
 
-CHOSEN = Conduct(Mode.CODE, FULL, chosen=LEAVE)
+CHOSEN = SessionOptions(Mode.CODE, FULL, chosen=LEAVE)
 
 
 @given(CONDUCTS, CONDUCTS)
@@ -78,7 +78,7 @@ def test_a_level_of_the_command_line_holds_in_this_process_and_no_longer(loading
         tuple(name for name, taken in zip(LEAVE, each, strict=True) if taken) for each in product((0, 1), repeat=3)
     ]
     for mode, before, readonly, chosen in product(MODES, LEVELS, (False, True), subsets):
-        saved = Conduct(mode, before, readonly=readonly, chosen=chosen)
+        saved = SessionOptions(mode, before, readonly=readonly, chosen=chosen)
         opened, _ = conduct_opened(flagged, saved)
         assert opened.auto_approve is level
         kept = opened.to_keep(saved)
@@ -90,9 +90,9 @@ def test_a_level_of_the_command_line_holds_in_this_process_and_no_longer(loading
 
 def test_what_the_user_chooses_after_a_level_of_the_command_line_is_theirs(loading):
     flagged = loading("", flags=Flags(auto_approve="full-auto"))
-    chosen = Conduct(auto_approve=EDIT, chosen=("auto_approve",))
+    chosen = SessionOptions(auto_approve=EDIT, chosen=("auto_approve",))
     assert conduct_taken_up(flagged, chosen)[0].auto_approve is EDIT, "it rested, and wakes"
-    assert chosen.to_keep(Conduct()).auto_approve is EDIT
+    assert chosen.to_keep(SessionOptions()).auto_approve is EDIT
 
 
 @pytest.mark.parametrize(
@@ -119,6 +119,6 @@ def test_what_the_user_has_not_chosen_is_the_configurations(loading):
     for name, user in product(LEAVE, ["acp.mode = 'ask'\n", "acp.auto_approve = 'auto-edit'\n"]):
         loaded = loading(user)
         start = conduct_at_start(loaded)
-        conduct, _ = conduct_taken_up(loaded, Conduct(Mode.ASK, FULL, readonly=True, chosen=(name,)))
+        conduct, _ = conduct_taken_up(loaded, SessionOptions(Mode.ASK, FULL, readonly=True, chosen=(name,)))
         assert all(getattr(conduct, each) == getattr(start, each) for each in LEAVE if each != name)
-    assert conduct_taken_up(loading(""), Conduct(Mode.ASK, readonly=True)) == (Conduct(), "")
+    assert conduct_taken_up(loading(""), SessionOptions(Mode.ASK, readonly=True)) == (SessionOptions(), "")

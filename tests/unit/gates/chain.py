@@ -7,7 +7,7 @@ from functools import cache
 from tempfile import TemporaryDirectory
 
 from acp_agent.config import Flags, Loaded, load
-from acp_agent.core.conduct import AutoApprove, Conduct
+from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.errors import Refused
 from acp_agent.core.events import Event
 from acp_agent.core.ports import Decision, Invocation, Question, ToolContext
@@ -167,7 +167,7 @@ class Chain:
     root: str
     grants_file: str
     allow: Sequence[Rule] = ()
-    conduct: Conduct = field(default_factory=Conduct)
+    conduct: SessionOptions = field(default_factory=SessionOptions)
     approver: ScriptedApprover | None = field(default_factory=ScriptedApprover)
     tool: str = "bash"
     loaded: Loaded = field(default_factory=defaults)
@@ -215,5 +215,5 @@ async def _unheard(event: Event) -> None:
     del event
 
 
-def full_auto() -> Conduct:
-    return Conduct(auto_approve=AutoApprove.FULL_AUTO)
+def full_auto() -> SessionOptions:
+    return SessionOptions(auto_approve=AutoApprove.FULL_AUTO)

@@ -3,7 +3,7 @@
 import pytest
 
 from acp_agent.config.conduct import level_at_start
-from acp_agent.core.conduct import AutoApprove, Autonomy, Conduct
+from acp_agent.core.conduct import AutoApprove, Autonomy, SessionOptions
 from acp_agent.core.types import (
     Access,
     Allow,
@@ -106,7 +106,7 @@ def test_of_the_two_levels_the_tighter_one_holds_and_what_nobody_set_does_not_co
 
 
 def test_choosing_a_level_in_one_word_sets_the_other_setting_along():
-    conduct = Conduct()
+    conduct = SessionOptions()
     for level, auto_approve in (
         (Autonomy.FULL, FULL),
         (Autonomy.READONLY, SUGGEST),

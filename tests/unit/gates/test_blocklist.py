@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_agent.core.conduct import AutoApprove, Conduct
+from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.ports import Decision
 from acp_agent.core.types import Allow, Ask, CallOrigin, Deny
@@ -143,7 +143,7 @@ async def test_it_holds_against_rules_grants_full_auto_and_the_user(tmp_path):
         str(tmp_path),
         str(tmp_path / "grants.toml"),
         rules("*", "sudo *"),
-        Conduct(auto_approve=AutoApprove.FULL_AUTO),
+        SessionOptions(auto_approve=AutoApprove.FULL_AUTO),
         approver=ScriptedApprover(*[Decision.ALLOW_ALWAYS] * 9),
     )
     for sent in (command("sudo ls"), command("sudo ls", origin=CallOrigin.USER)):

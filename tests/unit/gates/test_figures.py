@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import SessionOptions
 from acp_agent.gates.rules.rules import Rule
 from acp_agent.gates.shell.command import analyse
 from tests.unit.gates import everyday, hostile
@@ -30,9 +30,9 @@ def workspace(tmp_path: Path) -> Path:
     return tmp_path / "work"
 
 
-async def fates(workspace: Path, cases: Cases, conduct: Conduct | None = None) -> Counter[str]:
+async def fates(workspace: Path, cases: Cases, conduct: SessionOptions | None = None) -> Counter[str]:
     """How often each thing becomes of commands under their rules, when the user says no to every question."""
-    chain = Chain(str(workspace), str(workspace.parent / "grants.toml"), conduct=conduct or Conduct())
+    chain = Chain(str(workspace), str(workspace.parent / "grants.toml"), conduct=conduct or SessionOptions())
     counted: Counter[str] = Counter()
     for text, given in cases:
         chain.permission.rules = {chain.tool: tuple(given)}

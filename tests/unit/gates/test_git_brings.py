@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.types import Ask, Deny
 from acp_agent.gates.facts import CallFacts, CommandFacts
 from acp_agent.gates.git.guard import GitGuard
@@ -49,11 +49,11 @@ def plant(work: Path) -> None:
         (work / name).write_text("evil\n")
 
 
-async def fate(root: Path, text: str, conduct: Conduct | None = None) -> str:
+async def fate(root: Path, text: str, conduct: SessionOptions | None = None) -> str:
     resolve = inside(str(root))
     gate = ProtectedGate(
         find=ProtectedPaths().find,
-        conduct=conduct or Conduct(),
+        conduct=conduct or SessionOptions(),
         resolve=resolve,
         resolve_command=resolve,
         git=GitGuard(GitRepositories(resolve), changes=GitChanges(resolve)),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.ports import Decision
 from acp_agent.core.types import Allow, Ask, Deny, Verdict
 from acp_agent.gates.git.guard import GitGuard
@@ -37,11 +37,11 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def gate_of(root: Path, conduct: Conduct | None = None) -> Judged:
+def gate_of(root: Path, conduct: SessionOptions | None = None) -> Judged:
     resolve = inside(str(root))
     gate = ProtectedGate(
         find=ProtectedPaths().find,
-        conduct=conduct or Conduct(),
+        conduct=conduct or SessionOptions(),
         resolve=resolve,
         resolve_command=resolve,
         git=GitGuard(GitRepositories(resolve)),

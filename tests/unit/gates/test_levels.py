@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.core.conduct import AutoApprove, Conduct
+from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.ports import Decision
 from acp_agent.core.types import Access, CallOrigin, PathSubject
@@ -56,7 +56,9 @@ def make(tmp_path: Path) -> Make:
     (tmp_path / "work" / "src").mkdir(parents=True)
     (tmp_path / "work" / ".env").touch()
 
-    def chain(conduct: Conduct | None = None, *answers: Decision, allow: tuple[object, ...] = (), tool: str = "bash"):
+    def chain(
+        conduct: SessionOptions | None = None, *answers: Decision, allow: tuple[object, ...] = (), tool: str = "bash"
+    ):
         approver = ScriptedApprover(*answers)
         work, grants = os.fspath(tmp_path / "work"), os.fspath(tmp_path / "grants.toml")
         return Chain(work, grants, allow, conduct or full_auto(), approver=approver, tool=tool)  # pyright: ignore[reportArgumentType]
@@ -99,13 +101,13 @@ async def test_full_auto_runs_what_asks_for_other_reasons(make: Make, text: str)
 
 @pytest.mark.parametrize("text", [*OUTSIDE, *SECRETS, *PROTECTED])
 async def test_other_levels_ask_about_it_and_what_the_user_types_runs(make: Make, text: str):
-    assert await make(Conduct()).fate(command(text)) == "asked"
-    assert await make(Conduct(auto_approve=AutoApprove.AUTO_EDIT)).fate(command(text)) == "asked"
+    assert await make(SessionOptions()).fate(command(text)) == "asked"
+    assert await make(SessionOptions(auto_approve=AutoApprove.AUTO_EDIT)).fate(command(text)) == "asked"
     assert await make().fate(command(text, origin=CallOrigin.USER)) == "silent"
 
 
 async def test_always_for_exactly_this_text_holds_in_full_auto(make: Make):
-    await make(Conduct(), Decision.ALLOW_ALWAYS).run(command("cat /etc/hostname"))
+    await make(SessionOptions(), Decision.ALLOW_ALWAYS).run(command("cat /etc/hostname"))
     assert await make().fate(command("cat /etc/hostname")) == "silent"
     assert await make().fate(command("cat /etc/hosts")) == "refused"
 
@@ -113,7 +115,7 @@ async def test_always_for_exactly_this_text_holds_in_full_auto(make: Make):
 async def test_a_file_with_secrets_is_not_read_in_full_auto(make: Make):
     reading = call("read", PathSubject(".env", Access.READ), arguments={"path": ".env"})
     assert await make().fate(reading) == "refused"
-    assert await make(Conduct()).fate(reading) == "asked"
+    assert await make(SessionOptions()).fate(reading) == "asked"
 
 
 @pytest.mark.parametrize("tool", ["read", "grep", "list_directory"])
@@ -123,7 +125,7 @@ async def test_a_reading_tool_with_rules_of_which_none_matches_asks(make: Make, 
     for path, due in (("src/x", "asked"), ("docs/x", {"allow": "silent", "deny": "refused", "ask": "asked"}[action])):
         for level in (AutoApprove.SUGGEST, AutoApprove.AUTO_EDIT):
             reading = call(tool, PathSubject(path, Access.READ), arguments={"path": path})
-            chain = make(Conduct(auto_approve=level), allow=given_rules, tool=tool)
+            chain = make(SessionOptions(auto_approve=level), allow=given_rules, tool=tool)
             assert await chain.fate(reading) == due, (path, level)
             assert chain.asks(reading) == (due == "asked")
             assert chain.approver is not None
@@ -133,8 +135,8 @@ async def test_a_reading_tool_with_rules_of_which_none_matches_asks(make: Make, 
 
 async def test_always_for_a_reading_tool_ends_the_questions_that_its_rules_make(make: Make):
     reading = call("read", PathSubject("src/x", Access.READ), arguments={"path": "src/x"})
-    await make(Conduct(), Decision.ALLOW_ALWAYS, allow=rules("docs/*"), tool="read").run(reading)
-    assert await make(Conduct(), allow=rules("docs/*"), tool="read").fate(reading) == "silent"
+    await make(SessionOptions(), Decision.ALLOW_ALWAYS, allow=rules("docs/*"), tool="read").run(reading)
+    assert await make(SessionOptions(), allow=rules("docs/*"), tool="read").fate(reading) == "silent"
     assert await make(allow=rules("docs/*"), tool="read").fate(reading) == "silent"
 
 
@@ -149,7 +151,7 @@ RUN_OR_OBEYED = (
 @pytest.mark.parametrize("path", RUN_OR_OBEYED)
 async def test_auto_edit_asks_before_it_changes_what_programs_run_or_agents_obey(make: Make, tool: str, path: str):
     writing = call(tool, PathSubject(path, Access.WRITE), arguments={"path": path})
-    assert await make(Conduct(auto_approve=AutoApprove.AUTO_EDIT)).fate(writing) == "asked"
+    assert await make(SessionOptions(auto_approve=AutoApprove.AUTO_EDIT)).fate(writing) == "asked"
 
 
 @pytest.mark.parametrize(
@@ -157,4 +159,4 @@ async def test_auto_edit_asks_before_it_changes_what_programs_run_or_agents_obey
 )
 async def test_auto_edit_changes_everyday_files_silently(make: Make, path: str):
     writing = call("write", PathSubject(path, Access.WRITE), arguments={"path": path})
-    assert await make(Conduct(auto_approve=AutoApprove.AUTO_EDIT)).fate(writing) == "silent"
+    assert await make(SessionOptions(auto_approve=AutoApprove.AUTO_EDIT)).fate(writing) == "silent"

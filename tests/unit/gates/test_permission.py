@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.config import Flags, Loaded, load
-from acp_agent.core.conduct import AutoApprove, Conduct, Mode
+from acp_agent.core.conduct import AutoApprove, Mode, SessionOptions
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.ports import Decision, Invocation, Question
 from acp_agent.core.types import (
@@ -51,7 +51,7 @@ def make(root: str, tmp_path):
         allow: tuple[Rule, ...] = (),
         tool: str = "bash",
     ) -> Chain:
-        conduct, approver = Conduct(auto_approve=level), ScriptedApprover(*answers)
+        conduct, approver = SessionOptions(auto_approve=level), ScriptedApprover(*answers)
         return Chain(root, os.fspath(tmp_path / "grants.toml"), allow, conduct, approver=approver, tool=tool)
 
     return chain
@@ -337,7 +337,7 @@ class Refused(NamedTuple):
     invocation: Invocation
     config: str = ""
     first: Invocation | None = None
-    conduct: Conduct = Conduct()
+    conduct: SessionOptions = SessionOptions()
     foreign: tuple[str, ...] = ()
 
 
@@ -346,9 +346,9 @@ REFUSED = {
     "blocklist": Refused(command("sudo ls")),
     "quota": Refused(AGAIN, "[tools]\nmax_tool_calls_per_session = 1", call("read")),
     "rate_limit": Refused(AGAIN, "[tools.rate_limit]\ncalls_per_hour = 1", call("read")),
-    "mode": Refused(command("ls"), conduct=Conduct(Mode.ASK)),
+    "mode": Refused(command("ls"), conduct=SessionOptions(Mode.ASK)),
     "selection": Refused(command("ls"), "[tools]\ndeny = ['bash']"),
-    "autonomy": Refused(command("ls"), conduct=Conduct(readonly=True)),
+    "autonomy": Refused(command("ls"), conduct=SessionOptions(readonly=True)),
     "trust": Refused(call("mcp_x_y", McpSubject("x", "y"), CommandSubject("ls"))),
     "policy": Refused(command("ls"), "[tools.policy]\nenabled = true\ndefault_effect = 'deny'"),
     "verifiers": Refused(command("cat ~/.ssh/id_rsa")),
@@ -422,7 +422,7 @@ async def test_what_is_refused_when_the_user_says_no_is_refused_unasked_when_he_
 
     def chain(approver: ScriptedApprover) -> Chain:
         given_rules = (*rules(denied, action=Action.DENY), *rules("*"))
-        made = Chain(os.fspath(folder), os.devnull, given_rules, Conduct(auto_approve=level), approver=approver)
+        made = Chain(os.fspath(folder), os.devnull, given_rules, SessionOptions(auto_approve=level), approver=approver)
         return made if at is None else with_gate(made, Fixed(Deny("no")), at % len(made.gates.in_order))
 
     fate, agreed = await chain(ScriptedApprover()).fate(command(text)), chain(Always())

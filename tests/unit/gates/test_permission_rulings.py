@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from acp_agent.core.conduct import AutoApprove, Conduct
+from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Decision, Invocation, Question
 from acp_agent.core.types import Access, ApprovedBy, CallOrigin, PathSubject, Ruling, ToolResult, UrlSubject
@@ -40,9 +40,9 @@ async def ruling(chain: Chain, invocation: Invocation) -> Ruling | None:
 async def test_what_nobody_was_asked_about_ran_by_itself(make):
     auto = Ruling(approved_by=ApprovedBy.AUTO)
     assert await ruling(make(), READ) == auto
-    assert await ruling(make(conduct=Conduct(auto_approve=AutoApprove.AUTO_EDIT)), write()) == auto
+    assert await ruling(make(conduct=SessionOptions(auto_approve=AutoApprove.AUTO_EDIT)), write()) == auto
     for invocation in (write(), command("make"), FETCH):
-        assert await ruling(make(conduct=Conduct(auto_approve=AutoApprove.FULL_AUTO)), invocation) == auto
+        assert await ruling(make(conduct=SessionOptions(auto_approve=AutoApprove.FULL_AUTO)), invocation) == auto
 
 
 async def test_what_the_user_allowed_or_typed_ran_on_his_word(make):

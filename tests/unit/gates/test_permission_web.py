@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.core.conduct import AutoApprove, Conduct
+from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.ports import Decision, Invocation, Question
 from acp_agent.core.types import Access, CallOrigin, PathSubject, UrlSubject
 from acp_agent.gates.grants import GrantKind, site
@@ -28,7 +28,7 @@ def make(tmp_path):
             os.fspath(tmp_path / "work"),
             os.fspath(tmp_path / "grants.toml"),
             allow,
-            Conduct(auto_approve=level),
+            SessionOptions(auto_approve=level),
             approver=ScriptedApprover(*answers),
             tool="fetch",
         )

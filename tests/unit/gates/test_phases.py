@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.core.conduct import Conduct, Mode
+from acp_agent.core.conduct import Mode, SessionOptions
 from acp_agent.core.ports import Decision, Invocation
 from acp_agent.core.types import Access, Ask, CommandSubject, Deny, McpSubject, PathSubject, Phase, UrlSubject
 from acp_agent.gates.grants import Grant, GrantKind
@@ -106,7 +106,7 @@ async def test_denials_hold(root):
     denied = chain(root, allow=rules("*", action=Action.DENY), tool="write")
     assert await denied.fate(at(writing(), Phase.AUTONOMOUS)) == "refused"
     for mode in (Mode.ASK, Mode.ARCHITECT):
-        assert await chain(root, conduct=Conduct(mode)).fate(at(writing(), Phase.AUTONOMOUS)) == "refused"
+        assert await chain(root, conduct=SessionOptions(mode)).fate(at(writing(), Phase.AUTONOMOUS)) == "refused"
     stored = chain(root)
     await stored.grants.remember(Grant("write", GrantKind.TOOL, "", allowed=False))
     assert await stored.fate(at(writing(), Phase.AUTONOMOUS)) == "refused"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.core.conduct import AutoApprove, Conduct
+from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.types import Access, Allow, Ask, CallOrigin, Deny, PathSubject
 from acp_agent.gates.gate import Gate
@@ -300,11 +300,11 @@ def root(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def gate_of(root: str, conduct: Conduct | None = None, *behind: Gate) -> Judged:
+def gate_of(root: str, conduct: SessionOptions | None = None, *behind: Gate) -> Judged:
     resolve = inside(root)
     gate = ProtectedGate(
         find=ProtectedPaths().find,
-        conduct=conduct or Conduct(),
+        conduct=conduct or SessionOptions(),
         resolve=resolve,
         resolve_command=resolve,
     )
@@ -387,7 +387,7 @@ async def test_no_rule_and_no_prefix_grant_makes_it_silent(root: str, tmp_path: 
 
 
 def test_a_tool_is_refused_for_hard_paths_and_asked_about_for_soft_ones(root: str):
-    for conduct in (Conduct(), Conduct(auto_approve=AutoApprove.AUTO_EDIT)):
+    for conduct in (SessionOptions(), SessionOptions(auto_approve=AutoApprove.AUTO_EDIT)):
         gate = gate_of(root, conduct)
         for path in (".git/hooks/x", "link/x", "sub/.BASHRC", os.path.join(root, ".ssh/k")):
             verdict = gate.judge(call("write", PathSubject(path, Access.WRITE)))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.ports import Decision
 from acp_agent.core.types import (
@@ -125,7 +125,7 @@ def test_where_nothing_is_asked_what_would_be_is_refused_but_not_to_the_user_him
         assert "full-auto" in verdict.reason
     assert isinstance(gate.judge(CALLS["read"]), Allow)
     assert isinstance(gate.judge(mine), Ask)
-    asking = Judged(TrustGate(Standing(), Conduct()))
+    asking = Judged(TrustGate(Standing(), SessionOptions()))
     assert isinstance(asking.judge(CALLS["mcp"]), Ask)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.core import secret_files
-from acp_agent.core.conduct import Conduct, Mode
+from acp_agent.core.conduct import Mode, SessionOptions
 from acp_agent.core.events import Event
 from acp_agent.core.ports import Invocation
 from acp_agent.core.secret_files import Secrecy, secrecy
@@ -680,7 +680,7 @@ def test_adding_these_gates_anywhere_never_weakens_a_verdict(chosen, verdicts, m
     calls = [call(tool, *subjects, origin=origin, number=at) for at, ((tool, subjects), origin) in enumerate(chosen)]
     others: list[Gate] = [
         BlocklistGate(BlocklistPolicy()),
-        ModeGate(Conduct(mode=mode)),
+        ModeGate(SessionOptions(mode=mode)),
         Fixed(verdicts),
     ]
     together = [*others, *_ours(limit, rate, blocked)]

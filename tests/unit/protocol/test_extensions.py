@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.capabilities import EXT_METHODS
-from acp_agent.core.conduct import Conduct, Mode
+from acp_agent.core.conduct import Mode, SessionOptions
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import TextDelta
 from acp_agent.core.mcp import HttpServer, ListedServer, McpOrigin, McpServer, McpState
@@ -36,7 +36,9 @@ pytestmark = [
 S = {"sessionId": "s-1"}
 TALLY = UsageTotals(10, 100, Usage(1, 2, 3, 4), 0.5, complete=False, calls=6, batches=5)
 SERVER = McpServer("web", HttpServer("https://x.example/?key=secret", (("Authorization", "secret"),)), McpOrigin.EDITOR)
-SAVED = SessionSnapshot(SessionRecord("s-1", "/p", ("/q",), "", 0, 1500, 2), Conduct(Mode.ASK), TALLY, HistoryState())
+SAVED = SessionSnapshot(
+    SessionRecord("s-1", "/p", ("/q",), "", 0, 1500, 2), SessionOptions(Mode.ASK), TALLY, HistoryState()
+)
 WIRE_CONDUCT = {
     "mode": "ask",
     "autoApprove": "suggest",
@@ -123,7 +125,7 @@ class FakeHost:
 
     async def status(self, session_id):
         await self._called("status", session_id)
-        return SessionStatus(("Model: x",), Conduct(Mode.ASK), TALLY, busy=True)
+        return SessionStatus(("Model: x",), SessionOptions(Mode.ASK), TALLY, busy=True)
 
 
 async def ask(method: str, host: FakeHost | None = None, /, **params: Any) -> dict[str, Any]:

@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 
 from acp_agent.cli.recording import Direction, RecordedFrame, Recording
-from acp_agent.core.conduct import DEFAULT, AutoApprove, Chosen, Conduct, Levels, Mode, ModelChoice, chosen, settle
+from acp_agent.core.conduct import (
+    DEFAULT,
+    AutoApprove,
+    Chosen,
+    Levels,
+    Mode,
+    ModelChoice,
+    SessionOptions,
+    chosen,
+    settle,
+)
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.jsonrpc import RpcError
 from acp_agent.protocol.options import config_options, set_mode, set_option
@@ -40,7 +50,7 @@ class Two:
         return None if model == "a:deep" else PRESETS
 
 
-def shown(conduct: Conduct, choices: Two | None = None, client: Client = TOGGLES) -> dict[str, Any]:
+def shown(conduct: SessionOptions, choices: Two | None = None, client: Client = TOGGLES) -> dict[str, Any]:
     options: Any = config_options(conduct, choices or Two(), boolean=client.boolean_options)
     return {option["id"]: option for option in options}
 
@@ -53,32 +63,34 @@ def _recorded(message: Any) -> Recording:
 
 def test_the_options_stand_in_their_order_and_are_those_of_the_model() -> None:
     behaviour = ["auto_approve", "autonomy_level"]
-    assert [*shown(Conduct())] == ["mode", "model", "thought_level", *behaviour]
-    assert [*shown(Conduct(model="b:local"))] == ["mode", "model", "thinking", "temperature", *behaviour]
-    assert [*shown(Conduct(model="a:plain"))] == ["mode", "model", "temperature", *behaviour]
-    assert [*shown(Conduct(), Two(initial=""))] == ["mode", *behaviour], "without a model there is none to choose"
+    assert [*shown(SessionOptions())] == ["mode", "model", "thought_level", *behaviour]
+    assert [*shown(SessionOptions(model="b:local"))] == ["mode", "model", "thinking", "temperature", *behaviour]
+    assert [*shown(SessionOptions(model="a:plain"))] == ["mode", "model", "temperature", *behaviour]
+    assert [*shown(SessionOptions(), Two(initial=""))] == ["mode", *behaviour], (
+        "without a model there is none to choose"
+    )
 
 
 @pytest.mark.parametrize("model", ["", "a:plain", "b:local"])
 @pytest.mark.parametrize("client", [TOGGLES, Client()])
 def test_what_is_sent_is_what_the_schema_wants(model: str, client: Client) -> None:
-    options = config_options(Conduct(model=model), Two(), boolean=client.boolean_options)
+    options = config_options(SessionOptions(model=model), Two(), boolean=client.boolean_options)
     update = {"sessionUpdate": "config_option_update", "configOptions": options}
     frame = {"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update}}
     assert violations(_recorded(frame)) == []
 
 
 def test_models_of_several_providers_stand_in_groups_and_what_is_in_force_is_among_them() -> None:
-    model = shown(Conduct())["model"]
+    model = shown(SessionOptions())["model"]
     assert [(group["group"], len(group["options"])) for group in model["options"]] == [("a", 2), ("b", 1)]
     assert model["options"][0]["options"][0] == {"value": "a:deep", "name": "Deep", "description": "1M tokens"}
     assert model["currentValue"] == "a:deep"
-    assert shown(Conduct())["thought_level"]["currentValue"] == "medium"
-    assert [each["value"] for each in shown(Conduct())["thought_level"]["options"]] == [*HARD.values]
+    assert shown(SessionOptions())["thought_level"]["currentValue"] == "medium"
+    assert [each["value"] for each in shown(SessionOptions())["thought_level"]["options"]] == [*HARD.values]
 
 
 def test_a_toggle_is_only_for_clients_that_know_it() -> None:
-    conduct = Conduct(model="b:local", thought_level="off")
+    conduct = SessionOptions(model="b:local", thought_level="off")
     assert shown(conduct)["thinking"]["currentValue"] is False
     assert shown(conduct)["thinking"]["type"] == "boolean"
     select = shown(conduct, client=Client())["thinking"]
@@ -90,13 +102,16 @@ def test_a_toggle_is_only_for_clients_that_know_it() -> None:
 
 @pytest.mark.parametrize(("value", "level"), [(False, "off"), ("false", "off"), ("off", "off")])
 def test_a_switch_takes_whatever_means_off(value: Any, level: str) -> None:
-    conduct = Conduct(model="b:local")
+    conduct = SessionOptions(model="b:local")
     set_option(conduct, "thinking", value, Two())
     assert conduct.thought_level == level
 
 
 def test_setting_everything_to_what_it_is_changes_nothing() -> None:
-    for conduct in (Conduct(), Conduct(Mode.ASK, AutoApprove.FULL_AUTO, model="b:local", temperature="precise")):
+    for conduct in (
+        SessionOptions(),
+        SessionOptions(Mode.ASK, AutoApprove.FULL_AUTO, model="b:local", temperature="precise"),
+    ):
         before = replace(conduct)
         for client in (TOGGLES, Client()):
             for name, option in shown(conduct, client=client).items():
@@ -105,7 +120,7 @@ def test_setting_everything_to_what_it_is_changes_nothing() -> None:
 
 
 def test_a_choice_is_kept_for_models_that_take_it() -> None:
-    conduct, choices = Conduct(), Two()
+    conduct, choices = SessionOptions(), Two()
     set_option(conduct, "thought_level", "high", choices)
     set_option(conduct, "model", "b:local", choices)
     set_option(conduct, "temperature", "creative", choices)
@@ -116,14 +131,14 @@ def test_a_choice_is_kept_for_models_that_take_it() -> None:
 
 
 def test_every_other_option_is_taken() -> None:
-    conduct = Conduct()
+    conduct = SessionOptions()
     for name, value in {"mode": "ask", "auto_approve": "auto-edit", "autonomy_level": "readonly"}.items():
         set_option(conduct, name, value, Two())
     assert (conduct.mode, conduct.auto_approve, conduct.readonly) == (Mode.ASK, AutoApprove.AUTO_EDIT, True)
 
 
 def test_what_the_user_chose_of_his_leave_is_remembered() -> None:
-    conduct = Conduct()
+    conduct = SessionOptions()
     set_option(conduct, "mode", "code", Two())
     set_option(conduct, "model", "b:local", Two())
     assert conduct.chosen == (), "nothing that is another leave"
@@ -135,7 +150,7 @@ def test_what_the_user_chose_of_his_leave_is_remembered() -> None:
 
 
 def test_a_model_that_is_not_shown_is_taken_where_it_can_be_had() -> None:
-    conduct = Conduct()
+    conduct = SessionOptions()
     set_option(conduct, "model", "c:late", Two(unlisted=["c:late"]))
     assert conduct.model == "c:late"
 
@@ -154,27 +169,27 @@ def test_a_model_that_is_not_shown_is_taken_where_it_can_be_had() -> None:
     ],
 )
 def test_what_is_not_there_is_refused_by_name_and_nothing_changes(name: Any, value: Any, problem: str) -> None:
-    conduct = Conduct(model="b:local")
+    conduct = SessionOptions(model="b:local")
     with pytest.raises(RpcError) as caught:
         set_option(conduct, name, value, Two())
     assert caught.value.message.startswith(problem)
     assert caught.value.code == -32600
-    assert conduct == Conduct(model="b:local")
+    assert conduct == SessionOptions(model="b:local")
 
 
 def test_an_unknown_mode_is_refused() -> None:
     with pytest.raises(RpcError, match="unknown mode: 'x'; expected one of code, architect, ask"):
-        set_mode(Conduct(), "x")
+        set_mode(SessionOptions(), "x")
 
 
 def test_a_model_that_is_gone_gives_way_to_the_initial_one_and_the_user_hears_of_it() -> None:
-    conduct = Conduct(model="c:gone")
+    conduct = SessionOptions(model="c:gone")
     assert settle(conduct, Two()) == (
         "The model of this session, c:gone, is no longer available; a:deep answers instead."
     )
     assert conduct.model == ""
-    assert settle(Conduct(model="c:gone"), Two(initial="")).endswith("; choose another one with /model.")
-    for fine in (Conduct(), Conduct(model="b:local")):
+    assert settle(SessionOptions(model="c:gone"), Two(initial="")).endswith("; choose another one with /model.")
+    for fine in (SessionOptions(), SessionOptions(model="b:local")):
         before = replace(fine)
         assert settle(fine, Two()) == ""
         assert fine == before

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.sessions import SessionRecord
 from acp_agent.protocol.jsonrpc import RpcError
 from acp_agent.protocol.session_methods import PAGE, listed
@@ -29,7 +29,7 @@ async def filled(here: Process, count: int, *, cwd: str = "/work") -> list[str]:
     assert here.store is not None
     for number in range(count):
         record = SessionRecord(f"s{number:04}", cwd, prompts=1, created_at=5, updated_at=10 + number // 3)
-        await here.store.create(record, Conduct())
+        await here.store.create(record, SessionOptions())
     return [f"s{number:04}" for number in reversed(range(count))]
 
 

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from acp_agent.config.provider_settings import LlmSettings
-from acp_agent.core.conduct import Conduct, Levels
+from acp_agent.core.conduct import Levels, SessionOptions
 from acp_agent.core.errors import ProviderError, ProviderErrorKind, ToolError
 from acp_agent.llm.catalog import Catalog
 from acp_agent.llm.model_info import ModelInfo
@@ -87,7 +87,7 @@ async def test_available_models_are_all_there_is_and_nothing_is_fetched() -> Non
     assert [rig.choices.has(name) for name in ("router:b", "router:c")] == [True, False]
     assert Rig(["local:a"]).names() == ["cloud:claude-opus-4-6", "local:a"], "the configured model besides"
     with pytest.raises(ToolError, match=r"no matching model found\. Available: local:a, router:b"):
-        rig.choices.choose(Conduct(), "router:c")
+        rig.choices.choose(SessionOptions(), "router:c")
 
 
 async def test_lists_are_fetched_once_for_all_sessions_and_everybody_is_told() -> None:
@@ -130,7 +130,7 @@ async def test_models_without_tools_are_left_out_and_long_lists_cut_but_all_can_
     await rig.choices.fetch(Servers({"router": [info("router:mute", tools=False), *many]}))
     assert len(rig.names()) == 201
     assert "router:mute" not in rig.names()
-    assert rig.choices.choose(Conduct(), "m499") == "router:m499 answers from the next prompt on."
+    assert rig.choices.choose(SessionOptions(), "m499") == "router:m499 answers from the next prompt on."
     assert rig.choices.has("router:m499")
     assert not rig.choices.has("router:m500"), "its provider does not list it"
 
@@ -194,7 +194,7 @@ async def test_a_model_is_found_by_its_name_or_by_words_of_it(text: str, models:
 
 
 async def test_what_the_user_is_told_of_a_choice() -> None:
-    rig, conduct = Rig(), Conduct()
+    rig, conduct = Rig(), SessionOptions()
     await found(rig, "")
     assert rig.choices.choose(conduct, " gpt ") == "router:gpt answers from the next prompt on."
     assert conduct.model == "router:gpt"
@@ -215,6 +215,6 @@ async def test_what_the_user_is_told_of_a_choice() -> None:
 async def test_the_list_of_models_marks_the_one_in_use() -> None:
     rig = Rig()
     await rig.choices.fetch(Servers({"router": [info("router:m", context_window=8000)]}))
-    assert rig.choices.listed(Conduct()) == "- **`cloud:claude-opus-4-6`** (in use)\n- `router:m`: 8,000 tokens"
+    assert rig.choices.listed(SessionOptions()) == "- **`cloud:claude-opus-4-6`** (in use)\n- `router:m`: 8,000 tokens"
     with pytest.raises(ToolError, match="model switching not configured"):
-        Rig(model=None).choices.listed(Conduct())
+        Rig(model=None).choices.listed(SessionOptions())

@@ -14,7 +14,7 @@ import pytest
 
 from acp_agent.config import Flags, Loaded, load
 from acp_agent.config.conduct import conduct_at_start
-from acp_agent.core.conduct import AutoApprove, Conduct, Mode
+from acp_agent.core.conduct import AutoApprove, Mode, SessionOptions
 from acp_agent.core.errors import RequestError, StoreUnavailable
 from acp_agent.core.events import TextDelta, UserMessage
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
@@ -57,7 +57,7 @@ TOLD = (
 HISTORY = HistoryState((Message(Role.USER, (TextPart("hello"),)),), 0, 7)
 FOREIGN = SessionSnapshot(
     SessionRecord("theirs", "/elsewhere", ("/more", "less"), "A \x1b[31mtitle\n", NOW * 9, NOW * 9, 99, "a:b"),
-    Conduct(Mode.CODE, AutoApprove.FULL_AUTO, model="evil:model"),
+    SessionOptions(Mode.CODE, AutoApprove.FULL_AUTO, model="evil:model"),
     UsageTotals(-1, 2**70, Usage(1, -2), float("nan"), calls=-1000, batches=3),
     HISTORY,
 )
@@ -214,7 +214,7 @@ async def test_a_session_from_elsewhere_brings_its_words_but_neither_its_leave_n
     taken = await world.host.take_in(FOREIGN, TOLD)
 
     saved = await world.host.saved(taken)
-    assert saved.conduct == Conduct()
+    assert saved.conduct == SessionOptions()
     assert saved.history == HISTORY
     assert saved.record == SessionRecord(taken, "/elsewhere", ("/more",), "A title", NOW, NOW, 2, "a:b")
     assert saved.usage == UsageTotals(0, 2**53 - 1, Usage(1, 0), None, calls=0, batches=3)
@@ -308,7 +308,7 @@ async def test_a_status_shows_no_secret(world):
     session = await world.session()
     status = await world.host.status(session.id)
     assert status.lines == ("Key: [hidden]",)
-    assert (status.options, status.usage, status.busy) == (Conduct(), UsageTotals(used=1, size=2), False)
+    assert (status.options, status.usage, status.busy) == (SessionOptions(), UsageTotals(used=1, size=2), False)
 
 
 async def test_a_session_that_rests_is_woken_and_stays_awake_for_a_while(world):
@@ -385,15 +385,15 @@ async def test_a_folder_that_wants_more_care_gets_it_where_the_user_has_not_chos
         set_mode(chosen.options, "ask")
         for session in (untouched, chosen):
             await world.host.move(session.id, str(careful))
-        assert untouched.options == Conduct(auto_approve=AutoApprove.SUGGEST)
-        assert chosen.options == Conduct(Mode.ASK, AutoApprove.SUGGEST, chosen=("mode",))
+        assert untouched.options == SessionOptions(auto_approve=AutoApprove.SUGGEST)
+        assert chosen.options == SessionOptions(Mode.ASK, AutoApprove.SUGGEST, chosen=("mode",))
         (careful / ".acp-agent" / "config.toml").write_text("[tools]\nautonomy_level = 'readonly'\n")
         await world.host.move(chosen.id, str(world.work))
         set_option(chosen.options, "auto_approve", "auto-edit", chosen.choices)
         await world.host.move(chosen.id, str(careful))
-        assert chosen.options == Conduct(
+        assert chosen.options == SessionOptions(
             Mode.ASK, AutoApprove.AUTO_EDIT, readonly=True, chosen=("mode", "auto_approve")
         )
         for session in (chosen, untouched):  # only what the user chose is kept, not what the folder wants
-            assert (await world.host.saved(session.id)).conduct == session.options.to_keep(Conduct())
+            assert (await world.host.saved(session.id)).conduct == session.options.to_keep(SessionOptions())
         assert os.path.basename(untouched.workspace.cwd) == "careful"

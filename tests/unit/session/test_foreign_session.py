@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.cli.recording import Direction, RecordedFrame, Recording
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import (
     PlanChanged,
@@ -70,10 +70,13 @@ events = st.one_of(
 @given(st.lists(events, max_size=5), numbers, numbers)
 def test_it_can_be_listed_and_shown_and_what_is_shown_is_of_the_protocol(told, created_at, at):
     foreign = SessionSnapshot(
-        SessionRecord("x", "/p", created_at=created_at), Conduct(), UsageTotals(created_at, at, cost=at), HistoryState()
+        SessionRecord("x", "/p", created_at=created_at),
+        SessionOptions(),
+        UsageTotals(created_at, at, cost=at),
+        HistoryState(),
     )
 
-    saved, mended = sound(foreign, [StoredEvent(1, at, event) for event in told], Conduct(), NOW)
+    saved, mended = sound(foreign, [StoredEvent(1, at, event) for event in told], SessionOptions(), NOW)
 
     iso_time(saved.record.created_at)
     assert 0 <= saved.usage.size < 2**53
@@ -95,9 +98,11 @@ PICTURE, PROGRAM, NONSENSE = (
 
 
 def mended(*told: TranscriptEvent, messages: tuple[Message, ...] = ()) -> tuple[SessionSnapshot, list[TranscriptEvent]]:
-    foreign = SessionSnapshot(SessionRecord("x", "/p", ("/q",), EVIL), Conduct(), UsageTotals(), HistoryState(messages))
+    foreign = SessionSnapshot(
+        SessionRecord("x", "/p", ("/q",), EVIL), SessionOptions(), UsageTotals(), HistoryState(messages)
+    )
     at = [StoredEvent(n, 1, event) for n, event in enumerate(told)]
-    saved, events = sound(foreign, at, Conduct(), NOW, lambda text: text.replace("secret-4711", "[gone]"))
+    saved, events = sound(foreign, at, SessionOptions(), NOW, lambda text: text.replace("secret-4711", "[gone]"))
     return saved, [each.event for each in events]
 
 

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from acp_agent.config import Flags, load
-from acp_agent.core.conduct import AutoApprove, Conduct, Mode
+from acp_agent.core.conduct import AutoApprove, Mode, SessionOptions
 from acp_agent.core.events import Event, Notice
 from acp_agent.core.mcp import McpDefinition, McpOrigin, McpReply, McpServer, McpState
 from acp_agent.core.ports import Backends, Decision, Question
@@ -53,7 +53,7 @@ class World:
     root: Path
     config: str = ""
     answers: Sequence[Decision] = ()
-    conduct: Conduct = field(default_factory=Conduct)
+    conduct: SessionOptions = field(default_factory=SessionOptions)
     notices: list[Notice] = field(default_factory=list)
     started: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     approving: type[ScriptedApprover] = ScriptedApprover
@@ -125,8 +125,8 @@ async def _unstamped(path: str) -> None:
     del path
 
 
-def full_auto() -> Conduct:
-    return Conduct(auto_approve=AutoApprove.FULL_AUTO)
+def full_auto() -> SessionOptions:
+    return SessionOptions(auto_approve=AutoApprove.FULL_AUTO)
 
 
 @pytest.fixture
@@ -312,7 +312,7 @@ async def test_a_definition_that_changes_while_the_question_is_open_is_not_calle
 @pytest.mark.parametrize("why", ["always", "full-auto", "rule", "read-only"])
 async def test_a_definition_that_changes_across_a_reconnect_in_the_middle_of_a_call_is_not_called(world, why):
     rule = '[[tools.permissions."mcp_srv_*"]]\npattern = "*"\naction = "allow"\n'
-    conduct = full_auto() if why == "full-auto" else Conduct()
+    conduct = full_auto() if why == "full-auto" else SessionOptions()
     session = world(ALWAYS, conduct=conduct, config=rule if why == "rule" else "")
     connection = session.serve(read_only=("echo",) if why == "read-only" else ())
     await session.call()
@@ -386,14 +386,14 @@ async def test_tools_of_servers_with_names_like_each_others_stay_apart_whoever_s
 
 @pytest.mark.parametrize("mode", [Mode.ASK, Mode.ARCHITECT])
 async def test_modes_that_only_read_have_read_only_tools_alone(world, mode):
-    session = world(conduct=Conduct(mode=mode))
+    session = world(conduct=SessionOptions(mode=mode))
     session.serve(definition("echo"), definition("look"), read_only=("look",))
     assert session.offered == {"mcp_srv_look"}
     assert [await session.fate(), await session.fate("mcp_srv_look")] == ["refused", "silent"]
 
 
 async def test_a_readonly_session_calls_no_server(world):
-    session = world(conduct=Conduct(readonly=True))
+    session = world(conduct=SessionOptions(readonly=True))
     session.serve(read_only=("echo",))
     assert session.offered == set()
     assert await session.fate() == "refused"

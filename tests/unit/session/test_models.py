@@ -14,7 +14,7 @@ import pytest
 from acp_agent.agent.offer import AllTools
 from acp_agent.config.load import Loaded
 from acp_agent.config.settings import Settings
-from acp_agent.core.conduct import Chosen, Conduct
+from acp_agent.core.conduct import Chosen, SessionOptions
 from acp_agent.core.errors import ConfigError, ProviderError
 from acp_agent.core.events import Event, Notice
 from acp_agent.core.messages import Message, ModelDone, Role, TextPart
@@ -301,7 +301,7 @@ async def test_a_model_that_knows_no_tools_is_told_of_none_also_when_it_stands_i
 async def test_the_prompt_of_a_model_that_knows_no_tools_lists_none():
     spec = ToolSpec("read", "", {}, ToolKind.READ, mutates=False)
     here: Any = SimpleNamespace(
-        workspace=SimpleNamespace(additional=()), active=Conduct(), transcript=SimpleNamespace(save_soon=None)
+        workspace=SimpleNamespace(additional=()), active=SessionOptions(), transcript=SimpleNamespace(save_soon=None)
     )
     tools: Any = SimpleNamespace(specs=lambda: [spec])
 

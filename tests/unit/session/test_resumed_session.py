@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from acp_agent.agent import notes
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.events import TextDelta, ThoughtDelta
 from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.sessions import HistoryState, SessionRecord, SessionSnapshot, UsageTotals
@@ -21,7 +21,9 @@ TOKEN = "ghp_" + "a1B2" * 9
 
 def saved(history: HistoryState | None = None, **more: Any) -> SessionSnapshot:
     tally = more.pop("tally", UsageTotals())
-    return SessionSnapshot(SessionRecord("live", "/"), Conduct(), tally, history or HistoryState(MESSAGES), **more)
+    return SessionSnapshot(
+        SessionRecord("live", "/"), SessionOptions(), tally, history or HistoryState(MESSAGES), **more
+    )
 
 
 class Turns:

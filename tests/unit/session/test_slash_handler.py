@@ -10,7 +10,7 @@ import pytest
 
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.config.tool_settings import ToolSettings
-from acp_agent.core.conduct import Conduct, Mode
+from acp_agent.core.conduct import Mode, SessionOptions
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import Event, UsageChanged
 from acp_agent.core.messages import Usage
@@ -34,10 +34,10 @@ class Fixed:
     """A session, a conversation and models that are what the desk needs of them."""
 
     loaded: Loaded
-    options: Conduct = field(default_factory=Conduct)
-    active: Conduct = field(default_factory=Conduct)
+    options: SessionOptions = field(default_factory=SessionOptions)
+    active: SessionOptions = field(default_factory=SessionOptions)
     workspace: SessionWorkspace = field(default_factory=lambda: SessionWorkspace("/work"))
-    chosen: list[Conduct] = field(default_factory=list)
+    chosen: list[SessionOptions] = field(default_factory=list)
     cleared: int = 0
     servers: tuple[str, ...] = ()
 
@@ -117,10 +117,10 @@ class OneModel:
     initial = "fake:first"
     offered = 1
 
-    def listed(self, conduct: Conduct) -> str:
+    def listed(self, conduct: SessionOptions) -> str:
         return f"{conduct.model or self.initial} of {self.offered}"
 
-    def choose(self, conduct: Conduct, text: str) -> str:
+    def choose(self, conduct: SessionOptions, text: str) -> str:
         conduct.model = f"fake:{text}"
         return f"model {text}"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from acp_agent.config.load import Flags, load
-from acp_agent.core.conduct import Conduct, Mode
+from acp_agent.core.conduct import Mode, SessionOptions
 from acp_agent.gates.grants import GrantStore
 from acp_agent.session.session import SessionWorkspace
 from acp_agent.session.slash.policy import PolicyCommand
@@ -53,7 +53,7 @@ def ask(tmp_path: Path) -> Generator[Ask]:
         def asked(text: str, config: str = CONFIG, mode: Mode = Mode.CODE) -> str:
             file = tmp_path / "config.toml"
             file.write_text(config)
-            loaded, conduct = load(Flags(config=str(file)), {}, str(work)), Conduct(mode)
+            loaded, conduct = load(Flags(config=str(file)), {}, str(work)), SessionOptions(mode)
             roots = stack.enter_context(session_roots(loaded, str(work)))
             shell = stack.enter_context(session_roots(loaded, str(work), for_shell=True))
             problems = list[str]()

@@ -10,7 +10,7 @@ import anyio
 import anyio.abc
 import pytest
 
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import Event, Notice, Severity, TextDelta, ToolStarted, UserMessage
 from acp_agent.core.messages import Message, Role, TextPart
@@ -58,7 +58,7 @@ async def telling(record: SessionRecord = RECORD) -> AsyncIterator[Told]:
 async def stored(path: Path) -> AsyncIterator[SessionStore]:
     async with opened(path / "agent.db", patience=0.1) as database:
         store = SessionStore(database)
-        await store.create(RECORD, Conduct())
+        await store.create(RECORD, SessionOptions())
         yield store
 
 
@@ -198,7 +198,7 @@ async def test_a_session_that_was_not_written_at_first_is_written_with_what_come
         assert await store.find("s") is None
         blocker = others(tmp_path / "agent.db")
         blocker.execute("BEGIN IMMEDIATE")
-        repository = DeferredRepository(store, RECORD, Conduct())
+        repository = DeferredRepository(store, RECORD, SessionOptions())
         with pytest.raises(StoreUnavailable):
             await repository.make(patience=0)
         here.transcript.store_in(repository)
@@ -217,9 +217,9 @@ async def test_a_session_that_was_not_written_at_first_is_written_with_what_come
 async def test_a_session_that_is_not_written_yet_and_was_deleted_never_comes_to_be(tmp_path: Path) -> None:
     async with opened(tmp_path / "agent.db") as database, telling() as here:
         store = SessionStore(database)
-        await store.create(RECORD, Conduct())
+        await store.create(RECORD, SessionOptions())
         await store.delete("s")
-        here.transcript.store_in(DeferredRepository(store, RECORD, Conduct()))
+        here.transcript.store_in(DeferredRepository(store, RECORD, SessionOptions()))
         await here.transcript.tell(ASKED)
         await here.transcript.flush()
         assert await store.find("s") is None

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import anyio
 
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.events import TextDelta, UsageChanged
 from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionRepository, UsageTotals
@@ -60,7 +60,7 @@ async def write(path: str, prefix: str, count: int) -> None:
     async with opened(Path(path), patience=30) as database, anyio.create_task_group() as tasks:
         store = SessionStore(database)
         for number in range(4):
-            await store.create(SessionRecord(f"{prefix} {number}", "/"), Conduct())
+            await store.create(SessionRecord(f"{prefix} {number}", "/"), SessionOptions())
             tasks.start_soon(keep, store.of(f"{prefix} {number}"), range(1, count + 1), lambda _: None)
 
 
@@ -96,7 +96,7 @@ def kills(path: str, count: int) -> None:
             store = SessionStore(database)
             await store.delete("killed")
             await database.write(lambda connection: connection.execute_fetchall("DELETE FROM deleted_conversations"))
-            await store.create(session, Conduct())
+            await store.create(session, SessionOptions())
 
     async def look(acknowledged: int) -> int:
         async with opened(Path(path)) as database:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_agent.core.conduct import AutoApprove, Conduct, Mode
+from acp_agent.core.conduct import AutoApprove, Mode, SessionOptions
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import TextDelta, ToolFinished, ToolStarted, TranscriptEvent
 from acp_agent.core.messages import Message, Role, TextPart, ToolUsePart
@@ -36,7 +36,7 @@ def test_any_message_comes_back_as_it_was(message):
     assert message_from_row(*message_row(message)) == message
 
 
-@given(state=any_of(Conduct) | any_of(UsageTotals))
+@given(state=any_of(SessionOptions) | any_of(UsageTotals))
 def test_any_state_comes_back_as_it_was(state):
     body = json_bytes(to_json(state))
     assert from_json(type(state), json_from(body)) == readable_part(type(state), json_from(body)) == state
@@ -110,7 +110,7 @@ def test_members_a_later_version_added_are_passed_over():
 
 def test_of_a_state_with_something_unknown_in_it_the_rest_counts():
     body = json_from(b'{"mode":"oracle","auto_approve":"auto-edit","readonly":true,"model":7}')
-    assert readable_part(Conduct, body) == Conduct(Mode.CODE, AutoApprove.AUTO_EDIT, readonly=True)
+    assert readable_part(SessionOptions, body) == SessionOptions(Mode.CODE, AutoApprove.AUTO_EDIT, readonly=True)
 
 
 @pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan")])

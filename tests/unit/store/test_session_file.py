@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.events import TextDelta, TranscriptEvent, UserMessage
 from acp_agent.core.messages import Message, OpaquePart, Role, TextPart, ThoughtPart, ToolResultPart, ToolUsePart
 from acp_agent.core.sessions import HistoryState, SessionRecord, SessionSnapshot, UsageTotals
@@ -33,7 +33,7 @@ MESSAGES = (
 )
 WHOLE = SessionSnapshot(
     SessionRecord("id", "/a", ("/b",), "title", 1, 2, 3, "openai:x"),
-    Conduct(thought_level="high"),
+    SessionOptions(thought_level="high"),
     UsageTotals(used=1, size=2, cost=0.5, complete=False, calls=7),
     HistoryState(MESSAGES, knowledge=1, tokens=99),
 )

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.agent.history import History
-from acp_agent.core.conduct import AutoApprove, Conduct, Mode
+from acp_agent.core.conduct import AutoApprove, Mode, SessionOptions
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import (
     PlanChanged,
@@ -58,7 +58,7 @@ class Clock:
 async def kept(path: Path, clock=lambda: 5.0) -> AsyncIterator[tuple[Database, SqliteSessionRepository]]:
     async with opened(path) as database:
         store = SessionStore(database, clock)
-        await store.create(RECORD, Conduct())
+        await store.create(RECORD, SessionOptions())
         yield database, store.of("s")
 
 
@@ -84,7 +84,7 @@ def log():
 
 async def test_every_part_of_a_change_is_there_after_a_restart(path):
     clock = Clock()
-    conduct = Conduct(Mode.ASK, AutoApprove.AUTO_EDIT, True, "a:b", "on", "precise")
+    conduct = SessionOptions(Mode.ASK, AutoApprove.AUTO_EDIT, True, "a:b", "on", "precise")
     tally = UsageTotals(5, 100, Usage(1, 2, 3, 4), 0.25, False, 7, 8)
     messages = (Message(Role.USER, (TextPart("hi"),)), Message(Role.ASSISTANT, (TextPart("half \ud800"),)))
     history = HistoryState(messages, 1, 77)
@@ -137,7 +137,7 @@ async def test_a_state_that_cannot_be_read_is_that_of_a_new_session_and_logged(p
         await database.write(query("UPDATE conversations SET conduct = '{', tally = x'ff', additional = '7'"))
         saved = await repository.snapshot()
         assert saved is not None
-        assert (saved.conduct, saved.usage, saved.record.additional) == (Conduct(), UsageTotals(), ())
+        assert (saved.conduct, saved.usage, saved.record.additional) == (SessionOptions(), UsageTotals(), ())
         assert [line["level"] for line in log] == ["warning", "warning"]
 
 
@@ -450,10 +450,10 @@ SAID = (Message(Role.USER, (TextPart("hi"),)), Message(Role.ASSISTANT, (TextPart
 
 @pytest.mark.parametrize("others_were_faster", [False, True])
 async def test_a_session_whose_database_was_removed_is_put_back_with_all_but_what_was_told(path, others_were_faster):
-    conduct, tally = Conduct(Mode.ASK), UsageTotals(5, 100, Usage(1, 2))
+    conduct, tally = SessionOptions(Mode.ASK), UsageTotals(5, 100, Usage(1, 2))
     async with opened(path) as database:
         store = SessionStore(database)
-        await store.create(RECORD, Conduct())
+        await store.create(RECORD, SessionOptions())
         repository = store.of("s")
         told_before = (UserMessage((TextPart("before"),), "u1"),)
         await repository.write(Change(told_before, HistoryState(SAID, 0, 7), conduct, tally, "T", "a:b", prompted=True))
@@ -468,7 +468,7 @@ async def test_a_session_whose_database_was_removed_is_put_back_with_all_but_wha
         saved = await store.of("s").snapshot()
         assert saved is not None
         assert saved.record == replace(RECORD, title="U", model="a:b", prompts=2)
-        assert (saved.conduct, saved.usage) == (Conduct(Mode.ASK), tally)
+        assert (saved.conduct, saved.usage) == (SessionOptions(Mode.ASK), tally)
         assert saved.history == HistoryState(more, 0, 9)
         assert await told(repository) == [event]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.core.conduct import AutoApprove, Conduct, Mode
+from acp_agent.core.conduct import AutoApprove, Mode, SessionOptions
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import TextDelta, ToolStarted, UsageChanged
 from acp_agent.core.messages import Message, Role, TextPart, Usage
@@ -61,13 +61,13 @@ async def test_a_session_is_found_as_it_was_created(path, text):
     async with opened(path) as database:
         store = SessionStore(database, lambda: 7.5)
         given = SessionRecord(f"s{text}", f"/{text}", (text, "/b"), text, 1, 2, 3, text)
-        await store.create(given, Conduct(Mode.ASK), UsageTotals(calls=5))
+        await store.create(given, SessionOptions(Mode.ASK), UsageTotals(calls=5))
         assert await store.find(given.id) == given
         assert await store.page(cwd=given.cwd) == (given,)
         saved = await store.of(given.id).snapshot()
         assert saved is not None
-        assert (saved.record, saved.conduct, saved.usage) == (given, Conduct(Mode.ASK), UsageTotals(calls=5))
-        await store.create(SessionRecord("now", "/"), Conduct())
+        assert (saved.record, saved.conduct, saved.usage) == (given, SessionOptions(Mode.ASK), UsageTotals(calls=5))
+        await store.create(SessionRecord("now", "/"), SessionOptions())
         assert await store.find("now") == SessionRecord("now", "/", created_at=7_500, updated_at=7_500)
         assert await store.find(f"other{text}") is None
 
@@ -75,9 +75,9 @@ async def test_a_session_is_found_as_it_was_created(path, text):
 async def test_a_session_that_is_there_already_stays_as_it_is(path):
     async with opened(path) as database:
         store = SessionStore(database)
-        await store.create(record("s"), Conduct())
+        await store.create(record("s"), SessionOptions())
         await store.of("s").write(Change((UsageChanged(1, 2),), prompted=True))
-        await store.create(record("s", 9_000), Conduct(readonly=True))
+        await store.create(record("s", 9_000), SessionOptions(readonly=True))
         assert await store.find("s") == record("s", prompts=2)
 
 
@@ -88,7 +88,7 @@ async def test_a_session_whose_outputs_came_first_is_created_around_them_and_lis
         await SummaryStore(database).of("t").add(Summary("x", Compaction.MANUAL, 1, 1))
         assert await store.find("s") is None
         assert await store.page(prompted=False) == ()
-        await store.create(record("s"), Conduct())
+        await store.create(record("s"), SessionOptions())
         assert await store.page(prompted=False) == (record("s"),)
         assert await overflow.get(reference) == "text"
 
@@ -100,7 +100,7 @@ async def test_the_list_is_filtered_by_folder_and_by_use(path):
     async with opened(path) as database:
         store = SessionStore(database)
         for number, (cwd, prompts) in enumerate([("/a", 0), ("/b", 1), ("/a", 2), ("/b", 0), ("/a", 1)]):
-            await store.create(record(f"{number}", number + 1, cwd, prompts), Conduct())
+            await store.create(record(f"{number}", number + 1, cwd, prompts), SessionOptions())
         assert names(await store.page()) == ["4", "2", "1"]
         assert names(await store.page(prompted=False)) == ["4", "3", "2", "1", "0"]
         assert names(await store.page(cwd="/a")) == ["4", "2"]
@@ -112,7 +112,7 @@ async def test_the_list_is_filtered_by_folder_and_by_use(path):
 async def test_a_position_nobody_was_ever_at_is_one_all_the_same(path, after):
     async with opened(path) as database:
         store = SessionStore(database)
-        await store.create(record("s", 5), Conduct())
+        await store.create(record("s", 5), SessionOptions())
         assert names(await store.page(after=after)) in (["s"], [])
 
 
@@ -161,7 +161,7 @@ async def test_what_was_said_is_in_no_file_once_it_is_deleted_or_forgotten(path)
     async with opened(path) as database:
         store = SessionStore(database)
         for name in ("s", "t"):
-            await store.create(record(name), Conduct())
+            await store.create(record(name), SessionOptions())
             await store.of(name).write(Change((TextDelta("a", "m"),), HISTORY))
         for removing in (store.of("s").clear, lambda: store.delete("t")):
             await removing()
@@ -172,7 +172,7 @@ async def test_a_deleted_session_takes_all_of_its_own_along_and_nobody_brings_it
     async with opened(path) as database, opened(path) as elsewhere:
         store = SessionStore(database)
         for name in ("s", "t"):
-            await store.create(record(name), Conduct())
+            await store.create(record(name), SessionOptions())
             await store.of(name).write(Change((TextDelta("a", "m"),), HISTORY))
             await overflow_of(database, name).put("text")
             await SummaryStore(database).of(name).add(Summary("x", Compaction.MANUAL, 1, 1))
@@ -188,7 +188,7 @@ async def test_a_deleted_session_takes_all_of_its_own_along_and_nobody_brings_it
             lambda: repository.write(Change((TextDelta("b", "m"),))),
             lambda: overflow.put("more"),
             lambda: summaries.add(Summary("y", Compaction.MANUAL, 1, 1)),
-            lambda: store.create(record("s"), Conduct()),
+            lambda: store.create(record("s"), SessionOptions()),
         ):
             with pytest.raises(StoreUnavailable, match=r"^this session was deleted$"):
                 await writing()
@@ -206,11 +206,11 @@ async def test_a_fork_has_all_of_its_source_and_goes_its_own_way(path):
     async with opened(path) as database:
         store = SessionStore(database)
         tally = UsageTotals(5, 6, Usage(1, 2, 3, 4), 0.5, calls=7)
-        await store.create(record("s", prompts=3), Conduct(), tally)
+        await store.create(record("s", prompts=3), SessionOptions(), tally)
         await store.of("s").write(Change((TextDelta("a", "m"), UsageChanged(1, 2)), HISTORY))
         references = [await overflow_of(database, "s").put(text) for text in ("one", "two")]
         await SummaryStore(database).of("s").add(Summary("x", Compaction.MANUAL, 1, 1))
-        conduct = Conduct(Mode.ARCHITECT, AutoApprove.AUTO_EDIT)
+        conduct = SessionOptions(Mode.ARCHITECT, AutoApprove.AUTO_EDIT)
         target = SessionRecord("t", "/other", ("/x",), "copy", 5_000, 6_000, model="a:b")
         assert await store.fork("s", target, conduct)
         fork = store.of("t")
@@ -232,13 +232,13 @@ async def test_a_fork_has_all_of_its_source_and_goes_its_own_way(path):
 async def test_a_fork_of_what_is_not_there_or_to_what_is_there_is_none(path):
     async with opened(path) as database:
         store = SessionStore(database)
-        await store.create(record("s"), Conduct())
+        await store.create(record("s"), SessionOptions())
         await overflow_of(database, "outputs only").put("x")
-        assert not await store.fork("never", record("t"), Conduct())
-        assert not await store.fork("outputs only", record("t"), Conduct())
+        assert not await store.fork("never", record("t"), SessionOptions())
+        assert not await store.fork("outputs only", record("t"), SessionOptions())
         assert await store.find("t") is None
         with pytest.raises(StoreUnavailable, match="is there already"):
-            await store.fork("s", record("s"), Conduct())
+            await store.fork("s", record("s"), SessionOptions())
         assert await store.find("s") == record("s")
 
 
@@ -250,21 +250,21 @@ async def test_sessions_nobody_used_go_after_a_while_but_for_those_in_use(path):
     async with opened(path) as database:
         store = SessionStore(database, lambda: now[0])
         for number in range(250):
-            await store.create(SessionRecord(f"unused {number:03}", "/"), Conduct())
-        await store.create(SessionRecord("in use", "/"), Conduct())
-        await store.create(SessionRecord("prompted", "/"), Conduct())
+            await store.create(SessionRecord(f"unused {number:03}", "/"), SessionOptions())
+        await store.create(SessionRecord("in use", "/"), SessionOptions())
+        await store.create(SessionRecord("prompted", "/"), SessionOptions())
         await store.of("prompted").write(Change(prompted=True))
         summaries = SummaryStore(database, lambda: now[0])
         await summaries.of("no session").add(Summary("x", Compaction.MANUAL, 1, 1))
         await OverflowStore(database, max_bytes=0, conversation_bytes=0, now=lambda: now[0]).of("outputs").put("x")
         now[0] = 5 * DAY
-        await store.create(SessionRecord("young", "/"), Conduct())
+        await store.create(SessionRecord("young", "/"), SessionOptions())
         assert await store.purge_unused(7, {"in use"}.__contains__) == 0
         now[0] = 8 * DAY
         assert await store.purge_unused(7, {"in use"}.__contains__) == 251
         assert await database.read(CONVERSATIONS) == [("in use",), ("outputs",), ("prompted",), ("young",)]
         with pytest.raises(StoreUnavailable, match="deleted"):
-            await store.create(SessionRecord("unused 001", "/"), Conduct())
+            await store.create(SessionRecord("unused 001", "/"), SessionOptions())
         now[0] = 50 * DAY
         assert await store.purge_unused(365, set[str]().__contains__) == 0
         assert await database.read(query("SELECT count(*) FROM deleted_conversations")) == [(0,)]
@@ -274,7 +274,7 @@ async def test_a_session_taken_into_use_while_the_unused_are_removed_stays(path)
     async with opened(path) as database, opened(path) as elsewhere:
         store = SessionStore(database, lambda: 100.0 * DAY)
         for name in ("a", "b"):
-            await store.create(record(name, 1, prompts=0), Conduct())
+            await store.create(record(name, 1, prompts=0), SessionOptions())
         with closing(others(path)) as other:
 
             def in_use(name: str) -> bool:
@@ -304,7 +304,7 @@ async def test_a_file_of_version_2_keeps_what_it_has(path):
         assert await database.read(query("SELECT text FROM summaries")) == [("sum",)]
         assert await database.read(query("SELECT id, created_at FROM conversations")) == [("s", 1_234_000)]
         assert await store.page(prompted=False) == ()
-        await store.create(record("s"), Conduct())
+        await store.create(record("s"), SessionOptions())
         saved = await store.of("s").snapshot()
         assert saved is not None
         assert (saved.record, saved.history) == (record("s"), HistoryState())
@@ -335,7 +335,7 @@ async def test_a_session_from_elsewhere_is_kept_with_all_that_is_its_own(path):
         StoredEvent(9, 20, TextDelta("b", "m")),
         StoredEvent(10, 30, UsageChanged(1, 2)),
     ]
-    saved = SessionSnapshot(record("here", prompts=2), Conduct(Mode.ASK), UsageTotals(used=5, calls=3), HISTORY)
+    saved = SessionSnapshot(record("here", prompts=2), SessionOptions(Mode.ASK), UsageTotals(used=5, calls=3), HISTORY)
     async with opened(path) as database:
         store = SessionStore(database)
         await store.take_in(saved, told)
@@ -357,6 +357,6 @@ async def test_of_a_session_from_elsewhere_that_cannot_be_kept_nothing_is(path):
     async with opened(path) as database:
         store = SessionStore(database)
         with pytest.raises(StoreUnavailable, match="cannot be kept"):
-            await store.take_in(SessionSnapshot(record("here"), Conduct(), UsageTotals(), HISTORY), told)
+            await store.take_in(SessionSnapshot(record("here"), SessionOptions(), UsageTotals(), HISTORY), told)
         assert await store.find("here") is None
         assert await store.page() == ()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.core.conduct import AutoApprove, Conduct, Mode
+from acp_agent.core.conduct import AutoApprove, Mode, SessionOptions
 from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.ports import Decision
 from acp_agent.core.services import Memories, Remembered
@@ -159,7 +159,7 @@ def test_saving_changes_something_and_searching_is_never_kept():
 
 @pytest.mark.parametrize("mode", [Mode.ASK, Mode.ARCHITECT])
 def test_modes_that_only_read_may_search_and_not_save(mode: Mode):
-    gate = ModeGate(Conduct(mode, AutoApprove.FULL_AUTO))
+    gate = ModeGate(SessionOptions(mode, AutoApprove.FULL_AUTO))
     assert gate.allows(MemorySearch().spec())
     assert not gate.allows(MemorySave().spec())
 
@@ -174,7 +174,7 @@ def permission(tmp_path: Path):
     ) -> PermissionGate:
         return PermissionGate(
             rules={"memory_save": rules},
-            conduct=Conduct(auto_approve=level),
+            conduct=SessionOptions(auto_approve=level),
             grants=GrantStore(str(tmp_path / "grants.toml"), print),
             approver=approver,
             resolve=inside(str(tmp_path)),
