@@ -10,6 +10,7 @@ import importlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -293,12 +294,11 @@ class LastResort:
         self._reserve.release()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(_BY_SYSTEM)
-        timer = threading.Timer(_BY_THREAD, self._end)
-        timer.daemon = True
         with suppress(RuntimeError):  # no thread can be started; the alarm remains
-            timer.start()
+            threading.Thread(target=self._end, daemon=True).start()
 
     def _end(self) -> None:
+        time.sleep(_BY_THREAD)
         try:
             self._kill(0.4)
         finally:

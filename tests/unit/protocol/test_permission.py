@@ -69,7 +69,7 @@ async def test_a_question_nobody_answers_in_time_is_refused_with_the_time_in_the
 
 
 async def test_a_question_leaves_the_status_of_its_call_alone():
-    """The call was told as in progress, and nothing follows an answer that allows it (A19.1)."""
+    """The call is shown as in progress, and nothing follows an answer that allows it."""
     async with connected() as (peer, other):
         with pytest.raises(ToolError):
             await approver(peer, 0.01).ask(QUESTION)

@@ -1,4 +1,4 @@
-"""`session/list`: what there is, newest first, page by page (ACP "Session List"; requirements A9)."""
+"""`session/list`: the sessions, newest first, page by page."""
 
 import base64
 import json

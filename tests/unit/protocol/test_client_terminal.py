@@ -1,0 +1,380 @@
+"""Terminals behind the editor: what is sent, in which order, and what becomes of every odd answer."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from acp_agent.core.backends import CommandOutcome, CommandRequest
+from acp_agent.core.editor import TerminalSettings
+from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
+from acp_agent.protocol import client_terminal
+from acp_agent.protocol.client import EditorPaths
+from acp_agent.protocol.client_terminal import ProxyTerminal, TerminalCommands
+from acp_agent.workspace.composite import CompositeTerminal
+from acp_agent.workspace.processes.terminal import LocalTerminal
+from tests.unit.protocol.scripted_editor import REFUSALS, Editor, editor, quiet, refuse, tell_nobody
+from tests.unit.protocol.wires import connected
+
+pytestmark = pytest.mark.anyio
+
+
+def terminal(
+    editing: Editor,
+    folder: Path | Callable[[], str],
+    *,
+    form: str = "script",
+    timeout: float = 5,
+    request_timeout: float = 1,
+    hidden: Sequence[str] = (),
+) -> ProxyTerminal:
+    scripts = folder if callable(folder) else lambda: str(folder)
+    return ProxyTerminal(
+        editing.peer,
+        "s1",
+        EditorPaths("/w"),
+        TerminalSettings(form, scripts, "bash", hidden, timeout, request_timeout),
+    )
+
+
+HAPPY = {
+    "terminal_create": {"terminalId": "t1"},
+    "terminal_wait_for_exit": {"exitCode": 3, "signal": None},
+    "terminal_output": {"output": "x\r\na\r\nb\n", "truncated": True, "exitStatus": {"exitCode": 3}},
+}
+
+
+async def run(
+    editing: Editor, folder: Path | Callable[[], str], asked: float | None = None, **more: Any
+) -> CommandOutcome:
+    command = await terminal(editing, folder, **more).start(CommandRequest("echo 'a b' | cat", "/w", asked))
+    try:
+        return await command.wait(quiet)
+    finally:
+        await command.release()
+
+
+async def test_a_command_goes_as_a_private_script_and_comes_back_whole(tmp_path: Path) -> None:
+    scripts: list[tuple[str, str, int]] = []
+
+    def create(params: dict[str, Any]) -> Any:
+        [path] = params["args"]
+        scripts.append((path, Path(path).read_text(), os.stat(path).st_mode & 0o777))
+        return {"terminalId": "t1"}
+
+    async with editor(**{**HAPPY, "terminal_create": create}) as editing:
+        outcome = await run(editing, tmp_path)
+        await settled(editing, 5)
+    assert (outcome.output, outcome.exit_code, outcome.truncated) == ("a\nb\n", 3, True)
+    assert editing.methods[:2] == ["terminal/create", "terminal/wait_for_exit"]
+    assert editing.methods[2:] == ["terminal/output", "terminal/output", "terminal/release"]
+    create_params = editing.requests[0][1]
+    assert (create_params["command"], create_params["cwd"], create_params["sessionId"]) == ("bash", "/w", "s1")
+    assert create_params["outputByteLimit"] > 0
+    [(path, text, mode)] = scripts
+    assert (text, mode) == ("echo 'a b' | cat\n", 0o600)
+    assert not Path(path).exists()
+
+
+async def settled(editing: Editor, count: int) -> None:
+    with anyio.fail_after(5):
+        while len(editing.requests) < count:
+            await editing.grown.wait()
+
+
+async def test_a_folder_with_special_characters_makes_the_command_an_argument(tmp_path: Path) -> None:
+    folder = tmp_path / "with space"
+    folder.mkdir()
+    async with editor(**HAPPY) as editing:
+        await run(editing, folder)
+    assert editing.requests[0][1]["args"] == ["-c", "echo 'a b' | cat"]
+
+
+async def test_the_line_form_is_one_quoted_command(tmp_path: Path) -> None:
+    async with editor(**HAPPY) as editing:
+        await run(editing, tmp_path, form="line")
+    assert editing.requests[0][1]["command"] == """bash -c 'echo '"'"'a b'"'"' | cat'"""
+    assert "args" not in editing.requests[0][1]
+
+
+@pytest.mark.parametrize("form", ["script", "exec", "line"])
+@pytest.mark.parametrize("shell", ["bash", "sh"])
+async def test_a_command_sees_no_hidden_variable_however_the_editor_runs_it(
+    tmp_path: Path, form: str, shell: str
+) -> None:
+    commands = TerminalCommands(TerminalSettings(form, lambda: str(tmp_path), shell, ("A_KEY", "B_TOKEN"), 5, 1))
+    environ_at_start = "tr '\\0' '\\n' < /proc/$$/environ"
+    line = f'echo "${{A_KEY-unset}} ${{B_TOKEN-unset}} $C"; env | grep -c A_KEY; {environ_at_start} | grep -c canary'
+    members, _ = commands.prepare(line)
+    environ = {"PATH": os.environ["PATH"], "A_KEY": "canary", "B_TOKEN": "canary", "C": "kept"}
+    environ.update((each["name"], each["value"]) for each in members["env"])
+    words = [members["command"], *members["args"]] if form != "line" else ["sh", "-c", members["command"]]
+    done = await anyio.run_process(words, env=environ, check=False)
+    assert done.stdout == b"unset unset kept\n0\n0\n"
+    assert done.stderr == b""
+
+
+async def test_the_names_of_hidden_variables_do_not_stand_in_the_command(tmp_path: Path) -> None:
+    async with editor(**HAPPY) as editing:
+        await run(editing, tmp_path, form="exec", hidden=("A_KEY",))
+    assert editing.requests[0][1]["args"] == ["-c", "unset -v $ACP_AGENT_UNSET ACP_AGENT_UNSET; echo 'a b' | cat"]
+
+
+async def test_an_editor_without_terminals_is_not_asked_again(tmp_path: Path) -> None:
+    async with editor(terminal_create=refuse(-32601)) as editing:
+        with pytest.raises(BackendUnavailable) as caught:
+            await run(editing, tmp_path)
+    assert caught.value.permanent
+    assert list(tmp_path.iterdir()) == []
+
+
+async def twice_started(editing: Editor, scripts: Path, runs: Path) -> ToolError:
+    """The error of a command that the editor got, and this machine must not run."""
+    both = CompositeTerminal([terminal(editing, scripts), LocalTerminal()], tell_nobody)
+    with pytest.raises(ToolError) as caught:
+        await both.start(CommandRequest(f"echo ran >> {runs}", str(scripts)))
+    assert not runs.exists()
+    assert list(scripts.iterdir()) == []
+    return caught.value
+
+
+@pytest.mark.parametrize("code", [*REFUSALS, -32002])
+async def test_any_other_refusal_of_a_terminal_is_final(tmp_path: Path, code: int) -> None:
+    (scripts := tmp_path / "scripts").mkdir()
+    async with editor(terminal_create=refuse(code, "Permission denied")) as editing:
+        error = await twice_started(editing, scripts, tmp_path / "runs")
+    assert str(error) == "the editor did not do terminal/create: Permission denied"
+    assert error.failure.category is ToolErrorCategory.POLICY_BLOCKED
+
+
+@pytest.mark.parametrize("answer", [None, {}, {"terminalId": 7}, {"terminalId": None}, [], "term-1", 7, True])
+async def test_a_command_whose_start_is_answered_with_rubbish_is_not_run_a_second_time(
+    tmp_path: Path, answer: Any
+) -> None:
+    (scripts := tmp_path / "scripts").mkdir()
+    async with editor(terminal_create=answer) as editing:
+        error = await twice_started(editing, scripts, tmp_path / "runs")
+    assert "the command may have been started there" in str(error)
+
+
+async def test_output_comes_as_deltas_while_the_command_runs(tmp_path: Path) -> None:
+    texts = iter(["one\n", "one\ntwo\n", "wo\nthree\n"])
+    released = anyio.Event()
+    seen: list[str] = []
+
+    async with editor(
+        terminal_create={"terminalId": "t1"},
+        terminal_wait_for_exit=Editor.NEVER,
+        terminal_output=lambda _p: {"output": next(texts), "truncated": False},
+    ) as editing:
+
+        async def collect(output: str) -> None:
+            seen.append(output)
+            if len(seen) == 3:
+                released.set()
+
+        async def wait(command: Any) -> None:
+            await command.wait(collect)
+
+        command = await terminal(editing, tmp_path).start(CommandRequest("x", "/w"))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait, command)
+            with anyio.fail_after(5):
+                await released.wait()
+            tasks.cancel_scope.cancel()
+        await command.release()
+        await settled(editing, 7)
+    assert seen == ["one\n", "two\n", "three\n"]
+    assert editing.methods[-2:] == ["terminal/kill", "terminal/release"]
+
+
+async def test_a_command_that_hangs_is_killed_and_its_output_kept(tmp_path: Path) -> None:
+    waits: list[int] = []
+
+    async with editor(
+        terminal_create={"terminalId": "t1"},
+        terminal_wait_for_exit=Editor.NEVER,
+        terminal_output={"output": "partial", "truncated": False},
+    ) as editing:
+
+        def kill(_params: dict[str, Any]) -> Any:
+            waits.append(1)
+            editing.answers["terminal/wait_for_exit"] = {"exitCode": None, "signal": "SIGKILL"}
+            return {}
+
+        editing.answers["terminal/kill"] = kill
+        outcome = await run(editing, tmp_path, timeout=0.05)
+    assert (outcome.timed_out, outcome.exit_code, outcome.output, outcome.timeout) == (True, 124, "partial", 0.05)
+    assert waits == [1]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "signal"),
+    [
+        ({"exitCode": None, "signal": "SIGTERM"}, 143, "SIGTERM"),
+        ({"exitCode": None, "signal": "KILL"}, 137, "KILL"),
+        ({"exitCode": None, "signal": "whatever"}, None, "whatever"),
+        ({}, None, None),
+        (None, None, None),
+    ],
+)
+async def test_how_a_command_ended(tmp_path: Path, status: Any, code: int | None, signal: str | None) -> None:
+    async with editor(**{**HAPPY, "terminal_wait_for_exit": status}) as editing:
+        outcome = await run(editing, tmp_path)
+    assert (outcome.exit_code, outcome.signal) == (code, signal)
+
+
+async def test_a_terminal_that_breaks_under_a_command_is_an_error_and_still_released(tmp_path: Path) -> None:
+    async with editor(**{**HAPPY, "terminal_wait_for_exit": refuse(-32603)}) as editing:
+        with pytest.raises(BackendUnavailable):
+            await run(editing, tmp_path)
+        await settled(editing, 4)
+    assert editing.methods[-1] == "terminal/release"
+
+
+async def test_a_terminal_that_comes_too_late_is_given_back(tmp_path: Path) -> None:
+    async with connected() as (peer, other):
+        starting = ProxyTerminal(
+            peer,
+            "s1",
+            EditorPaths("/w"),
+            TerminalSettings("exec", lambda: str(tmp_path), "sh", (), 5, 0.01),
+        )
+        with pytest.raises(ToolError, match="may still start there"):
+            await starting.start(CommandRequest("x", "/w"))
+        request = await other.receive()
+        other.send(id=request["id"], result={"terminalId": "late"})
+        assert [(await other.receive())["method"] for _ in range(2)] == ["terminal/kill", "terminal/release"]
+
+
+async def test_a_terminal_that_is_slow_to_come_never_makes_a_command_run_twice(tmp_path: Path) -> None:
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    request = CommandRequest(f"echo ran >> {tmp_path / 'runs'}", str(tmp_path))
+    async with editor(terminal_create=Editor.NEVER) as editing:
+        both = CompositeTerminal([terminal(editing, scripts, request_timeout=0.05), LocalTerminal()], tell_nobody)
+        with pytest.raises(ToolError) as caught:
+            await both.start(request)
+        assert not (tmp_path / "runs").exists()
+        again = await both.start(request)
+        await again.wait(quiet)
+        await again.release()
+    assert caught.value.failure.category is ToolErrorCategory.TIMEOUT
+    assert caught.value.failure.message == (
+        "the editor did not answer terminal/create within 0.05 s; the command may still start there"
+    )
+    assert (tmp_path / "runs").read_text() == "ran\n"
+    assert editing.methods == ["terminal/create"]
+    assert list(scripts.iterdir()) == []
+
+
+async def test_a_script_folder_that_was_swept_away_is_made_again(tmp_path: Path) -> None:
+    made = iter([tmp_path / "swept", tmp_path])
+    async with editor(**HAPPY) as editing:
+        await run(editing, lambda: str(next(made)))
+    [script] = editing.requests[0][1]["args"]
+    assert Path(script).parent == tmp_path
+
+
+async def test_without_any_script_folder_the_command_is_an_argument(tmp_path: Path) -> None:
+    async with editor(**HAPPY) as editing:
+        await run(editing, tmp_path / "swept")
+    assert editing.requests[0][1]["args"] == ["-c", "echo 'a b' | cat"]
+
+
+SWEPT = """
+import os, shutil, anyio
+from acp_agent.session.processes import ProcessServices
+from acp_agent.config import Flags, load
+workshop = ProcessServices(load(Flags(), {}), lambda task: None, lambda loaded: None)
+first = workshop.script_folder()
+assert workshop.script_folder() == first
+shutil.rmtree(first)
+second = workshop.script_folder()
+assert os.stat(second).st_mode & 0o777 == 0o700
+anyio.run(workshop.aclose)
+assert not os.path.exists(second)
+print("good")
+"""
+
+
+async def test_the_workshop_makes_its_script_folder_anew_when_it_is_gone() -> None:
+    # In a process of its own: a workshop changes the one it is in (log, signals, who inherits orphans).
+    done = await anyio.run_process([sys.executable, "-W", "error", "-c", SWEPT], check=False)
+    assert (done.stdout, done.stderr) == (b"good\n", b"")
+
+
+def test_an_update_that_cannot_carry_all_that_is_new_begins_with_a_whole_word() -> None:
+    """Half of a secret is one nobody recognises."""
+    words = "".join(f"word{number:06} " for number in range(10_000))
+    carried = client_terminal._end(words)
+    assert set(carried.split()) <= set(words.split())
+    assert 60_000 < len(carried) < 66_000
+    assert client_terminal._end("as it is") == "as it is"
+
+
+@pytest.mark.parametrize("last", [refuse(-32603), "nonsense"])
+async def test_an_exit_is_remembered_when_the_last_output_fails(tmp_path: Path, last: Any) -> None:
+    async with editor(
+        terminal_create={"terminalId": "t1"},
+        terminal_wait_for_exit=Editor.NEVER,
+        terminal_output={"output": "seen\r\n", "truncated": False},
+    ) as editing:
+
+        async def seen(_output: str) -> None:
+            editing.answers["terminal/output"] = last
+            editing.settle("terminal/wait_for_exit", {"exitCode": 3})
+
+        command = await terminal(editing, tmp_path).start(CommandRequest("x", "/w"))
+        outcome = await command.wait(seen)
+        await command.release()
+    assert (outcome.output, outcome.exit_code, outcome.timed_out, outcome.truncated) == ("seen\n", 3, False, True)
+
+
+@pytest.mark.parametrize("exit_answer", [refuse(-32603), {"exitCode": 0}])
+async def test_a_timeout_is_remembered_when_the_editor_tells_nothing_any_more(tmp_path: Path, exit_answer: Any) -> None:
+    async with editor(
+        terminal_create={"terminalId": "t1"},
+        terminal_wait_for_exit=Editor.NEVER,
+        terminal_output={"output": "seen", "truncated": False},
+    ) as editing:
+
+        def kill(_params: dict[str, Any]) -> Any:
+            editing.answers |= {"terminal/wait_for_exit": exit_answer, "terminal/output": refuse(-32603)}
+            return {}
+
+        editing.answers["terminal/kill"] = kill
+        outcome = await run(editing, tmp_path, timeout=0.15)
+    assert (outcome.timed_out, outcome.exit_code, outcome.timeout) == (True, 124, 0.15)
+    assert (outcome.output, outcome.truncated) == ("seen", True)
+
+
+@pytest.mark.parametrize(("asked", "sent"), [(10 * 1024 * 1024, 1024 * 1024), (1000, 1000)])
+async def test_the_editor_is_asked_to_keep_a_mebibyte_at_most(tmp_path: Path, asked: int, sent: int) -> None:
+    async with editor(**HAPPY) as editing:
+        command = await terminal(editing, tmp_path).start(CommandRequest("x", "/w", output_limit=asked))
+        await command.release()
+    assert editing.requests[0][1]["outputByteLimit"] == sent
+
+
+@pytest.mark.parametrize(
+    ("configured", "asked", "taken"),
+    [(0.1, None, 0.1), (0.1, 0.05, 0.05), (0.05, 0.1, 0.1), (0, 0.1, 0.1)],
+)
+async def test_a_command_has_the_time_its_request_names_else_the_configured_one(
+    tmp_path: Path, configured: float, asked: float | None, taken: float
+) -> None:
+    async with editor(**{**HAPPY, "terminal_wait_for_exit": Editor.NEVER}) as editing:
+
+        def kill(_params: dict[str, Any]) -> Any:
+            editing.answers["terminal/wait_for_exit"] = {}
+            return {}
+
+        editing.answers["terminal/kill"] = kill
+        with anyio.fail_after(20):
+            outcome = await run(editing, tmp_path, asked, timeout=configured)
+    assert (outcome.timed_out, outcome.timeout) == (True, taken)
