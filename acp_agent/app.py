@@ -22,9 +22,8 @@ import anyio.to_thread
 
 from acp_agent.capabilities import fork_offered, initialize_result
 from acp_agent.config import database_file
-from acp_agent.config.conduct import conduct_at_start, conduct_opened
 from acp_agent.config.files import STRICT_VARIABLE
-from acp_agent.config.load import Flags, Loaded, load
+from acp_agent.config.load import Flags, Loaded, conduct_at_start, conduct_opened, load
 from acp_agent.core.clock import now_ms
 from acp_agent.core.conduct import SessionOptions, settle
 from acp_agent.core.errors import ConfigError

@@ -24,8 +24,7 @@ import anyio
 from anyio import to_thread
 
 from acp_agent.agent import summary
-from acp_agent.agent.history import History
-from acp_agent.agent.tokens import messages_tokens, part_tokens, parts_tokens
+from acp_agent.agent.history import History, messages_tokens, part_tokens, parts_tokens
 from acp_agent.core.errors import AgentError, ProviderError, ProviderErrorKind, StoreUnavailable, ToolError
 from acp_agent.core.errors import ToolErrorCategory as Category
 from acp_agent.core.events import CompactionChanged, CompactionStatus, EventSink, Notice, Severity

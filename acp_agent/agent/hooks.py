@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from acp_agent.agent.offer import AllTools, ToolSelection
+from acp_agent.agent.tool_selection import AllTools, ToolSelection
 from acp_agent.core.messages import Message, ToolUsePart
 from acp_agent.core.ports import Toolset
 from acp_agent.core.types import ToolResult

@@ -20,9 +20,9 @@ from uuid import uuid4
 
 import anyio
 
-from acp_agent.agent import notes
-from acp_agent.agent.reply import Reply
-from acp_agent.agent.tokens import BYTES_PER_TOKEN, text_tokens
+from acp_agent.agent import prompt as notes
+from acp_agent.agent.history import BYTES_PER_TOKEN, text_tokens
+from acp_agent.agent.turn import Reply
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.events import Event
 from acp_agent.core.messages import (

@@ -10,10 +10,12 @@ from uuid import uuid4
 import anyio
 import anyio.lowlevel
 
-from acp_agent.agent.offer import Received
+from acp_agent.agent.tool_selection import Received
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
+from acp_agent.core.events import EventSink, PlanChanged, PlanEntry
 from acp_agent.core.messages import Message, Part, Role, ToolResultPart, ToolUsePart
 from acp_agent.core.ports import Toolset
+from acp_agent.core.redaction import Redact, verbatim
 from acp_agent.core.types import ToolCall, ToolResult, ToolSpec
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what every API accepts as the name of a tool
@@ -149,3 +151,27 @@ async def _run(pending: _Pending, toolset: Toolset) -> None:
 async def _run_beside(pending: _Pending, toolset: Toolset, limiter: anyio.CapacityLimiter) -> None:
     async with limiter:
         await _run(pending, toolset)
+
+
+class ShownPlan:
+    """The plan of one conversation.
+
+    redact    removes secrets from it
+    entries   what the user saw last, also before a restart of the agent
+    """
+
+    def __init__(self, emit: EventSink, redact: Redact = verbatim, entries: tuple[PlanEntry, ...] = ()) -> None:
+        self._emit = emit
+        self._redact = redact
+        self._entries = entries
+
+    async def show(self, entries: tuple[PlanEntry, ...]) -> None:
+        """Show a plan in place of the previous one, unless they are equal."""
+        shown = tuple(replace(entry, content=self._redact(entry.content)) for entry in entries)
+        if shown != self._entries:
+            self._entries = shown
+            await self._emit(PlanChanged(shown))
+
+    async def clear(self) -> None:
+        """Remove the plan, because a new conversation begins."""
+        await self.show(())

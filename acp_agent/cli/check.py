@@ -16,7 +16,7 @@ import anyio
 from acp_agent.cli.check_targets import path_gates, path_verdict, url_verdict
 from acp_agent.cli.config import loaded_for, warn
 from acp_agent.config.load import Loaded
-from acp_agent.config.masking import one_line
+from acp_agent.config.section import one_line
 from acp_agent.core.errors import ConfigError, ToolError, ToolErrorCategory
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.core.untrusted import json_kind

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import cast
 
 from acp_agent.config import Loaded, data_path, key_of
-from acp_agent.config.conduct import conduct_at_start
-from acp_agent.config.keys import RULES
-from acp_agent.config.layers import Layer, Reader
+from acp_agent.config.layers import RULES, Layer, Reader
+from acp_agent.config.load import conduct_at_start
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import CommandSubject, Json, JsonObject, ToolCall, ToolResult

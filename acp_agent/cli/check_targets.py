@@ -49,7 +49,7 @@ def path_gates(loaded: "Loaded", files: Roots, shell: Roots, warn: Callable[[str
 
     files, shell   the directories of a session, for its file tools and for its commands
     """
-    from acp_agent.config.conduct import conduct_at_start  # noqa: PLC0415
+    from acp_agent.config.load import conduct_at_start  # noqa: PLC0415
     from acp_agent.gates.grants import GrantStore  # noqa: PLC0415
     from acp_agent.session.toolset.gate_factory import GateContext, build_gates, permission_gate  # noqa: PLC0415
 

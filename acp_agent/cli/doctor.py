@@ -18,10 +18,9 @@ import anyio
 import anyio.to_thread
 
 from acp_agent.config.files import DATA_VARIABLE, data_dir, database_file
-from acp_agent.config.load import Flags, Loaded, load
-from acp_agent.config.masking import one_line
-from acp_agent.config.project import ProjectLoosens
+from acp_agent.config.load import Flags, Loaded, ProjectLoosens, load
 from acp_agent.config.provider_settings import ProviderType
+from acp_agent.config.section import one_line
 from acp_agent.config.vendors import model_advice
 from acp_agent.core.backends import CommandRequest
 from acp_agent.core.errors import AgentError, ConfigError, ProviderError, ProviderErrorKind

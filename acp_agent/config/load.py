@@ -17,8 +17,8 @@ A project's rules are added to the converted ones as to any others.
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
 from typing import NamedTuple, TypeAlias, cast
@@ -39,17 +39,60 @@ from acp_agent.config.files import (
     read_toml,
     stamp,
 )
-from acp_agent.config.keys import RULES, SettingKey, key_of, keys, sections
-from acp_agent.config.layers import Layer, Reader
-from acp_agent.config.masking import secret_values
+from acp_agent.config.layers import RULES, Layer, Reader, SettingKey, key_of, keys, sections
 from acp_agent.config.mcp_settings import McpServerSettings
-from acp_agent.config.project import bounded, tighten
 from acp_agent.config.rules import PermissionRule, RuleAction, guarded
-from acp_agent.config.section import Section
+from acp_agent.config.section import Section, Tightened, secret_values
 from acp_agent.config.settings import Settings
 from acp_agent.config.vendors import add_vendors, check_models
-from acp_agent.core.conduct import AutoApprove
+from acp_agent.core.conduct import AutoApprove, Autonomy, Mode, SessionOptions, tighter
 from acp_agent.core.errors import ConfigError
+
+
+class ProjectLoosens(ConfigError):
+    """A value in a project's file is looser than the user's. It is ignored, and the user need not change anything."""
+
+
+MOST_ENTRIES = 256
+"""The entries that are read of one list in a project's file. Every tool call is compared with each of them."""
+
+
+def bounded(reader: Reader, where: str, table: Mapping[str, object], prefix: str = "") -> Mapping[str, object]:
+    """Return a project's table with every list cut to its first 256 entries. Report each cut as a ProjectLoosens."""
+    kept = dict(table)
+    for name, value in table.items():
+        dotted = f"{prefix}.{name}" if prefix else name
+        if isinstance(value, dict):
+            kept[name] = bounded(reader, where, cast("dict[str, object]", value), dotted)
+        elif isinstance(value, list) and len(entries := cast("list[object]", value)) > MOST_ENTRIES:
+            kept[name] = entries[:MOST_ENTRIES]
+            ignored = f"the other {len(entries) - MOST_ENTRIES} are ignored"
+            expected = f"at most {MOST_ENTRIES} entries in a project's file; {ignored}"
+            reader.report(where, dotted, entries[:3], expected, ProjectLoosens)
+    return kept
+
+
+def tighten(reader: Reader, user: Layer, project: Layer) -> Mapping[str, object]:
+    """Apply the project's layer to the user's, in place. Report each refused value as a ProjectLoosens.
+
+    Return the user's value of each setting that was changed.
+    """
+    changed: dict[str, object] = {}
+    for name, wish in project.values.items():
+        key, where = key_of(name), project.origins[name]
+        assert key is not None
+        may = key.project_may
+        before = user.values.get(name, key.default)
+        outcome = may.tighten(before, wish) if may else Tightened(before, (wish,))
+        words = f"{may.words}, since a project may only tighten" if may else "it only in the user's own configuration"
+        for refused in outcome.refused:
+            said = refused.model_dump(mode="json") if isinstance(refused, Section) else refused
+            reader.report(where, name, said, f"{words} (ignored)", ProjectLoosens)
+        if outcome.value != before or (name not in user.values and not outcome.refused):
+            user.put(name, outcome.value, f"{where} over {user.origins.get(name, 'default')}")
+            changed[name] = before
+    return changed
+
 
 Table: TypeAlias = Mapping[str, object]
 """The parsed content of a file."""
@@ -361,3 +404,85 @@ def _tree(model: type[Section], prefix: str, values: Mapping[str, object]) -> di
         elif name in values:
             tree[entry] = values[name]
     return tree
+
+
+def conduct_at_start(loaded: Loaded) -> SessionOptions:
+    """Return the mode, the approval level and the read-only state of a new session under this configuration."""
+    acp, autonomy, said = loaded.settings.acp, loaded.settings.tools.autonomy_level, loaded.origins
+    level = acp.auto_approve
+    if not _is_on_the_command_line(loaded):
+        level = level_at_start(
+            autonomy if "tools.autonomy_level" in said else None,
+            level if "acp.auto_approve" in said else None,
+        )
+    return SessionOptions(acp.mode, level, readonly=autonomy is Autonomy.READONLY)
+
+
+def conduct_opened(loaded: Loaded, saved: SessionOptions) -> tuple[SessionOptions, str]:
+    """Return the same as `conduct_taken_up`, for a session that this process opens for the first time.
+
+    An approval level on the command line replaces the level that the user chose in the session, and is not stored.
+    """
+    if _is_on_the_command_line(loaded):
+        saved = replace(saved, chosen=tuple(name for name in saved.chosen if name != "auto_approve"))
+    return conduct_taken_up(loaded, saved)
+
+
+def conduct_taken_up(loaded: Loaded, saved: SessionOptions) -> tuple[SessionOptions, str]:
+    """Return the conduct of a session that continues under this configuration, and a message for the user or "".
+
+    It equals the conduct of a new session, except for what the user chose in this session. A choice does not lift what
+    the configuration forbids now: `readonly` always holds, and of a mode or level that the project's file sets, the
+    stricter one holds. What the user chooses afterwards is not limited by this.
+    """
+    start = conduct_at_start(loaded)
+    conduct = saved.taken_up(start, _most(loaded, start))
+    tightened = ", ".join(_conduct_tightened(saved, conduct))
+    return (
+        conduct,
+        tightened and f"The configuration is stricter now, so this session may do less than before: {tightened}",
+    )
+
+
+def _most(loaded: Loaded, start: SessionOptions) -> SessionOptions:
+    """Return the loosest conduct that a choice of the user may still have under this configuration."""
+    mode = start.mode if _is_projects(loaded, "acp.mode") else Mode.CODE
+    sets_level = _is_projects(loaded, "acp.auto_approve") or _is_projects(loaded, "tools.autonomy_level")
+    return SessionOptions(mode, start.auto_approve if sets_level else AutoApprove.FULL_AUTO, readonly=start.readonly)
+
+
+def _is_on_the_command_line(loaded: Loaded) -> bool:
+    return loaded.origins.get("acp.auto_approve") == LEVEL_FLAG
+
+
+def _is_projects(loaded: Loaded, name: str) -> bool:
+    """Return True if the project's file set this value. `config.project.tighten` writes such origins."""
+    return f"{PROJECT_FILE} over " in loaded.origins.get(name, "")
+
+
+def _conduct_tightened(before: SessionOptions, now: SessionOptions) -> Iterator[str]:
+    """Yield a phrase for each part of the conduct that became stricter."""
+    if now.mode is not before.mode and tighter(now.mode, before.mode) is now.mode:
+        yield f"mode {now.mode} instead of {before.mode}"
+    level = now.auto_approve
+    if level is not before.auto_approve and tighter(level, before.auto_approve) is level:
+        yield f"approval {level} instead of {before.auto_approve}"
+    if now.readonly and not before.readonly:
+        yield "read-only"
+
+
+_LOOSEST_FIRST = (AutoApprove.FULL_AUTO, AutoApprove.AUTO_EDIT, AutoApprove.SUGGEST)
+
+
+def level_at_start(autonomy: Autonomy | None, auto_approve: AutoApprove | None) -> AutoApprove:
+    """Return the approval level a session starts with. An argument is None if no file, variable or flag sets it.
+
+    The autonomy `full` means full-auto if `auto_approve` is not set. If both are set, the stricter one holds:
+    `supervised` and `readonly` allow at most auto-edit, and `full` allows what `auto_approve` allows. A project's file
+    can lower both and raise neither. The mode limits the tools in a gate of its own. The user may choose another level
+    in the editor later.
+    """
+    if auto_approve is None:
+        return AutoApprove.FULL_AUTO if autonomy is Autonomy.FULL else AutoApprove.SUGGEST
+    most = AutoApprove.FULL_AUTO if autonomy in (None, Autonomy.FULL) else AutoApprove.AUTO_EDIT
+    return max(most, auto_approve, key=_LOOSEST_FIRST.index)

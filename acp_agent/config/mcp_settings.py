@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
-from acp_agent.config.masking import HIDDEN
-from acp_agent.config.section import OFF, PathText, Section, Words
+from acp_agent.config.section import HIDDEN, OFF, PathText, Section, Words
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.mcp import HttpServer, McpOrigin, McpServer, StdioServer
 

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from acp_agent.config.files import read_toml
-from acp_agent.config.keys import SettingKey
-from acp_agent.config.layers import Layer, Reader
-from acp_agent.config.project import ProjectLoosens
+from acp_agent.config.layers import Layer, Reader, SettingKey
+from acp_agent.config.load import ProjectLoosens
 from acp_agent.config.rules import (
     MAX_RULES,
     AuthorizationSettings,

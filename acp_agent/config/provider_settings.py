@@ -7,9 +7,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, field_serializer, model_validator
 
-from acp_agent.config.masking import HIDDEN, holds_secret, is_everyday
 from acp_agent.config.model_settings import ExtraBody, ModelOptions, ModelSettings
-from acp_agent.config.section import HttpUrl, PathText, Seconds, Section
+from acp_agent.config.section import HIDDEN, HttpUrl, PathText, Seconds, Section, holds_secret, is_everyday
 from acp_agent.core.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")  # RFC 9110 5.1

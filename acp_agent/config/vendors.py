@@ -5,8 +5,7 @@ from typing import NamedTuple, cast
 
 from pydantic import ValidationError
 
-from acp_agent.config.keys import PROVIDERS
-from acp_agent.config.layers import Layer, Reader
+from acp_agent.config.layers import PROVIDERS, Layer, Reader
 from acp_agent.config.provider_settings import ProviderSettings, ProviderType
 
 _FALLBACK = "llm.fallback"

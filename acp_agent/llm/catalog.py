@@ -21,7 +21,7 @@ from acp_agent.llm import model_info
 from acp_agent.llm.model_info import ModelInfo
 from acp_agent.llm.models import ModelLimits, ModelRef, ModelTable, Price, load_table, parse_model
 from acp_agent.llm.provider_config import ConfiguredProviders, ProviderConfig, StoredKeys, endpoint_of
-from acp_agent.llm.wrapper import ToollessProvider, closing_stream
+from acp_agent.llm.retry import ToollessProvider, closing_stream
 
 if TYPE_CHECKING:
     from acp_agent.llm.anthropic import TokenCounter

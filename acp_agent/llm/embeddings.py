@@ -11,9 +11,8 @@ from typing import Final, TypeAlias
 
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.llm.endpoint import ModelEndpoint
+from acp_agent.llm.endpoint import ModelEndpoint, as_list, as_object
 from acp_agent.llm.exchange import bearer_header, post_json
-from acp_agent.llm.json_wire import as_list, as_object
 from acp_agent.net.client import HttpClient
 
 BATCH: Final = 64

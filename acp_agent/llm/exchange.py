@@ -15,9 +15,8 @@ import anyio
 from acp_agent import __version__
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.types import JsonObject
-from acp_agent.llm.endpoint import ModelEndpoint
+from acp_agent.llm.endpoint import ModelEndpoint, read_object, write
 from acp_agent.llm.failure import broken_stream, http_failure, wrong_content
-from acp_agent.llm.json_wire import read_object, write
 from acp_agent.net.client import Get, HttpClient, Post, StreamedResponse
 
 EVENT_LIMIT: Final = 32 * 1024 * 1024

@@ -11,8 +11,7 @@ from typing import Final
 
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.llm.endpoint import ModelEndpoint
-from acp_agent.llm.json_wire import as_object, as_text, read_object
+from acp_agent.llm.endpoint import ModelEndpoint, as_object, as_text, read_object
 
 DETAIL_LIMIT: Final = 300
 

@@ -14,9 +14,8 @@ from acp_agent.config.model_settings import Effort
 from acp_agent.config.provider_settings import ProviderType
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.llm.endpoint import ModelEndpoint
+from acp_agent.llm.endpoint import ModelEndpoint, as_count, as_list, as_object, as_text
 from acp_agent.llm.exchange import bearer_header, get_json, post_json
-from acp_agent.llm.json_wire import as_count, as_list, as_object, as_text
 from acp_agent.llm.model_info import ModelInfo
 from acp_agent.llm.models import ModelLimits, Price
 from acp_agent.llm.ollama import read_card

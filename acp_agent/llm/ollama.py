@@ -40,10 +40,18 @@ from acp_agent.core.messages import (
 )
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import Json, JsonObject, ToolSpec
-from acp_agent.llm.endpoint import ModelEndpoint
+from acp_agent.llm.endpoint import (
+    ModelEndpoint,
+    as_count,
+    as_list,
+    as_object,
+    as_text,
+    read_arguments,
+    read_object,
+    write,
+)
 from acp_agent.llm.exchange import limit_size
 from acp_agent.llm.failure import broken_stream, http_failure, stream_failure, wrong_content
-from acp_agent.llm.json_wire import as_count, as_list, as_object, as_text, read_arguments, read_object, write
 from acp_agent.net.client import HttpClient, Post, StreamedResponse
 
 _NUM_CTX: Final = re.compile(r"^num_ctx\s+\"?(\d{1,9})\"?\s*$", re.MULTILINE)

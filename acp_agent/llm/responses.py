@@ -37,10 +37,18 @@ from acp_agent.core.messages import (
 )
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.llm.endpoint import ModelEndpoint, family, thought_digests, without_thoughts
+from acp_agent.llm.endpoint import (
+    ModelEndpoint,
+    as_count,
+    as_list,
+    as_object,
+    as_text,
+    family,
+    thought_digests,
+    without_thoughts,
+)
 from acp_agent.llm.exchange import ServerEvent, open_event_stream, parse_event, read_rest
 from acp_agent.llm.failure import broken_stream, stream_failure
-from acp_agent.llm.json_wire import as_count, as_list, as_object, as_text
 from acp_agent.llm.openai import tool_use
 from acp_agent.llm.responses_request import (
     ResponsesQuirk,

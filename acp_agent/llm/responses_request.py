@@ -25,8 +25,7 @@ from acp_agent.core.messages import (
 )
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import Json, JsonObject, ToolSpec
-from acp_agent.llm.endpoint import ModelEndpoint, family
-from acp_agent.llm.json_wire import as_object
+from acp_agent.llm.endpoint import ModelEndpoint, as_object, family
 from acp_agent.llm.openai import PICTURES_REFUSED, PICTURES_REFUSED_BY
 
 _LEAST_TOKENS: Final = 16  # OpenAI refuses a smaller `max_output_tokens`

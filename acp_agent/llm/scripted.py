@@ -58,7 +58,7 @@ from acp_agent.core.messages import (
     Usage,
 )
 from acp_agent.core.ports import ModelRequest
-from acp_agent.llm.json_wire import read_arguments, write
+from acp_agent.llm.endpoint import read_arguments, write
 
 PACKAGED: Final = ("demo", "hello")
 _VALUE_LIMIT: Final = 80

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from acp_agent.config.masking import holds_secret, is_everyday
+from acp_agent.config.section import holds_secret, is_everyday
 from acp_agent.core.editor import SentPrompt
 from acp_agent.core.errors import ConfigError, StoreUnavailable
 from acp_agent.core.messages import StopReason

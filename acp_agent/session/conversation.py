@@ -10,8 +10,8 @@ from acp_agent.agent.aids.reflection import Reflection, Reputation
 from acp_agent.agent.compaction import Compactor, SummarySettings, Thresholds
 from acp_agent.agent.history import History, restored
 from acp_agent.agent.hooks import Hooks
-from acp_agent.agent.offer import AllTools, ToolSelection
 from acp_agent.agent.prompt import system_prompt
+from acp_agent.agent.tool_selection import AllTools, ToolSelection
 from acp_agent.agent.turn import Agent, Limits
 from acp_agent.config import Loaded
 from acp_agent.config.settings import Settings
@@ -227,10 +227,10 @@ def tool_selection(
     tafc, chosen, needs = settings.tools.tafc, settings.agent.tool_filter, settings.tools.dependencies
     if not (tafc.enabled or chosen.enabled or needs.enabled):
         return AllTools()
+    from acp_agent.agent.aids.arguments import Tafc  # noqa: PLC0415 - off by default
     from acp_agent.agent.aids.dependencies import Dependencies, Needs  # noqa: PLC0415 - off by default
-    from acp_agent.agent.aids.tafc import Tafc  # noqa: PLC0415 - off by default
     from acp_agent.agent.aids.tool_filter import INDISPENSABLE, SchemaFilter  # noqa: PLC0415 - off by default
-    from acp_agent.agent.dressed_offer import AidedToolSelection  # noqa: PLC0415 - off by default
+    from acp_agent.agent.tool_selection import AidedToolSelection  # noqa: PLC0415 - off by default
 
     schema_filter = chosen.enabled and SchemaFilter(
         _ranking(embedder, redact),

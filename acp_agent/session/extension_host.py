@@ -9,7 +9,7 @@ import anyio
 import anyio.to_thread
 
 from acp_agent.config import Loaded
-from acp_agent.config.conduct import conduct_at_start
+from acp_agent.config.load import conduct_at_start
 from acp_agent.config.settings import audit_file
 from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.errors import InvalidField, InvalidState, SessionNotFound, StoreUnavailable

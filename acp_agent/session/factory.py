@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from acp_agent.agent.aids.reformat import Reformatter
-from acp_agent.agent.shown_plan import ShownPlan
+from acp_agent.agent.aids.arguments import Reformatter
+from acp_agent.agent.tool_calls import ShownPlan
 from acp_agent.agent.turn import Agent
 from acp_agent.config import Loaded
 from acp_agent.core.conduct import Chosen, chosen

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from acp_agent.config import Loaded
 from acp_agent.config.files import PROJECT_FILE
-from acp_agent.config.masking import holds_secret, is_everyday
 from acp_agent.config.mcp_settings import MOST_OF_A_PROJECT, McpServerSettings
+from acp_agent.config.section import holds_secret, is_everyday
 from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.errors import ConfigError, ToolError
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer

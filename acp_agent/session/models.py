@@ -17,8 +17,7 @@ from acp_agent.core.redaction import Redact
 from acp_agent.core.sessions import UsageTotals
 from acp_agent.llm.catalog import Catalog, ModelRef, parse_model
 from acp_agent.llm.models import Price
-from acp_agent.llm.retry import FallbackProvider, RetryingProvider, RetryPolicy
-from acp_agent.llm.wrapper import MeteredProvider, SanitizingProvider
+from acp_agent.llm.retry import FallbackProvider, MeteredProvider, RetryingProvider, RetryPolicy, SanitizingProvider
 
 
 class UsageLedger:

@@ -14,8 +14,7 @@ from typing import Any
 
 import anyio
 
-from acp_agent.config.conduct import conduct_taken_up
-from acp_agent.config.load import Loaded
+from acp_agent.config.load import Loaded, conduct_taken_up
 from acp_agent.core.conduct import LEAVE, AutoApprove, Choices, Mode, SessionOptions, model_in_force, settle
 from acp_agent.core.editor import LanguageSettings, ReadPrompt, SessionEditor, SharedLanguages
 from acp_agent.core.errors import AgentError

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_agent.agent import notes
+from acp_agent.agent import prompt as notes
 from acp_agent.cli.recording import text_at
 from tests.e2e.test_taken_up import place
 from tests.fakes.editor import NOTHING, ScriptedEditor, editing

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, assert_never
 from uuid import uuid4
 
-from acp_agent.agent.notes import ran
+from acp_agent.agent.prompt import ran
 from acp_agent.config import Loaded
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.clock import utc

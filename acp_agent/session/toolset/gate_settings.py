@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator
 from functools import cache, partial
 
 from acp_agent.config import Loaded, PermissionRule, ShellSettings
-from acp_agent.config.keys import RULES
+from acp_agent.config.layers import RULES
 from acp_agent.config.limits_settings import VerifierSettings
 from acp_agent.config.policy_file import PlacedRule, merged_rules
 from acp_agent.config.rules import guarded

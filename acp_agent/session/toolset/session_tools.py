@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from acp_agent.agent.aids.reformat import Reformatter
-from acp_agent.agent.shown_plan import ShownPlan
+from acp_agent.agent.aids.arguments import Reformatter
+from acp_agent.agent.tool_calls import ShownPlan
 from acp_agent.config import Loaded
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.editor import SharedLanguages

@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from acp_agent.agent.compaction import Thresholds
+from acp_agent.agent.history import text_tokens
 from acp_agent.agent.summary import fit, sanitised, section
-from acp_agent.agent.tokens import text_tokens
 from acp_agent.core.errors import ProviderError, ProviderErrorKind, ToolError, ToolErrorCategory
 from acp_agent.core.events import CompactionChanged, CompactionStatus
 from acp_agent.core.messages import (

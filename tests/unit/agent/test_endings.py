@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.agent import notes
+from acp_agent.agent import prompt as notes
 from acp_agent.agent.hooks import Hooks
 from acp_agent.agent.turn import Limits
 from acp_agent.core.errors import ProviderError, ProviderErrorKind, ToolErrorCategory, ToolFailure

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_agent.agent.aids.arguments import FIELD, Tafc
 from acp_agent.agent.aids.dependencies import Dependencies, Needs
-from acp_agent.agent.aids.tafc import FIELD, Tafc
 from acp_agent.agent.aids.tool_filter import INDISPENSABLE, SchemaFilter, WordRanking
-from acp_agent.agent.dressed_offer import AidedToolSelection
-from acp_agent.agent.offer import AllTools, ToolSelection
+from acp_agent.agent.tool_selection import AidedToolSelection, AllTools, ToolSelection
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import Message, Role, TextPart, ToolUsePart
 from acp_agent.core.types import JsonObject, ToolResult, ToolSpec

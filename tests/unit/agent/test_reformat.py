@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.agent.aids.reformat import Reformatter, parsed
+from acp_agent.agent.aids.arguments import Reformatter, parsed
 from acp_agent.core.errors import ProviderError, ProviderErrorKind, ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import ModelStop
 from acp_agent.core.types import JsonObject, ToolCall, ToolKind, ToolSpec

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.agent import notes
+from acp_agent.agent import prompt as notes
 from acp_agent.agent.history import History, restored
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import ToolFinished

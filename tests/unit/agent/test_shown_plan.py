@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_agent.agent.shown_plan import ShownPlan
+from acp_agent.agent.tool_calls import ShownPlan
 from acp_agent.core.events import Event, PlanChanged, PlanEntry
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.agent.aids.tafc import FIELD, Tafc, complexity, fit_threshold, is_thought, strip
+from acp_agent.agent.aids.arguments import FIELD, Tafc, complexity, fit_threshold, is_thought, strip
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.messages import Message, Role, TextPart, ThoughtPart, ToolUsePart
 from acp_agent.core.types import Json, JsonObject, ToolKind, ToolSpec

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.agent import notes
+from acp_agent.agent import prompt as notes
+from acp_agent.agent.history import text_tokens
 from acp_agent.agent.summary import rendered, section
-from acp_agent.agent.tokens import text_tokens
 from acp_agent.core.messages import (
     ImagePart,
     Message,

@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from acp_agent.agent.hooks import Hooks
-from acp_agent.agent.offer import AllTools, Received
+from acp_agent.agent.tool_selection import AllTools, Received
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import Message, Role, StopReason, TextPart, ToolResultPart, ToolUsePart
 from acp_agent.core.ports import Toolset

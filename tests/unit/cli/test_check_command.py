@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from acp_agent.__main__ import main
 from acp_agent.cli.check_command import CommandJudge
-from acp_agent.config.conduct import conduct_at_start
-from acp_agent.config.load import Flags, Loaded, load
+from acp_agent.config.load import Flags, Loaded, conduct_at_start, load
 from acp_agent.gates.blocklist import BlocklistPolicy
 from acp_agent.gates.blocklist import judge as blocked
 from acp_agent.gates.rules.judgement import judge as settled

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from acp_agent.config.keys import PROVIDERS, RULES, keys
+from acp_agent.config.layers import PROVIDERS, RULES, keys
 from acp_agent.config.load import PREFIX, Flags, load
 from acp_agent.config.mcp_settings import McpServerSettings
 from acp_agent.config.model_settings import ModelSettings

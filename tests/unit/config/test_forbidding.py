@@ -2,8 +2,7 @@
 
 import pytest
 
-from acp_agent.config.conduct import conduct_at_start
-from acp_agent.config.load import Flags, load
+from acp_agent.config.load import Flags, conduct_at_start, load
 from acp_agent.config.tool_settings import DEFAULT_GROUPS, DenyGroup
 from acp_agent.core.conduct import AutoApprove, Mode
 

@@ -4,10 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.config.keys import key_of
-from acp_agent.config.layers import Layer, Reader
-from acp_agent.config.load import BLOCKED, CONFIRM, USUAL, add_legacy_rules, legacy_rules
-from acp_agent.config.project import tighten
+from acp_agent.config.layers import Layer, Reader, key_of
+from acp_agent.config.load import BLOCKED, CONFIRM, USUAL, add_legacy_rules, legacy_rules, tighten
 from acp_agent.config.rules import PermissionRule, RuleAction
 from acp_agent.core.aliases import ALIASES
 from acp_agent.core.errors import ConfigError

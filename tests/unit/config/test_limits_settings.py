@@ -3,8 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from acp_agent.config.keys import SettingKey
-from acp_agent.config.layers import Reader, moved
+from acp_agent.config.layers import Reader, SettingKey, moved
 from acp_agent.config.limits_settings import (
     AnomalySettings,
     HallucinationDetection,

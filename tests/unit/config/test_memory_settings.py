@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from acp_agent.config.keys import SettingKey
+from acp_agent.config.layers import SettingKey
 from acp_agent.config.memory_settings import (
     NOTE_FILES,
     InstructionSettings,

@@ -5,8 +5,8 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from acp_agent.agent.aids.tafc import DEFAULT_THRESHOLD, fit_threshold
-from acp_agent.config.keys import SettingKey
+from acp_agent.agent.aids.arguments import DEFAULT_THRESHOLD, fit_threshold
+from acp_agent.config.layers import SettingKey
 from acp_agent.config.offer_settings import DependencySettings, TafcSettings, ToolFilterSettings, ToolNeeds
 from acp_agent.config.section import Section
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.cli.config import toml_value
-from acp_agent.config.keys import RULES, keys
-from acp_agent.config.project import ProjectLoosens
+from acp_agent.config.layers import RULES, keys
+from acp_agent.config.load import ProjectLoosens
 from acp_agent.config.tool_settings import ReadRule
 from acp_agent.core.aliases import ALIASES
 from acp_agent.core.types import Access

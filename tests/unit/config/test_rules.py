@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from acp_agent.config.keys import SettingKey
-from acp_agent.config.layers import Layer, Reader
+from acp_agent.config.layers import Layer, Reader, SettingKey
+from acp_agent.config.load import ProjectLoosens
 from acp_agent.config.policy_file import MAX_BYTES, MergedRules, merged_rules
-from acp_agent.config.project import ProjectLoosens
 from acp_agent.config.rules import (
     DENIES,
     MAX_RULES,

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from acp_agent.cli.schema import schema_text
-from acp_agent.config.keys import RULES, keys
+from acp_agent.config.layers import RULES, keys
 from acp_agent.config.settings import config_schema
 from tests.rows import each_row
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_agent.config.masking import secret_values, shown
+from acp_agent.config.section import secret_values, shown
 
 KEY = "sk-obviously-fake-0123456789"
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from acp_agent.agent.aids.reformat import Reformatter
+from acp_agent.agent.aids.arguments import Reformatter
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import Event, Notice, ToolFinished, ToolStarted
 from acp_agent.core.ports import Backends

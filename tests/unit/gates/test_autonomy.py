@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_agent.config.conduct import level_at_start
+from acp_agent.config.load import level_at_start
 from acp_agent.core.conduct import AutoApprove, Autonomy, SessionOptions
 from acp_agent.core.types import (
     Access,

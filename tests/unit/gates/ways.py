@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 
 from acp_agent.config import Flags, Loaded, load
-from acp_agent.config.conduct import conduct_at_start
+from acp_agent.config.load import conduct_at_start
 from acp_agent.core.events import Event, ToolFinished
 from acp_agent.core.redaction import verbatim
 from acp_agent.core.sessions import SessionRecord

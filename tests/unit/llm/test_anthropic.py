@@ -23,8 +23,7 @@ from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import ToolKind, ToolSpec
 from acp_agent.llm.anthropic import AnthropicReply, request_body
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType
-from acp_agent.llm.endpoint import ModelEndpoint
-from acp_agent.llm.json_wire import write
+from acp_agent.llm.endpoint import ModelEndpoint, write
 from tests.fakes.scripted_http import Reply as HttpReply
 from tests.fakes.scripted_http import ScriptedHttp
 from tests.unit.llm import streams

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.llm.json_wire import MAX_DEPTH, as_count, read_arguments, read_object, replace_surrogates, write
+from acp_agent.llm.endpoint import MAX_DEPTH, as_count, read_arguments, read_object, replace_surrogates, write
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

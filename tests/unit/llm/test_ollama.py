@@ -22,8 +22,7 @@ from acp_agent.core.messages import (
 )
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import ToolKind, ToolSpec
-from acp_agent.llm.endpoint import ModelEndpoint
-from acp_agent.llm.json_wire import write
+from acp_agent.llm.endpoint import ModelEndpoint, write
 from acp_agent.llm.ollama import OllamaReply, request_body
 from tests.unit.llm.streams import ollama_line
 

@@ -22,8 +22,7 @@ from acp_agent.core.messages import (
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import ToolKind, ToolSpec
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType
-from acp_agent.llm.endpoint import ModelEndpoint
-from acp_agent.llm.json_wire import write
+from acp_agent.llm.endpoint import ModelEndpoint, write
 from acp_agent.llm.models import load_table
 from acp_agent.llm.openai import OpenAIQuirk, OpenAIReply, quirk_in, request_body
 from tests.fakes.scripted_http import Reply as HttpReply

@@ -21,8 +21,7 @@ from acp_agent.core.messages import (
 )
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import ToolKind, ToolSpec
-from acp_agent.llm.endpoint import ModelEndpoint, thought_digests, without_thoughts
-from acp_agent.llm.json_wire import write
+from acp_agent.llm.endpoint import ModelEndpoint, thought_digests, without_thoughts, write
 from acp_agent.llm.openai import request_body as chat_body
 from acp_agent.llm.responses_request import (
     ResponsesQuirk,

@@ -19,8 +19,7 @@ from acp_agent.core.messages import (
 )
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import ToolKind, ToolSpec
-from acp_agent.llm.endpoint import ModelEndpoint
-from acp_agent.llm.json_wire import write
+from acp_agent.llm.endpoint import ModelEndpoint, write
 from acp_agent.llm.responses_request import ResponsesQuirk, request_body
 from tests.unit.llm.responses_streams import events, reasoning_item
 from tests.unit.llm.streams import CALL, OTHER_CALL

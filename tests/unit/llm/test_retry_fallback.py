@@ -23,8 +23,7 @@ from acp_agent.core.messages import (
 from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.llm.catalog import DeferredProvider
 from acp_agent.llm.models import ModelRef
-from acp_agent.llm.retry import FallbackProvider, RetryingProvider, RetryPolicy
-from acp_agent.llm.wrapper import ToollessProvider
+from acp_agent.llm.retry import FallbackProvider, RetryingProvider, RetryPolicy, ToollessProvider
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from acp_agent.agent import notes
+from acp_agent.agent import prompt as notes
 from acp_agent.core.errors import ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import (
     Message,

@@ -18,7 +18,7 @@ from acp_agent.core.messages import (
 )
 from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.core.redaction import verbatim
-from acp_agent.llm.wrapper import SanitizingProvider
+from acp_agent.llm.retry import SanitizingProvider
 from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from acp_agent.config.conduct import conduct_at_start
 from acp_agent.config.files import PERMISSION_FILE, data_dir
-from acp_agent.config.load import Flags, Loaded, load
+from acp_agent.config.load import Flags, Loaded, conduct_at_start, load
 from acp_agent.core.redaction import verbatim
 from acp_agent.core.services import Memories
 from acp_agent.core.sessions import SessionRecord, SessionSnapshot

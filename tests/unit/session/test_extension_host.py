@@ -13,7 +13,7 @@ import anyio.abc
 import pytest
 
 from acp_agent.config import Flags, Loaded, load
-from acp_agent.config.conduct import conduct_at_start
+from acp_agent.config.load import conduct_at_start
 from acp_agent.core.conduct import AutoApprove, Mode, SessionOptions
 from acp_agent.core.errors import RequestError, StoreUnavailable
 from acp_agent.core.events import TextDelta, UserMessage

@@ -9,7 +9,7 @@ from acp_agent.core.messages import ModelEvent, ModelText, Usage
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.sessions import UsageTotals
 from acp_agent.llm.models import ModelRef, Price
-from acp_agent.llm.wrapper import MeteredProvider
+from acp_agent.llm.retry import MeteredProvider
 from acp_agent.session.models import UsageLedger
 from tests.fakes.scripted_provider import ScriptedProvider, Step, say
 

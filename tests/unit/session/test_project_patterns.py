@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.config import Flags, Loaded, load
-from acp_agent.config.project import MOST_ENTRIES
+from acp_agent.config.load import MOST_ENTRIES
 from acp_agent.core.errors import ConfigError, Refused
 from acp_agent.core.types import Access
 from acp_agent.session.toolset.roots import protected_paths, session_roots, without_faulty_patterns

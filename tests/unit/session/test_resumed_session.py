@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from acp_agent.agent import notes
+from acp_agent.agent import prompt as notes
 from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.events import TextDelta, ThoughtDelta
 from acp_agent.core.messages import Message, Role, TextPart
