@@ -16,14 +16,8 @@ from acp_agent.gates.facts import CallFacts
 from acp_agent.gates.gate import Gate
 from acp_agent.gates.rules.deny_groups import find_in_groups
 from acp_agent.gates.shell.command import Command, ShellText, Survey, survey
-from acp_agent.gates.shell.danger import (
-    code_hazard,
-    destructive,
-    has_option,
-    operands,
-    shell_texts,
-)
-from acp_agent.gates.shell.options import option_texts
+from acp_agent.gates.shell.danger import code_hazard, destructive, shell_texts
+from acp_agent.gates.shell.options import has_option, operands, option_texts
 from acp_agent.gates.shell.tables import tables
 
 MAX_PATTERN = 64

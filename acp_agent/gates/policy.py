@@ -19,7 +19,7 @@ _BLOCKED = "blocked by policy"
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PolicyDecision:
     """What the policy says about a call.
 
     rule     the rule that decided; None if it was the default
@@ -58,7 +58,7 @@ class Policy:
             return "no policy is in force"
         return f"policy rules in force: {len(self.rules)}; what none of them matches: {self.default}"
 
-    def decide(self, call: PolicyFacts) -> Decision:
+    def decide(self, call: PolicyFacts) -> PolicyDecision:
         """Return the decision of the first rule that matches, else of the default."""
         steps: list[str] = []
         doubt = ""
@@ -66,9 +66,9 @@ class Policy:
             miss = rule.misses(call)
             steps.append(f"{rule}: {f'no match, {miss.reason}' if miss else 'matches'}")
             if miss is None:
-                return Decision(rule.effect, rule, doubt, tuple(steps))
+                return PolicyDecision(rule.effect, rule, doubt, tuple(steps))
             doubt = miss.reason if miss.doubtful else doubt
-        return Decision(self.default, None, doubt, tuple(steps))
+        return PolicyDecision(self.default, None, doubt, tuple(steps))
 
     def offers(self, tool: str) -> bool:
         """Return whether any call of a tool may pass."""
@@ -134,7 +134,7 @@ class PolicyGate(Gate):
         asks = decision.doubt and decision.effect is Effect.ALLOW
         return [*decision.steps, f"decision: {'ask' if asks else decision.effect}{because}"]
 
-    def _decide(self, facts: CallFacts) -> Decision:
+    def _decide(self, facts: CallFacts) -> PolicyDecision:
         wanted = self._policy.wants_targets
         trust = self._trust(facts.invocation)
         call = policy_facts(facts, trust, self._cwd, self._realpath, targets=wanted)

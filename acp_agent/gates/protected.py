@@ -24,8 +24,8 @@ from acp_agent.gates.git.guard import GitGuard
 from acp_agent.gates.paths.command_paths import MAX_WORDS
 from acp_agent.gates.paths.written_paths import Written, named, reads_only, written
 from acp_agent.gates.shell.command import Command
-from acp_agent.gates.shell.danger import operands
 from acp_agent.gates.shell.git_config import config_write
+from acp_agent.gates.shell.options import operands
 from acp_agent.workspace.protected_paths import Protection
 
 _UNASKED = "full-auto does not ask, so it is refused; at another approval level the user would be asked"

@@ -76,7 +76,7 @@ class ToolChoice:
         return ((name, entry) for name, given in (*lists, (SESSION_KEY, self.session or ())) for entry in given)
 
 
-class ModelChoice(NamedTuple):
+class ModelSelection(NamedTuple):
     """The differences for models whose `provider:model` a glob matches. None keeps the general value."""
 
     pattern: str
@@ -86,7 +86,7 @@ class ModelChoice(NamedTuple):
     also_allow: tuple[str, ...] = ()
 
 
-def for_model(general: ToolChoice, models: Iterable[ModelChoice], model: str) -> ToolChoice:
+def for_model(general: ToolChoice, models: Iterable[ModelSelection], model: str) -> ToolChoice:
     """Return the choice for `provider:model`. The first match replaces parts of the general one; deny only grows."""
     name = model.casefold()
     found = next((each for each in models if fnmatchcase(name, each.pattern.casefold())), None)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from acp_agent.gates.shell.command import Command
-from acp_agent.gates.shell.danger import has_option, operands
+from acp_agent.gates.shell.options import has_option, operands
 from acp_agent.gates.shell.programs import find_subcommand
 from acp_agent.workspace.git.changes import IncomingSources
 

@@ -5,8 +5,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from acp_agent.gates.shell.command import Command
-from acp_agent.gates.shell.danger import has_option
-from acp_agent.gates.shell.options import getopt
+from acp_agent.gates.shell.options import getopt, has_option
 from acp_agent.gates.shell.programs import find_subcommand
 from acp_agent.gates.shell.tables import tables
 

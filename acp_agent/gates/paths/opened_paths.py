@@ -12,8 +12,7 @@ from acp_agent.gates.paths.followed_links import FINDERS, starting_points
 from acp_agent.gates.paths.made_links import without_end
 from acp_agent.gates.paths.piped_names import NAMES_ONLY
 from acp_agent.gates.shell.command import Command
-from acp_agent.gates.shell.danger import has_option
-from acp_agent.gates.shell.options import getopt
+from acp_agent.gates.shell.options import getopt, has_option
 from acp_agent.gates.shell.programs import Programs, find_subcommand, program_table
 from acp_agent.gates.shell.tables import tables
 

@@ -34,6 +34,10 @@ class Candidate:
     joined: str = ""
     stdin: str = ""
 
+    def feed(self, text: str) -> None:
+        """Add a text to its input."""
+        self.stdin += text
+
 
 @dataclass(slots=True)
 class Guesses:
@@ -90,6 +94,10 @@ class Guesses:
     def feed(self, text: str) -> None:
         """Note that a text was printed."""
         self.fed = f"{self.fed}\n{text}"[-MAX_FED_TEXT:]
+
+    def forget_fed_after(self, fed: str) -> None:
+        """Go back to an earlier value of `fed`: what an inner command printed stays inside."""
+        self.fed = fed
 
     def words(self, word: Word) -> tuple[str, ...]:
         """Return the words that one word most likely becomes."""

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from acp_agent.gates.shell.command import Command
+from acp_agent.gates.shell.options import has_option, operands
 from acp_agent.gates.shell.tables import is_disk, is_socket, system_root, tables
 
 _FIND_OPTION = re.compile(r"-[HLPEXdsx]+|-O\d*|-D\w+")
@@ -25,32 +26,6 @@ def destructive(command: Command, folder: str) -> str:
         return _disk_tool(command, folder)
     check = _CHECKS.get(name) or _CHECKS.get(name.removeprefix("g"))  # GNU tools on macOS: grm, gfind
     return check(command, folder) if check else ""
-
-
-def operands(words: Iterable[str]) -> list[str]:
-    """Return the words that are no options. Behind `--` all of them are operands."""
-    found: list[str] = []
-    closed = False
-    for word in words:
-        if word == "--" and not closed:
-            closed = True
-        elif closed or not word.startswith("-") or word == "-":
-            found.append(word)
-    return found
-
-
-def has_option(words: Iterable[str], letters: str, *names: str) -> bool:
-    """Return whether a short option (alone or in a bundle) or a long one (whole or abbreviated) is among the words."""
-    for word in words:
-        if word == "--":
-            return False
-        if word.startswith("--"):
-            given = word.partition("=")[0]
-            if len(given) > 2 and any(name.startswith(given) for name in names):
-                return True
-        elif word.startswith("-") and set(word[1:]) & set(letters):
-            return True
-    return False
 
 
 def _root(paths: Iterable[str], folder: str) -> str:

@@ -1,6 +1,7 @@
 """Read the options of wrappers and shells to find the commands that they start."""
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from acp_agent.gates.shell.tables import Tables, Wrapper
@@ -145,6 +146,32 @@ def option_texts(options: frozenset[str], args: tuple[str, ...]) -> list[str]:
         elif word[:2] in options and not word.startswith("--"):
             found.append(word[2:])
     return [_TEXT_PREFIX.sub("", text, count=1) for text in found]
+
+
+def operands(words: Iterable[str]) -> list[str]:
+    """Return the words that are no options. Behind `--` all of them are operands."""
+    found: list[str] = []
+    closed = False
+    for word in words:
+        if word == "--" and not closed:
+            closed = True
+        elif closed or not word.startswith("-") or word == "-":
+            found.append(word)
+    return found
+
+
+def has_option(words: Iterable[str], letters: str, *names: str) -> bool:
+    """Return whether a short option (alone or in a bundle) or a long one (whole or abbreviated) is among the words."""
+    for word in words:
+        if word == "--":
+            return False
+        if word.startswith("--"):
+            given = word.partition("=")[0]
+            if len(given) > 2 and any(name.startswith(given) for name in names):
+                return True
+        elif word.startswith("-") and set(word[1:]) & set(letters):
+            return True
+    return False
 
 
 def getopt(args: tuple[str, ...], letters: str, *names: str) -> tuple[list[tuple[str, str]], list[str]]:

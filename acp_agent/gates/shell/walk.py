@@ -125,7 +125,7 @@ class Walk:
                 pass
 
     def _inside(self, node: Node, depth: int) -> None:
-        """Substitutions inside the words of a command."""
+        """Visit the substitutions inside the words of a command."""
         operator, fed = self._operator, self.guesses.fed
         if node.type in ("command_substitution", "process_substitution"):
             self._substitution(node, depth)
@@ -134,7 +134,8 @@ class Walk:
         elif node.type not in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
             for child in node.children:
                 self._inside(child, depth + 1)
-        self._operator, self.guesses.fed = operator, fed
+        self._operator = operator
+        self.guesses.forget_fed_after(fed)
 
     def _substitution(self, node: Node, depth: int) -> None:
         backtick = self.parsed.source[node.start_byte : node.start_byte + 1] == b"`"
@@ -168,9 +169,8 @@ class Walk:
             case "herestring_redirect":
                 self.constructs.add(Construct.HERE_STRING)
                 words = [child for child in node.children if child.type in _WORDS]
-                candidate.stdin += (
-                    " ".join(part for word in words for part in self.guesses.words(pieces(self.parsed, word))) + "\n"
-                )
+                parts = (part for word in words for part in self.guesses.words(pieces(self.parsed, word)))
+                candidate.feed(" ".join(parts) + "\n")
                 self.guesses.feed(candidate.stdin)
                 for child in node.children:
                     self._inside(child, depth + 1)
@@ -196,7 +196,7 @@ class Walk:
     def _heredoc(self, candidate: Candidate, node: Node, depth: int) -> None:
         body = next((child for child in node.children if child.type == "heredoc_body"), None)
         if body is not None:
-            candidate.stdin += self.parsed.text(body)
+            candidate.feed(self.parsed.text(body))
             self.guesses.feed(candidate.stdin)
             self._inside(body, depth + 1)
         for child in node.children:

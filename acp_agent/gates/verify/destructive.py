@@ -10,7 +10,8 @@ import re
 from acp_agent.core.types import Allow, Ask, Deny, Verdict
 from acp_agent.gates.paths.command_paths import Folders
 from acp_agent.gates.shell.command import Command
-from acp_agent.gates.shell.danger import destructive, has_option, operands
+from acp_agent.gates.shell.danger import destructive
+from acp_agent.gates.shell.options import has_option, operands
 from acp_agent.gates.shell.tables import tables
 from acp_agent.gates.verify.verifier import Verifier
 

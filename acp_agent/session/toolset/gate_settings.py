@@ -16,7 +16,7 @@ from acp_agent.gates.policy import Policy
 from acp_agent.gates.rules.policy_rules import Effect, PolicyRule
 from acp_agent.gates.rules.rules import Action, Rule
 from acp_agent.gates.rules.trust_level import TrustLevel
-from acp_agent.gates.selection import ModelChoice, Selection, ToolChoice, for_model
+from acp_agent.gates.selection import ModelSelection, Selection, ToolChoice, for_model
 from acp_agent.gates.verify.destructive import Destructive
 from acp_agent.gates.verify.firewall import Firewall, Resolve
 from acp_agent.gates.verify.injection import Injection
@@ -146,9 +146,9 @@ def _general(loaded: Loaded, session: tuple[str, ...] | None) -> ToolChoice:
     return ToolChoice(tools.profile.value, tools.allow, tools.deny, tools.also_allow, session)
 
 
-def _by_model(loaded: Loaded) -> Iterator[ModelChoice]:
+def _by_model(loaded: Loaded) -> Iterator[ModelSelection]:
     for glob, each in loaded.settings.tools.by_model.items():
-        yield ModelChoice(glob, each.profile and each.profile.value, each.allow, each.deny, each.also_allow)
+        yield ModelSelection(glob, each.profile and each.profile.value, each.allow, each.deny, each.also_allow)
 
 
 def verifiers(on: VerifierSettings, resolve: Resolve, shell: Roots, urls: UrlMemory) -> tuple[Verifier, ...]:

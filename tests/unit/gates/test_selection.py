@@ -14,7 +14,7 @@ from acp_agent.gates.selection import (
     GROUPS,
     MAX_ENTRIES,
     PROFILES,
-    ModelChoice,
+    ModelSelection,
     Selection,
     SelectionGate,
     ToolChoice,
@@ -137,8 +137,8 @@ def test_a_sessions_list_never_adds_a_tool(choice: ToolChoice, session: tuple[st
 def test_the_first_model_that_matches_counts_and_its_deny_adds():
     general = ToolChoice("coding", deny=("fetch",), also_allow=("mcp:db",))
     models = (
-        ModelChoice("Ollama:*", profile="minimal", deny=("grep",), also_allow=("write",)),
-        ModelChoice("*", allow=("read",)),
+        ModelSelection("Ollama:*", profile="minimal", deny=("grep",), also_allow=("write",)),
+        ModelSelection("*", allow=("read",)),
     )
     assert for_model(general, models, "ollama:Small") == ToolChoice(
         "minimal", (), ("fetch", "grep"), ("mcp:db", "write")
@@ -146,7 +146,7 @@ def test_the_first_model_that_matches_counts_and_its_deny_adds():
     assert for_model(general, models, "openai:x").allow == ("read",)
     assert for_model(general, models, "openai:x").profile == "coding"
     assert for_model(general, models[:1], "openai:x") is general
-    assert for_model(ToolChoice(allow=("read",)), [ModelChoice("*", allow=())], "a:b").allow == ()
+    assert for_model(ToolChoice(allow=("read",)), [ModelSelection("*", allow=())], "a:b").allow == ()
 
 
 @given(choices, entries, entries)
@@ -154,7 +154,7 @@ def test_no_model_brings_back_what_is_denied_in_general(
     choice: ToolChoice, allow: tuple[str, ...], also: tuple[str, ...]
 ):
     denied = set(TOOLS) - offered(ToolChoice(deny=choice.deny))
-    merged = for_model(choice, [ModelChoice("*", "full", allow, (), also)], "a:b")
+    merged = for_model(choice, [ModelSelection("*", "full", allow, (), also)], "a:b")
     assert not offered(merged) & denied
 
 
