@@ -235,7 +235,7 @@ class McpConnections:
         """Return how far a tool of a server is trusted.
 
         One of the editor's or a project's is untrusted until the user has let it run, as it is now: then it is asked
-        about as any other tool is. Servers of the user's own configuration are his choice.
+        about as any other tool is. Servers of the user's own configuration are their choice.
         """
         served = self._served.get(invocation.spec.server)
         tools = [each.tool for each in invocation.subjects if isinstance(each, McpSubject)]

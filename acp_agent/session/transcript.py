@@ -39,7 +39,7 @@ _PACE = 0.02
 A UsageChanged waits as long for the next event, to be written with it.
 """
 _BACKLOG = 256
-"""Events that may wait to be shown before whoever tells more of them waits, too."""
+"""Events that may wait to be shown before `tell` waits, too."""
 _READING = (ToolKind.READ, ToolKind.SEARCH, ToolKind.THINK)
 """Kinds of calls that change nothing: they need not wait for the disk."""
 _ANSWER_BEGINS = 0.25

@@ -27,12 +27,12 @@ _GREP = "LC_ALL=C grep -a"
 _NO_LINE = f"{_GREP}c '' | {_GREP}qx 0"
 """Nothing was written: a count, which has to be there, so that a program that fails says no."""
 _OF_THE_REPOSITORY = "^(local|worktree|submodule|unknown)[[:blank:]]"
-"""Scopes of a configuration that came with the files. What the user has set for all repositories is his own choice."""
+"""Scopes of a configuration that came with the files. Settings for all repositories are the user's own choice."""
 _NAMED = (
     f"{_OF_THE_REPOSITORY}((filter|hook|lfs[.]extension|lfs[.]customtransfer)[.]"
     "|core[.](attributes|excludes)file$|diff[.]orderfile$)"
 )
-"""Programs; of git-lfs, too, which many users have for all repositories. And files of which git tells something."""
+"""Settings that name programs, also those of git-lfs, and files that git would show something of."""
 _KEYS = f"{{ {GIT} config --includes --show-scope --name-only --list || echo local filter.unknown; }}"
 """A line per key, where git can list them. No key holds a line break: git takes none from a file or the environment."""
 _INDEX = f"{{ {GIT} ls-files --full-name -- :/ || echo ..; }}"
@@ -160,7 +160,7 @@ async def review_path(argument: str, files: FileSystem) -> Review | str:
 
 
 async def review_changes(toolset: Toolset) -> Review | str:
-    """The prompt about the uncommitted changes, or why there is none, for the user.
+    """Return the prompt about the uncommitted changes, or why there is none, for the user.
 
     They are git's answer to commands the user gave: these show, pass the gates and are recorded as `/run` is.
     """

@@ -157,7 +157,7 @@ class DenyAllToolset:
     """Refuses everything for one reason: the catalogue, the gates, the files and the web of a session in one object."""
 
     def __init__(self, fault: AgentError) -> None:
-        self._reason = f"{fault}. Nothing runs until this is mended; then it is taken up at once, without a restart"
+        self._reason = f"{fault}. Nothing runs until this is mended; then the change applies at once, without a restart"
 
     # ---------------------------------------------------------------------------------- the catalogue
 
