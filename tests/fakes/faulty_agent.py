@@ -71,7 +71,7 @@ class Fault:
 async def _faulty(self, params, incoming):
     del incoming
     session = self._sessions.get(params["sessionId"])
-    getattr(Fault, os.environ["FAULT"])(session._around.background)
+    getattr(Fault, os.environ["FAULT"])(session._dependencies.background)
     return {}
 
 
