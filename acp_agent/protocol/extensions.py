@@ -8,31 +8,181 @@ import os
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
-from typing import Final, TypeAlias, cast
+from typing import Annotated, Final, TypeAlias, TypeVar, cast
 
 import anyio.to_thread
 from jsonrpcserver import Error, Success
 from jsonrpcserver.async_main import dispatch_to_serializable
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
 
 from acp_agent.config import Loaded
+from acp_agent.core.clock import now_ms
+from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.errors import AgentError
-from acp_agent.core.sessions import StoredEvent
-from acp_agent.core.types import Access, CommandSubject, Json, JsonObject, PathSubject, Subject, UrlSubject
-from acp_agent.protocol import extension_types as given
+from acp_agent.core.mcp import HttpServer, ListedServer
+from acp_agent.core.sessions import SessionRecord, StoredEvent, UsageTotals
+from acp_agent.core.types import Access, CommandSubject, Json, JsonObject, PathSubject, Subject, ToolSpec, UrlSubject
+from acp_agent.output.markdown_images import defused
 from acp_agent.protocol import jsonrpc
-from acp_agent.protocol.extension_types import (
-    conduct_object,
-    now,
-    record_object,
-    server_object,
-    tally_object,
-    tool_object,
-)
 from acp_agent.protocol.jsonrpc import RpcError, internal_error, invalid_params, method_not_found
 from acp_agent.protocol.mcp_servers import read_servers
+from acp_agent.protocol.updates import iso_time
 from acp_agent.session.extension_host import ExtensionHost
 from acp_agent.session.manager import SessionManager
 from acp_agent.store.session_file import NotASessionFile, event_object, read_session_file, session_object
+
+_LONGEST = 32 * 1024
+"""Characters of a path, a URL or a name."""
+SessionId = Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,128}$")]
+Line = Annotated[str, Field(min_length=1, max_length=_LONGEST, pattern=r"^[^\x00]*$")]
+
+
+class ExtensionParams(BaseModel):
+    """Parameters of an extension method. Unknown members are errors."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True, frozen=True)
+
+
+class OfSession(ExtensionParams):
+    """The parameters of a method about one session."""
+
+    session_id: SessionId
+
+
+class GetParams(OfSession):
+    """A page of a session: `limit` events with a `seq` above `after`."""
+
+    after: Annotated[int, Field(ge=0, le=2**53)] = 0
+    limit: Annotated[int, Field(ge=1, le=1000)] = 200
+
+
+class ImportParams(ExtensionParams):
+    """A session as `session/export` returns it."""
+
+    session: dict[str, object]
+
+
+class WorkingDirParams(OfSession):
+    """The folder to move to."""
+
+    cwd: Line
+
+
+class AddServerParams(OfSession):
+    """A server as in `mcpServers` of `session/new`."""
+
+    server: dict[str, object]
+
+
+class RemoveServerParams(OfSession):
+    """The name of the server to remove."""
+
+    name: Line
+
+
+class CheckParams(OfSession):
+    """Exactly one of `command`, `path` and `url`; `write` goes with `path` only."""
+
+    command: Annotated[str, Field(min_length=1, max_length=1024 * 1024)] | None = None
+    path: Line | None = None
+    url: Line | None = None
+    write: bool = False
+
+
+class TailParams(OfSession):
+    """The number of records to return."""
+
+    count: Annotated[int, Field(ge=1, le=1000)] = 20
+
+
+P = TypeVar("P", bound=ExtensionParams)
+
+
+def _read(model: type[P], params: JsonObject) -> P:
+    """Return the params as their model. ACP allows `_meta` in all of them.
+
+    Raises RpcError (-32602), which names the first wrong member and what was expected, without the value.
+    """
+    given = {key: value for key, value in params.items() if key != "_meta"}
+    try:
+        return model.model_validate(given, by_alias=True, by_name=False)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    if first["type"] == "extra_forbidden":
+        known = ", ".join(field.alias or name for name, field in model.model_fields.items())
+        raise invalid_params("params", f"expected no members but {known}")
+    raise invalid_params(".".join(str(part) for part in first["loc"][:1]), first["msg"])
+
+
+def _record_object(record: SessionRecord) -> JsonObject:
+    """Return a session as in ACP's `SessionInfo`, with further members."""
+    return {
+        "sessionId": record.id,
+        "cwd": record.cwd,
+        "additionalDirectories": list(record.additional),
+        "title": defused(record.title) or None,
+        "createdAt": iso_time(record.created_at),
+        "updatedAt": iso_time(record.updated_at),
+        "prompts": record.prompts,
+        "model": record.model or None,
+    }
+
+
+def _options_object(conduct: SessionOptions) -> JsonObject:
+    """Return the options that the user chose; null where the configuration decides."""
+    return {
+        "mode": conduct.mode.value,
+        "autoApprove": conduct.auto_approve.value,
+        "readonly": conduct.readonly,
+        "model": conduct.model or None,
+        "thoughtLevel": conduct.thought_level or None,
+        "temperature": conduct.temperature or None,
+    }
+
+
+def _usage_object(tally: UsageTotals) -> JsonObject:
+    """Return the tokens, cost and calls of a session so far, with ACP's names of tokens."""
+    usage = tally.usage
+    return {
+        "used": tally.used,
+        "size": tally.size,
+        "usage": {
+            "inputTokens": usage.input,
+            "outputTokens": usage.output,
+            "cachedReadTokens": usage.cache_read,
+            "cachedWriteTokens": usage.cache_write,
+        },
+        "cost": None if tally.cost is None else {"amount": tally.cost, "currency": "USD", "complete": tally.complete},
+        "calls": tally.calls,
+        "batches": tally.batches,
+    }
+
+
+def _tool_object(spec: ToolSpec) -> JsonObject:
+    """Return a tool's definition, with the MCP server that it comes from."""
+    tool: JsonObject = {
+        "name": spec.name,
+        "description": spec.description,
+        "kind": spec.kind.value,
+        "mutates": spec.mutates,
+        "parameters": spec.parameters,
+    }
+    return {**tool, "server": spec.server} if spec.server else tool
+
+
+def _server_object(listed: ListedServer) -> JsonObject:
+    """Return the state of an MCP server, without its address and command, which may hold secrets."""
+    server = listed.server
+    return {
+        "name": server.name,
+        "type": "http" if isinstance(server.reach, HttpServer) else "stdio",
+        "origin": server.origin.value,
+        "state": listed.state.value,
+        "tools": list(listed.tools),
+        "problem": listed.problem or None,
+    }
+
 
 Bound: TypeAlias = Callable[[ExtensionHost], Awaitable[JsonObject]]
 """A method whose parameters are read."""
@@ -46,7 +196,7 @@ _success, _error = cast("Callable[..., object]", Success), cast("Callable[..., o
 # ------------------------------------------------------------------------------------------ sessions
 
 
-async def session_get(params: given.GetParams, host: ExtensionHost) -> JsonObject:
+async def session_get(params: GetParams, host: ExtensionHost) -> JsonObject:
     """Return a session and a page of its events. `next`, if present, is the `after` of the next page."""
     saved = await host.saved(params.session_id)
     found: list[StoredEvent] = []
@@ -57,21 +207,21 @@ async def session_get(params: given.GetParams, host: ExtensionHost) -> JsonObjec
                 break
     page = found[: params.limit]
     answer: JsonObject = {
-        "session": record_object(saved.record),
-        "conduct": conduct_object(saved.conduct),
-        "tally": tally_object(saved.usage),
+        "session": _record_object(saved.record),
+        "conduct": _options_object(saved.conduct),
+        "tally": _usage_object(saved.usage),
         "events": [event_object(one) for one in page],
     }
     return {**answer, "next": page[-1].seq} if len(found) > len(page) else answer
 
 
-async def session_export(params: given.OfSession, host: ExtensionHost) -> JsonObject:
+async def session_export(params: OfSession, host: ExtensionHost) -> JsonObject:
     """Return a whole session, for `session/import` or `acp-agent sessions`."""
     saved = await host.saved(params.session_id)
-    return {"session": await session_object(saved, host.events(params.session_id, 0)), "exportedAt": now()}
+    return {"session": await session_object(saved, host.events(params.session_id, 0)), "exportedAt": iso_time(now_ms())}
 
 
-async def session_import(params: given.ImportParams, host: ExtensionHost) -> JsonObject:
+async def session_import(params: ImportParams, host: ExtensionHost) -> JsonObject:
     """Make a new session of an exported one with at most 10,000 events."""
     document = cast("JsonObject", params.session)
     try:
@@ -81,12 +231,12 @@ async def session_import(params: given.ImportParams, host: ExtensionHost) -> Jso
     return {"sessionId": await host.take_in(saved, told)}
 
 
-async def session_delete(params: given.OfSession, host: ExtensionHost) -> JsonObject:
+async def session_delete(params: OfSession, host: ExtensionHost) -> JsonObject:
     """Delete a session, and say whether there was one."""
     return {"deleted": await host.delete(params.session_id)}
 
 
-async def working_dir_update(params: given.WorkingDirParams, host: ExtensionHost) -> JsonObject:
+async def working_dir_update(params: WorkingDirParams, host: ExtensionHost) -> JsonObject:
     """Move a session to another folder, between turns."""
     cwd = params.cwd
     if not os.path.isabs(cwd) or ".." in cwd.split("/"):
@@ -97,26 +247,26 @@ async def working_dir_update(params: given.WorkingDirParams, host: ExtensionHost
     return {"updated": True}
 
 
-async def status(params: given.OfSession, host: ExtensionHost) -> JsonObject:
+async def status(params: OfSession, host: ExtensionHost) -> JsonObject:
     """Return the status of a session, for people and for machines."""
     found = await host.status(params.session_id)
     return {
         "lines": list(found.lines),
         "busy": found.busy,
-        "conduct": conduct_object(found.options),
-        "tally": tally_object(found.usage),
+        "conduct": _options_object(found.options),
+        "tally": _usage_object(found.usage),
     }
 
 
 # ----------------------------------------------------------------------------------- tools and rules
 
 
-async def tools(params: given.OfSession, host: ExtensionHost) -> JsonObject:
+async def tools(params: OfSession, host: ExtensionHost) -> JsonObject:
     """Return the tools that the model is offered now."""
-    return {"tools": [tool_object(spec) for spec in await host.tools(params.session_id)]}
+    return {"tools": [_tool_object(spec) for spec in await host.tools(params.session_id)]}
 
 
-async def policy_check(params: given.CheckParams, host: ExtensionHost) -> JsonObject:
+async def policy_check(params: CheckParams, host: ExtensionHost) -> JsonObject:
     """Return what the gates would say of a command, a path or a URL, and why."""
     access = Access.WRITE if params.write else Access.READ
     subjects: list[Subject] = []
@@ -134,7 +284,7 @@ async def policy_check(params: given.CheckParams, host: ExtensionHost) -> JsonOb
     return {"verdict": judged.verdict, "rule": judged.rule or None, "reasons": list(judged.reasons)}
 
 
-async def audit_tail(params: given.TailParams, host: ExtensionHost) -> JsonObject:
+async def audit_tail(params: TailParams, host: ExtensionHost) -> JsonObject:
     """Return the last audit records of a session."""
     return {"records": list(await host.audit(params.session_id, params.count))}
 
@@ -142,12 +292,12 @@ async def audit_tail(params: given.TailParams, host: ExtensionHost) -> JsonObjec
 # --------------------------------------------------------------------------------------- MCP servers
 
 
-async def mcp_list(params: given.OfSession, host: ExtensionHost) -> JsonObject:
+async def mcp_list(params: OfSession, host: ExtensionHost) -> JsonObject:
     """Return the MCP servers of a session and their states."""
-    return {"servers": [server_object(each) for each in await host.servers(params.session_id)]}
+    return {"servers": [_server_object(each) for each in await host.servers(params.session_id)]}
 
 
-async def mcp_add(params: given.AddServerParams, host: ExtensionHost) -> JsonObject:
+async def mcp_add(params: AddServerParams, host: ExtensionHost) -> JsonObject:
     """Start an MCP server for the rest of the session."""
     named = read_servers([cast("Json", params.server)])
     if named.problems:
@@ -156,7 +306,7 @@ async def mcp_add(params: given.AddServerParams, host: ExtensionHost) -> JsonObj
     return {"added": True}
 
 
-async def mcp_remove(params: given.RemoveServerParams, host: ExtensionHost) -> JsonObject:
+async def mcp_remove(params: RemoveServerParams, host: ExtensionHost) -> JsonObject:
     """Stop an MCP server."""
     return {"removed": await host.remove_server(params.session_id, params.name)}
 
@@ -164,12 +314,12 @@ async def mcp_remove(params: given.RemoveServerParams, host: ExtensionHost) -> J
 # ------------------------------------------------------------------------------------------ dispatch
 
 
-def _entry(model: type[given.P], method: Callable[[given.P, ExtensionHost], Awaitable[JsonObject]]) -> _Entry:
+def _entry(model: type[P], method: Callable[[P, ExtensionHost], Awaitable[JsonObject]]) -> _Entry:
     """Return the function that jsonrpcserver calls: it reads the parameters and returns the method with them."""
 
     async def bind(**params: Json) -> object:
         try:
-            return _success(partial(method, given.read(model, params)))
+            return _success(partial(method, _read(model, params)))
         except RpcError as error:
             return _error(error.code, error.message, error.data)
 
@@ -177,18 +327,18 @@ def _entry(model: type[given.P], method: Callable[[given.P, ExtensionHost], Awai
 
 
 METHODS: Final[dict[str, _Entry]] = {
-    "_acp_agent/session/get": _entry(given.GetParams, session_get),
-    "_acp_agent/session/export": _entry(given.OfSession, session_export),
-    "_acp_agent/session/import": _entry(given.ImportParams, session_import),
-    "_acp_agent/session/delete": _entry(given.OfSession, session_delete),
-    "_acp_agent/working_dir/update": _entry(given.WorkingDirParams, working_dir_update),
-    "_acp_agent/status": _entry(given.OfSession, status),
-    "_acp_agent/tools": _entry(given.OfSession, tools),
-    "_acp_agent/policy/check": _entry(given.CheckParams, policy_check),
-    "_acp_agent/audit/tail": _entry(given.TailParams, audit_tail),
-    "_acp_agent/mcp/list": _entry(given.OfSession, mcp_list),
-    "_acp_agent/mcp/add": _entry(given.AddServerParams, mcp_add),
-    "_acp_agent/mcp/remove": _entry(given.RemoveServerParams, mcp_remove),
+    "_acp_agent/session/get": _entry(GetParams, session_get),
+    "_acp_agent/session/export": _entry(OfSession, session_export),
+    "_acp_agent/session/import": _entry(ImportParams, session_import),
+    "_acp_agent/session/delete": _entry(OfSession, session_delete),
+    "_acp_agent/working_dir/update": _entry(WorkingDirParams, working_dir_update),
+    "_acp_agent/status": _entry(OfSession, status),
+    "_acp_agent/tools": _entry(OfSession, tools),
+    "_acp_agent/policy/check": _entry(CheckParams, policy_check),
+    "_acp_agent/audit/tail": _entry(TailParams, audit_tail),
+    "_acp_agent/mcp/list": _entry(OfSession, mcp_list),
+    "_acp_agent/mcp/add": _entry(AddServerParams, mcp_add),
+    "_acp_agent/mcp/remove": _entry(RemoveServerParams, mcp_remove),
 }
 
 
