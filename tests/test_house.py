@@ -27,8 +27,8 @@ FOREIGN = {"deadline", "epilog", "excepthook", "argtypes", "args", "required", "
 RENAMED = "tools/html_markdown.py part.name"  # bs4 renames an element by assignment
 
 CEILINGS = {
-    "folders with more than 20 files": 1,
-    "files": 375,
+    "folders with more than 20 files": 0,
+    "files": 374,
     "modules under 100 lines with one importer": 1,
     "public class names that stand twice": 1,
     "files with requirement codes": 0,
