@@ -14,7 +14,7 @@ from acp_agent.gates.paths.made_links import without_made
 from acp_agent.gates.sandbox import SandboxGate
 from acp_agent.workspace.command_files import shell_names
 from tests.unit.gates.chain import Judged, call, command, inside
-from tests.unit.gates.test_link_doubts import gate_of
+from tests.unit.gates.paths.test_link_doubts import gate_of
 
 pytestmark = pytest.mark.anyio
 

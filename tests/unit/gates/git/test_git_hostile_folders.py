@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.unit.gates.git.test_git_repository import asked
 from tests.unit.gates.git_markers import ALONE, git
-from tests.unit.gates.test_git_repository import asked
 
 MARK = "touch $HOME/PWNED"
 HOOK = f"#!/bin/sh\n{MARK}\n"

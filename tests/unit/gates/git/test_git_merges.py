@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.gates.test_git_brings import fate
-from tests.unit.gates.test_git_hostile_folders import MARK, Row, bash, root
+from tests.unit.gates.git.test_git_brings import fate
+from tests.unit.gates.git.test_git_hostile_folders import MARK, Row, bash, root
 
 pytestmark = pytest.mark.anyio
 __all__ = ["root"]

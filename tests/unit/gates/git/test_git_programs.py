@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.gates.git.test_git_repository import asked
 from tests.unit.gates.git_markers import HOOKS, PROGRAMS, copied, made, plant, ran
-from tests.unit.gates.test_git_repository import asked
 
 NAMES = (*PROGRAMS, *HOOKS)
 COMMANDS = (
