@@ -9,6 +9,7 @@ import pytest
 from tests.e2e.model_servers import Thought
 from tests.e2e.thoughts import Mind, go, inside, thinking
 from tests.fakes.editor import FILES_ONLY, ScriptedEditor
+from tests.fakes.forked_agent import CAN_FORK
 
 pytestmark = pytest.mark.anyio
 
@@ -47,7 +48,7 @@ async def test_what_somebody_else_changes_between_two_reads_is_seen_even_with_th
 
     def change() -> Thought:
         path = editor.workspace / "a.txt"
-        yield from mind.run("sleep 0.25")  # the file is old enough then
+        yield from mind.run(f"sleep {0.25 if CAN_FORK else 2.1}")  # the file is old enough then
         yield from mind.call(NEW, NEW)
         times = os.stat(path)
         path.write_text("two\n")

@@ -76,6 +76,7 @@ async def _faulty(self, params, incoming):
 
 
 if __name__ == "__main__":
-    assert app
+    assert app._BY_THREAD > 0.3  # pyright: ignore[reportPrivateUsage]
+    app._BY_THREAD = 0.3  # pyright: ignore[reportPrivateUsage] - seconds until a process that is stuck is ended
     SessionMethods._set_mode = _faulty  # pyright: ignore[reportPrivateUsage]
     sys.exit(__main__.main([]))
