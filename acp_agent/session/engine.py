@@ -116,6 +116,7 @@ def _did_you_mean(word: str, name: CommandName) -> str:
 class SessionEngine:
     """The engine of one session: see Engine. It also answers about the session for the extension methods.
 
+    answer    runs one turn
     handler   says how the session is
     toolset   its tools, by the configuration as it is on disk now
     mcp       its MCP servers
@@ -134,7 +135,7 @@ class SessionEngine:
         redact: Redact,
         release: Callable[[], None],
     ) -> None:
-        self._turns = turns
+        self.answer = turns.answer
         self._state = state
         self._titles = titles
         self._handler = handler
@@ -142,9 +143,6 @@ class SessionEngine:
         self._mcp = mcp
         self.redact = redact
         self._release = release
-
-    async def answer(self, read: ReadPrompt) -> Answer:
-        return await self._turns.answer(read)
 
     def state(self) -> Change:
         return self._state.state()

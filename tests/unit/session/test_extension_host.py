@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -142,7 +143,7 @@ class World:
         mcp.connections = McpConnections(self.pins, self.background, session.notices.add, self._connect)
         mcp.start(loaded)
         desk = Desk(session, mcp.connections)
-        parts: Any = (None, Kept(), Unnamed(), desk, Tools(loaded), mcp, hidden, lambda: None)
+        parts: Any = (SimpleNamespace(answer=None), Kept(), Unnamed(), desk, Tools(loaded), mcp, hidden, lambda: None)
         return SessionEngine(*parts)
 
     # ------------------------------------------------------------------------ as a workshop
