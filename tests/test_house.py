@@ -24,7 +24,7 @@ CODE = re.compile(r"\b(?:[A-Z]{1,2}\d{1,2}\.\d+(?:\.\d+)?|requirements [A-Z]\d+)
 
 # Attributes that libraries want to be assigned.
 FOREIGN = {"deadline", "epilog", "excepthook", "argtypes", "args", "required", "time", "time_ns"}
-RENAMED = "tools/html_markdown.py part.name"  # bs4 renames an element by assignment
+RENAMED = "tools/html_page.py part.name"  # bs4 renames an element by assignment
 
 CEILINGS = {
     "folders with more than 20 files": 0,

@@ -9,8 +9,7 @@ from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import ToolProgress
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import CommandSubject, Frame, JsonObject, Subject, ToolKind, ToolResult
-from acp_agent.tools.params import WHOLE, Name, Params
-from acp_agent.tools.tool import Tool
+from acp_agent.tools.tool import WHOLE, Name, Params, Tool
 
 _TELLING = ("permission denied", "no such file or directory")
 

@@ -7,8 +7,7 @@ from pydantic import Field
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Subject, ToolKind, ToolResult
-from acp_agent.tools.params import Params, Text
-from acp_agent.tools.tool import Tool
+from acp_agent.tools.tool import Params, Text, Tool
 
 
 class CompressContextParams(Params):

@@ -6,9 +6,8 @@ from acp_agent.core.backends import Copied, EntryKind, FileSystem
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, Location, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.text import title, visible
-from acp_agent.tools.params import Name, Params
-from acp_agent.tools.tool import Tool
-from acp_agent.tools.tree_preview import destination_path, named, refuse_taken, source_kind
+from acp_agent.tools.change import destination_path, named, refuse_taken, source_kind
+from acp_agent.tools.tool import Name, Params, Tool
 
 
 class CopyPathParams(Params):

@@ -7,9 +7,8 @@ from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import Access, JsonObject, PathSubject, Subject, ToolCall, ToolKind, ToolResult
 from acp_agent.text import visible
-from acp_agent.tools.params import Name, Params
-from acp_agent.tools.tool import Tool
-from acp_agent.tools.tree_preview import named
+from acp_agent.tools.change import named
+from acp_agent.tools.tool import Name, Params, Tool
 
 
 class CreateDirectoryParams(Params):

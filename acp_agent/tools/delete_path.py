@@ -9,9 +9,8 @@ from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.text import visible
-from acp_agent.tools.params import Name, Params
-from acp_agent.tools.tool import Tool
-from acp_agent.tools.tree_preview import contents, entry_kind, named
+from acp_agent.tools.change import contents, entry_kind, named
+from acp_agent.tools.tool import Name, Params, Tool
 
 
 class DeletePathParams(Params):

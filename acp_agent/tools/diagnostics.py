@@ -21,8 +21,7 @@ from acp_agent.core.types import (
     ToolResult,
 )
 from acp_agent.text import title
-from acp_agent.tools.params import WHOLE, Name, Params
-from acp_agent.tools.tool import Tool
+from acp_agent.tools.tool import WHOLE, Name, Params, Tool
 
 if TYPE_CHECKING:
     from acp_agent.tools.checker_report import CheckerResult

@@ -24,8 +24,7 @@ from acp_agent.core.ports import ToolContext
 from acp_agent.core.redaction import placeholders
 from acp_agent.core.types import Access, Diff, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.tools.change import change, commit, shown_text
-from acp_agent.tools.params import Name, Params, Text
-from acp_agent.tools.tool import Tool, changed, numbered, split_lines
+from acp_agent.tools.tool import Name, Params, Text, Tool, changed, numbered, split_lines
 
 _MAX_TEXT = 1_000_000  # characters: in a longer text the search costs more than it helps
 _MAX_SHOWN_LINES = 12

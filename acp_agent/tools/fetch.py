@@ -4,8 +4,7 @@ from acp_agent.core.ports import ToolContext
 from acp_agent.core.services import WebCaller
 from acp_agent.core.types import Subject, ToolKind, ToolResult, UrlSubject
 from acp_agent.tools.html import readable
-from acp_agent.tools.params import Name, Params
-from acp_agent.tools.tool import Tool
+from acp_agent.tools.tool import Name, Params, Tool
 
 
 class FetchParams(Params):

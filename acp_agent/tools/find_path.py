@@ -10,8 +10,7 @@ from acp_agent.core.ports import ToolContext
 from acp_agent.core.secret_files import Secrecy, secrecy
 from acp_agent.core.types import Access, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.text import visible
-from acp_agent.tools.params import WHOLE, Name, Params, pattern_below
-from acp_agent.tools.tool import Tool, relative
+from acp_agent.tools.tool import WHOLE, Name, Params, Tool, pattern_below, relative
 
 
 class FindPathParams(Params):

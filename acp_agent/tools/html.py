@@ -25,6 +25,6 @@ async def readable(page: WebPage) -> str:
 
 
 def _converted(markup: str, url: str) -> str:
-    from acp_agent.tools.html_markdown import page_markdown  # noqa: PLC0415 - see the module's docstring
+    from acp_agent.tools.html_page import page_markdown  # noqa: PLC0415 - see the module's docstring
 
     return page_markdown(markup, url)

@@ -4,8 +4,7 @@ from acp_agent.core.backends import EntryKind
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.text import visible
-from acp_agent.tools.params import Name, Params
-from acp_agent.tools.tool import Tool
+from acp_agent.tools.tool import Name, Params, Tool
 
 _ORDER = (EntryKind.DIRECTORY, EntryKind.FILE, EntryKind.SYMLINK, EntryKind.OTHER)
 

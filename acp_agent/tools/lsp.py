@@ -37,8 +37,7 @@ from acp_agent.tools.lsp_answer import (
     to_wire,
     word,
 )
-from acp_agent.tools.params import WHOLE, Name, P, Params
-from acp_agent.tools.tool import Tool, cut, relative
+from acp_agent.tools.tool import WHOLE, Name, P, Params, Tool, cut, relative
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _LONGEST_NAME = 500

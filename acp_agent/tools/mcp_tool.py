@@ -19,7 +19,7 @@ from acp_agent.core.mcp import McpConnection, McpDefinition, McpReply
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import Frame, Json, JsonObject, McpSubject, ToolCall, ToolKind, ToolResult, ToolSpec
 from acp_agent.text import title, visible
-from acp_agent.tools.params import no_object, quote
+from acp_agent.tools.tool import no_object, quote
 
 MAX_DESCRIPTION = 2048
 """The longest description in bytes, with our own words in front of it."""

@@ -11,8 +11,7 @@ from acp_agent.core.ports import ToolContext
 from acp_agent.core.redaction import placeholders
 from acp_agent.core.types import Subject, ToolKind, ToolResult
 from acp_agent.text import title
-from acp_agent.tools.params import Name, Params
-from acp_agent.tools.tool import Tool
+from acp_agent.tools.tool import Name, Params, Tool
 
 _NOT_SAVED = "Go on without it. Tell the user if they asked for it."
 

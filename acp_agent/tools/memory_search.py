@@ -14,8 +14,7 @@ from acp_agent.core.ports import ToolContext
 from acp_agent.core.services import Remembered
 from acp_agent.core.types import Json, Subject, ToolKind, ToolResult
 from acp_agent.text import defanged, title
-from acp_agent.tools.params import WHOLE, Params, Text, quote
-from acp_agent.tools.tool import Tool
+from acp_agent.tools.tool import WHOLE, Params, Text, Tool, quote
 
 _GO_ON = "Go on without notes of earlier sessions."
 

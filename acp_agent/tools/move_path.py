@@ -6,9 +6,8 @@ from acp_agent.core.backends import FileSystem
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.text import title, visible
-from acp_agent.tools.params import Name, Params
-from acp_agent.tools.tool import Tool
-from acp_agent.tools.tree_preview import destination_path, entry_kind, named, refuse_taken
+from acp_agent.tools.change import destination_path, entry_kind, named, refuse_taken
+from acp_agent.tools.tool import Name, Params, Tool
 
 
 class MovePathParams(Params):

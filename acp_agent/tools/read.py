@@ -11,9 +11,8 @@ from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, ImagePart, Location, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.core.untrusted import json_value
-from acp_agent.tools.params import WHOLE, Name, Params
 from acp_agent.tools.picture import MAX_PICTURE, MAX_SIDE, picture_of
-from acp_agent.tools.tool import Tool, numbered
+from acp_agent.tools.tool import WHOLE, Name, Params, Tool, numbered
 
 _MAX_NOTEBOOK = 32 * 1024 * 1024
 _MAX_OFFSET = 1_000_000_000  # a line number in ACP has 32 bits

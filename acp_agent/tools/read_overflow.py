@@ -15,8 +15,7 @@ from acp_agent.core.services import OVERFLOW_PREFIX, UNKNOWN_OVERFLOW
 from acp_agent.core.types import Subject, ToolKind, ToolResult
 from acp_agent.regex import LinearRegex
 from acp_agent.text import visible
-from acp_agent.tools.params import WHOLE, Name, Params, quote
-from acp_agent.tools.tool import Tool, cut
+from acp_agent.tools.tool import WHOLE, Name, Params, Tool, cut, quote
 
 _BLOCK = 64 * 1024
 

@@ -22,10 +22,9 @@ from acp_agent.tools.list_directory import ListDirectory
 from acp_agent.tools.memory_save import MemorySave
 from acp_agent.tools.memory_search import MemorySearch
 from acp_agent.tools.move_path import MovePath
-from acp_agent.tools.params import no_object, quote
 from acp_agent.tools.read import Read
 from acp_agent.tools.read_overflow import ReadOverflow
-from acp_agent.tools.tool import Tool
+from acp_agent.tools.tool import Tool, no_object, quote
 from acp_agent.tools.update_plan import UpdatePlan
 from acp_agent.tools.web_scrape import WebScrape
 from acp_agent.tools.write import Write

@@ -8,8 +8,7 @@ from acp_agent.core.events import PlanEntry, PlanPriority, PlanStatus
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Subject, ToolKind, ToolResult
 from acp_agent.text import visible
-from acp_agent.tools.params import Name, Params, Part
-from acp_agent.tools.tool import Tool
+from acp_agent.tools.tool import Name, Params, Part, Tool
 
 _LINE = 200  # characters of a step in the result for the model
 

@@ -11,8 +11,7 @@ from acp_agent.core.ports import ToolContext
 from acp_agent.core.services import WebCaller
 from acp_agent.core.types import Diff, Subject, ToolKind, ToolResult, UrlSubject
 from acp_agent.tools.html import CUT, is_html
-from acp_agent.tools.params import WHOLE, Name, Params, Text
-from acp_agent.tools.tool import Tool
+from acp_agent.tools.tool import WHOLE, Name, Params, Text, Tool
 
 if TYPE_CHECKING:
     from bs4 import Tag
@@ -69,14 +68,14 @@ class WebScrape(Tool[WebScrapeParams]):
 
 def _check(selector: str) -> None:
     # Costs 50 ms and 7 MiB, and most sessions never scrape.
-    from acp_agent.tools.html_tree import compiled  # noqa: PLC0415
+    from acp_agent.tools.html_page import compiled  # noqa: PLC0415
 
     compiled(selector)
 
 
 def _scrape(markup: str, params: WebScrapeParams) -> str:
     """Return the results as one text, "" if there are none. Raises ToolError. It may take seconds."""
-    from acp_agent.tools.html_tree import selected  # noqa: PLC0415 - see _check
+    from acp_agent.tools.html_page import selected  # noqa: PLC0415 - see _check
 
     results: list[str] = []
     left = MAX_CHARS
@@ -99,7 +98,7 @@ def _extracted(element: "Tag", mode: str) -> str:
     if mode == "html":
         return str(element)
     if not mode.startswith(_ATTRIBUTE):
-        from acp_agent.tools.html_tree import plain_text  # noqa: PLC0415 - see _check
+        from acp_agent.tools.html_page import plain_text  # noqa: PLC0415 - see _check
 
         return plain_text(element)
     value = element.get(mode.removeprefix(_ATTRIBUTE).strip().lower()) or ""

@@ -4,8 +4,7 @@ from acp_agent.core.backends import FileSystem
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, Diff, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.tools.change import change, commit, previous_text, shown_text
-from acp_agent.tools.params import Name, Params, Text
-from acp_agent.tools.tool import Tool, changed
+from acp_agent.tools.tool import Name, Params, Text, Tool, changed
 
 
 class WriteParams(Params):

@@ -5,11 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.services import WebPage
-from acp_agent.tools import html_tree
+from acp_agent.tools import html_page
 from acp_agent.tools.html import is_html, readable
-from acp_agent.tools.html_markdown import page_markdown
-from acp_agent.tools.html_tree import TreeBuilder, tree
-from acp_agent.tools.html_tree import plain_text as plain_text_of
+from acp_agent.tools.html_page import TreeBuilder, page_markdown, tree
+from acp_agent.tools.html_page import plain_text as plain_text_of
 
 URL = "https://e.com/docs/page"
 
@@ -169,11 +168,11 @@ def test_a_hostile_page_ends_and_gives_no_more_than_it_was(name: str):
 
 def test_a_page_beyond_the_limits_is_read_up_to_there_and_says_so(monkeypatch: pytest.MonkeyPatch):
     assert text("<p>first</p>" + "<div>" * 20_000).startswith("first\n\n[The page goes on: it is nested more than 512")
-    monkeypatch.setattr(html_tree, "MAX_MARKUP", 20_000)
+    monkeypatch.setattr(html_page, "MAX_MARKUP", 20_000)
     cut = text("<p>word</p>" * 20_000)
     assert cut.endswith("[The page goes on: it has more than 20000 characters]")
     assert cut.count("word") < 20_000
-    monkeypatch.setattr(html_tree, "MAX_PIECES", 1000)
+    monkeypatch.setattr(html_page, "MAX_PIECES", 1000)
     assert text("&lt;" * 20_000).endswith("[The page goes on: it has more than 1000 pieces of text]")
 
 

@@ -7,7 +7,7 @@ import pytest
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.services import WebCaller, WebPage
 from acp_agent.core.types import ToolKind, UrlSubject
-from acp_agent.tools import html_tree, web_scrape
+from acp_agent.tools import html_page, web_scrape
 from acp_agent.tools.web_scrape import WebScrape
 from tests.unit.tools.workbench import Workbench
 
@@ -133,7 +133,7 @@ async def test_a_page_too_deep_or_too_large_is_an_error_with_a_way_on(
     bench.web.put(URL, "<div>" * 100_000)
     with pytest.raises(ToolError, match="512 elements deep"):
         await scraped(bench, "div")
-    monkeypatch.setattr(html_tree, "MAX_ELEMENTS", 1000)
+    monkeypatch.setattr(html_page, "MAX_SELECTED", 1000)
     bench.web.put(URL, "<i></i>" * 5000)
     with pytest.raises(ToolError, match="more than 1000 elements") as caught:
         await scraped(bench, "i")
@@ -183,7 +183,7 @@ def _calls(size: int, select: str) -> int:
     before = sys.getprofile()
     sys.setprofile(count)
     try:
-        html_tree.selected(page, select, 100)
+        html_page.selected(page, select, 100)
     finally:
         sys.setprofile(before)
     return counted[0]
