@@ -13,6 +13,7 @@ from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory, ToolFailure
 from acp_agent.core.events import EventSink, Notice, Severity, ToolFinished, ToolStarted
 from acp_agent.core.ports import Backends, Invocation, ToolContext
+from acp_agent.core.redaction import Redact, verbatim
 from acp_agent.core.types import (
     Allow,
     ApprovedBy,
@@ -20,7 +21,6 @@ from acp_agent.core.types import (
     CallOrigin,
     Deny,
     JsonObject,
-    Ruling,
     ToolCall,
     ToolKind,
     ToolResult,
@@ -70,6 +70,7 @@ class DynExecutor:
     gates           tell which tools the model may see
     files           where previews of changes read
     misunderstood   records a call that could not be understood, its result and the seconds it took
+    redact          removes secrets from refusals and failures, which do not pass the output pipeline
     repairer        makes arguments fit that do not; None if nothing does
     """
 
@@ -83,6 +84,7 @@ class DynExecutor:
         emit: EventSink,
         misunderstood: Callable[[ToolCall, ToolResult, float], None] | None = None,
         repairer: ArgumentRepairer | None = None,
+        redact: Redact = verbatim,
     ) -> None:
         self._catalogue = catalogue
         self._executor = executor
@@ -91,6 +93,7 @@ class DynExecutor:
         self._emit = emit
         self._misunderstood = misunderstood
         self._repairer = repairer
+        self._redact = redact
 
     def specs(self) -> Sequence[ToolSpec]:
         """Return the tools that the model may see now."""
@@ -104,7 +107,7 @@ class DynExecutor:
         except (ToolError, Refused) as error:
             result = ToolResult.failed(error.failure)
             await self._show_unrun(call, result, begun)
-            return result
+            return self._redacted(result)
         facts = self._gates.facts(invocation, repaired.for_user if repaired is not None else "")
         await self._emit(_started(invocation))
         result = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "[cancelled] operation aborted"))
@@ -116,7 +119,11 @@ class DynExecutor:
             result = ToolResult.crash(error)
         finally:
             await self._finish(facts, result, monotonic() - begun)
-        return result
+        return self._redacted(result)
+
+    def _redacted(self, result: ToolResult) -> ToolResult:
+        """Redact what did not pass the output pipeline: a refusal may quote a file, such as after a failed edit."""
+        return result if result.stats is not None else replace(result, text=self._redact(result.text))
 
     async def refuse(self, call: ToolCall, result: ToolResult) -> None:
         """Show and record a call that does not run."""
@@ -196,22 +203,19 @@ class GatedExecutor:
     async def execute(self, facts: CallFacts) -> ToolResult:
         """Judge the call once and run it. A fault in a gate or a tool costs the call, not the turn."""
         passed: list[Gate] = []
-        result = await self._result(facts, passed)
+        try:
+            judged = await self._judge(facts, passed)
+            if isinstance(judged, ToolResult):
+                result = judged
+            else:
+                result = await self._allowed.execute(facts)
+                result = result if result.ruling is not None and result.ruling.gate else result.ruled(judged)
+        except Exception as error:  # noqa: BLE001
+            _log.error("tool call crashed", exc_info=True, tool=facts.spec.name)
+            result = ToolResult.crash(error)
         for gate in reversed(passed):
             result = await gate.conclude(facts, result)
         return result
-
-    async def _result(self, facts: CallFacts, passed: list[Gate]) -> ToolResult:
-        try:
-            approved_by = await self._judge(facts, passed)
-            if isinstance(approved_by, ToolResult):
-                return approved_by
-            result = await self._allowed.execute(facts)
-        except Exception as error:  # noqa: BLE001
-            _log.error("tool call crashed", exc_info=True, tool=facts.spec.name)
-            return ToolResult.crash(error)
-        ruling = result.ruling or Ruling()
-        return result if ruling.gate else result.ruled(approved_by)
 
     async def _judge(self, facts: CallFacts, passed: list[Gate]) -> ApprovedBy | ToolResult:
         """Return on whose word the call runs, or the result of a refused one."""

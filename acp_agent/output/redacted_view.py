@@ -14,9 +14,9 @@ from typing import cast
 from acp_agent.core import events
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.events import Event, EventSink
-from acp_agent.core.ports import Approver, Decision, Question, Toolset
+from acp_agent.core.ports import Approver, Decision, Question
 from acp_agent.core.redaction import Redact
-from acp_agent.core.types import Json, JsonObject, Location, ToolCall, ToolResult, ToolSpec
+from acp_agent.core.types import Json, JsonObject, Location, ToolResult
 from acp_agent.output.markdown_images import defused
 from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.output.redaction.stream import RedactionStream
@@ -173,27 +173,6 @@ class RedactedApprover:
                 text=defused(words(question.text)),
             )
         )
-
-
-class RedactedToolset:
-    """A Toolset in front of another one. It redacts refusals and results of calls that could not be parsed.
-
-    They can quote a file, such as after a failed edit, and did not pass the output pipeline.
-    """
-
-    def __init__(self, toolset: Toolset, redactor: Redactor) -> None:
-        self._toolset = toolset
-        self._redactor = redactor
-
-    def specs(self) -> Sequence[ToolSpec]:
-        return self._toolset.specs()
-
-    async def run(self, call: ToolCall) -> ToolResult:
-        result = await self._toolset.run(call)
-        return result if result.stats is not None else replace(result, text=self._redactor(result.text))
-
-    async def refuse(self, call: ToolCall, result: ToolResult) -> None:
-        await self._toolset.refuse(call, result)
 
 
 def _harmless(redactor: Redactor, text: str) -> str:

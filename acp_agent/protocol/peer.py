@@ -159,7 +159,11 @@ class Peer:
     async def _answer(self, request: jsonrpc.Request, incoming: Incoming) -> None:
         answer: JsonObject = {"jsonrpc": "2.0", "id": request.id}
         try:
-            answer["result"] = await self._result(request, incoming)
+            handler = self._handler(request.method)
+            with incoming.scope:
+                answer["result"] = await handler(request.params, incoming)
+            if incoming.scope.cancelled_caught:
+                answer["error"] = RpcError(jsonrpc.REQUEST_CANCELLED, "Request cancelled").to_wire()
         except RequestError as error:
             answer["error"] = RpcError.of(error).to_wire()
         except Exception:  # noqa: BLE001 - top of a request: whatever happens, it is answered
@@ -181,14 +185,12 @@ class Peer:
             _log.error("answer cannot be written", method=method, reason=str(error))
             self._send({"jsonrpc": "2.0", "id": answer["id"], "error": internal_error().to_wire()})
 
-    async def _result(self, request: jsonrpc.Request, incoming: Incoming) -> JsonObject:
-        self._admit(request.method)
-        handler = self._requests.get(request.method)
+    def _handler(self, method: str) -> RequestHandler:
+        self._admit(method)
+        handler = self._requests.get(method)
         if handler is None:
-            raise method_not_found(request.method)
-        with incoming.scope:
-            return await handler(request.params, incoming)
-        raise RpcError(jsonrpc.REQUEST_CANCELLED, "Request cancelled")
+            raise method_not_found(method)
+        return handler
 
     async def _handle(self, notification: jsonrpc.Notification) -> None:
         handler = self._notifications.get(notification.method)

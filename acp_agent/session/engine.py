@@ -1,10 +1,10 @@
 """What answers the prompts of one session, and questions about the session from others than the model."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import nullcontext
 from typing import Protocol
 from uuid import uuid4
 
-from acp_agent.core.backends import FileSystem
 from acp_agent.core.editor import ReadPrompt
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import EventSink, Notice, Severity, TextDelta, UserMessage
@@ -79,26 +79,20 @@ class TurnEngine:
         message = await prompt.read(backends.files, backends.web, None if command or slip else self._diagnostics)
         for skipped in prompt.skipped:
             await self._emit(Notice(Severity.WARNING, f"left out of the prompt: {skipped}"))
-        if command:
-            return await self._run(*command, backends.files)
-        if slip:
-            return await self._say(_did_you_mean(*slip))
-        return await self._ask(message.parts)
-
-    async def _run(self, name: CommandName, argument: str, files: FileSystem) -> Answer:
-        outcome = await self._handler.run(name, argument, files)
+        parts: Sequence[Part] = message.parts
+        outcome = await self._handler.run(*command, backends.files) if command else None
         if isinstance(outcome, Review):
-            with self._handler.reading_only():
-                return await self._ask((TextPart(outcome.prompt),))
-        return await self._say(outcome)
-
-    async def _ask(self, parts: Sequence[Part]) -> Answer:
-        """Run a turn of the model."""
-        try:
-            agent = await self._agent()
-        except AgentError as error:
-            return await self._say(str(error), error)
-        return Answer(await agent.run(Message(Role.USER, tuple(parts))), agent.failure)
+            parts = (TextPart(outcome.prompt),)
+        elif outcome is not None:
+            return await self._say(outcome)
+        elif slip:
+            return await self._say(_did_you_mean(*slip))
+        with self._handler.reading_only() if outcome is not None else nullcontext():
+            try:
+                agent = await self._agent()
+            except AgentError as error:
+                return await self._say(str(error), error)
+            return Answer(await agent.run(Message(Role.USER, tuple(parts))), agent.failure)
 
     async def _say(self, text: str, failure: AgentError | None = None) -> Answer:
         """Tell the user a text that the model does not read."""

@@ -8,7 +8,6 @@ next prompt resumes it from the store.
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from math import inf
 from typing import Any
 
@@ -356,18 +355,19 @@ class Session:
 
     async def prompt(self, read: ReadPrompt) -> Answer:
         """Run one turn. Raises RequestError if another turn runs, if the prompt is malformed, or on a bug of ours."""
-        return await self.turns.run(partial(self._turn, read), self._end_turn)
-
-    async def _turn(self, read: ReadPrompt) -> Answer:
-        await self._dependencies.resume(self)
-        self.activate_options()
-        try:
-            engine = await self.engine()
-        except AgentError as error:
-            await self.emit(Notice(Severity.ERROR, self.redact(str(error))))
-            return Answer(StopReason.END_TURN, error)
-        await self.notices.tell(self.emit, self.redact)
-        return await engine.answer(read)
+        answer = Answer(StopReason.CANCELLED)
+        async with self.turns.turn(self._end_turn) as scope:
+            await self._dependencies.resume(self)
+            self.activate_options()
+            try:
+                engine = await self.engine()
+            except AgentError as error:
+                await self.emit(Notice(Severity.ERROR, self.redact(str(error))))
+                answer = Answer(StopReason.END_TURN, error)
+            else:
+                await self.notices.tell(self.emit, self.redact)
+                answer = await engine.answer(read)
+        return Answer(StopReason.CANCELLED) if scope.cancel_called else answer
 
     async def _end_turn(self, cancelled: bool) -> None:  # noqa: FBT001 - a callback
         """Send all events before the answer."""

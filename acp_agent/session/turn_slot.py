@@ -1,6 +1,7 @@
 """Room for one turn at a time, what runs a turn, and how it ended."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -93,8 +94,11 @@ class TurnSlot:
         """Count the session as used now."""
         self.used_at = anyio.current_time()
 
-    async def run(self, turn: Callable[[], Awaitable[Answer]], settle: Callable[[bool], Awaitable[None]]) -> Answer:
-        """Run one turn to its answer. Raises RequestError if another turn runs, as the turn does, or on a bug of ours.
+    @asynccontextmanager
+    async def turn(self, settle: Callable[[bool], Awaitable[None]]) -> AsyncGenerator[anyio.CancelScope]:
+        """Let the body be the running turn, under the scope that ends it. What a cancellation breaks is not raised.
+
+        Raises RequestError if another turn runs, as the body does, or on a bug of ours.
 
         settle   called at the end of the turn in any case, while it still counts as running; told whether it was
                  cancelled
@@ -106,10 +110,9 @@ class TurnSlot:
         scope = self._scope = anyio.CancelScope()
         self.abandoned = False
         self.touch()
-        answer = Answer(StopReason.CANCELLED)
         try:
             with scope:
-                answer = await turn()
+                yield scope
         except RequestError:
             if not scope.cancel_called:
                 raise
@@ -122,7 +125,6 @@ class TurnSlot:
                 await settle(scope.cancel_called)
             finally:
                 self._end()
-        return Answer(StopReason.CANCELLED) if scope.cancel_called else answer
 
     def cancel(self) -> None:
         """End the running turn. Does nothing when none runs, so that a late cancel cannot hit the next turn."""

@@ -19,7 +19,6 @@ from acp_agent.execution.runner import Catalogue, DynExecutor, GatedExecutor, To
 from acp_agent.gates.gate import Gates
 from acp_agent.gates.grounding import exists_in
 from acp_agent.output.filters.engine import FilterEngine
-from acp_agent.output.redacted_view import RedactedToolset
 from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.session.mcp_connections import McpCatalogue
 from acp_agent.session.session import Session
@@ -170,9 +169,9 @@ class SessionTools:
 
     def _front_door(
         self, catalogue: Catalogue, executor: ToolExecutor, gates: Gates, backends: Backends
-    ) -> RedactedToolset:
+    ) -> DynExecutor:
         auditor, reformatter = self._lasting.auditor, self._needs.reformatter
-        toolset = DynExecutor(
+        return DynExecutor(
             catalogue,
             executor,
             gates,
@@ -180,8 +179,8 @@ class SessionTools:
             emit=self._lasting.emit,
             misunderstood=auditor and auditor.record_misunderstood,
             repairer=reformatter and ArgumentRepairer(reformatter, reformatter.name),
+            redact=self._redactor,
         )
-        return RedactedToolset(toolset, self._redactor)
 
     def _tools(self, loaded: Loaded) -> tuple[Tool[Any], ...]:
         settings, tools = loaded.settings, loaded.settings.tools
