@@ -229,8 +229,8 @@ def tool_selection(
         return AllTools()
     from acp_agent.agent.aids.arguments import Tafc  # noqa: PLC0415 - off by default
     from acp_agent.agent.aids.dependencies import Dependencies, Needs  # noqa: PLC0415 - off by default
+    from acp_agent.agent.aids.selection import AidedToolSelection  # noqa: PLC0415 - off by default
     from acp_agent.agent.aids.tool_filter import INDISPENSABLE, SchemaFilter  # noqa: PLC0415 - off by default
-    from acp_agent.agent.tool_selection import AidedToolSelection  # noqa: PLC0415 - off by default
 
     schema_filter = chosen.enabled and SchemaFilter(
         _ranking(embedder, redact),

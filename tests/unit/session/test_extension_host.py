@@ -4,7 +4,6 @@ import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +18,7 @@ from acp_agent.core.conduct import AutoApprove, Mode, SessionOptions
 from acp_agent.core.errors import RequestError, StoreUnavailable
 from acp_agent.core.events import TextDelta, UserMessage
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
-from acp_agent.core.messages import LinkPart, Message, Role, StopReason, TextPart, Usage
+from acp_agent.core.messages import LinkPart, Message, Role, TextPart, Usage
 from acp_agent.core.redaction import verbatim
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import Access, PathSubject, Subject
@@ -39,7 +38,6 @@ from acp_agent.session.mcp_servers import SessionMcpServers
 from acp_agent.session.model_choices import ModelChoices
 from acp_agent.session.session import Session, SessionDependencies, SessionWorkspace
 from acp_agent.session.slash.commands import ALWAYS, CommandName
-from acp_agent.session.turn_slot import Answer
 from acp_agent.store.mcp_pins import McpPins
 from acp_agent.store.session_locks import SessionLocks
 from acp_agent.store.sessions import SessionStore
@@ -287,17 +285,17 @@ async def test_a_running_turn_keeps_the_leave_it_began_with(world):
     session = await world.session()
     running, over = anyio.Event(), anyio.Event()
 
-    async def turn() -> Answer:
-        session.options.mode = Mode.ASK
-        running.set()
-        await over.wait()
-        return Answer(StopReason.END_TURN)
-
     async def settle(_: bool) -> None:
         pass
 
+    async def turn() -> None:
+        async with session.turns.turn(settle):
+            session.options.mode = Mode.ASK
+            running.set()
+            await over.wait()
+
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(partial(session.turns.run, turn, settle))
+        tasks.start_soon(turn)
         await running.wait()
         assert (await world.host.judge(session.id, PathSubject("x", Access.WRITE))).verdict == "allow"
         assert (await world.host.status(session.id)).busy

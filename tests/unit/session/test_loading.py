@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 LATE = (
-    "acp_agent.agent.tool_selection",  # off by default
+    "acp_agent.agent.aids.selection",  # off by default
     "acp_agent.llm.scripted",  # a model that plays a script
     "acp_agent.mcp",  # no server is named
     "acp_agent.output.filters.rule_file",  # no command has run

@@ -34,7 +34,7 @@ class Settling:
             raise self.failure
 
 
-async def run(slot: TurnSlot, turn: Callable[[], Awaitable[Answer]], settling: Settling) -> Answer:
+async def ran(slot: TurnSlot, turn: Callable[[], Awaitable[Answer]], settling: Settling) -> Answer:
     """A turn as a session runs it."""
     answer = CANCELLED
     async with slot.turn(settling) as scope:
@@ -71,7 +71,7 @@ def failing_when_cancelled(error: Exception) -> Callable[[], Awaitable[Answer]]:
 async def test_a_turn_counts_as_running_until_all_of_it_was_sent() -> None:
     slot = TurnSlot()
     settling = Settling(slot)
-    assert await run(slot, done, settling) == DONE
+    assert await ran(slot, done, settling) == DONE
     assert (settling.told, settling.busy, slot.busy) == ([False], [True], False)
 
 
@@ -83,12 +83,12 @@ async def test_however_a_turn_fails_there_is_room_for_the_next(error: Exception,
     slot = TurnSlot()
     settling = Settling(slot)
     with pytest.raises(RequestError) as caught:
-        await run(slot, failing(error), settling)
+        await ran(slot, failing(error), settling)
     assert RpcError.of(caught.value).code == code
     assert "bug" not in str(caught.value)
     assert settling.told == [False]
     assert not slot.busy
-    assert await run(slot, done, settling) == DONE
+    assert await ran(slot, done, settling) == DONE
 
 
 @pytest.mark.parametrize("error", [None, invalid_params("prompt", "x"), ValueError("broken by the abort")])
@@ -98,7 +98,7 @@ async def test_what_a_cancelled_turn_raises_is_cancelled(error: Exception | None
     answers: list[Answer] = []
 
     async def run() -> None:
-        answers.append(await run(slot, for_ever if error is None else failing_when_cancelled(error), settling))
+        answers.append(await ran(slot, for_ever if error is None else failing_when_cancelled(error), settling))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run)
@@ -112,21 +112,21 @@ async def test_a_late_cancel_does_not_hit_the_next_turn() -> None:
     slot = TurnSlot()
     settling = Settling(slot)
     slot.cancel()
-    assert await run(slot, done, settling) == DONE
+    assert await ran(slot, done, settling) == DONE
     slot.cancel()
-    assert await run(slot, done, settling) == DONE
+    assert await ran(slot, done, settling) == DONE
 
 
 async def test_a_turn_that_ends_with_its_task_leaves_room() -> None:
     slot = TurnSlot()
     settling = Settling(slot)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(run, slot, for_ever, settling)
+        tasks.start_soon(ran, slot, for_ever, settling)
         await anyio.lowlevel.checkpoint()
         assert slot.busy
         tasks.cancel_scope.cancel()
     assert not slot.busy
-    assert await run(slot, done, settling) == DONE
+    assert await ran(slot, done, settling) == DONE
 
 
 async def test_a_turn_whose_end_could_not_be_settled_leaves_room() -> None:
@@ -134,7 +134,7 @@ async def test_a_turn_whose_end_could_not_be_settled_leaves_room() -> None:
     settling = Settling(slot)
     settling.failure = OSError("no way")
     with pytest.raises(OSError, match="no way"):
-        await run(slot, done, settling)
+        await ran(slot, done, settling)
     assert not slot.busy
 
 
@@ -148,13 +148,13 @@ async def test_a_second_turn_is_refused_and_the_first_goes_on() -> None:
         return DONE
 
     async def run() -> None:
-        answers.append(await run(slot, first, settling))
+        answers.append(await ran(slot, first, settling))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run)
         await anyio.lowlevel.checkpoint()
         with pytest.raises(RequestError, match="prompt already in progress"):
-            await run(slot, done, settling)
+            await ran(slot, done, settling)
         assert settling.told == []
         go_on.set()
     assert answers == [DONE]
@@ -164,14 +164,14 @@ async def test_closing_cancels_the_turn_waits_for_it_and_lets_none_begin() -> No
     slot = TurnSlot()
     settling = Settling(slot)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(run, slot, for_ever, settling)
+        tasks.start_soon(ran, slot, for_ever, settling)
         await anyio.lowlevel.checkpoint()
         await slot.close(5)
         assert settling.told == [True]
         assert not slot.busy
     assert slot.closed
     with pytest.raises(RequestError, match="being closed"):
-        await run(slot, done, settling)
+        await ran(slot, done, settling)
     await slot.close(5)
 
 
@@ -185,7 +185,7 @@ async def test_closing_waits_no_longer_than_it_may() -> None:
         return DONE
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(run, slot, stubborn, Settling(slot))
+        tasks.start_soon(ran, slot, stubborn, Settling(slot))
         await anyio.lowlevel.checkpoint()
         await slot.close(0.01)
         assert slot.busy
@@ -203,7 +203,7 @@ async def test_the_time_of_the_last_use_is_that_of_a_beginning_or_an_end() -> No
         slot.used_at = 0
         return DONE
 
-    await run(slot, turn, Settling(slot))
+    await ran(slot, turn, Settling(slot))
     assert 0 < began[0] <= slot.used_at
 
 
@@ -212,7 +212,7 @@ async def test_who_ended_a_turn_is_known() -> None:
     settling = Settling(slot)
     for end, abandoned in ((slot.cancel, False), (slot.abandon, True), (slot.cancel, False)):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(run, slot, for_ever, settling)
+            tasks.start_soon(ran, slot, for_ever, settling)
             await anyio.wait_all_tasks_blocked()
             end()
             slot.abandon() if end == slot.cancel else slot.cancel()  # too late to be why
@@ -224,7 +224,7 @@ async def test_who_ended_a_turn_is_known() -> None:
 async def test_a_turn_that_is_closed_is_abandoned() -> None:
     slot = TurnSlot()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(run, slot, for_ever, Settling(slot))
+        tasks.start_soon(ran, slot, for_ever, Settling(slot))
         await anyio.wait_all_tasks_blocked()
         await slot.close(5)
     assert slot.abandoned
