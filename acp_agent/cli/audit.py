@@ -11,7 +11,7 @@ from acp_agent.cli.recording import text_at
 from acp_agent.config.settings import audit_file
 from acp_agent.core.errors import AgentError
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.store.audit_chain import BrokenLine, unseal
+from acp_agent.store.audit import BrokenLine, unseal
 from acp_agent.store.audit_read import AuditFinding, AuditReport, records, tail, verify
 from acp_agent.text import title, visible
 

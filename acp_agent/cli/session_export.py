@@ -18,7 +18,7 @@ from acp_agent.core.new_file import NewFile
 from acp_agent.core.redaction import Redact
 from acp_agent.core.sessions import SessionRepository, SessionSnapshot, StoredEvent
 from acp_agent.session.foreign_session import redacted
-from acp_agent.store.session_file import MOST_EVENTS, joined_events, session_pieces
+from acp_agent.store.session_json import MOST_EVENTS, joined_events, session_pieces
 from acp_agent.text import visible
 from acp_agent.workspace.atomic_write import rename_new
 from acp_agent.workspace.beneath import holding

@@ -28,7 +28,7 @@ from acp_agent.core.messages import LinkPart, PromptPart, ResourcePart, TextPart
 from acp_agent.core.sessions import SessionSnapshot, StoredEvent
 from acp_agent.core.types import Diff, ImagePart, ToolKind, ToolResult
 from acp_agent.output.sanitize import sanitize
-from acp_agent.store.session_file import joined_events
+from acp_agent.store.session_json import joined_events
 from acp_agent.text import title, visible
 
 _WAITING = 500

@@ -26,7 +26,7 @@ from acp_agent.session.foreign_session import redacted
 from acp_agent.session.slash import commands
 from acp_agent.session.toolset.output import known_secrets, redactor
 from acp_agent.store.db import Database
-from acp_agent.store.session_file import event_object, json_text
+from acp_agent.store.session_json import event_object, json_text
 from acp_agent.store.session_locks import SessionLocks
 from acp_agent.store.sessions import SessionStore
 from acp_agent.text import title, visible

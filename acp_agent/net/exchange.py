@@ -1,24 +1,301 @@
 """One request to a judged target and its answer: a page, or the URL to continue at.
 
-httpcore's errors end here.
+The body of the answer is unpacked, decoded to text, and limited in size before and after unpacking. httpcore's errors
+end here.
 """
 
+import codecs
 import os
+import re
 import ssl
-from collections.abc import Generator
+import zlib
+from collections.abc import AsyncIterable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, Self, TypeAlias
 
 import httpcore
 
 from acp_agent import __version__
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.services import BlockReason, WebPage
-from acp_agent.net.body import Body, ContentType
 from acp_agent.net.connection import REDIRECTS, Dial, PinnedBackend, status_error
 from acp_agent.net.hosts import ResolvedTarget, WebTarget
 from acp_agent.net.urls import redirected
+
+_MAGIC: Final = b"\x1f\x8b"
+"""The first bytes of every member of a gzip file (RFC 1952, 2.3.1)."""
+
+
+class WrongPackingError(ValueError):
+    """The body does not have its content-encoding, or the content-encoding was not asked for."""
+
+
+def unpacker_of(encoding: str) -> "Unpacker | None":
+    """Return the unpacker for a Content-Encoding header, or None if the body is not packed.
+
+    Raises WrongPackingError.
+    """
+    match encoding.strip().lower():
+        case "" | "identity":
+            return None
+        case "gzip" | "x-gzip":
+            return Unpacker(gzip=True)
+        case "deflate":
+            return Unpacker(gzip=False)
+        case _:
+            raise WrongPackingError(encoding)
+
+
+class Unpacker:
+    """An unpacker of gzip with any number of members, of zlib, or of bare deflate.
+
+    ended     True after the end of the packed data; later bytes are ignored
+    complete  True if the body may end here: before the first byte or after an end
+    """
+
+    def __init__(self, *, gzip: bool) -> None:
+        self._gzip = gzip
+        self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 16) if gzip else None
+        self._held = b""  # too little to tell what it begins
+        self.ended = False
+        self.complete = True
+
+    def unpack(self, chunk: bytes, room: int) -> bytes:
+        """Return what a chunk unpacks to, at most `room` bytes. `room` is at least 1. Raises WrongPackingError."""
+        unpacked = bytearray()
+        packed, self._held = self._held + chunk, b""
+        while packed and not self.ended and len(unpacked) < room:  # to zlib, no room would mean no limit
+            if self._inflate is None:
+                packed = self._begun(packed)
+                continue
+            self.complete = False
+            try:
+                unpacked += self._inflate.decompress(packed, room - len(unpacked))
+            except zlib.error:
+                raise WrongPackingError from None
+            packed = b""
+            if self._inflate.eof:
+                packed = self._inflate.unused_data
+                self._inflate, self.complete, self.ended = None, True, not self._gzip
+        return bytes(unpacked)
+
+    def _begun(self, packed: bytes) -> bytes:
+        """Begin a member, or deflate. Return the bytes to unpack now; none if nothing begins."""
+        if self._gzip:
+            packed = packed.lstrip(b"\0")  # padding
+        if len(packed) < 2:
+            self._held, self.complete = packed, self._gzip
+            return b""
+        if not self._gzip:
+            self._inflate = zlib.decompressobj(zlib.MAX_WBITS if _is_zlib(packed) else -zlib.MAX_WBITS)
+        elif packed.startswith(_MAGIC):
+            self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        else:
+            self.ended = True
+        return b"" if self.ended else packed
+
+
+def _is_zlib(start: bytes) -> bool:
+    """Return whether data begins with the zlib header of "deflate". Some servers omit it (RFC 9110, 8.4.1.2)."""
+    return start[0] & 0x0F == 8 and int.from_bytes(start[:2], "big") % 31 == 0
+
+
+_CHARSETS: Final = frozenset(
+    # By Python's names. Other codecs of Python are extremely slow or do not decode text, so they are not listed.
+    (
+        *("utf-8", "utf-16-be", "utf-16-le", "koi8-r", "koi8-u", "mac-roman", "tis-620"),
+        *(f"iso8859-{number}" for number in range(2, 17)),
+        *(f"cp{number}" for number in (866, 874, 932, 949, 950, *range(1250, 1259))),
+        *("gb2312", "gbk", "gb18030", "big5", "big5hkscs", "shift_jis", "euc_jp", "iso2022_jp", "euc_kr"),
+    )
+)
+_MEANT: Final = {"utf-16": "utf-16-le", "iso8859-1": "cp1252"}
+"""Names that browsers read as another encoding (WHATWG Encoding, 4.2): "Latin 1" pages use Windows quotation marks."""
+_MARKS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_STRAY: Final = 100
+"""A text is accepted if fewer than one character in this many is malformed."""
+
+
+class NoTextError(ValueError):
+    """Bytes that are not text. The message is the rest of a sentence: "is binary"."""
+
+
+def decoded(data: bytes, charset: str, *, cut: bool) -> str:
+    """Return bytes as text: by their byte order mark, else by the charset if it is one of the web's, else as UTF-8.
+
+    A stray malformed byte becomes U+FFFD. If the text is `cut`, its last incomplete character is left out.
+
+    Raises:
+        NoTextError: Too many bytes are malformed, or the text contains a zero byte.
+
+    """
+    mark, name = next((known for known in _MARKS if data.startswith(known[0])), (b"", ""))
+    name = name or _codec(charset)
+    decoder = codecs.getincrementaldecoder(name)
+    try:
+        text = decoder().decode(data[len(mark) :], final=not cut)
+    except UnicodeDecodeError as error:
+        text = decoder("replace").decode(data[len(mark) :], final=not cut)
+        if text.count("\ufffd") * _STRAY >= len(text):
+            raise NoTextError(f"is not valid {name.upper()} at byte {len(mark) + error.start}") from None
+    if "\0" in text:
+        raise NoTextError("is binary")
+    return text
+
+
+def _codec(charset: str) -> str:
+    """Return Python's name of a charset of the web. Unknown charsets, and ASCII, which is a subset, give UTF-8."""
+    try:
+        name = codecs.lookup(charset[:40]).name if charset.isascii() else ""
+    except (LookupError, ValueError):
+        return "utf-8"
+    name = _MEANT.get(name, name)
+    return name if name in _CHARSETS else "utf-8"
+
+
+_TEXT_TYPES: Final = frozenset(
+    f"application/{name}"
+    for name in (
+        *("json", "xml", "xhtml+xml", "javascript", "x-javascript", "ecmascript", "yaml", "x-yaml", "toml", "x-toml"),
+        *("ndjson", "x-ndjson", "jsonl", "json5", "graphql", "sql", "x-sh", "x-tex", "x-latex", "xml-dtd"),
+    )
+)
+_TEXT_SUFFIXES: Final = ("+json", "+xml", "+yaml")
+_HTML_TYPES: Final = frozenset({"text/html", "application/xhtml+xml"})
+_DECLARED_WITHIN: Final = 1024
+"""The first bytes of an HTML page, in which it must declare its character set (HTML, 4.2.5.4)."""
+_COMMENT: Final = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_META: Final = re.compile(r"""<meta[\s/]((?:[^>"']|"[^"]*"|'[^']*')*)>""")
+_ATTRIBUTE: Final = re.compile(r"""([^\s=/"']+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"']+))""")
+
+
+@dataclass(frozen=True, slots=True)
+class ContentType:
+    """A Content-Type header in lower case. Both members are empty if there was none."""
+
+    mime: str
+    charset: str
+
+    @classmethod
+    def read(cls, header: str) -> Self:
+        """Return the content type of a header. What cannot be understood is empty."""
+        mime, *parameters = (part.strip().lower() for part in header.partition(",")[0].split(";"))
+        named = (parameter.partition("=") for parameter in parameters)
+        charset = next((value.strip(" \"'") for name, _, value in named if name.strip() == "charset"), "")
+        return cls(mime, charset)
+
+    @property
+    def is_text(self) -> bool:
+        """Return whether it names a text type, or no type at all. Then only the body can tell."""
+        known = self.mime.startswith("text/") or self.mime in _TEXT_TYPES or self.mime.endswith(_TEXT_SUFFIXES)
+        return known or not self.mime
+
+    def charset_of(self, body: bytes) -> str:
+        """Return the character set of a body: from the header, or else from the first bytes of an HTML page."""
+        if self.charset or self.mime not in _HTML_TYPES:
+            return self.charset
+        return _declared(body[:_DECLARED_WITHIN].decode("latin-1").lower())
+
+
+def _declared(start: str) -> str:
+    """Return the charset of the first `<meta charset>`, or `<meta http-equiv=content-type>` that has one, or ""."""
+    for tag in _META.finditer(_COMMENT.sub("", start)):
+        attributes = {name: double or single or bare for name, double, single, bare in _ATTRIBUTE.findall(tag[1])}
+        charset = attributes.get("charset", "").strip()
+        if attributes.get("http-equiv", "").strip() == "content-type":
+            charset = charset or ContentType.read(attributes.get("content", "")).charset
+        if charset:
+            # The declaration was readable as ASCII, so the page is not in UTF-16.
+            return "utf-8" if charset.startswith("utf-16") else charset
+    return ""
+
+
+class Body:
+    """A body while it is received.
+
+    data       the unpacked bytes, never more than the limit
+    truncated  True if the body was cut at the limit, which only happens if the caller asked for that
+    """
+
+    def __init__(self, host: str, encoding: str, limit: int, *, announced: int = 0, truncate: bool = False) -> None:
+        """Prepare to receive a body.
+
+        limit      the most bytes, packed and unpacked
+        announced  the Content-Length in bytes
+        truncate   True if the caller accepts the beginning of a larger body
+
+        Raises:
+            ToolError: The content-encoding was not asked for, or the announced length is above the limit.
+
+        """
+        self._host = host
+        self._limit = limit
+        self._announced = announced
+        self._truncate = truncate
+        try:
+            self._unpacker = unpacker_of(encoding)
+        except WrongPackingError:
+            raise self._wrongly_packed() from None
+        self._received = 0
+        self.data = bytearray()
+        self.truncated = False
+        if announced > limit and not truncate:
+            raise self._too_large()
+
+    async def read(self, chunks: AsyncIterable[bytes]) -> None:
+        """Receive the body up to the limit.
+
+        Raises ToolError if it is too large or does not match its content-encoding.
+        """
+        async for chunk in chunks:
+            self._take(chunk)
+            if self._is_over():
+                del self.data[self._limit :]
+                if not self._truncate:
+                    raise self._too_large()
+                self.truncated = True
+                return
+            if self._unpacker and self._unpacker.ended:
+                return
+        if self._unpacker and not self._unpacker.complete:
+            raise self._wrongly_packed()
+
+    def _take(self, chunk: bytes) -> None:
+        # One byte above the limit is enough to refuse the body, so a zip bomb is never unpacked.
+        room = self._limit + 1 - len(self.data)
+        try:
+            self.data += self._unpacker.unpack(chunk, room) if self._unpacker else chunk[:room]
+        except WrongPackingError:
+            raise self._wrongly_packed() from None
+        self._received += len(chunk)
+
+    def text(self, content_type: ContentType) -> str:
+        """Return the body as text in the charset of its header or page. Raises ToolError if it is not text."""
+        try:
+            data = bytes(self.data)
+            return decoded(data, content_type.charset_of(data), cut=self.truncated)
+        except NoTextError as error:
+            message = f"the page of {self._host} {error}, so it is no text to read"
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message) from None
+
+    def _is_over(self) -> bool:
+        """Return whether the body exceeds the limit.
+
+        Packed bytes count too, or an endless body could unpack to nothing.
+        """
+        if len(self.data) == self._limit < self._announced:
+            return True  # no need to wait for it
+        return max(len(self.data), self._received) > self._limit
+
+    def _too_large(self) -> ToolError:
+        message = f"the page of {self._host} is larger than {self._limit} bytes, and nothing of it was kept"
+        return ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Ask for a smaller page, or a part of it.")
+
+    def _wrongly_packed(self) -> ToolError:
+        message = f"{self._host} sent a page with a wrong content-encoding"
+        return ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
+
 
 _HEADERS: Final = (
     # No cookies, no credentials, no referrer; one connection per request.

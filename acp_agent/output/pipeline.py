@@ -20,8 +20,7 @@ from acp_agent.core.types import Frame, Json, JsonObject, OutputStats, ToolKind,
 from acp_agent.output.filters.engine import FilterEngine
 from acp_agent.output.filters.strategy import CommandRun, Filtered
 from acp_agent.output.redaction.redactor import Redactor
-from acp_agent.output.sanitize import sanitize
-from acp_agent.output.spotlight import fence
+from acp_agent.output.sanitize import fence, sanitize
 from acp_agent.text import SMALLEST_LIMIT, clip, measure
 
 _CATEGORY = re.compile(r"[a-z0-9_-]{1,40}")

@@ -18,8 +18,7 @@ from acp_agent.core.ports import Approver, Decision, Question
 from acp_agent.core.redaction import Redact
 from acp_agent.core.types import Json, JsonObject, Location, ToolResult
 from acp_agent.output.markdown_images import defused
-from acp_agent.output.redaction.redactor import Redactor
-from acp_agent.output.redaction.stream import RedactionStream
+from acp_agent.output.redaction.redactor import RedactionStream, Redactor
 from acp_agent.output.sanitize import Escapes, sanitize
 
 _BOUNDS = re.compile(r"([\n⏎]|\\[nr]|-{2,}[ ]?(?:BEGIN|END)[ ][A-Z0-9 ]{1,60}-{2,})")

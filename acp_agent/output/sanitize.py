@@ -14,9 +14,19 @@ limited, so that the state stays at a few KiB.
 An answer of the model is treated differently, since code that contains such a character must stay readable:
 `ControlGuard` shows each as its JSON escape, `\u001b`. An escape sequence would steer the terminal of a text client,
 and a bidirectional override makes code read as something else (CVE-2021-42574).
+
+`fence` marks the text of a tool as data for the model, so that it is not taken for instructions. The text stands
+between two lines with the same id. The id comes from the call's UUID, which is made after the text or is unknown to its
+author, so nothing in the text can close the fence. Text of this machine is not changed: a model that edits a file needs
+its exact characters. In text from outside, everything that looks like one of our marks is escaped as well, for readers
+that do not compare ids. The system prompt (`agent/prompt.py`) explains the fence to the model.
 """
 
+import hashlib
 import re
+from html import escape
+
+from acp_agent.text import defanged
 
 _SLICE = 1 << 20  # characters handled at once: limits the memory of a regular expression beside the text
 # a longer piece of a line is not a progress bar: it stays, and the CR after it ends the line
@@ -267,3 +277,28 @@ def _shown(text: str) -> str:
     if "\r" in text:
         text = _RETURNS.sub("\n", text)
     return _ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+_LOCAL = "tool-output"
+_EXTERNAL = "external-data"
+_LONGEST_SOURCE = 2048
+
+
+def fence(text: str, call_id: str, *, external: str | None = None) -> str:
+    """Return `text` in its fence. `external` is the URL or MCP server it comes from, None for this machine."""
+    tag, source = _LOCAL, ""
+    if external is not None:
+        tag, text = _EXTERNAL, defanged(text)
+        source = f' source="{escape(" ".join(sanitize(external[:_LONGEST_SOURCE]).split()))}"'
+    token = _token(call_id, text)
+    newline = "" if text.endswith("\n") else "\n"
+    return f'<{tag} id="{token}"{source}>\n{text}{newline}</{tag} id="{token}">'
+
+
+def _token(call_id: str, text: str) -> str:
+    """Return eight characters that do not occur in the text."""
+    seed = call_id
+    while True:
+        seed = hashlib.sha256(seed.encode("utf-8", "backslashreplace")).hexdigest()
+        if seed[:8] not in text:
+            return seed[:8]

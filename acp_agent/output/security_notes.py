@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from acp_agent.output.filters.line_patterns import LinePatterns, decoded, encoded
+from acp_agent.output.filters.strategy import LinePatterns, decoded, encoded
 
 # docker compose, buildkit, the name of a task or a worker
 _SOURCE = r"(?:[\w.-]+ *\| +|#\d+ (?:[\d.]+ )?|\[[^\]]+\] )?"

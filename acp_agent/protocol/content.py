@@ -22,7 +22,7 @@ from acp_agent.core.messages import ImagePart, LinkPart, Message, PromptPart, Re
 from acp_agent.core.redaction import Redact, verbatim
 from acp_agent.core.services import Web
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.output.spotlight import fence
+from acp_agent.output.sanitize import fence
 from acp_agent.protocol import wire
 from acp_agent.protocol.jsonrpc import invalid_request
 from acp_agent.protocol.links import link_target, one_line, read_file, read_pages

@@ -30,7 +30,7 @@ from acp_agent.protocol.mcp_servers import read_servers
 from acp_agent.protocol.updates import iso_time
 from acp_agent.session.extension_host import ExtensionHost
 from acp_agent.session.manager import SessionManager
-from acp_agent.store.session_file import NotASessionFile, event_object, read_session_file, session_object
+from acp_agent.store.session_json import NotASessionFile, event_object, read_session_file, session_object
 
 _LONGEST = 32 * 1024
 """Characters of a path, a URL or a name."""

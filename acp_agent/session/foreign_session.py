@@ -23,7 +23,7 @@ from acp_agent.core.sessions import SessionRecord, SessionSnapshot, StoredEvent,
 from acp_agent.core.types import Diff, ImagePart, Location, ToolResult
 from acp_agent.output.markdown_images import defused
 from acp_agent.output.sanitize import sanitize
-from acp_agent.store.record_json import Dataclass
+from acp_agent.store.session_json import Dataclass
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from acp_agent.core.types import McpSubject, ToolCall, ToolSpec
 from acp_agent.gates.pins import PinBook, server_identity
 from acp_agent.gates.rules.trust_level import TrustLevel
 from acp_agent.log import Log
-from acp_agent.store.mcp_pins import McpPins
+from acp_agent.store.decisions import McpPins
 from acp_agent.text import visible
 from acp_agent.tools.mcp_tool import McpTool, server_slug, tool_names
 from acp_agent.tools.registry import Registry

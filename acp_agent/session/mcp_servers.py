@@ -24,7 +24,7 @@ from acp_agent.core.redaction import Redact
 from acp_agent.gates.rules.trust_level import TrustLevel
 from acp_agent.gates.trust import workspace_trust
 from acp_agent.session.mcp_connections import McpConnections, RunningConnection
-from acp_agent.store.trusted_folders import TrustedFolders
+from acp_agent.store.decisions import TrustedFolders
 
 if TYPE_CHECKING:
     from acp_agent.session.processes import ProcessServices

@@ -38,9 +38,8 @@ from acp_agent.store.audit import AuditLog
 from acp_agent.store.conversations import OverflowStore, SummaryStore
 from acp_agent.store.credentials import CredentialStore
 from acp_agent.store.db import Database
-from acp_agent.store.mcp_pins import McpPins
+from acp_agent.store.decisions import McpPins, TrustedFolders
 from acp_agent.store.memories import MemoryStore
-from acp_agent.store.trusted_folders import TrustedFolders
 from acp_agent.workspace.destination import sweep
 from acp_agent.workspace.processes.script_folder import ScriptFolder, remove_abandoned
 from acp_agent.workspace.processes.tree import OrphanReaper, harden_process, kill_everything

@@ -14,8 +14,7 @@ from acp_agent.core.messages import Message, ModelDone, ModelEvent, ModelStop, R
 from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.core.redaction import Redact
 from acp_agent.log import Log
-from acp_agent.output.sanitize import sanitize
-from acp_agent.output.spotlight import fence
+from acp_agent.output.sanitize import fence, sanitize
 from acp_agent.session.session import Session
 from acp_agent.session.slash import commands
 from acp_agent.session.turn_slot import Answer

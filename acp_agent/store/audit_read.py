@@ -9,7 +9,7 @@ from itertools import islice
 from typing import BinaryIO
 
 from acp_agent.core.types import JsonObject
-from acp_agent.store.audit_chain import (
+from acp_agent.store.audit import (
     BEGINNING,
     MAX_LINE,
     AuditSnapshot,

@@ -17,7 +17,7 @@ from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.services import OVERFLOW_PREFIX, Summary
 from acp_agent.core.sessions import SessionRecord
 from acp_agent.store.db import Database
-from acp_agent.store.record_json import from_column, json_from, to_column
+from acp_agent.store.session_json import from_column, json_from, to_column
 
 
 def record_of(row: Sequence[Any]) -> SessionRecord:

@@ -22,7 +22,7 @@ from acp_agent.core.events import (
 from acp_agent.core.messages import Message, typed
 from acp_agent.core.sessions import StoredEvent
 from acp_agent.log import Log
-from acp_agent.store.record_json import event_from_row, event_row, kind_of, message_from_row, message_row
+from acp_agent.store.session_json import event_from_row, event_row, kind_of, message_from_row, message_row
 
 _PAGE_ROWS = 256
 _PAGE_BYTES = 1024 * 1024

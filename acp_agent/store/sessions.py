@@ -19,7 +19,7 @@ from acp_agent.log import Log
 from acp_agent.store import session_rows
 from acp_agent.store.conversations import gone, hold, record_of, was_deleted
 from acp_agent.store.db import Database
-from acp_agent.store.record_json import (
+from acp_agent.store.session_json import (
     Dataclass,
     event_from_row,
     from_column,

@@ -14,7 +14,7 @@ from acp_agent.core.conduct import Mode
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import Message, Role, TextPart, ToolUsePart
 from acp_agent.core.types import ToolResult
-from acp_agent.output.spotlight import fence
+from acp_agent.output.sanitize import fence
 from acp_agent.text import TAGS, clip, defanged, measure, title, visible
 from acp_agent.tools.registry import default_tools
 from tests.fakes.fake_toolset import FakeToolset

@@ -16,8 +16,7 @@ from acp_agent.output.filters.strategy import CommandRun, Filtered
 from acp_agent.text import lines_of
 
 if TYPE_CHECKING:  # loaded for the first command
-    from acp_agent.output.filters.rule import CompiledRule
-    from acp_agent.output.filters.rule_file import FilterRuleSet
+    from acp_agent.output.filters.rule_file import CompiledRule, FilterRuleSet
 
 _LOG_EVERY = 50
 _LOG = Log(__name__)

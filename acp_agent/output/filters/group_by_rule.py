@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from acp_agent.core.types import Confidence
-from acp_agent.output.filters.line_patterns import Captures, decoded, encoded
-from acp_agent.output.filters.strategy import Applied, CommandRun
+from acp_agent.output.filters.strategy import Applied, Captures, CommandRun, decoded, encoded
 
 _HEADING = re.compile(r"(?P<level>warning|error)(?:\[\w+\])?: (?P<message>.+)$")
 _ANY_ERROR = re.compile(r"^(?:error(?:\[\w+\])?: |\S+:\d+:\d+: error)", re.MULTILINE)

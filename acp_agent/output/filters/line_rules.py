@@ -4,8 +4,7 @@ import re
 from collections.abc import Sequence
 
 from acp_agent.core.types import Confidence
-from acp_agent.output.filters.line_patterns import LinePatterns, decoded, encoded, line_count, united
-from acp_agent.output.filters.strategy import Applied, CommandRun
+from acp_agent.output.filters.strategy import Applied, CommandRun, LinePatterns, decoded, encoded, line_count, united
 from acp_agent.text import lines_of
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self, TypeAlias, cast, get_args
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from acp_agent.core.types import JsonObject
-from acp_agent.output.filters.line_patterns import LONGEST_PATTERN, check
+from acp_agent.output.filters.strategy import LONGEST_PATTERN, check
 
 _MOST_LINES = 1_000_000
 _MOST_PATTERNS = 100

@@ -1,9 +1,16 @@
-"""The port of the nine filter strategies: a text goes in, a shorter text and a confidence come out."""
+"""The port of the nine filter strategies, and the line patterns that they share.
 
+A strategy makes a shorter text of a text, with a confidence. Line patterns find the lines that match one of several
+expressions, in time linear in the length of the text. All expressions of a rule are compiled to one, and neighbouring
+lines are found as one run. One call of RE2 costs as much as the search of some kilobytes, so there must be few calls.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from acp_agent.core.types import Confidence
+from acp_agent.regex import compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +70,119 @@ class Strategy(Protocol):
         `text` is sanitized (no escape sequences, LF line ends), redacted, and at most 10 MiB long.
         """
         ...
+
+
+LONGEST_PATTERN = 512
+"""The longest expression of a rule, in characters. A rule with a longer one is skipped."""
+
+
+_LARGEST = 1024 * 1024  # bytes of an expression: a larger one would take long to compile
+_MEMORY = 8 * 1024 * 1024  # bytes for RE2's cache of a search: with too few, RE2 has a fiftieth of its speed
+
+
+class Pattern:
+    """An expression to search for in a short text, such as a command. Raises ValueError if it is invalid."""
+
+    def __init__(self, pattern: str) -> None:
+        self._regex = compiled(pattern, lines=True, captures=False, memory=_LARGEST)
+
+    def found_in(self, text: str) -> bool:
+        """Return whether it matches anywhere in the text."""
+        return self._regex.search(encoded(text)) is not None
+
+
+class LinePatterns:
+    """Several expressions. `^` and `$` match at the ends of a line, and a match stays within its line.
+
+    Raises ValueError if an expression is invalid or if all of them together are too large.
+    """
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        for pattern in patterns:  # each alone first: the error quotes what the author wrote
+            check(pattern)
+        anyone = "|".join(f"(?:{pattern})" for pattern in patterns)
+        # `.` never matches a line feed here, `\C` matches any byte: after a greedy `.*` only a line feed is left
+        runs = rf"(?m)(?:^.*(?:{anyone}).*\C?)+"
+        check(runs)
+        self._runs = compiled(runs, captures=False, memory=_MEMORY)
+
+    def runs(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """Yield start and end of every run of matching lines, with their line feeds. `data` is UTF-8."""
+        for match in self._runs.finditer(data):
+            start, end = match.span()
+            if start < len(data):  # there is no line after the last line feed
+                yield start, end
+
+    def other_runs(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """Yield start and end of every run of lines that do not match."""
+        at = 0
+        for start, end in self.runs(data):
+            if at < start:
+                yield at, start
+            at = end
+        if at < len(data):
+            yield at, len(data)
+
+    def lines(self, data: bytes) -> bytes:
+        """Return the matching lines."""
+        return b"".join([data[start:end] for start, end in self.runs(data)])
+
+    def other_lines(self, data: bytes) -> bytes:
+        """Return the lines that do not match."""
+        return b"".join([data[start:end] for start, end in self.other_runs(data)])
+
+    def found_in(self, text: str) -> bool:
+        """Return whether any line of a text matches."""
+        return next(self.runs(encoded(text)), None) is not None
+
+
+class Captures:
+    """An expression that selects a part of a line: its first group, or the whole match.
+
+    Raises ValueError if it is invalid.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        check(pattern)
+        self._regex = compiled(f"(?m){pattern}", memory=_MEMORY)
+        self._group = min(1, self._regex.groups)
+
+    def by_line(self, data: bytes) -> dict[int, str]:
+        """Return the selected part of each line that matches, by the offset of the line."""
+        found: dict[int, str] = {}
+        for match in self._regex.finditer(data):
+            start, end = match.span(self._group)
+            if start >= 0:  # the group took part in the match
+                found.setdefault(data.rfind(b"\n", 0, start) + 1, decoded(data[start:end]))
+        return found
+
+
+def check(pattern: str) -> None:
+    """Raise ValueError with RE2's reason if the pattern is invalid."""
+    compiled(pattern, captures=False, memory=_LARGEST)
+
+
+def encoded(text: str) -> bytes:
+    """Return the text as UTF-8. Any text can be encoded, and `decoded` restores it."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def decoded(data: bytes) -> str:
+    """Return the text that `encoded` was called with, or a part of it that was cut between lines."""
+    return data.decode("utf-8", "surrogatepass")
+
+
+def line_count(data: bytes) -> int:
+    """Return the number of lines. The last line counts even without a line feed."""
+    return data.count(b"\n") + (data != b"" and not data.endswith(b"\n"))
+
+
+def united(some: list[tuple[int, int]], others: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the runs of both lists in order. Overlapping runs are merged."""
+    runs: list[tuple[int, int]] = []
+    at = 0
+    for start, end in sorted((*some, *others)) if others else some:
+        if end > at:
+            runs.append((max(start, at), end))
+            at = end
+    return runs

@@ -13,20 +13,20 @@ from functools import cache, cached_property
 from importlib.resources import files
 from typing import NamedTuple, assert_never
 
-from acp_agent.output.redaction.assignments import assigned, pairs
-from acp_agent.output.redaction.blocks import block_at
-from acp_agent.output.redaction.known import Forms
-from acp_agent.output.redaction.spans import Span
-from acp_agent.output.redaction.values import (
+from acp_agent.output.redaction.assignments import (
     Guard,
     Meaning,
     Meant,
     allows,
+    assigned,
     category_of,
     is_random,
     meaning_of,
+    pairs,
     stands_in,
 )
+from acp_agent.output.redaction.known import Forms
+from acp_agent.output.redaction.spans import Span, block_at
 from acp_agent.regex import Regex, RegexMatch, RegexSet, compiled_rule, compiled_set
 
 _PAIR = re.compile(rb"""[ ]?([\w.!#$%&*+^|~-]{1,64})=([^;\s"',\\]*)(?:;|(?=["'\s,\\])|\Z)""")

@@ -1,4 +1,10 @@
-"""The places of secrets in a text, in bytes, and their replacement by placeholders."""
+"""The places of secrets in a text, in bytes, and their replacement by placeholders.
+
+A secret of several lines is one place: a PEM, OpenSSH, PGP or PuTTY private key or an Ansible vault, even if an end is
+missing. Such a block begins at its header and continues while lines look like its body. It is removed whole, with
+header and footer. A header or footer without a body, as in code or prose, is not a secret. Lines may begin with a
+number or a file name, as `read`, `grep`, `cat -n`, `grep -n` and `diff` write them.
+"""
 
 import re
 from collections import Counter
@@ -84,3 +90,153 @@ def _without_placeholders(data: bytes, span: Span) -> Iterator[Span]:
         position = max(position, found.end())
     if position < span.end:
         yield span._replace(start=position)
+
+
+_FOOTER = re.compile(rb"-{4,5} ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
+_HEADER = re.compile(
+    rb"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}|\$ANSIBLE_VAULT;[0-9.]+;|Private-Lines: [0-9]"
+)
+_RUN = re.compile(rb"[A-Za-z0-9+/=]{40,}")
+_PIECE = re.compile(rb"[A-Za-z0-9+/=_-]{12,}")
+_ATTRIBUTE = re.compile(rb"\W*(?:Proc-Type|DEK-Info|Version|Comment|Charset|Hash|X-[\w-]+): .*|\W*")
+_ONE_WORD = re.compile(rb"\s*\S{1,200}\s*")
+_LAST = re.compile(rb"\W*(?=[A-Za-z+/=]*[0-9])[A-Za-z0-9+/]{12,}={0,2}\W*|\W*[A-Za-z0-9+/]+=={0,1}\W*")
+_PREFIX = re.compile(  # base64 contains no colon, tab or minus
+    rb"[ \t]*+\d{1,7}(?:\t|[:|][ \t]?)|(?![ \t]*-{4})[^\n\t]{0,300}?[^\n\t:][:-]\d{1,7}[:-][ ]?|[-+>|](?!---)[ ]?"
+)
+_DIGIT = re.compile(rb"[0-9]")
+_LONGEST_MARGIN = 300
+_FILLERS = 8  # lines of attributes before the body
+_SHORT = 200  # most bytes of a last line
+_WORDS = 3  # short lines in a row that may belong to a body
+_ASIDE = 40  # bytes beside the base64 on a line of a block without header: a timestamp, a line number
+
+
+class Block(NamedTuple):
+    """A block at `start:end`. `end` equals `start` if it has no secret. `is_open`: the text ends inside it."""
+
+    start: int
+    end: int
+    is_open: bool = False
+
+
+def block_at(data: bytes, start: int, end: int, after: int) -> Block | None:
+    """Return the block whose header or footer is at `start:end`. None if it has no body.
+
+    Bytes before `after` belong to the previous block.
+    """
+    if _FOOTER.match(data, start):
+        return None if start < after else _headless(data, start, end, after)
+    block = walk(data, start, end)
+    return block if block.start < block.end else None
+
+
+def open_block(data: bytes) -> int | None:
+    """Return where a block begins that continues after `data`, which has whole lines. None if there is none."""
+    if b"PRIVATE KEY" not in data and b"$ANSIBLE_VAULT;" not in data and b"Private-Lines: " not in data:
+        return None
+    for header in _HEADER.finditer(data):
+        block = walk(data, header.start(), header.end())
+        if block.is_open:
+            return block.start
+    return None
+
+
+def header_end(data: bytes, start: int) -> int:
+    """Return where the header that begins at `start` ends."""
+    header = _HEADER.match(data, start)
+    return header.end() if header else start
+
+
+def headless_tail(data: bytes, start: int) -> int:
+    """Return where the lines at the end begin that would be secret if a footer came next. Not before `start`."""
+    return _climb(data, len(data), start, b"")
+
+
+def walk(data: bytes, start: int, header_end: int) -> Block:
+    """Return the block that a header begins."""
+    eol = _line_end(data, header_end)
+    another = _HEADER.search(data, header_end, eol)
+    here = another.start() if another else eol
+    footer = _FOOTER.search(data, header_end, here)
+    if footer:
+        return Block(start, footer.end() if _PIECE.search(data, header_end, footer.start()) else start)
+    runs = [run.end() for run in _RUN.finditer(data, header_end, here)]
+    if runs or another:  # a whole key escaped on one line, cut off
+        return Block(start, runs[-1] if runs else start)
+    end, fillers, words, seen, margin = start, 0, 0, False, _margin(data, start)
+    while eol < len(data):
+        if eol + 1 == len(data):
+            break
+        first, eol = eol + 1, _line_end(data, eol + 1)
+        line = _text(data, first, margin)
+        if footer := _FOOTER.search(data, line, eol):
+            return Block(start, footer.end() if seen else start)
+        if _HEADER.search(data, line, eol):
+            return Block(start, end)
+        runs = [run.end() for run in _RUN.finditer(data, line, eol)]
+        if runs:
+            end, seen, words = runs[-1], True, 0
+        elif (_ATTRIBUTE.fullmatch(data, line, eol) or _ATTRIBUTE.fullmatch(data, first, eol)) and fillers < _FILLERS:
+            fillers += 1
+        elif _ONE_WORD.fullmatch(data, line, eol) and words < _WORDS:
+            words += 1
+            seen = seen or _PIECE.search(data, line, eol) is not None
+            end = eol if end > start and _is_last(data, line, eol) else end
+        else:
+            return Block(start, end)
+    return Block(start, end, is_open=True)
+
+
+def _headless(data: bytes, start: int, end: int, after: int) -> Block | None:
+    line = data.rfind(b"\n", after, start) + 1 or after
+    margin = _margin(data, start)
+    here = _PIECE.search(data, _text(data, line, margin), start)
+    if here:
+        return Block(here.start(), end)
+    top = _climb(data, line, after, margin)
+    return Block(top, end) if top < line else None
+
+
+def _climb(data: bytes, bottom: int, top: int, margin: bytes) -> int:
+    """Return where the base64 lines right above `bottom` begin. The last one may be short."""
+    first = bottom
+    while first > top:
+        line = max(top, data.rfind(b"\n", top, first - 1) + 1)
+        text = _text(data, line, margin)
+        is_short = first == bottom and _is_last(data, text, first - 1)
+        if not (is_short or _is_body(data, text, first - 1)):
+            break
+        first = line
+    return first
+
+
+def _is_last(data: bytes, start: int, end: int) -> bool:
+    """Return whether a line may be the short last line of a body."""
+    return end - start <= _SHORT and _LAST.fullmatch(data, start, end) is not None
+
+
+def _is_body(data: bytes, start: int, end: int) -> bool:
+    run = _RUN.search(data, start, end)
+    if run is None or end - start - len(run[0]) > _ASIDE:
+        return False
+    return not (run[0].islower() or run[0].isupper() or run[0].isdigit())
+
+
+def _margin(data: bytes, start: int) -> bytes:
+    """Return what precedes `start` on its line: a timestamp, a container, a comment mark. Digits are made equal."""
+    line = data.rfind(b"\n", 0, start) + 1
+    return _DIGIT.sub(b"0", data[line:start]) if start - line <= _LONGEST_MARGIN else b""
+
+
+def _text(data: bytes, start: int, margin: bytes) -> int:
+    """Return where the text of the line at `start` begins, after the margin and its number or file name."""
+    if margin and _DIGIT.sub(b"0", data[start : start + len(margin)]) == margin:
+        return start + len(margin)
+    prefix = _PREFIX.match(data, start, _line_end(data, start))
+    return prefix.end() if prefix else start
+
+
+def _line_end(data: bytes, position: int) -> int:
+    end = data.find(b"\n", position)
+    return len(data) if end < 0 else end

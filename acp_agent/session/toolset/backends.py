@@ -16,7 +16,7 @@ from acp_agent.execution.audit import Auditor
 from acp_agent.execution.cache import Stamp
 from acp_agent.log import Log
 from acp_agent.net.web import GuardedWeb, WebLimits
-from acp_agent.output.spotlight import fence
+from acp_agent.output.sanitize import fence
 from acp_agent.session.session import Session
 from acp_agent.workspace.composite import CompositeFileSystem, CompositeTerminal
 from acp_agent.workspace.local_files import LocalFileSystem, file_stamp

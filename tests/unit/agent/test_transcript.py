@@ -22,7 +22,7 @@ from acp_agent.core.messages import (
     ToolResultPart,
     ToolUsePart,
 )
-from acp_agent.output.spotlight import fence
+from acp_agent.output.sanitize import fence
 
 ROOM = 100_000
 CALL = "00000000-0000-4000-8000-000000000001"

@@ -11,7 +11,7 @@ import pytest
 from acp_agent.cli.audit import audit, pretty, summary
 from acp_agent.core.errors import AgentError, ToolErrorCategory
 from acp_agent.core.services import BlockReason
-from acp_agent.store.audit_chain import BEGINNING, seal
+from acp_agent.store.audit import BEGINNING, seal
 from acp_agent.store.audit_record import (
     Blocked,
     EgressRecord,

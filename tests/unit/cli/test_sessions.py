@@ -22,7 +22,7 @@ from acp_agent.core.messages import TextPart
 from acp_agent.core.sessions import Change, SessionRecord, SessionSnapshot, UsageTotals
 from acp_agent.core.types import ToolKind, ToolResult
 from acp_agent.store.db import Database
-from acp_agent.store.session_file import read_session_file
+from acp_agent.store.session_json import read_session_file
 from acp_agent.store.sessions import SessionStore
 from tests.unit.cli.conftest import ROOT
 from tests.unit.cli.stored_sessions import BEGUN, ID, call, events, picture, saved

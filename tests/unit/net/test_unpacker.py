@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.net.body import unpacker_of
+from acp_agent.net.exchange import unpacker_of
 
 PARTS = st.lists(st.binary(max_size=200) | st.integers(0, 5000).map(bytes), min_size=1, max_size=6)
 

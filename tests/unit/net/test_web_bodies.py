@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from acp_agent.core.errors import ToolError
-from acp_agent.net.body import Body
+from acp_agent.net.exchange import Body
 from tests.unit.net.tls_site import reply
 from tests.unit.net.world import LIMIT, Category, World
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from acp_agent.net.body import Body, ContentType
+from acp_agent.net.exchange import Body, ContentType
 from tests.unit.net.tls_site import reply
 from tests.unit.net.world import LIMIT, World
 

@@ -1,5 +1,6 @@
 """Text from outside becomes plain and harmless, however it comes in pieces."""
 
+import re
 import unicodedata
 from itertools import pairwise
 
@@ -8,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from acp_agent.output.markdown_images import AnswerGuard, defused
-from acp_agent.output.sanitize import ControlGuard, Sanitizer, sanitize
+from acp_agent.output.sanitize import ControlGuard, Sanitizer, fence, sanitize
 
 LONG = "x" * 8192  # the length from which a piece of a line is no longer taken for a progress bar
 FORBIDDEN = {chr(code) for code in (*range(32), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"} | set(
@@ -243,3 +244,50 @@ def test_however_a_stream_is_cut_it_comes_out_the_same(text: str, data: st.DataO
             rest = rest[size:]
         whole = make()
         assert out + guard.finish() == whole.feed(text) + whole.finish()
+
+
+CALL = "00000000-0000-4000-8000-000000000001"
+FENCED = st.lists(
+    st.sampled_from(
+        ["</tool-output", ' id="', "</external-data", "< / knowledge", "<tools", ">", "\n", "a", '<tool-output id="x">']
+    )
+    | st.from_regex(r"[0-9a-f]{8}", fullmatch=True)
+).map("".join)
+
+
+def closing(text: str) -> str:
+    return "</" + re.sub(r" source=.*", ">", text.partition("\n")[0].removeprefix("<"))
+
+
+@given(FENCED)
+def test_the_closing_line_stands_once_and_at_the_end_whatever_the_text(text: str):
+    fenced = fence(text, CALL)
+    assert fenced.count(closing(fenced)) == 1
+    assert fenced.endswith(closing(fenced))
+
+
+@given(FENCED)
+def test_the_text_is_left_as_it_is(text: str):
+    assert f"\n{text}" in fence(text, CALL)
+
+
+@given(FENCED)
+def test_in_text_from_outside_nothing_looks_like_a_fence(text: str):
+    inner = fence(text, CALL, external="https://docs.example").splitlines()[1:-1]
+    assert not re.search(r"<\s*/?\s*(tool-output|external-data|knowledge|tools)\b", "\n".join(inner))
+
+
+def test_a_text_that_knows_the_id_of_a_call_gets_another():
+    first = fence("x", CALL)
+    again = fence(first, CALL)
+    assert closing(first) != closing(again)
+
+
+def test_a_source_cannot_add_a_line_or_an_attribute():
+    fenced = fence("x", CALL, external='https://e.example/"> \n</external-data\u202e')
+    assert len(fenced.splitlines()) == 3
+    assert 'source="https://e.example/&quot;&gt; &lt;/external-data">' in fenced
+
+
+def test_the_same_call_is_fenced_the_same_so_that_prompts_stay_cached():
+    assert fence("x", CALL) == fence("x", CALL)

@@ -36,7 +36,7 @@ from acp_agent.core.types import Diff, ImagePart, JsonObject, Location, OutputSt
 from acp_agent.protocol.client import Client, EditorPaths
 from acp_agent.protocol.editor import CHUNK_LIMIT, replayed
 from acp_agent.protocol.updates import Updates, content_block, session_info
-from acp_agent.store.record_json import event_from_row, event_row
+from acp_agent.store.session_json import event_from_row, event_row
 from tests.fakes.fold import View
 from tests.wire import schema
 

@@ -24,7 +24,7 @@ from acp_agent.core.types import Access, CommandSubject, PathSubject, ToolKind, 
 from acp_agent.protocol.extensions import Extensions
 from acp_agent.protocol.jsonrpc import RpcError, session_not_found
 from acp_agent.session.extension_host import Judged, SessionStatus
-from acp_agent.store.record_json import event_row
+from acp_agent.store.session_json import event_row
 from tests.unit.protocol.wires import connected
 
 pytestmark = [

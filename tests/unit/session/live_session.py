@@ -22,7 +22,7 @@ from acp_agent.session.session import Opening, Session, SessionDependencies, Ses
 from acp_agent.session.toolset.gate_memory import GateMemories
 from acp_agent.session.toolset.output import known_secrets
 from acp_agent.store.credentials import CredentialStore
-from acp_agent.store.mcp_pins import McpPins
+from acp_agent.store.decisions import McpPins
 from acp_agent.workspace.processes.watchdog import CommandWatchdog
 
 

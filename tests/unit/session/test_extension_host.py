@@ -38,7 +38,7 @@ from acp_agent.session.mcp_servers import SessionMcpServers
 from acp_agent.session.model_choices import ModelChoices
 from acp_agent.session.session import Session, SessionDependencies, SessionWorkspace
 from acp_agent.session.slash.commands import ALWAYS, CommandName
-from acp_agent.store.mcp_pins import McpPins
+from acp_agent.store.decisions import McpPins
 from acp_agent.store.session_locks import SessionLocks
 from acp_agent.store.sessions import SessionStore
 from tests.fakes.fake_mcp import FakeConnection, server

@@ -32,7 +32,7 @@ from acp_agent.session.toolset.gate_factory import (
 from acp_agent.session.toolset.gate_memory import GateMemory
 from acp_agent.session.toolset.output import pipeline
 from acp_agent.session.toolset.roots import session_roots
-from acp_agent.store.mcp_pins import McpPins
+from acp_agent.store.decisions import McpPins
 from acp_agent.tools.registry import Registry, default_tools
 from tests.fakes.fake_mcp import FakeConnection, definition, server
 from tests.fakes.fake_terminal import FakeTerminal

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.store.audit_chain import BEGINNING, MAX_LINE, BrokenLine, ChainLink, seal, unseal
+from acp_agent.store.audit import BEGINNING, MAX_LINE, BrokenLine, ChainLink, seal, unseal
 
 LEAVES = st.none() | st.booleans() | st.integers(-(2**80), 2**80) | st.text(st.characters())
 VALUES = LEAVES | st.lists(LEAVES, max_size=3) | st.dictionaries(st.text(max_size=5), LEAVES, max_size=3)

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.store.audit import AuditLog
-from acp_agent.store.audit_chain import BEGINNING
+from acp_agent.store.audit import BEGINNING, AuditLog
 from acp_agent.store.audit_read import verify
 from acp_agent.store.private_file import private_file
 from tests.unit.store.audit_files import Warnings, call, log_at, read, verified, whole

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.store.audit_chain import BEGINNING, MAX_LINE, seal
+from acp_agent.store.audit import BEGINNING, MAX_LINE, seal
 from acp_agent.store.audit_record import LONGEST, recordable, redacted, without
 
 SECRET = "fake-secret-0123456789"

@@ -9,7 +9,7 @@ import pytest
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.services import BlockReason
 from acp_agent.core.types import ApprovedBy
-from acp_agent.store.audit_chain import BEGINNING, seal
+from acp_agent.store.audit import BEGINNING, seal
 from acp_agent.store.audit_record import (
     Blocked,
     ContinuesRecord,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from acp_agent.store.audit_chain import BEGINNING, MAX_LINE, ChainLink, seal
+from acp_agent.store.audit import BEGINNING, MAX_LINE, ChainLink, seal
 from acp_agent.store.audit_read import verify
 from tests.unit.store.audit_files import call, log_at, verified, whole
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.store.mcp_pins import McpPins, Pin
+from acp_agent.store.decisions import McpPins, Pin
 
 SERVER, OTHER = "a" * 64, "b" * 64
 PIN, NEWER = Pin("1" * 64, "Says it."), Pin("2" * 64, "Sends it.")
@@ -51,7 +51,7 @@ def test_what_one_process_keeps_another_that_runs_sees(tmp_path: Path) -> None:
 def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path)
     code = (
-        "import sys\nfrom acp_agent.store.mcp_pins import McpPins, Pin\n"
+        "import sys\nfrom acp_agent.store.decisions import McpPins, Pin\n"
         "pins = McpPins(sys.argv[1], lambda line: sys.exit(line))\n"
         "for n in range(10): pins.keep(f'server-{sys.argv[2]}', 's', f'tool-{n}', Pin('0' * 64, 'x'))\n"
     )

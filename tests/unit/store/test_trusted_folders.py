@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_agent.store.decisions import TrustedFolders
 from acp_agent.store.private_file import MAX_BYTES
-from acp_agent.store.trusted_folders import TrustedFolders
 
 ONE, OTHER = "1" * 64, "2" * 64
 

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from acp_agent.output.redaction.assignments import assigned, pairs
+from acp_agent.output.redaction.assignments import KeyKind, Meaning, assigned, pairs
 from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.output.redaction.rules import built_in
-from acp_agent.output.redaction.values import KeyKind, Meaning
 from tests.rows import each_row
 
 redact = Redactor()

@@ -3,9 +3,9 @@
 import pytest
 
 from acp_agent.core.redaction import placeholder, placeholders
+from acp_agent.output.redaction.assignments import KeyKind, key_of
 from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.output.redaction.rules import Reads, built_in
-from acp_agent.output.redaction.values import KeyKind, key_of
 from acp_agent.regex import compiled_rule
 
 RULES = built_in().rules

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from acp_agent.output.redaction.redactor import Redactor
-from acp_agent.output.redaction.stream import uncoloured
+from acp_agent.output.redaction.redactor import Redactor, uncoloured
 from acp_agent.tools.tool import numbered
 from tests.unit.output.redaction.corpus import filled
 from tests.unit.output.redaction.planted import FRAGMENTS, SECRETS, leaks

@@ -1,4 +1,15 @@
-"""The definitions of MCP tools that the user allowed (see CVE-2025-54136: a server changes a tool after its approval).
+"""What the user decided for later sessions: which folders are trusted, and which definitions of MCP tools are allowed.
+
+The settings, servers and commands of a folder are used only if the folder is trusted:
+
+    ["/home/me/project"]
+    "5e884898da28..." = "trusted"         # exactly these contents, by their SHA-256
+    "9f86d081884c..." = "untrusted"
+
+An answer holds for one folder, not for folders below it. Other entries of the file are ignored, and if the file is
+unreadable no folder is trusted. The file is read at each call, which is rare, since other processes write it too.
+
+The definition of an MCP tool is pinned when it is allowed, since a server may change it later (CVE-2025-54136):
 
     ["5e884898da28..."]                   # a server: the SHA-256 of how it is started or reached
     server = "github"
@@ -7,8 +18,8 @@
     definition = "9f86d081884c..."        # the SHA-256 of name, description and parameters
     description = "..."                   # the description at that time, to show what has changed
 
-Look-ups use memory. The file is read again when it has changed, since other processes write it too. If the file is
-unreadable, no tool counts as unseen: `trouble` says so, and the caller has to ask the user.
+Look-ups of pins use memory. The file is read again when it has changed, since other processes write it too. If the file
+is unreadable, no tool counts as unseen: `trouble` says so, and the caller has to ask the user.
 """
 
 import os
@@ -26,6 +37,84 @@ from acp_agent.store.private_file import (
     replace_private,
     set_aside,
 )
+
+_WORDS = {"trusted": True, "untrusted": False}
+
+_Answers = dict[str, dict[str, bool]]
+
+
+class TrustedFolders:
+    """The user's answers by folder and contents. Blocks; may be used from any thread.
+
+    `warn` is called with one line that says what is wrong with the file. Nothing here raises for that.
+    """
+
+    def __init__(self, path: str, warn: Callable[[str], None]) -> None:
+        self._path = path
+        self._warn = warn
+
+    def find(self, folder: str, digest: str) -> bool | None:
+        """Return whether these contents of a folder are trusted, or None without an answer.
+
+        The path is absolute and resolved.
+        """
+        try:
+            return _read_answers(self._path).get(folder, {}).get(digest)
+        except (OSError, DamagedFile) as error:
+            self._warn(f"{self._path}: {error}; no folder is trusted")
+            return None
+
+    def remember(self, folder: str, digest: str, *, trusted: bool) -> None:
+        """Store an answer. A damaged file is set aside; `warn` is called if the file cannot be written."""
+        if not _writable(folder):
+            self._warn(f"{folder!r}: this folder's name is not text, so the answer holds until the session ends")
+            return
+        try:
+            os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+            with private_file(f"{self._path}.lock") as fd:
+                lock(fd)
+                answers = self._usable()
+                answers.setdefault(folder, {})[digest] = trusted
+                replace_private(self._path, _answers_toml(answers))
+        except OSError as error:
+            self._warn(f"{self._path}: the answer could not be stored and holds until the session ends: {error}")
+
+    def _usable(self) -> _Answers:
+        try:
+            return _read_answers(self._path)
+        except DamagedFile as damage:
+            aside = set_aside(self._path)
+            self._warn(f"{self._path}: {damage}; it was set aside as {aside}, and you will be asked again")
+            return {}
+
+
+def _read_answers(path: str) -> _Answers:
+    """Return the answers in a file; none if there is no file. Raises DamagedFile, OSError."""
+    parsed = read_private(path)
+    tables = {name: cast("dict[str, object]", table) for name, table in parsed.items() if isinstance(table, dict)}
+    return {folder: _known(table) for folder, table in tables.items()}
+
+
+def _known(table: Mapping[str, object]) -> dict[str, bool]:
+    return {digest: _WORDS[word] for digest, word in table.items() if isinstance(word, str) and word in _WORDS}
+
+
+def _answers_toml(answers: _Answers) -> str:
+    lines = ["# Folders whose own settings may be used, or may not. Remove a line to be asked again.", ""]
+    for folder, contents in sorted(answers.items()):
+        words = ((digest, "trusted" if trusted else "untrusted") for digest, trusted in sorted(contents.items()))
+        lines += [f"[{quoted(folder)}]", *(f'{quoted(digest)} = "{word}"' for digest, word in words), ""]
+    return "\n".join(lines)
+
+
+def _writable(folder: str) -> bool:
+    """Return whether a name can be stored. Two folders whose names are not text must not become one."""
+    try:
+        folder.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
 
 _LONGEST_DESCRIPTION = 2048
 
@@ -81,7 +170,7 @@ class McpPins:
                 servers = self._usable()
                 known = servers.get(server, _Server(name, {}))
                 servers[server] = _Server(known.name, {**known.tools, tool: pin})
-                replace_private(self._path, _toml(servers))
+                replace_private(self._path, _pins_toml(servers))
         except OSError as error:
             self._warn(
                 f"{self._path}: your permissions for MCP tools could not be stored and end with the agent: {error}"
@@ -95,7 +184,7 @@ class McpPins:
         if now == self._stamp:
             return
         try:
-            self._kept, trouble = _read(self._path), ""
+            self._kept, trouble = _read_pins(self._path), ""
         except (OSError, DamagedFile) as error:
             trouble = f"{self._path}: {error}; it is not known which MCP tools you allowed, so you will be asked again"
         if trouble and trouble != self.trouble:
@@ -104,14 +193,14 @@ class McpPins:
 
     def _usable(self) -> _Servers:
         try:
-            return _read(self._path)
+            return _read_pins(self._path)
         except DamagedFile as damage:
             aside = set_aside(self._path)
             self._warn(f"{self._path}: {damage}; it was set aside as {aside}")
             return {**self._kept}
 
 
-def _read(path: str) -> _Servers:
+def _read_pins(path: str) -> _Servers:
     """Return the pins in a file; none if there is no file. Raises DamagedFile, OSError."""
     return {digest: _server(_table(entry)) for digest, entry in read_private(path).items()}
 
@@ -134,7 +223,7 @@ def _table(value: object) -> Mapping[str, object]:
     return cast("dict[str, object]", value)
 
 
-def _toml(servers: _Servers) -> str:
+def _pins_toml(servers: _Servers) -> str:
     lines = ["# Tools of MCP servers as they were when you let them run. Remove one to have it taken as new.", ""]
     for digest, server in sorted(servers.items()):
         lines += [f"[{quoted(digest)}]", f"server = {quoted(server.name)}", ""]

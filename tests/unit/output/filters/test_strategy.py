@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.output.filters.line_patterns import LinePatterns, Pattern, decoded, encoded, line_count
+from acp_agent.output.filters.strategy import LinePatterns, Pattern, decoded, encoded, line_count
 
 PATTERNS = ["^a+$", r"^\s*$", "b", "日本", r"x\s+y", "^$", "c$"]
 TEXTS = st.lists(st.sampled_from([*"abcxy", " ", "\n", "\n\n", "日本", "aa\n", "x  y", "\ud800"]), max_size=30)
