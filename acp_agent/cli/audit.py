@@ -6,8 +6,8 @@ import os
 import time
 from collections.abc import Iterator
 
+from acp_agent.cli.agent_process import text_at
 from acp_agent.cli.config import loaded_for, warn
-from acp_agent.cli.recording import text_at
 from acp_agent.config.settings import audit_file
 from acp_agent.core.errors import AgentError
 from acp_agent.core.types import Json, JsonObject

@@ -247,7 +247,7 @@ _SUBCOMMANDS = {
     "audit": ("audit", "audit"),
     "filter": ("filter", "filtered"),
     "redact": ("filter", "redact"),
-    "schema": ("schema", "schema"),
+    "schema": ("config", "schema"),
     "sessions": ("sessions", "sessions"),
     "login": ("login", "login"),
     "logout": ("login", "logout"),

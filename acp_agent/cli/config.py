@@ -1,4 +1,7 @@
-"""`acp-agent config show|path|init`: the settings in force as TOML, the path of the file, and a commented new file."""
+"""`acp-agent config show|path|init` and `acp-agent schema NAME`.
+
+The settings in force as TOML, the path of the file, a commented new file, and the JSON schemas in `schemas/`.
+"""
 
 import argparse
 import json
@@ -16,8 +19,9 @@ from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.config.mcp_settings import SERVERS
 from acp_agent.config.provider_settings import ProviderSettings
 from acp_agent.config.section import Section, one_line
-from acp_agent.config.settings import Settings
+from acp_agent.config.settings import Settings, config_schema
 from acp_agent.core.errors import ConfigError
+from acp_agent.core.types import JsonObject
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -204,3 +208,33 @@ def _publish(draft: str, path: str) -> None:
         raise ConfigError(
             path, "", "", "the file exists already; edit it, or name another file with --config"
         ) from error
+
+
+def schema(args: argparse.Namespace) -> int:
+    """Print the schema of the configuration, the filter rules or an audit line, or the tools with their schemas."""
+    print(schema_text(_document(args.name)), end="")
+    return 0
+
+
+def _document(name: str) -> JsonObject:
+    # The modules of the schemas are slow to load, and other subcommands import this module.
+    match name:
+        case "audit":
+            from acp_agent.store.audit_record import audit_schema  # noqa: PLC0415
+
+            return audit_schema()
+        case "config":
+            return config_schema()
+        case "filter-rules":
+            from acp_agent.output.filters.rule_model import filter_rules_schema  # noqa: PLC0415
+
+            return filter_rules_schema()
+        case _:
+            from acp_agent.tools.registry import catalogue  # noqa: PLC0415
+
+            return catalogue()
+
+
+def schema_text(document: JsonObject) -> str:
+    """Return a schema as the text of its file."""
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

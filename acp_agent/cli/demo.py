@@ -17,13 +17,16 @@ import anyio
 from anyio.abc import TaskGroup
 
 import acp_agent
-from acp_agent.cli.agent_process import AgentGone, AgentProcess, AgentRefused, problems
-from acp_agent.cli.recording import (
+from acp_agent.cli.agent_process import (
+    AgentGone,
+    AgentProcess,
+    AgentRefused,
     Direction,
     Recording,
     SeenCall,
     at,
     objects_at,
+    problems,
     seen_calls,
     text_at,
 )
@@ -237,7 +240,7 @@ class DemoSession:
 
     async def _converse(self, tasks: TaskGroup) -> str:
         # The agent starts while the SDK is loaded.
-        from acp_agent.cli.demo_editor import DemoEditor, EditorTerminals  # noqa: PLC0415
+        from acp_agent.cli.editor import DemoEditor, EditorTerminals  # noqa: PLC0415
 
         terminals = EditorTerminals(tasks, self._environment, self._screen.terminal_output)
         async with DemoEditor(self.agent, self._decide, terminals) as editor:

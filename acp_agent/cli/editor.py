@@ -1,12 +1,21 @@
-"""The editor of `run` and `demo`: the client side of the ACP SDK."""
+"""The editors of `run` and `demo`: the client side of the ACP SDK.
 
-from collections.abc import Awaitable, Callable
+The editor of `demo` serves the files and the terminals of this machine to the agent. The editor of `run` serves none.
+"""
+
+import codecs
+import os
+import signal
+import subprocess
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import ClassVar, Self, TypeVar, cast
 
 import acp
 import anyio
-from acp.schema import ClientCapabilities, Implementation, PermissionOption, PromptResponse, ToolCallUpdate
+from acp.schema import ClientCapabilities, EnvVariable, Implementation, PermissionOption, PromptResponse, ToolCallUpdate
+from anyio import Path
+from anyio.abc import Process, TaskGroup
 
 from acp_agent.cli.agent_process import AgentGone, AgentProcess, AgentRefused
 from acp_agent.core.types import Json, JsonObject
@@ -101,3 +110,215 @@ class Editor:
 def _json(model: ToolCallUpdate | PermissionOption) -> Json:
     """Return the JSON that the agent sent."""
     return model.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+RESOURCE_NOT_FOUND = -32002
+
+OnTerminalOutput = Callable[[str, str], None]
+"""A function that gets a terminal's id and the text that it just printed."""
+
+_OUTPUT_GRACE = 0.2  # seconds to read the rest of the pipe after a command has ended
+
+
+async def read_lines(path: str, line: int | None, limit: int | None) -> str:
+    """Return `limit` lines of a file from the 1-based `line` on. Raises acp.RequestError."""
+    try:
+        text = (await _absolute(path).read_bytes()).decode("utf-8")
+    except FileNotFoundError as error:
+        raise acp.RequestError(RESOURCE_NOT_FOUND, f"no such file: {path}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise acp.RequestError(INTERNAL_ERROR, f"cannot read {path}: {error}") from error
+    lines = text.splitlines(keepends=True)[max((line or 1) - 1, 0) :]
+    return "".join(lines if limit is None else lines[:limit])
+
+
+async def write_file(path: str, content: str) -> None:
+    """Write a file. A missing file and its folders are created. Raises acp.RequestError."""
+    file = _absolute(path)
+    try:
+        await file.parent.mkdir(parents=True, exist_ok=True)
+        await file.write_bytes(content.encode("utf-8"))
+    except OSError as error:
+        raise acp.RequestError(INTERNAL_ERROR, f"cannot write {path}: {error.strerror}") from error
+
+
+def _absolute(path: str) -> Path:
+    if not os.path.isabs(path):
+        raise acp.RequestError(INVALID_PARAMS, f"path must be absolute: {path!r}")
+    return Path(path)
+
+
+class EditorTerminal:
+    """A command in its own process session, so that it is killed together with its children.
+
+    The last `limit` bytes of its output are kept, or all of it if `limit` is None.
+    """
+
+    def __init__(self, terminal_id: str, process: Process, limit: int | None, on_output: OnTerminalOutput) -> None:
+        self.id = terminal_id
+        self.exit_status: JsonObject | None = None
+        self._exited = anyio.Event()
+        self._process = process
+        self._limit = limit
+        self._on_output = on_output
+        self._buffer = bytearray()
+        self._truncated = False
+        self._drained = anyio.Event()
+
+    async def run(self) -> None:
+        """Collect output until the command has ended, even if a child keeps the pipe open."""
+        async with self._process, anyio.create_task_group() as tasks:
+            tasks.start_soon(self._collect)
+            try:
+                code = await self._process.wait()
+                with anyio.move_on_after(_OUTPUT_GRACE):
+                    await self._drained.wait()
+                self.exit_status = _exit_status(code)
+                self._exited.set()
+                tasks.cancel_scope.cancel()
+            finally:
+                self.kill()
+
+    async def wait(self) -> JsonObject | None:
+        """Wait for the command's end and return the result of `terminal/wait_for_exit`."""
+        await self._exited.wait()
+        return self.exit_status
+
+    def output(self) -> JsonObject:
+        """Return the result of `terminal/output`."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        shown: JsonObject = {
+            "output": decoder.decode(bytes(self._buffer), final=self._exited.is_set()),
+            "truncated": self._truncated,
+        }
+        if self.exit_status is not None:
+            shown["exitStatus"] = self.exit_status
+        return shown
+
+    def kill(self) -> None:
+        """Kill the command and all its children if it is still running."""
+        if self._process.returncode is None:
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                return  # it has just ended
+
+    async def _collect(self) -> None:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        assert self._process.stdout is not None
+        async for chunk in self._process.stdout:
+            self._on_output(self.id, decoder.decode(chunk))
+            self._buffer += chunk
+            self._trim()
+        self._drained.set()
+
+    def _trim(self) -> None:
+        if self._limit is None or len(self._buffer) <= self._limit:
+            return
+        self._truncated = True
+        del self._buffer[: len(self._buffer) - self._limit]
+        while self._buffer and self._buffer[0] & 0xC0 == 0x80:  # the output must start with a whole character
+            del self._buffer[0]
+
+
+class EditorTerminals:
+    """All terminals of an editor by id. Their commands start with `environment` and run in `tasks`."""
+
+    def __init__(self, tasks: TaskGroup, environment: Mapping[str, str], on_output: OnTerminalOutput) -> None:
+        self._tasks = tasks
+        self._environment = environment
+        self._on_output = on_output
+        self.open: dict[str, EditorTerminal] = {}
+        self._made = 0
+
+    async def create(
+        self, command: list[str], cwd: str | None, extra: Mapping[str, str], limit: int | None
+    ) -> EditorTerminal:
+        """Start a command with `extra` variables. Raises acp.RequestError if it cannot be started."""
+        try:
+            process = await anyio.open_process(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                cwd=cwd or None,
+                env={**self._environment, **extra},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise acp.RequestError(INTERNAL_ERROR, f"cannot start {command[0]!r}: {error.strerror}") from error
+        self._made += 1
+        terminal = EditorTerminal(f"term-{self._made}", process, limit, self._on_output)
+        self.open[terminal.id] = terminal
+        self._tasks.start_soon(terminal.run)
+        return terminal
+
+    def find(self, terminal_id: str) -> EditorTerminal:
+        """Return a terminal. Raises acp.RequestError if there is none with this id."""
+        if terminal_id not in self.open:
+            raise acp.RequestError(INVALID_PARAMS, f"unknown or released terminal {terminal_id!r}")
+        return self.open[terminal_id]
+
+    def release(self, terminal_id: str) -> None:
+        """Kill a terminal's command and forget the terminal. Raises acp.RequestError."""
+        self.find(terminal_id).kill()
+        del self.open[terminal_id]
+
+
+class DemoEditor(Editor):
+    """An editor with files and terminals."""
+
+    capabilities: ClassVar[JsonObject] = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
+
+    def __init__(self, agent: AgentProcess, decide: Decide, terminals: EditorTerminals) -> None:
+        super().__init__(agent, decide)
+        self._terminals = terminals
+
+    async def read_text_file(
+        self, path: str, line: int | None = None, limit: int | None = None, **_others: object
+    ) -> JsonObject:
+        """Serve `fs/read_text_file`."""
+        return {"content": await read_lines(path, line, limit)}
+
+    async def write_text_file(self, path: str, content: str, **_others: object) -> JsonObject:
+        """Serve `fs/write_text_file`."""
+        await write_file(path, content)
+        return {}
+
+    async def create_terminal(
+        self,
+        command: str,
+        args: list[str] | None = None,
+        env: list[EnvVariable] | None = None,
+        cwd: str | None = None,
+        output_byte_limit: int | None = None,
+        **_others: object,
+    ) -> JsonObject:
+        """Serve `terminal/create`."""
+        extra = {pair.name: pair.value for pair in env or ()}
+        terminal = await self._terminals.create([command, *(args or ())], cwd, extra, output_byte_limit)
+        return {"terminalId": terminal.id}
+
+    async def terminal_output(self, terminal_id: str, **_others: object) -> JsonObject:
+        """Serve `terminal/output`."""
+        return self._terminals.find(terminal_id).output()
+
+    async def wait_for_terminal_exit(self, terminal_id: str, **_others: object) -> JsonObject | None:
+        """Serve `terminal/wait_for_exit`."""
+        return await self._terminals.find(terminal_id).wait()
+
+    async def kill_terminal(self, terminal_id: str, **_others: object) -> None:
+        """Serve `terminal/kill`."""
+        self._terminals.find(terminal_id).kill()
+
+    async def release_terminal(self, terminal_id: str, **_others: object) -> None:
+        """Serve `terminal/release`."""
+        self._terminals.release(terminal_id)
+
+
+def _exit_status(code: int) -> JsonObject:
+    if code < 0:
+        return {"exitCode": None, "signal": signal.Signals(-code).name}
+    return {"exitCode": code, "signal": None}

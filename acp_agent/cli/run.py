@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from acp_agent.cli.agent_process import AgentGone, AgentProcess, AgentRefused, problems
-from acp_agent.cli.recording import Recording, at, objects_at, text_at
+from acp_agent.cli.agent_process import (
+    AgentGone,
+    AgentProcess,
+    AgentRefused,
+    Recording,
+    at,
+    objects_at,
+    problems,
+    text_at,
+)
 from acp_agent.cli.screen import Screen, plain
 from acp_agent.core.types import JsonObject
 from acp_agent.workspace.processes.tree import harden_process

@@ -6,7 +6,7 @@ import re
 import shutil
 from typing import TextIO
 
-from acp_agent.cli.recording import Direction, RecordedFrame, at, objects_at, text_at
+from acp_agent.cli.agent_process import Direction, RecordedFrame, at, objects_at, text_at
 from acp_agent.core.types import Json, JsonObject, OutputStats
 from acp_agent.output.pipeline import stats_line
 from acp_agent.text import BLANK, CONTINUED, wrap_line

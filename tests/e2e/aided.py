@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 
-from acp_agent.cli.recording import SeenCall, text_at
+from acp_agent.cli.agent_process import SeenCall, text_at
 from tests.contract.wire_rules import assert_openai_request
 from tests.e2e.model_servers import ThinkingModel, Thought, ToolUse, thinking_model
 from tests.fakes.editor import NOTHING, ScriptedEditor, editing

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from acp_agent.cli.recording import text_at
+from acp_agent.cli.agent_process import text_at
 from tests.e2e.model_servers import stalling_model
 from tests.e2e.test_taken_up import place
 from tests.fakes.answers import Holding, never

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from acp_agent.agent import prompt as notes
-from acp_agent.cli.recording import text_at
+from acp_agent.cli.agent_process import text_at
 from tests.e2e.test_taken_up import place
 from tests.fakes.editor import NOTHING, ScriptedEditor, editing
 from tests.fakes.held import PATIENCE

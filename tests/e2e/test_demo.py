@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from acp_agent.cli.agent_process import Recording
 from acp_agent.cli.demo import STEPS, Evidence, server_start
-from acp_agent.cli.recording import Recording
 from tests.fakes.editor import AGENT_CWD
 from tests.fakes.forked_agent import CAN_FORK
 from tests.fakes.forked_command import ForkedCommand, run_forked

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import anyio
 import pytest
 
-from acp_agent.cli.recording import RecordedFrame
+from acp_agent.cli.agent_process import RecordedFrame
 from tests.fakes.answers import Call, never
 from tests.fakes.editor import FILES_ONLY, ScriptedEditor, editing, from_agent
 from tests.fakes.held import PATIENCE

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from acp_agent.cli.recording import RecordedFrame
+from acp_agent.cli.agent_process import RecordedFrame
 from tests.e2e.killed_view import Seen, drawn, loaded
 from tests.fakes.answers import allowing, rejecting
 from tests.fakes.editor import ScriptedEditor, editing, from_agent

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.cli.recording import Direction, RecordedFrame, Recording
+from acp_agent.cli.agent_process import Direction, RecordedFrame, Recording
 from tests.wire import rules, schema
 
 INTEROP = Path(__file__).resolve().parents[1] / "interop"

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_agent.cli.recording import text_at
+from acp_agent.cli.agent_process import text_at
 from tests.e2e.aided import aided, told
 from tests.fakes.answers import Call
 from tests.fakes.editor import NOTHING, ScriptedEditor, editing, from_agent

@@ -5,7 +5,7 @@ import re
 import anyio
 import pytest
 
-from acp_agent.cli.recording import objects_at
+from acp_agent.cli.agent_process import objects_at
 from tests.fakes.answers import Call, Holding, answering, never, refusing
 from tests.fakes.editor import FILES_ONLY, NOTHING, TERMINAL_ONLY, editing, from_agent
 from tests.fakes.held import Held, processes_ended

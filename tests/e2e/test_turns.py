@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from acp_agent.cli.recording import text_at
+from acp_agent.cli.agent_process import text_at
 from tests.fakes.editor import NOTHING, editing, from_agent
 from tests.fakes.model_script import says, uses
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from acp_agent.cli.recording import RecordedFrame
+from acp_agent.cli.agent_process import RecordedFrame
 from tests.fakes.held import PATIENCE
 from tests.fakes.plain_editor import PlainEditor
 

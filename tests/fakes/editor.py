@@ -12,7 +12,7 @@ import anyio
 from anyio.abc import Process
 
 import acp_agent
-from acp_agent.cli.recording import Direction, RecordedFrame, SeenCall, seen_calls, text_at
+from acp_agent.cli.agent_process import Direction, RecordedFrame, SeenCall, seen_calls, text_at
 from tests.fakes.answers import Call, Override, allowing
 from tests.fakes.forked_agent import CAN_FORK, fork_agent
 from tests.fakes.held import PATIENCE, Fifo

@@ -14,9 +14,8 @@ import acp
 import anyio
 from anyio.abc import Process
 
-from acp_agent.cli.agent_process import AgentGone, end_agent, open_agent
-from acp_agent.cli.demo_editor import DemoEditor, EditorTerminals, read_lines, write_file
-from acp_agent.cli.recording import Direction, RecordedFrame, Recording, text_at
+from acp_agent.cli.agent_process import AgentGone, Direction, RecordedFrame, Recording, end_agent, open_agent, text_at
+from acp_agent.cli.editor import DemoEditor, EditorTerminals, read_lines, write_file
 
 _LOG_KEPT = 64 * 1024  # bytes
 EVERYTHING = DemoEditor.capabilities

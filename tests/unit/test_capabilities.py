@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.capabilities import AUTH_METHOD, LOGIN_METHOD, fork_offered, initialize_result
-from acp_agent.cli.recording import Direction, RecordedFrame, Recording
+from acp_agent.cli.agent_process import Direction, RecordedFrame, Recording
 from acp_agent.protocol import extensions, server
 from acp_agent.tools.lsp import lsp_tools
 from tests.wire.schema import violations

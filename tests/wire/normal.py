@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from acp_agent import __version__
-from acp_agent.cli.recording import Direction, RecordedFrame, objects_at
+from acp_agent.cli.agent_process import Direction, RecordedFrame, objects_at
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(\+00:00|Z)")

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from acp_agent.cli.recording import Direction
+from acp_agent.cli.agent_process import Direction
 from tests.wire.vocabulary import METHOD, Word
 
 _NO_AUDIO = "models are not sent sound; a prompt is answered without it, and says so"

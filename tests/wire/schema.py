@@ -15,7 +15,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from acp_agent.cli.recording import Direction, RecordedFrame, Recording
+from acp_agent.cli.agent_process import Direction, RecordedFrame, Recording
 
 SCHEMA_FILE = Path(__file__).resolve().parents[3] / "shared" / "acp" / "v1" / "schema.json"
 UNSTABLE_FILE = SCHEMA_FILE.with_name("schema.unstable.json")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.cli.recording import Direction, RecordedFrame
+from acp_agent.cli.agent_process import Direction, RecordedFrame
 from acp_agent.core.events import Notice, Severity
 from acp_agent.protocol.jsonrpc import internal_error
 from acp_agent.protocol.updates import notice

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from acp_agent.cli.recording import Direction, RecordedFrame, Recording
+from acp_agent.cli.agent_process import Direction, RecordedFrame, Recording
 from tests.fakes.answers import never, rejecting
 from tests.fakes.editor import NOTHING, ScriptedEditor, editing
 from tests.fakes.model_script import says, uses

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acp_agent.cli.recording import Direction, RecordedFrame, Recording
+from acp_agent.cli.agent_process import Direction, RecordedFrame, Recording
 from tests.wire import rules, schema
 
 SESSION = "s"

@@ -13,7 +13,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from acp_agent.cli.recording import Direction, RecordedFrame
+from acp_agent.cli.agent_process import Direction, RecordedFrame
 from tests.wire import schema
 
 METHOD = "method"

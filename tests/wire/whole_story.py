@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from acp_agent.cli.recording import Direction, RecordedFrame
+from acp_agent.cli.agent_process import Direction, RecordedFrame
 from tests.fakes import asking_server
 from tests.fakes.answers import answering, choosing, never
 from tests.fakes.editor import ScriptedEditor, from_agent

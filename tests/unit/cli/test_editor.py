@@ -11,10 +11,8 @@ import acp
 import anyio
 import pytest
 
-from acp_agent.cli.agent_process import AgentGone, AgentProcess, problems
-from acp_agent.cli.demo_editor import DemoEditor, EditorTerminals, read_lines, write_file
-from acp_agent.cli.editor import Editor
-from acp_agent.cli.recording import Direction, RecordedFrame
+from acp_agent.cli.agent_process import AgentGone, AgentProcess, Direction, RecordedFrame, problems
+from acp_agent.cli.editor import DemoEditor, Editor, EditorTerminals, read_lines, write_file
 from tests.fakes.answers import allowing
 from tests.fakes.held import PATIENCE, processes_ended
 from tests.fakes.plain_editor import LiveRecording

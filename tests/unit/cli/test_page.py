@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_agent.cli.page.page import write_page
+from acp_agent.cli.page import write_page
 from acp_agent.cli.session_text import NO_ANSWER_TEXT, shown
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.cli.recording import Direction, RecordedFrame
+from acp_agent.cli.agent_process import Direction, RecordedFrame
 from acp_agent.cli.screen import Paragraph, Screen
 
 HOSTILE = "a\x1b[2Jb\x1b]0;owned\x07c\u202ed\u200be\x9bf\rg\x08h\u2028i"

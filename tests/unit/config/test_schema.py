@@ -7,7 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from acp_agent.cli.schema import schema_text
+from acp_agent.cli.config import schema_text
 from acp_agent.config.layers import RULES, keys
 from acp_agent.config.settings import config_schema
 from tests.rows import each_row

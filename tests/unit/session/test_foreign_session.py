@@ -9,7 +9,7 @@ import anyio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_agent.cli.recording import Direction, RecordedFrame, Recording
+from acp_agent.cli.agent_process import Direction, RecordedFrame, Recording
 from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import (

@@ -15,8 +15,7 @@ from importlib.resources import files
 from typing import assert_never
 
 from acp_agent import __version__
-from acp_agent.cli.page.card import Pictures, card_html, user_html
-from acp_agent.cli.page.markdown import markdown, text
+from acp_agent.cli.page_parts import Pictures, card_html, markdown, text, user_html
 from acp_agent.cli.session_text import (
     NO_ANSWER_TEXT,
     CallItem,
@@ -195,7 +194,7 @@ class _Page:
 
     def head(self) -> str:
         """Return the page up to the conversation."""
-        record, style = self._saved.record, files("acp_agent.cli.page").joinpath("style.css").read_text("utf-8")
+        record, style = self._saved.record, files("acp_agent.cli").joinpath("page.css").read_text("utf-8")
         digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
         name = text(clipped(record.title or "A session", 300))
         return (

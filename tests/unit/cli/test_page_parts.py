@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_agent.cli.page.markdown import markdown
+from acp_agent.cli.page_parts import markdown
 
 NOFOLLOW = 'rel="noopener noreferrer nofollow"'
 
