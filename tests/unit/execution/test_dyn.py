@@ -199,6 +199,19 @@ async def test_every_gate_reads_the_same_facts_of_a_call_and_is_asked_once() -> 
     assert result == ToolResult("fine", ruling=Ruling(approved_by=ApprovedBy.USER))
 
 
+async def test_every_gate_that_did_not_end_the_call_hears_of_its_result_the_last_one_first() -> None:
+    class Telling(Fixed):
+        async def conclude(self, facts: CallFacts, result: ToolResult) -> ToolResult:
+            heard.append(self)
+            return await super().conclude(facts, result)
+
+    heard: list[Gate] = []
+    gates = [Telling(Allow()), Telling(Ask("one")), Telling(Approved(ApprovedBy.USER))]
+    result = await Stage(fine, *gates).run()
+    assert heard == [*reversed(gates)]
+    assert [gate.concluded for gate in gates] == [[result]] * 3
+
+
 async def test_a_question_that_no_gate_settles_refuses_the_call() -> None:
     result = await Stage(raising(AssertionError()), Fixed(Ask("outside the workspace")), Fixed(Allow())).run()
     assert result.failure is not None

@@ -4,6 +4,7 @@ import errno
 from dataclasses import replace
 from typing import cast
 
+import anyio
 import pytest
 
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory
@@ -72,6 +73,21 @@ async def test_errors_of_ours_keep_theirs(error, category):
     result = await ran(error)
     assert result.failure is not None
     assert result.failure.category is category
+
+
+async def test_a_call_of_a_cancelled_turn_does_not_begin():
+    begun: list[str] = []
+
+    async def tool(context: ToolContext) -> ToolResult:
+        begun.append(context.call_id)
+        return ToolResult("ran")
+
+    with anyio.CancelScope() as turn:
+        turn.cancel()
+        runner = ToolRunner(cast("Backends", None), "/project", unheard)
+        await runner.execute(CallFacts(replace(call("read"), run=tool)))
+    assert turn.cancelled_caught
+    assert begun == []
 
 
 async def test_a_bug_is_left_to_the_front_door():

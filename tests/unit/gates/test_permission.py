@@ -479,6 +479,13 @@ async def test_a_handwritten_approval_of_the_whole_shell_still_asks_about_what_i
     assert await chain.fate(command("x=1; $x")) == "asked"
 
 
+async def test_a_denial_of_the_whole_shell_ends_what_names_no_program_too(make):
+    chain = make()
+    await chain.grants.remember(Grant("bash", GrantKind.TOOL, "", allowed=False))
+    for text in ("ls", "x=1", "> out.txt", "'"):
+        assert await chain.fate(command(text)) == "refused", text
+
+
 async def test_rules_may_be_replaced_while_a_session_runs(make):
     chain = make()
     assert await chain.fate(command("ls")) == "asked"

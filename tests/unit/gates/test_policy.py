@@ -326,6 +326,12 @@ def test_a_command_whose_paths_cannot_be_told_is_asked_about_where_some_are_deni
     assert verdict(gate(allow("bash", paths=["*"]), cwd=cwd), command(text)) == "deny"
 
 
+def test_what_a_policy_is_in_doubt_about_full_auto_may_not_let_through(cwd):
+    doubted = judged(gate(deny("bash", paths=["**/secret/**"]), cwd=cwd, default="allow")).judge(command("cat $x"))
+    assert isinstance(doubted, Ask)
+    assert doubted.firm
+
+
 def test_a_command_with_more_paths_than_are_looked_at_is_asked_about(cwd):
     text = "ls " + " ".join(f"a/{number}" for number in range(MAX_WORDS + 5))
     assert verdict(gate(deny("bash", paths=["/etc/*"]), cwd=cwd, default="allow"), command(text)) == "ask"

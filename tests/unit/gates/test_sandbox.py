@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.core.errors import ToolErrorCategory
+from acp_agent.core.errors import Refused, ToolErrorCategory
 from acp_agent.core.types import Access, Allow, Ask, Deny, PathSubject
 from acp_agent.gates.paths.command_paths import MAX_WORDS
 from acp_agent.gates.paths.made_links import without_made
@@ -44,6 +44,17 @@ async def test_a_tools_own_path_must_resolve_inside(gate: Judged):
         assert result.failure is not None
         assert result.failure.category is ToolErrorCategory.POLICY_BLOCKED
         assert path in result.failure.message
+
+
+def test_a_path_is_resolved_for_the_access_that_the_tool_wants():
+    def resolve(path: str, access: Access) -> str:
+        if access.changes:
+            raise Refused(f"{path}: may only be read")
+        return path
+
+    gate = Judged(SandboxGate(resolve, resolve))
+    assert gate.judge(call("read", PathSubject("x", Access.READ))) == Allow()
+    assert gate.judge(call("write", PathSubject("x", Access.WRITE))) == Deny("x: may only be read")
 
 
 @pytest.mark.parametrize(

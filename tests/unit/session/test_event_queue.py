@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import anyio
 import anyio.abc
@@ -130,6 +131,17 @@ async def test_only_what_must_survive_a_power_cut_waits_for_the_disk():
         assert not any(here.repository.durable[:-1])
 
 
+async def test_what_is_written_at_the_end_of_a_turn_survives_a_power_cut():
+    async with desk() as here:
+        await here.queue.tell(piece("a"))
+        here.writer.note(Change(title="T"))
+        await here.queue.flush()
+        here.writer.note(Change(title="U"))
+        await here.queue.save()
+        assert here.repository.durable[-1]
+        assert here.repository.changes[-1].title == "U"
+
+
 async def test_a_store_that_fails_costs_nothing_of_the_conversation():
     async with desk() as here:
         here.repository.broken = True
@@ -202,6 +214,50 @@ async def test_a_flush_in_a_hurry_sends_what_the_store_holds_up_and_keeps_it_lat
         assert here.sent == [piece("a")]
         assert here.repository.kept == [piece("a")]
         assert [change.title for change in here.repository.changes] == ["T"]
+
+
+async def test_what_a_write_that_was_broken_off_had_with_it_is_written_later():
+    async with desk() as here:
+        here.repository.held = anyio.Event()
+        here.writer.note(Change(title="T"))
+        await here.queue.tell(piece("a"))
+        await here.repository.waiting.wait()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(here.queue.flush, within=0.01))
+            while not here.sent:
+                await anyio.lowlevel.checkpoint()
+            here.repository.held.set()
+        assert here.repository.kept == [piece("a")]
+        assert [change.title for change in here.repository.changes] == ["T"]
+
+
+async def test_a_flush_in_a_hurry_waits_for_an_editor_that_is_slow_all_the_same():
+    shown: list[Event] = []
+
+    async def show(event: Event) -> None:
+        await anyio.sleep(0.05)
+        shown.append(event)
+
+    async with anyio.create_task_group() as tasks:
+        queue = EventQueue(TranscriptWriter(list[str]().append), show, tasks.start_soon)
+        for text in "abc":
+            await queue.tell(piece(text))
+        await queue.flush(within=0.01)
+        assert shown == [piece(text) for text in "abc"]
+
+
+async def test_of_two_changes_the_later_one_is_written_when_the_write_of_the_first_fails():
+    async with desk() as here:
+        here.repository.held, here.repository.broken = anyio.Event(), True
+        here.writer.note(Change(title="first"))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(here.queue.save)
+            await here.repository.waiting.wait()
+            here.writer.note(Change(title="second"))
+            here.repository.held.set()
+        here.repository.broken = False
+        await here.queue.flush()
+        assert [change.title for change in here.repository.changes] == ["second"]
 
 
 async def test_history_and_tally_are_written_when_they_have_changed_and_only_then():
@@ -341,6 +397,16 @@ async def test_a_secret_that_came_in_pieces_does_not_stay_in_what_is_kept():
         instead = [message for change in here.repository.changes for message in change.replacements]
         assert instead == [TextDelta("my word is [REDACTED], said the user", "m1")]
         assert here.sent[:3] == [piece("my word is hun"), piece("ter2"), piece(", said the user")]
+
+
+async def test_a_secret_in_pieces_with_which_a_turn_ends_does_not_stay_either():
+    async with desk() as here:
+        here.writer.follow(None, lambda text: text.replace("hunter2", "[REDACTED]"))
+        for text in ("my word is hun", "ter2"):
+            await here.queue.tell(piece(text))
+        await here.queue.flush()
+        instead = [message for change in here.repository.changes for message in change.replacements]
+        assert instead == [TextDelta("my word is [REDACTED]", "m1")]
 
 
 async def test_the_end_of_a_call_holds_nobody_up_unless_it_shows_a_terminal():

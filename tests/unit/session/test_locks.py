@@ -27,3 +27,15 @@ async def test_a_session_another_process_took_with_a_new_file_is_not_ours_any_mo
         hold.check("b")
     SessionLock(None).check("where nothing is kept, all are ours")
     hold.check("nor does a file that cannot be used end a conversation")
+
+
+async def test_a_session_that_was_ours_before_stays_ours_when_what_is_done_to_it_fails(tmp_path):
+    with closing(SessionLocks(str(tmp_path / "locks"))) as locks:
+        lock = SessionLock(locks)
+        for held in (False, True):
+            if held:
+                await lock.take("a")
+            with pytest.raises(KeyError):
+                async with lock.taken("a"):
+                    raise KeyError
+            assert locks.holds("a") is held

@@ -142,6 +142,43 @@ async def test_a_turn_goes_on_through_an_outage_the_user_hears_of_it_once_and_no
         assert here.engine(session).said == said
 
 
+async def test_a_cancelled_turn_is_answered_at_once_while_the_database_is_locked(tmp_path: Path) -> None:
+    async with process(tmp_path, patience=30) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        async with here.prompting(session) as turn:
+            unlock = locked(tmp_path)
+            here.session(session).turns.cancel()
+            with anyio.fail_after(3):
+                await turn.done.wait()
+            unlock()
+        assert turn.result == {"stopReason": "cancelled"}
+        assert await here.told(session, "two") == ["one", "one!", "wait", "two", "two!"]
+
+
+async def test_a_fork_has_what_an_outage_held_back(tmp_path: Path) -> None:
+    async with process(tmp_path, patience=0.05) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        unlock = locked(tmp_path)
+        await here.say(session, "two")
+        unlock()
+        fork = (await here.ask("fork", session))["sessionId"]
+        assert await here.told(fork, "three") == ["one", "one!", "two", "two!", "three", "three!"]
+
+
+async def test_what_an_outage_held_back_does_not_come_back_once_the_conversation_was_forgotten(tmp_path: Path) -> None:
+    async with process(tmp_path, patience=0.05) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        unlock = locked(tmp_path)
+        await here.say(session, "two")
+        unlock()
+        await here.session(session).forget()
+        await here.session(session).transcript.flush()
+        assert await kept(tmp_path, session) == []
+
+
 async def test_a_session_that_rests_during_an_outage_forgets_nothing(tmp_path: Path) -> None:
     async with process(tmp_path, patience=0.05) as here:
         session = await here.new()

@@ -113,6 +113,12 @@ def test_git_is_found_wherever_it_stands(root: Path):
     assert [text for text in HIDDEN if "core.fsmonitor" not in asked(root, text)] == []
 
 
+def test_git_asks_where_nobody_can_tell_in_which_folder_it_runs(root: Path):
+    for text in ("find . -execdir git status ';'", 'git -C "$x" status', "git -C `pwd` status", "ls | xargs git -C"):
+        assert "a folder that nobody knows" in asked(root, text), text
+    assert asked(root, "find . -exec git status ';'") == ""
+
+
 NETWORK = {
     "core.sshCommand": "evil",
     "credential.helper": "!evil",

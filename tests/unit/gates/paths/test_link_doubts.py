@@ -260,6 +260,7 @@ def test_behind_a_command_that_may_make_links_no_path_is_known(gate: Judged, mak
         f"{maker}; grep x src/b.txt",
         f"{maker} && cd docs && cat .",
         f"{maker} && cd docs && ls",
+        f"{maker} && cd docs && pwd && ls",
         f"{maker} && cd docs && git log -p",
         f"cat readme.txt | {maker}",
         f"cat readme.txt & {maker}",
@@ -332,6 +333,12 @@ def test_a_folder_that_the_line_makes_may_be_left_again(gate: Judged, folder: st
 
 def test_a_link_in_place_of_that_folder_is_left_as_the_link_leads(gate: Judged, root: Path):
     (root / "build").symlink_to(root.parent / "other")
+    assert not isinstance(gate.judge(command("mkdir -p build && cd build && cat ../x")), Allow)
+
+
+def test_a_link_to_the_workspace_itself_in_place_of_that_folder_leads_out_behind_it(gate: Judged, root: Path):
+    """`cd build` enters the workspace, so that `..` is the folder above it."""
+    (root / "build").symlink_to(".")
     assert not isinstance(gate.judge(command("mkdir -p build && cd build && cat ../x")), Allow)
 
 
