@@ -1,4 +1,4 @@
-"""Who may do something to a session now: locks between processes, locks within this one, and loads under way."""
+"""Locks of sessions: between processes, within this process, and for sessions that are being loaded."""
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
@@ -14,14 +14,14 @@ from acp_agent.store.session_locks import SessionLocks
 T = TypeVar("T")
 _log = Log(__name__)
 _POLL = 0.05
-"""Seconds between two attempts to take a lock: nothing tells when it is given back."""
+"""Seconds between two attempts to take a lock. The system does not report when a lock is released."""
 
 
 class SessionLock:
     """The locks of sessions between processes: two processes never write one session at once.
 
-    locks      None where nothing is stored, so that all sessions are ours
-    patience   seconds in which another process that is just ending gives its sessions back
+    locks      None if nothing is stored; every session then belongs to this process
+    patience   seconds to wait for the locks of another process that may be about to end
     """
 
     def __init__(self, locks: SessionLocks | None, *, patience: float = 3.0) -> None:
@@ -54,9 +54,9 @@ class SessionLock:
             raise
 
     def check(self, session_id: str) -> None:
-        """Make sure, before a turn, that a session is still ours. Takes microseconds.
+        """Check before a turn that this process still holds the session's lock. This takes microseconds.
 
-        The lock goes with its file, which can be removed. Raises RequestError if another process has the session now.
+        A lock is lost if its file is removed. Raises RequestError if another process has the session now.
         """
         if self._locks is None:
             return
@@ -66,7 +66,7 @@ class SessionLock:
             _log.warning("session may not be locked", session=session_id, reason=str(error))
             return
         if not ours:
-            raise InvalidState("the session is open in another process of acp-agent by now: close it there first")
+            raise InvalidState("the session is now open in another process of acp-agent: close it there first")
 
     def release(self, session_id: str) -> None:
         """Unlock a session."""
@@ -87,7 +87,7 @@ class SessionLock:
 
 
 async def readable(answer: Awaitable[T]) -> T:
-    """Return what the store answers. Raises RequestError if it cannot be read."""
+    """Return the store's answer. Raises RequestError if the store cannot be read."""
     try:
         return await answer
     except StoreUnavailable as error:
@@ -95,13 +95,13 @@ async def readable(answer: Awaitable[T]) -> T:
 
 
 def unreadable(error: StoreUnavailable) -> RequestFailed:
-    """Return the error for a store that cannot be read. It says the cause, and nothing of what is stored."""
+    """Return the error for a store that cannot be read. It contains the cause and no stored text."""
     _log.error("sessions cannot be read or written", reason=str(error))
     return RequestFailed(f"the sessions kept on this machine cannot be read now: {error}")
 
 
 class KeyedLock:
-    """A lock for each key. A key exists while somebody holds its lock or waits for it."""
+    """One lock per key. A key exists while a task holds its lock or waits for it."""
 
     def __init__(self) -> None:
         self._locks: dict[str, anyio.Lock] = {}
@@ -113,7 +113,7 @@ class KeyedLock:
 
     @asynccontextmanager
     async def of(self, key: str) -> AsyncGenerator[None]:
-        """Hold the lock of a key while the body runs. Must not be nested for one key."""
+        """Hold the lock of a key while the body runs. Uses for one key must not be nested."""
         lock = self._locks.setdefault(key, anyio.Lock())
         try:
             async with lock:
@@ -131,7 +131,7 @@ class KeyedLock:
 
 
 class PendingLoads:
-    """The sessions that are being loaded. Requests that come right behind a load wait until it is over."""
+    """The sessions that are being loaded. Requests that follow a load wait until it is over."""
 
     def __init__(self) -> None:
         self._loading = Counter[str]()
@@ -140,7 +140,7 @@ class PendingLoads:
 
     @contextmanager
     def begun(self, session_id: str) -> Generator[Callable[[], None]]:
-        """Count a session as being loaded until the body calls what it is given, or is left."""
+        """Count a session as being loaded until the body calls the yielded function or ends."""
         self._loading[session_id] += 1
         loading = True
 
@@ -177,6 +177,6 @@ class PendingLoads:
         return not scope.cancel_called
 
     def cancel(self, session_id: str) -> None:
-        """Have nobody wait for a session any more."""
+        """Stop all waiting for a session."""
         for scope in self._waiting.get(session_id, ()):
             scope.cancel()

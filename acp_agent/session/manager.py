@@ -3,10 +3,11 @@
 Every session is in the store from the moment it is made: editors open sessions long before the first prompt, and load
 them in other processes. A process that writes a session holds its lock; two processes never write one session at once.
 
-    known      the session has a place here and answers; it is light
-    resident   it holds its lock and may have an engine; at most `max_sessions` are (see `pool.py`)
+    known      this process has the session in memory and answers requests about it
+    resident   this process holds the session's lock, and the session may have an engine. At most `max_sessions` are
+               resident (see `pool.py`)
 
-What is done to one session is done one after another: a load waits until the last engine is closed.
+    Operations on one session run one after another: a load waits until the last engine is closed.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -39,15 +40,15 @@ _log = Log(__name__)
 _PATIENCE = 1.0
 """Seconds `session/new` waits for a busy database; then the session is written with its first turn."""
 _MOST_KNOWN = 1000
-"""Sessions that stay known while they are evicted. Those beyond are forgotten here, and can be loaded."""
-_NOT_STORED = "the session is open, but it is not kept: only what is kept can be forked"
+"""The most evicted sessions that stay known. Older ones are forgotten by this process and can be loaded again."""
+_NOT_STORED = "the session is open, but it is not kept: only a session in the database can be forked"
 _TICK = 60.0
 _UNUSED_DAYS = 7
 """Days after which a session that was never prompted is removed: editors open many that are not used."""
 
 
 class DeferredRepository:
-    """A SessionRepository that stores its session at once if possible, or else with the first change it can write."""
+    """A SessionRepository that creates the session's row at once, or with the first write that succeeds."""
 
     def __init__(self, store: SessionStore, record: SessionRecord, options: SessionOptions) -> None:
         self._store = store
@@ -57,14 +58,14 @@ class DeferredRepository:
         self._made = False
 
     async def make(self, *, patience: float | None = None) -> None:
-        """Make the session's row, once. Raises StoreUnavailable."""
+        """Create the session's row if it does not exist. Raises StoreUnavailable."""
         if not self._made:
             await self._store.create(self._record, self._options, patience=patience)
             self._made = True
-            await self._repository.write(Change(), durable=False, patience=patience)  # it knows its row from now on
+            await self._repository.write(Change(), durable=False, patience=patience)  # it finds its row from now on
 
     async def begin(self, *, patience: float) -> bool:
-        """Make the row if that takes at most `patience` seconds. Return whether it was made."""
+        """Create the row, waiting at most `patience` seconds. Return whether it was created."""
         try:
             await self.make(patience=patience)
         except StoreUnavailable as error:
@@ -80,7 +81,7 @@ class DeferredRepository:
         return await self._repository.snapshot()
 
     def events(self, after: int = 0) -> AsyncGenerator[StoredEvent]:
-        """Yield nothing before the row is made."""
+        """Yield the stored events, or none if the row does not exist yet."""
         return self._repository.events(after) if self._made else _nothing()
 
     async def clear(self) -> None:
@@ -96,9 +97,9 @@ async def _nothing() -> AsyncGenerator[StoredEvent]:
 class SessionManager:
     """All sessions of one process.
 
-    store, locks   where sessions are stored; None if nothing can be stored, for the reason `trouble` names
+    store, locks   the store and its locks; None if nothing can be stored. `trouble` says why
     make_session   makes a session
-    limits         by the configuration
+    limits         returns the limits of the configuration
     clock          milliseconds since 1970
     loads          the sessions that are being loaded
     """
@@ -126,7 +127,7 @@ class SessionManager:
     # -------------------------------------------------------------------------------------- opening
 
     async def new(self, workspace: SessionWorkspace, connection: EditorConnection) -> Session:
-        """Return a session that begins. Raises RequestError if as many as may be resident are busy."""
+        """Return a new session. Raises RequestError if the pool is full and every session in it is busy."""
         now = self._clock()
         record = SessionRecord(str(uuid4()), workspace.cwd, workspace.additional, created_at=now, updated_at=now)
         async with self._acts.of(record.id), self._pool.room():
@@ -142,18 +143,20 @@ class SessionManager:
     async def load(
         self, session_id: str, workspace: SessionWorkspace, connection: EditorConnection
     ) -> AsyncGenerator[Session]:
-        """Yield a session that goes on, in the workspace it is given now. Its prompts wait until the body is left.
+        """Yield a stored session in a new workspace. Its prompts wait until the body ends.
 
-        Raises RequestError if it is unknown, if a prompt runs in it, if another process has it, or if as many as may be
-        resident are busy.
+        Raises:
+            RequestError: The session is unknown, runs a prompt, or is open in another process; or the pool is full and
+                every session in it is busy.
+
         """
         if self.store is not None and session_id not in self._acts:
-            must_be_idle(self._known.get(session_id))  # a prompt that comes right behind has to wait
+            must_be_idle(self._known.get(session_id))  # a prompt that follows the load has to wait
         with self.loads.begun(session_id) as is_known:
             async with self._acts.of(session_id):
                 if self.store is None:
                     is_known()
-                    yield self.get(session_id)  # what is in memory is all there is
+                    yield self.get(session_id)  # without a store, the conversation is only in memory
                     return
                 async with self._loaded(session_id, workspace, connection) as session:
                     is_known()
@@ -163,7 +166,7 @@ class SessionManager:
     async def _loaded(
         self, session_id: str, workspace: SessionWorkspace, connection: EditorConnection
     ) -> AsyncGenerator[Session]:
-        """Load a session whose KeyedLock is held."""
+        """Load a session. The caller holds its KeyedLock."""
         before = self._known.get(session_id)
         must_be_idle(before)
         is_stored = await self._pool.is_stored(session_id)
@@ -182,12 +185,12 @@ class SessionManager:
                 yield session
             except BaseException:
                 with anyio.CancelScope(shield=True):
-                    await self._pool.evict(session)  # perhaps nobody wants it any more
+                    await self._pool.evict(session)  # the request may have been cancelled
                 raise
             session.resumed()
 
     async def fork(self, source_id: str, workspace: SessionWorkspace, connection: EditorConnection) -> Session:
-        """Return a new session with all of another's conversation, which stays as it is. Raises as `load`."""
+        """Return a new session with a copy of another session's conversation. Raises the errors of `load`."""
         async with self._acts.of(source_id):
             source = self._known.get(source_id)
             if source is not None:
@@ -220,11 +223,11 @@ class SessionManager:
             session.transcript.store_in(repository)
             try:
                 if saved.unfinished_messages:
-                    with suppress(AgentError):  # the first prompt meets the same error and tells it
-                        await session.engine()  # it redacts what was cut off, before that is shown again
+                    with suppress(AgentError):  # the first prompt meets the same error and shows it
+                        await session.engine()  # the engine redacts unfinished messages before they are shown again
             except BaseException:
                 with anyio.CancelScope(shield=True):
-                    await session.close(tell=False)  # before anybody else can have it
+                    await session.close(tell=False)  # before another request can find it
                 raise
             self._remember(session)
             return session
@@ -239,10 +242,10 @@ class SessionManager:
         return self._make_session(Opening(record, workspace, connection.session(record.id, workspace.cwd), saved))
 
     async def _store_first(self, session: Session, repository: DeferredRepository) -> None:
-        """Write the first row. If the database cannot be written now, the row is written as soon as it can be."""
+        """Create the session's row. If the database cannot be written now, a later write creates it."""
         session.transcript.store_in(repository)
         written = False
-        with suppress(RequestError):  # nothing can be locked; the log has it
+        with suppress(RequestError):  # no lock can be taken; the log says why
             async with self._lock.taken(session.id):
                 written = await repository.begin(patience=_PATIENCE)
         if not written:
@@ -272,7 +275,7 @@ class SessionManager:
         return tuple(self._known.values())
 
     def in_use(self, session_id: str) -> bool:
-        """Return whether a session is open, here or in another process."""
+        """Return whether a session is open in this or another process."""
         return session_id in self._known or not self._lock.is_free(session_id)
 
     # ------------------------------------------------------------------------------------- ending
@@ -280,7 +283,7 @@ class SessionManager:
     async def close(self, session_id: str) -> None:
         """Close a session; it can be loaded again. Raises RequestError if it is not known here."""
         self._abandon(session_id)
-        async with self._acts.of(session_id):  # it may be about to become known
+        async with self._acts.of(session_id):  # a load may be about to make it known
             session = self.get(session_id)
             del self._known[session_id]
             try:
@@ -289,13 +292,13 @@ class SessionManager:
                 self._lock.release(session_id)
 
     async def delete(self, session_id: str) -> bool:
-        """Close a session and remove all that is stored of it. Return whether there was any. Raises RequestError."""
+        """Close a session and delete it from the store. Return False if it did not exist. Raises RequestError."""
         self._abandon(session_id)
         async with self._acts.of(session_id):
             session = self._known.get(session_id)
             if session is None and (self.store is None or await readable(self.store.find(session_id)) is None):
                 return False
-            await self._lock.take(session_id)  # one that is evicted here may be open elsewhere
+            await self._lock.take(session_id)  # a session that is evicted here may be open in another process
             try:
                 if session is not None:
                     del self._known[session_id]
@@ -308,26 +311,26 @@ class SessionManager:
                 self._lock.release(session_id)
 
     async def move(self, session_id: str, cwd: str) -> None:
-        """Have a session work in another folder from its next prompt on. Raises RequestError while a turn runs."""
+        """Move a session to another folder from its next prompt on. Raises RequestError while a turn runs."""
         async with self._acts.of(session_id):
             session = self.get(session_id)
             must_be_idle(session)
-            await self._lock.take(session_id)  # it may be evicted here and open elsewhere
+            await self._lock.take(session_id)  # it may be evicted here and open in another process
             session.move(cwd)
             await self._pool.evict(session)
 
     def _abandon(self, session_id: str) -> None:
-        """End its turn now: an answer of the editor that comes behind the request must not let anything run."""
+        """Cancel the session's turn now, so that a later answer of the editor cannot start a tool."""
         if session := self.find(session_id):
             session.turns.abandon()
 
     def cancel_all(self) -> None:
-        """End every turn: the editor is gone."""
+        """Cancel every turn, because the editor is gone."""
         for session in self._known.values():
             session.turns.abandon()
 
     async def flush(self, *, within: float | None = None, patience: float | None = None) -> None:
-        """Store all that is not stored yet, in every session; see EventQueue.flush."""
+        """Store the pending events of every session. See EventQueue.flush."""
         async with anyio.create_task_group() as group:
             for session in self._known.values():
                 group.start_soon(partial(session.transcript.flush, within=within, patience=patience))
@@ -335,7 +338,7 @@ class SessionManager:
     # ------------------------------------------------------------------------------ evicting, resuming
 
     async def evict_idle(self, seconds: float) -> None:
-        """Evict the sessions that were not used for so many seconds."""
+        """Evict the sessions that were not used for the given number of seconds."""
         before = anyio.current_time() - seconds
         for session in self.all():
             if session.turns.used_at < before:
@@ -346,18 +349,18 @@ class SessionManager:
         await self.evict_idle(-1)
 
     def share_evicted(self) -> None:
-        """Let other processes have evicted sessions that could not be stored at first but are by now."""
+        """Unlock the evicted sessions that could not be stored at the eviction but are stored now."""
         for session in self.all():
             if session.id not in self._acts:
                 self._pool.share(session)
 
     async def resume(self, session: Session) -> None:
-        """Make sure that a session may have an engine. Raises RequestError if it may not."""
+        """Make a session resident, so that it may have an engine. Raises RequestError if that is not possible."""
         if session.resident:
             self._lock.check(session.id)
             return
         async with self._acts.of(session.id):
-            if self._known.get(session.id) is not session:  # it was closed meanwhile, or loaded anew
+            if self._known.get(session.id) is not session:  # it was closed or loaded again meanwhile
                 raise SessionNotFound(session.id)
             if session.resident:
                 return
@@ -365,7 +368,7 @@ class SessionManager:
                 await self._pool.resume(session)
 
     async def store_options(self, session: Session) -> None:
-        """Store what the user has just chosen, also for an evicted session. Returns when it is stored, if it can be."""
+        """Store the user's options, also for an evicted session. Return after they are stored or storing has failed."""
         session.store_options()
         if session.resident:
             await session.transcript.save()
@@ -376,7 +379,7 @@ class SessionManager:
 
 
 async def evict_unused(sessions: SessionManager) -> None:
-    """Evict, for ever, the sessions that were not used for as long as the configuration says. For the background."""
+    """Evict idle sessions in an endless loop. The configuration sets the idle time. Run it as a background task."""
     while True:
         await anyio.sleep(_TICK)
         sessions.share_evicted()
@@ -386,7 +389,7 @@ async def evict_unused(sessions: SessionManager) -> None:
 
 
 async def purge_unused(sessions: SessionManager) -> None:
-    """Remove from the store the sessions that were never prompted and are not open anywhere. For the background."""
+    """Delete stored sessions that were never prompted and are not open anywhere. Run it as a background task."""
     if sessions.store is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""The sessions that this process knows: how many are resident, and how they are evicted and resumed."""
+"""The pool of sessions in this process: it limits resident sessions, and evicts and resumes them."""
 
 from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
@@ -14,29 +14,29 @@ from acp_agent.session.session import Session
 from acp_agent.store.sessions import SessionStore
 
 _DESCRIPTORS = 32
-"""Files that a session may open at once: its folders, pipes of commands and MCP servers, connections."""
+"""Files that one session may have open: its folders, pipes of commands and MCP servers, connections."""
 _EVICTION = 0.5
-"""Seconds the store may delay an eviction: another session waits for the room."""
+"""Seconds that the store may delay an eviction while another session waits for the place."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """`[acp]` max_sessions and session_idle_timeout_secs. With 0 seconds idle sessions stay resident."""
+    """The settings `max_sessions` and `session_idle_timeout_secs` of `[acp]`. With 0 seconds, idle sessions stay."""
 
     resident: int = 16
     idle_seconds: float = 1800.0
 
 
 class SessionPool:
-    """Keeps at most `max_sessions` sessions resident: the idle one that was used longest ago is evicted for a new one.
+    """A pool with at most `max_sessions` resident sessions. It evicts the least recently used idle one for a new one.
 
-    Idle sessions are also evicted where this process can hardly open another file. An evicted session gives its lock
-    back, so another process may go on with it. Callers hold the session's KeyedLock.
+    Idle sessions are also evicted if this process is close to its limit of open files. An evicted session releases
+    its lock, so that another process may continue it. Callers hold the session's KeyedLock.
 
     known    all sessions of this process, by their ids
-    limits   by the configuration
-    store    where sessions are stored; None where nothing is
-    acts     what is being done to sessions just now
+    limits   returns the limits of the configuration
+    store    the store of sessions; None if sessions are not stored
+    acts     the locks of operations on single sessions
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class SessionPool:
     async def room(self, *spared: str, instead_of: Session | None = None) -> AsyncGenerator[None]:
         """Make room for one more resident session, which the body opens.
 
-        Waits while other sessions are being evicted or closed. Raises RequestError if all are busy, or if no more files
-        can be opened.
+        Wait while other sessions are being evicted or closed. Raises RequestError if all sessions are busy, or if no
+        more files can be opened.
 
-        spared       ids of sessions that are not evicted for it
-        instead_of   a session whose place it takes
+        spared       ids of sessions that must not be evicted
+        instead_of   a session that the new one replaces
         """
         self._waiting.update(spared)
         try:
@@ -74,7 +74,7 @@ class SessionPool:
             self._opening -= 1
 
     async def evict_idle(self, session: Session) -> None:
-        """Evict a session, unless a turn runs or it is not resident. Takes its KeyedLock."""
+        """Evict a session if it is resident and no turn runs. Take its KeyedLock."""
         async with self._acts.of(session.id):
             if not session.turns.busy and session.resident:
                 await self.evict(session)
@@ -93,7 +93,7 @@ class SessionPool:
                 raise RequestFailed(f"too many files are open in this process: {advice}")
 
     def _is_any_held_up(self, spared: Collection[str]) -> bool:
-        """Return whether a session could be evicted as soon as its lock is free, and does not itself wait for room."""
+        """Return whether a session could be evicted once its lock is free. Sessions that wait for room do not count."""
         return any(each.id in self._acts and each.id not in self._waiting for each in self._idle(spared))
 
     def _residents(self, but_for: Session | None) -> int:
@@ -113,12 +113,12 @@ class SessionPool:
     # ---------------------------------------------------------------------------------- evict, resume
 
     async def evict(self, session: Session) -> None:
-        """Evict an idle session. If it is not stored, it remembers everything, and stays locked until it is stored."""
+        """Evict an idle session. If it is not stored, it stays in memory and locked until it is stored."""
         await session.evict(_EVICTION)
         self.share(session)
 
     def share(self, session: Session) -> None:
-        """Let other processes have an evicted session, if it is stored."""
+        """Unlock an evicted session for other processes if it is stored."""
         if self._store is not None and not session.resident and session.transcript.stored:
             session.trust_store()
             session.transcript.store_in(
@@ -128,23 +128,23 @@ class SessionPool:
 
     async def resume(self, session: Session) -> None:
         """Make an evicted session resident again, with the options chosen elsewhere meanwhile. Raises RequestError."""
-        # What is not stored is only here: nobody else can have gone on with it.
+        # A session that is not stored is still locked, so no other process can have continued it.
         session.resumed(await self._reclaimed(session) if session.transcript.stored else None)
 
     async def store_options(self, session: Session) -> None:
-        """Store what the user has chosen for an evicted session.
+        """Store the options that the user has chosen for an evicted session.
 
-        If another process has it open, or nothing can be written, that waits until it is resumed.
+        If another process has the session open, or the write fails, the options are stored when it is resumed.
         """
         if session.chosen_while_evicted and session.transcript.stored and self._lock.is_free(session.id):
-            with suppress(RequestError):  # the log has it
+            with suppress(RequestError):  # already logged
                 await self.resume(session)
-                with anyio.CancelScope(shield=True):  # or no other process could ever have it
+                with anyio.CancelScope(shield=True):  # otherwise it would stay locked for other processes
                     await self.evict(session)
 
     async def replace(self, before: Session) -> None:
-        """Close a session that is stored, to open it anew. Raises RequestError, and then it is as it was."""
-        async with self._lock.taken(before.id):  # an evicted session may be open elsewhere
+        """Close a stored session so that it can be opened again. A RequestError leaves it unchanged."""
+        async with self._lock.taken(before.id):  # another process may have an evicted session open
             if before.chosen_while_evicted and before.transcript.stored:
                 await self.resume(before)
             await before.transcript.flush()
@@ -156,15 +156,15 @@ class SessionPool:
         self._lock.release(before.id)  # the caller takes it at once
 
     async def is_stored(self, session_id: str) -> bool:
-        """Return whether the store has the whole of a session; if not, it is in the memory of this process alone.
+        """Return whether the store has the whole session. If not, only this process has it, in memory.
 
-        Raises RequestError if neither is so, or if the store cannot be read.
+        Raises RequestError if the session is in neither, or if the store cannot be read.
         """
         assert self._store is not None, "without a store nothing is asked"
         before = self.known.get(session_id)
         if before is not None:
             await before.transcript.flush()
-        # Once it was evicted and stored, it may have gone on in another process: then only the store knows.
+        # After an eviction another process may have continued the session, so only the store is up to date.
         is_ours = before is not None and (before.resident or not before.transcript.stored)
         try:
             record = await self._store.find(session_id)

@@ -40,18 +40,18 @@ _log = Log(__name__)
 _CANCELLED_FLUSH = 0.2
 """Seconds the store may delay the answer to a cancelled turn."""
 _EARLY = 0.1
-"""Seconds after which the commands are told again to an editor that drops early updates."""
+"""Seconds after which the list of commands is sent again to an editor that drops early updates."""
 _LOST = "the end of this conversation is not kept: the database cannot be written"
 
 
 @dataclass(frozen=True, slots=True)
 class SessionWorkspace:
-    """Where a session works: absolute folders, `cwd` first among its roots, and what the editor brings along.
+    """The workspace of a session: its absolute folders, with `cwd` as the first root, and the editor's additions.
 
     servers   the MCP servers that the editor names
-    tools     the only tools or groups the editor wants offered; None for all
+    tools     the tools or groups of tools that the editor allows; None for all
     secrets   secret values in the headers and the environment of its MCP servers, which must never be shown
-    ended     names of MCP servers that the editor has ended though they are named elsewhere, as in the configuration
+    ended     names of MCP servers that the editor has ended, even if the configuration still names them
     """
 
     cwd: str
@@ -63,7 +63,7 @@ class SessionWorkspace:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """All roots, `cwd` first."""
+        """The roots. `cwd` comes first."""
         return (self.cwd, *self.additional)
 
 
@@ -73,9 +73,9 @@ Background = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
 
 @dataclass(frozen=True, slots=True)
 class SessionDependencies:
-    """What a session is given by the process it lives in.
+    """The parts of the process that a session uses.
 
-    make_engine   makes what answers its prompts, to go on with a snapshot. Raises AgentError
+    make_engine   returns a new engine, which continues from the given snapshot. Raises AgentError
     resume        makes sure that a session may have an engine. Raises RequestError
     redact        removes secrets from texts while there is no engine
     background    starts a task
@@ -91,7 +91,7 @@ class SessionDependencies:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a session is made of; `saved` is None for one that begins."""
+    """The parts of a new Session object. `saved` is None if the conversation is new."""
 
     record: SessionRecord
     workspace: SessionWorkspace
@@ -100,7 +100,7 @@ class Opening:
 
 
 class PendingNotices:
-    """Notices that wait for a turn. They are told when one begins or ends, because somebody reads them then."""
+    """Notices that wait for a turn. They are shown when a turn begins or ends, because the user is reading then."""
 
     def __init__(self, waiting: Sequence[Notice] = ()) -> None:
         self._waiting = list(waiting)
@@ -121,19 +121,19 @@ class PendingNotices:
 
 
 class StoredOptions:
-    """The options of a session as the store has them, to merge what is chosen here and in other processes.
+    """The options of a session as the store has them. They are merged with choices made here and in other processes.
 
-    Another process may open the session while it is evicted here. What is in force and what is stored need not be the
-    same: the configuration may allow less than what is stored.
+    Another process may open the session while it is evicted here. The options in force may differ from the stored ones,
+    because the configuration may allow less.
     """
 
     def __init__(self, options: SessionOptions, stored: SessionOptions | None) -> None:
-        """`stored` is what the store holds; None for a session that begins with `options`."""
+        """Take the stored options. `stored` is None for a new session, which begins with `options`."""
         self._here = replace(options)
         self._stored = options.to_keep(SessionOptions()) if stored is None else replace(stored)
 
     def store(self, options: SessionOptions) -> SessionOptions:
-        """Take note that these options are being stored. Return what is to be stored of them."""
+        """Record that these options are being stored. Return the options to store."""
         self._here = replace(options)
         self._stored = options.to_keep(self._stored)
         return self._stored
@@ -143,9 +143,9 @@ class StoredOptions:
         return options != self._here
 
     def merge(self, options: SessionOptions, stored: SessionOptions, choices: Choices) -> str:
-        """Take into `options` what other processes have stored since, except for what was changed here, too.
+        """Copy into `options` what other processes have stored since. Fields that were changed here too are not copied.
 
-        Returns a line for the user if the chosen model is gone; else "".
+        Return a line for the user if the chosen model no longer exists; else "".
         """
         model, chosen = options.model, {*options.chosen}
         for name in (each.name for each in fields(SessionOptions) if each.name != "chosen"):
@@ -158,7 +158,7 @@ class StoredOptions:
         return gone if options.model != model else ""
 
     def _was_changed(self, name: str, stored: SessionOptions) -> bool:
-        """Return whether others have changed a field since. Of the permission fields only the user's choice counts."""
+        """Return whether other processes have changed a field since. A permission field counts if the user chose it."""
         if name in LEAVE and name not in stored.chosen:
             return False
         first = name in LEAVE and name not in self._stored.chosen
@@ -168,10 +168,10 @@ class StoredOptions:
 class Session:
     """One conversation.
 
-    options    what the user chose; `active` is what the running turn obeys. It is copied when a turn begins
-    choices    what can be chosen
-    saved      what it goes on with; None when it begins
-    notices    what the user is told when a turn begins or ends
+    options    what the user chose. The running turn uses `active`, a copy that is made when the turn begins
+    choices    the models and levels that can be chosen
+    saved      the stored conversation that it continues; None for a new one
+    notices    the notices to show when a turn begins or ends
     resident   whether it holds its lock and may have an engine
     """
 
@@ -203,22 +203,27 @@ class Session:
         self._engine_lock = anyio.Lock()
         self._redact = dependencies.redact
         self._reads_only = False
-        self._commands: frozenset[commands.CommandName] | None = None  # those that the editor knows of
+        self._commands: frozenset[commands.CommandName] | None = None  # those that the editor has been sent
         self._stored = StoredOptions(options, None if saved is None else saved.conduct)
         self._was_evicted = False
-        self._usage: UsageTotals | None = None  # of before it was evicted
+        self._usage: UsageTotals | None = None  # from before the eviction
 
     # ------------------------------------------------------------------------------------- engine
 
     async def engine(self) -> Engine:
-        """Return the engine, made once. Raises AgentError if the configuration or the store does not allow one."""
+        """Return the engine, and make it at the first call.
+
+        Raises:
+            AgentError: The configuration is not usable, or the store cannot be read.
+
+        """
         async with self._engine_lock:
             if self._engine is None:
                 evicted = self._saved is None and self._was_evicted
                 saved = await self.transcript.reload() if evicted else self._saved
                 self._engine = await self._dependencies.make_engine(self, saved)
                 self._redact = self._engine.redact
-                self._saved = None  # not before: if no engine could be made, the next attempt goes on with it
+                self._saved = None  # only now: if making the engine fails, the next attempt needs it
                 self.transcript.follow(self._engine.kept, self._redact)
                 if saved is not None and saved.unfinished_messages:
                     await self.transcript.redact_unfinished(saved.unfinished_messages, self._redact)
@@ -229,7 +234,7 @@ class Session:
         return self._redact(text)
 
     async def announce(self) -> None:
-        """Tell the editor which commands there are, then make the engine ready while the user types."""
+        """Send the editor the list of commands, then make the engine while the user types."""
         await self._tell_commands(commands.ALWAYS)
         if self.editor.drops_early_updates:
             await anyio.sleep(_EARLY)
@@ -238,11 +243,11 @@ class Session:
         try:
             if self.resident and not self.turns.closed:
                 await self._tell_commands((await self.engine()).commands())
-        except Exception as error:  # noqa: BLE001 - only a head start: the first prompt meets the same error and tells it
+        except Exception as error:  # noqa: BLE001 - the first prompt meets the same error and shows it
             _log.warning("no engine yet", session=self.id, reason=str(error))
 
     async def tell_commands(self) -> None:
-        """Tell the editor which slash commands make sense by now."""
+        """Send the editor the slash commands that are available now."""
         if self._engine is not None:
             await self._tell_commands(self._engine.commands())
 
@@ -275,7 +280,7 @@ class Session:
         self.transcript.move(cwd)
 
     def reopen(self, workspace: SessionWorkspace, editor: SessionEditor) -> None:
-        """Go on as the editor opens it now, perhaps in another folder. It is evicted."""
+        """Use the workspace and the editor of a new load, perhaps in another folder. The session must be evicted."""
         self.workspace, self.editor = workspace, editor
         self.move(workspace.cwd)
 
@@ -284,16 +289,17 @@ class Session:
         self.workspace = replace(self.workspace, servers=(*self.workspace.servers, server))
 
     def remove_server(self, name: str) -> None:
-        """Remember that the editor has ended an MCP server, wherever it is named."""
+        """Remember that the editor has ended an MCP server, even if the configuration names it."""
         left = tuple(each for each in self.workspace.servers if each.name != name)
         self.workspace = replace(self.workspace, servers=left, ended=self.workspace.ended | {name})
 
     # ---------------------------------------------------------------------------- eviction and end
 
     async def evict(self, patience: float) -> None:
-        """Give back everything except what makes the session known. No turn may run; the next prompt resumes it.
+        """Close the engine and keep the session known. No turn may run. The next prompt resumes the session.
 
-        It goes on with what is in memory, until `trust_store`. Waits for the store for `patience` seconds.
+        The session resumes from memory until `trust_store` is called. `patience` is the time to wait for the store, in
+        seconds.
         """
         self.resident, self._was_evicted = False, True
         if state := await self._close_engine(patience):
@@ -301,17 +307,17 @@ class Session:
             self._saved = SessionSnapshot(self.transcript.record, replace(self.options), self._usage, history)
 
     def trust_store(self) -> None:
-        """Forget what is in memory: all is stored, and another process may go on with it."""
+        """Forget the copy in memory. Everything is stored, so another process may continue the session."""
         self._saved = None
 
     def suspend(self) -> None:
-        """Have prompts wait until `resumed`: the session is being loaded."""
+        """Make prompts wait until `resumed` is called, because the session is being loaded."""
         self.resident = False
 
     def resumed(self, stored: SessionOptions | None = None) -> None:
-        """Let it have an engine again. It holds its lock.
+        """Allow the session an engine again. The caller holds its lock.
 
-        stored   its options in the store, if other processes can have changed them
+        stored   the session's options in the store, if other processes may have changed them
         """
         self.resident, before, chosen = True, replace(self.options), self._stored.differ(self.options)
         if stored is not None and (gone := self._stored.merge(self.options, stored, self.choices)):
@@ -323,9 +329,9 @@ class Session:
             self.post_options()
 
     async def close(self, *, tell: bool = True) -> None:
-        """End the session: cancel a running turn, store all that was said, and give back what it holds.
+        """End the session: cancel a running turn, store the conversation and close the engine.
 
-        tell   whether the editor is told what the session took in all
+        tell   whether the editor is sent the session's total usage
         """
         with anyio.CancelScope(shield=True):
             await self.turns.close()
@@ -338,7 +344,7 @@ class Session:
             await self.transcript.end()
 
     async def _close_engine(self, patience: float) -> Change | None:
-        """Close the engine and return what is to be stored of it. Waits for the store for `patience` seconds."""
+        """Close the engine and return the state to store. `patience` is the time to wait for the store, in seconds."""
         async with self._engine_lock:
             engine, self._engine = self._engine, None
         await self.transcript.flush(patience=patience)
@@ -347,14 +353,19 @@ class Session:
         if engine is None or state is None:
             return None
         if self.transcript.failing:
-            self.transcript.store(state)  # when the store is tried again, there is no engine to ask
+            self.transcript.store(state)  # the engine is gone when the store is tried again
         await engine.close()
         return state
 
     # -------------------------------------------------------------------------------------- turns
 
     async def prompt(self, read: ReadPrompt) -> Answer:
-        """Run one turn. Raises RequestError if another turn runs, if the prompt is malformed, or on a bug of ours."""
+        """Run one turn.
+
+        Raises:
+            RequestError: Another turn runs, the prompt is malformed, or the agent has a bug.
+
+        """
         answer = Answer(StopReason.CANCELLED)
         async with self.turns.turn(self._end_turn) as scope:
             await self._dependencies.resume(self)
@@ -372,10 +383,10 @@ class Session:
     async def _end_turn(self, cancelled: bool) -> None:  # noqa: FBT001 - a callback
         """Send all events before the answer."""
         await self.transcript.flush(within=_CANCELLED_FLUSH if cancelled else None, touch=True)
-        await self.notices.tell(self.emit, self.redact)  # those that have come up meanwhile
+        await self.notices.tell(self.emit, self.redact)  # notices that were added during the turn
 
     def answered(self, answer: Answer) -> None:
-        """Do, in the background, what nobody waits for: the turn has been answered."""
+        """Finish a turn in the background after its answer was sent."""
         if (engine := self._engine) is None:
             return
 
@@ -400,7 +411,7 @@ class Session:
     # ------------------------------------------------------------------------------------ options
 
     def apply_config(self, loaded: Loaded) -> None:
-        """Apply another configuration to what the user has chosen, and warn them of every stricter option."""
+        """Apply a changed configuration to the user's options, and warn them of every option that became stricter."""
         options, stricter = conduct_taken_up(loaded, self.options)
         if stricter:
             self.notices.warn(stricter)
@@ -411,19 +422,19 @@ class Session:
             self.post_options()
 
     def offer(self, choices: Choices) -> None:
-        """Let other models and levels be chosen from now on."""
+        """Replace the models and levels that can be chosen."""
         self.choices = choices
 
     def activate_options(self) -> None:
-        """Obey what the user has chosen. For the beginning of a turn, or while none runs."""
+        """Put the user's options in force. Call it when a turn begins or while none runs."""
         active = self.options
         if self._reads_only:
             active = replace(active, mode=Mode.ASK, auto_approve=AutoApprove.SUGGEST)
-        self.active.become(active)  # the gates hold this very object
+        self.active.become(active)  # the gates share this object
 
     @contextmanager
     def reading_only(self) -> Generator[None]:
-        """Allow the running turn only to read and to search, whatever is chosen meanwhile."""
+        """Allow the running turn only to read and search, even if the user changes the options meanwhile."""
         self._reads_only = True
         self.activate_options()
         try:
@@ -433,13 +444,13 @@ class Session:
             self.activate_options()
 
     def store_options(self) -> None:
-        """Store what the user has chosen. While the session is evicted, others may have it: see `resumed`."""
+        """Store the user's options. An evicted session stores them in `resumed`: another process may have it open."""
         if self.resident:
             self.transcript.store(Change(conduct=self._stored.store(self.options)))
 
     @property
     def chosen_while_evicted(self) -> bool:
-        """Whether the user has chosen something that is not stored, since the session was evicted."""
+        """Whether the user has changed an option since the eviction and the change is not stored."""
         return not self.resident and self._stored.differ(self.options)
 
     def options_chosen(self) -> None:
@@ -460,17 +471,17 @@ class Session:
     # -------------------------------------------------------------------------------- information
 
     async def set_title(self, title: str) -> None:
-        """Give the conversation a title and tell the editor. Does nothing if it may be open elsewhere."""
+        """Set the title and send it to the editor. Do nothing if another process may have the session open."""
         if self.resident and not self.turns.closed:
             await self.transcript.set_title(title)
             await self.editor.show(self.info())
 
     async def forget(self) -> None:
-        """Remove what was said, and the title, from the store. Raises StoreUnavailable."""
+        """Remove the conversation and the title from the store. Raises StoreUnavailable."""
         await self.transcript.clear()
         await self.editor.show(self.info())
 
     def info(self) -> SessionInfoChanged:
-        """Return what lists say of the session now."""
+        """Return the session's entry in lists of sessions."""
         record = self.transcript.record
         return SessionInfoChanged(record.title, record.updated_at, model_in_force(self.options, self.choices))

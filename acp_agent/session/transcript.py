@@ -1,8 +1,8 @@
-"""What is told in one session: every event is stored first, then shown, in the order in which it was told.
+"""The transcript of one session: every event is stored first and then shown, in the order of the events.
 
-Killing the process loses nothing that the user saw. Events that come while a write is under way go with the next one,
-so a fast stream costs one transaction for many pieces of text. What cannot be stored for now is shown all the same; see
-`transcript_writer.py`.
+Killing the process loses nothing that the user saw. Events that arrive during a write are stored by the next write, so
+a fast stream costs one transaction for many pieces of text. If the store cannot be written, events are shown anyway and
+stored later. See `transcript_writer.py`.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
@@ -34,16 +34,16 @@ from acp_agent.session.transcript_writer import RETRY, Care, TranscriptWriter
 
 _log = Log(__name__)
 _PACE = 0.02
-"""Seconds between two writes of nothing but pieces of text. Editors draw no faster, and disks last longer.
+"""Seconds between two writes that contain only pieces of text. Editors draw no faster, and disks last longer.
 
-A UsageChanged waits as long for the next event, to be written with it.
+A UsageChanged event waits as long for the next event, so that one write stores both.
 """
 _BACKLOG = 256
-"""Events that may wait to be shown before `tell` waits, too."""
+"""The number of events that may wait to be shown. With more, `tell` waits as well."""
 _READING = (ToolKind.READ, ToolKind.SEARCH, ToolKind.THINK)
-"""Kinds of calls that change nothing: they need not wait for the disk."""
+"""Kinds of calls that change nothing. They need not wait for the disk."""
 _ANSWER_BEGINS = 0.25
-"""Seconds in which a fast model has begun to answer."""
+"""Seconds after which a fast model has begun to answer."""
 
 Show = Callable[[Event], Awaitable[None]]
 Background = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
@@ -61,9 +61,9 @@ class EventQueue:
         self._show = show
         self._background = background
         self._waiting: list[Event] = []
-        self._told = self._shown = 0  # how many events there were so far
-        self._wanted = 0  # up to which of them somebody waits
-        self._embedding: set[str] = set()  # calls that show a terminal of the editor's
+        self._told = self._shown = 0  # numbers of events so far
+        self._wanted = 0  # the number of events that a caller waits for
+        self._embedding: set[str] = set()  # calls that show a terminal of the editor
         self._draining = False
         self._moved = anyio.Event()
         self._urgent = anyio.Event()
@@ -73,14 +73,14 @@ class EventQueue:
     # -------------------------------------------------------------------------------------- telling
 
     async def tell(self, event: Event) -> None:
-        """Store and show an event. Returns once it was shown, where anything could depend on that."""
+        """Store and show an event. If a later step may depend on the event, return only after it was shown."""
         self._waiting.append(event)
         self._told += 1
         mine = self._told - self._lag(event)
         match event:
-            case UsageChanged():  # what was before it is on its way now
+            case UsageChanged():  # it waits; the events before it need not
                 self._want(self._told - 1)
-            case TextDelta() | ThoughtDelta() | ToolProgress():  # hurry only where its teller would wait
+            case TextDelta() | ThoughtDelta() | ToolProgress():  # hurry only if the caller waits
                 self._want(mine)
             case _:
                 self._want(self._told)
@@ -88,7 +88,7 @@ class EventQueue:
         await self._until_shown(mine)
 
     async def shown(self) -> None:
-        """Wait until all events so far were shown: for what must come after them and goes another way."""
+        """Wait until all events so far were shown. Call it before sending a message that must follow them."""
         self._want(self._told)
         await self._until_shown(self._told)
 
@@ -97,16 +97,16 @@ class EventQueue:
             await self._moved.wait()
 
     def _want(self, count: int) -> None:
-        """Have the first `count` events shown at once."""
+        """Request that the first `count` events are shown at once."""
         if count > max(self._shown, self._wanted):
             self._wanted = count
             self._urgent.set()
 
     def _lag(self, event: Event) -> int:
-        """Return how many of the last events, this one included, may be on their way when its teller goes on.
+        """Return how many of the last events, this one included, may be unshown when `tell` returns.
 
-        0 where something may follow that must not come first: a terminal is shown before it is used, and given back
-        after. What changes anything is stored before it begins.
+        It is 0 if the next step must come after the event: a terminal is shown before it is used and before it is
+        released, and a call that changes something is stored before it begins.
         """
         match event:
             case TextDelta() | ThoughtDelta() | UsageChanged():
@@ -125,11 +125,10 @@ class EventQueue:
                 return 0
 
     async def flush(self, *, within: float | None = None, patience: float | None = None) -> None:
-        """Show and store all events. Afterwards nothing is under way.
+        """Show and store all events. No event is pending afterwards.
 
-        within     seconds to wait for the store; then events that are not stored yet are shown all the same, and stored
-                   later
-        patience   seconds the last write waits for other processes, even if an earlier write waited in vain
+        within     seconds to wait for the store. After that, the remaining events are shown first and stored later
+        patience   seconds that the last write waits for other processes, even if an earlier write waited in vain
         """
         with anyio.CancelScope(shield=True):
             with anyio.move_on_after(within) as limit:
@@ -144,17 +143,17 @@ class EventQueue:
             self._retry_soon()
 
     async def save(self) -> None:
-        """Store what the writer has noted, without delaying anything else."""
+        """Store the changes that the writer has noted, without delaying anything else."""
         await self._writer.write((), Care.BACKGROUND)
         self._retry_soon()
 
     async def end(self) -> None:
-        """Store nothing any more: another process may write the session now."""
+        """Stop storing, because another process may write the session now."""
         self._ended.set()
         await self._writer.close()
 
     def _retry_soon(self) -> None:
-        """Store as soon as possible what could not be stored, even if nothing more is told."""
+        """Retry a failed write as soon as possible, even without further events."""
         if self._writer.failing and not self._retrying and not self._ended.is_set():
             self._retrying = True
             self._background(self._retry)
@@ -172,7 +171,7 @@ class EventQueue:
     async def _drained(self) -> None:
         while self._waiting or self._draining:
             self._want(self._told)
-            self._urgent.set()  # also where all was shown, and only the pause goes on
+            self._urgent.set()  # also ends the pause after the last event
             await self._moved.wait()
 
     # ------------------------------------------------------------------------------------- draining
@@ -198,7 +197,7 @@ class EventQueue:
             self._move()
 
     async def _pause(self) -> None:
-        """Wait for more events, unless somebody waits for those that are not shown yet."""
+        """Wait for more events, unless a caller waits for an event that is not shown yet."""
         if self._wanted > self._shown:
             return
         self._urgent = anyio.Event()
@@ -220,9 +219,9 @@ class EventQueue:
 
 
 class Transcript:
-    """The record and the conversation of one session. Nothing else writes what is shown and stored.
+    """The record and the events of one session. No other object stores or shows its events.
 
-    record       what lists say of the session
+    record       the session's entry in lists of sessions
     show         shows one event
     background   starts a task
     warn         tells the user a problem
@@ -249,18 +248,18 @@ class Transcript:
 
     @property
     def stored(self) -> bool:
-        """Whether everything is in the store, as far as this process knows."""
+        """Whether this process has stored everything."""
         return self._writer.done
 
     @property
     def failing(self) -> bool:
-        """Whether something is not stored because the store could not be written."""
+        """Whether something is not stored because a write failed."""
         return self._writer.failing
 
     def follow(self, state: Callable[[], Awaitable[Change]] | None, redact: Redact | None = None) -> None:
-        """Store, whenever it has changed, what `state` gives: history, usage, model.
+        """Store the result of `state` (history, usage, model) whenever it has changed.
 
-        redact   removes the secrets from diffs; None to go on with the last one
+        redact   removes secrets from diffs; None to keep the last function
         """
         self._writer.follow(state, redact)
 
@@ -279,11 +278,11 @@ class Transcript:
         self._background(self._queue.save)
 
     async def save(self) -> None:
-        """Store what has been noted, if the store can be written within a moment."""
+        """Store the noted changes if the store can be written without a long wait."""
         await self._queue.save()
 
     def save_soon(self) -> None:
-        """Store a moment from now what is changing, even if nothing is told for long. An event takes it along."""
+        """Store pending changes after a short pause, even without further events. An earlier write includes them."""
 
         async def save() -> None:
             await anyio.sleep(_ANSWER_BEGINS)
@@ -296,13 +295,13 @@ class Transcript:
         await self._queue.shown()
 
     async def flush(self, *, within: float | None = None, patience: float | None = None, touch: bool = False) -> None:
-        """Show and store all events; see EventQueue.flush. `touch` counts the session as used now."""
+        """Show and store all events. See EventQueue.flush. `touch` marks the session as used now."""
         if touch:
             self._touch(Change(touch=True))
         await self._queue.flush(within=within, patience=patience)
 
     async def end(self) -> None:
-        """Show and store nothing any more."""
+        """Stop showing and storing events."""
         await self._queue.end()
 
     def _touch(self, change: Change) -> None:
@@ -313,25 +312,25 @@ class Transcript:
     # ------------------------------------------------------------------------------------- changing
 
     async def set_title(self, title: str) -> None:
-        """Give the conversation a title, and store it."""
+        """Set and store the title of the conversation."""
         self.record = replace(self.record, title=title)
         self._writer.note(Change(title=title))
         await self._queue.save()
 
     def move(self, cwd: str) -> None:
-        """Go on in another folder. No tool call is under way."""
+        """Change the folder of the session. No tool call may be running."""
         self.record = replace(self.record, cwd=cwd)
         self.store(Change(cwd=cwd))
 
     async def redact_unfinished(self, cut: Sequence[TextDelta | ThoughtDelta], redact: Redact) -> None:
-        """Remove the secrets from messages that were cut off: only their pieces have been redacted so far."""
+        """Remove the secrets from unfinished messages, because only their pieces were redacted before."""
         clean = await to_thread.run_sync(lambda: [replace(each, text=redact(each.text)) for each in cut])
         changed = tuple(new for new, old in zip(clean, cut, strict=True) if new != old)
         self._writer.note(Change(replacements=changed))
         await self._queue.save()
 
     async def clear(self) -> None:
-        """Remove what was said, and the title, from the store; the session stays. Raises StoreUnavailable."""
+        """Remove the conversation and the title from the store. The session stays. Raises StoreUnavailable."""
         await self._queue.flush()
         if self._writer.repository is not None:
             await self._writer.repository.clear()
@@ -340,9 +339,9 @@ class Transcript:
     # -------------------------------------------------------------------------------------- reading
 
     async def reload(self) -> SessionSnapshot | None:
-        """Return what the store has of the session, whichever process wrote it; None where nothing is stored.
+        """Return the stored session, which another process may have written; None if nothing is stored.
 
-        Raises StoreUnavailable: a session that went on without it would write over it.
+        Raises StoreUnavailable, because a session that continued without the stored part would overwrite it.
         """
         saved = None if self._writer.repository is None else await self._writer.repository.snapshot()
         if saved is not None:
@@ -350,7 +349,7 @@ class Transcript:
         return saved
 
     async def events(self) -> AsyncGenerator[StoredEvent]:
-        """Yield the conversation so far, including what is not stored yet. Raises StoreUnavailable at the end."""
+        """Yield the events so far, including those that are not stored yet. Raises StoreUnavailable at the end."""
         if self._writer.repository is None:
             return
         trouble: StoreUnavailable | None = None

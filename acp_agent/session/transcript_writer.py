@@ -1,7 +1,7 @@
-"""The writer of one session: one write after another, none of which delays a turn for long.
+"""The writer of one session: it makes one write after another and never delays a turn for long.
 
-If the store cannot be written, events are held back and written with the next ones. The user is told once the failure
-has lasted some seconds, and when it is over.
+If the store cannot be written, events are held back and written with the next ones. After some seconds of failure the
+user is told, and again when writing works.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -29,29 +29,29 @@ from acp_agent.log import Log
 
 _log = Log(__name__)
 _PATIENCE = 0.5
-"""Seconds a write under way waits for other processes; at the end of a turn the database's own patience holds."""
+"""Seconds that a write waits for other processes. At the end of a turn, the database's own limit applies."""
 RETRY = 0.5
-"""Seconds after which a store that has failed is tried again."""
+"""Seconds after a failed write before the next attempt."""
 _BATCH = 256
-"""Events in one write, of those that were held back."""
+"""The most held-back events in one write."""
 _LASTING = 5.0
-"""Seconds after which the user is told that the store cannot be written."""
+"""Seconds of failure after which the user is told that the store cannot be written."""
 _MOST_HELD_BACK = 64 * 1024 * 1024
-"""Characters, roughly, that are held back for a store that cannot be written; beyond, the store is given up."""
+"""Approximate characters of events that are held back at most. With more, writing is given up for the session."""
 _SHORT = 32 * 1024
 """Characters that are redacted on the event loop; longer texts are redacted in a thread."""
 
 
 class Care(Enum):
-    """How a write is made that no event waits for. What it writes survives a power cut."""
+    """The kind of a write that no event waits for. Its data survives a power cut."""
 
-    TURN_END = auto()  # other processes are waited for
-    BACKGROUND = auto()  # nobody must have to wait for it
+    TURN_END = auto()  # it waits for other processes
+    BACKGROUND = auto()  # it must not delay anything
 
 
 @dataclass(slots=True)
 class _Pieces:
-    """The pieces of one message. The first `looked_through` of them have been redacted as one text."""
+    """The pieces of one message. The first `looked_through` pieces have been redacted as one text."""
 
     first: TextDelta | ThoughtDelta
     texts: list[str] = field(default_factory=list)
@@ -61,7 +61,7 @@ class _Pieces:
         self.texts.append(text)
 
     def news(self) -> str:
-        """Return the whole text if pieces have come since the last call; else ""."""
+        """Return the whole text if pieces were added since the last call; else ""."""
         if len(self.texts) == self.looked_through:
             return ""
         self.looked_through = len(self.texts)
@@ -71,8 +71,8 @@ class _Pieces:
 class TranscriptWriter:
     """Writes one session.
 
-    repository   what is written; None where nothing is
-    warn         tells the user a problem
+    repository   the store of the session; None if it is not stored
+    warn         shows the user a problem
     """
 
     def __init__(self, warn: Callable[[str], None]) -> None:
@@ -83,31 +83,31 @@ class TranscriptWriter:
         self._change = Change()
         self._held_back: list[TranscriptEvent] = []
         self._weight = 0
-        self._messages: dict[tuple[type, str], _Pieces] = {}  # that are being told: thoughts may come between
-        self._telling: tuple[type, str] | None = None  # the one of them that was told last
-        self._written = Change()  # what `state` gave when it was last written
+        self._messages: dict[tuple[type, str], _Pieces] = {}  # unfinished; a thought may interrupt an answer
+        self._telling: tuple[type, str] | None = None  # the message that got the last piece
+        self._written = Change()  # the result of `state` at the last write
         self._lock = anyio.Lock(fast_acquire=True)
         self._writing: anyio.CancelScope | None = None
         self._failing_since: float | None = None
         self._told_failure = False
-        self._next_try = 0.0  # until then a store that has failed is left alone
+        self._next_try = 0.0  # no attempt before this time after a failure
         self._hurried = False
 
     def store_in(self, repository: SessionRepository) -> None:
-        """Write to a repository from now on. It knows nothing of what was written before."""
+        """Write to another repository from now on. It contains nothing of the earlier writes."""
         self.repository, self._written = repository, Change()
 
     def follow(self, state: Callable[[], Awaitable[Change]] | None, redact: Redact | None = None) -> None:
-        """Write what `state` gives, whenever it has changed; None for nothing more.
+        """Write the result of `state` whenever it has changed. None ends that.
 
-        redact   removes secrets from what is shown with them but stored without; None to go on with the last one
+        redact   removes secrets from texts that are shown with them but stored without; None to keep the last function
         """
         self._state = state
         self._redact = redact or self._redact
 
     @property
     def done(self) -> bool:
-        """Whether all is written: nothing waits, and the last attempt succeeded."""
+        """Whether everything is written: no event waits, and the last attempt succeeded."""
         if self.repository is None or self._writing is not None or self._failing_since is not None:
             return False
         return not self._held_back and self._change == Change()
@@ -119,33 +119,34 @@ class TranscriptWriter:
 
     @property
     def failing(self) -> bool:
-        """Whether something waits because the store could not be written."""
+        """Whether events wait because a write failed."""
         return self.repository is not None and self._failing_since is not None
 
     def note(self, change: Change) -> None:
-        """Take a change along with the next write."""
+        """Add a change to the next write."""
         self._change = _merged(self._change, change)
 
     def hurry(self, *, on: bool = True) -> None:
-        """Let nobody wait for the store from now on. A write under way is broken off, and made again later."""
+        """Stop all waiting for the store. A running write is cancelled and repeated later."""
         self._hurried = on
         if on and self._writing is not None:
             self._writing.cancel()
 
     async def close(self) -> None:
-        """Write nothing any more. Waits for the write under way."""
+        """Stop writing, after the running write has ended."""
         async with self._lock:
             self.repository = None
 
     async def write(
         self, told: Sequence[TranscriptEvent], care: Care | None = None, *, patience: float | None = None
     ) -> None:
-        """Write events and what has changed. Raises nothing but cancellation.
+        """Write events and the changed state. Raises only cancellation.
 
-        Events that were held back go in batches: making rows takes time, and all sessions share the event loop.
+        Events that were held back are written in batches, because making rows takes time and all sessions share the
+        event loop.
 
-        patience   seconds to wait for other processes, even if an earlier write waited in vain; inf: as long as the
-                   database does; None: as `care` says
+        patience   seconds to wait for other processes, even if an earlier write waited without success. inf waits as
+                   long as the database does. None decides by `care`
         """
         async with self._lock:
             if self.repository is None:
@@ -177,9 +178,9 @@ class TranscriptWriter:
             self._messages.setdefault(name, _Pieces(piece)).add(piece.text)
 
     async def _redact_messages(self) -> None:
-        """Redact whole messages: a secret may be spread over several pieces.
+        """Redact whole messages, because a secret may be spread over several pieces.
 
-        If more pieces follow, the message is redacted once more. What is written replaces all pieces.
+        If more pieces follow, the message is redacted again. The written message replaces all its pieces.
         """
         for message in self._messages.values():
             if text := message.news():
@@ -191,7 +192,7 @@ class TranscriptWriter:
     async def _write_batch(
         self, told: Sequence[TranscriptEvent], care: Care | None, patience: float | None, *, last: bool
     ) -> bool:
-        """Write events that were held back; with the last batch, also what has changed. Return False on failure."""
+        """Write events that were held back. The last batch includes the changed state. Return False on failure."""
         state = await self._state_change() if last else Change()
         pending = self._change if last else Change()
         change = _merged(_merged(pending, state), Change(events=told))
@@ -229,7 +230,7 @@ class TranscriptWriter:
         return None if care is Care.TURN_END else _PATIENCE
 
     async def _state_change(self) -> Change:
-        """Return what has changed of what `state` gives since it was last written."""
+        """Return the parts of the state that have changed since the last write."""
         if self._state is None:
             return Change()
         now, before = await self._state(), self._written
@@ -284,14 +285,14 @@ def _is_durable(told: Sequence[TranscriptEvent], care: Care | None) -> bool:
 
 
 def _same(one: HistoryState | None, two: HistoryState | None) -> bool:
-    """Return whether nothing has changed. Messages are compared by identity: a conversation may be long."""
+    """Return whether two states are equal. Messages are compared by identity, because a conversation may be long."""
     if one is None or two is None:
         return one is two
     return one.messages is two.messages and (one.knowledge, one.tokens) == (two.knowledge, two.tokens)
 
 
 def _merged(one: Change, two: Change) -> Change:
-    """Return both as one change, the second after the first."""
+    """Return two changes as one, in this order."""
     return Change(
         events=(*one.events, *two.events),
         history=two.history or one.history,
@@ -308,9 +309,10 @@ def _merged(one: Change, two: Change) -> Change:
 
 
 async def redacted_event(event: TranscriptEvent, redact: Redact) -> TranscriptEvent:
-    """Return an event without the secrets of its diffs, which are whole files.
+    """Return an event without the secrets in its diffs, which are whole files.
 
-    The editor shows a diff as it is, because the user judges what would stand in their own file. The store is a record.
+    The editor shows diffs unchanged, because the user judges the new content of their own file. The store is a record
+    and needs no secrets.
     """
     match event:
         case ToolStarted(diffs=diffs) if diffs:

@@ -1,4 +1,4 @@
-"""Room for one turn at a time, what runs a turn, and how it ended."""
+"""The slot for the one turn that a session may run, the engine that runs it, and the answer at its end."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
@@ -17,55 +17,55 @@ from acp_agent.session.slash.commands import CommandName
 
 _log = Log(__name__)
 _CLOSING = 5.0
-"""Seconds a cancelled turn may take to end before the session is closed all the same."""
+"""Seconds that a cancelled turn may take to end. After that the session is closed anyway."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How a turn ended. `failure` is what kept it from doing its work; the user has read about it."""
+    """The end of a turn. `failure` is the error that stopped it, which the user has already been shown."""
 
     reason: StopReason
     failure: AgentError | None = None
 
 
 class Engine(Protocol):
-    """What answers the prompts of one session."""
+    """The engine of one session: it answers the prompts."""
 
     @property
     def redact(self) -> Redact:
-        """What removes secrets from texts. It must not keep the engine alive."""
+        """The function that removes secrets from texts. It must not keep the engine alive."""
         ...
 
     async def answer(self, read: ReadPrompt) -> Answer:
-        """Run one turn. Raises RequestError for what is no prompt."""
+        """Run one turn. Raises RequestError if the prompt is malformed."""
         ...
 
     def state(self) -> Change:
-        """Return what is to be stored now: history, usage, model."""
+        """Return the state to store now: history, usage, model."""
         ...
 
     async def kept(self) -> Change:
-        """Return the same; long texts are redacted in a thread."""
+        """Return the same as `state`. Long texts are redacted in a thread."""
         ...
 
     def commands(self) -> Collection[CommandName]:
-        """Return the slash commands that make sense now."""
+        """Return the slash commands that are available now."""
         ...
 
     async def answered(self, answer: Answer) -> None:
-        """Do what can wait until the turn was answered, such as writing a title."""
+        """Do the work that can wait until the answer was sent, such as writing a title."""
         ...
 
     async def close(self) -> None:
-        """Give back terminals, servers and children."""
+        """Release the terminals, and end the servers and child processes."""
         ...
 
 
 class TurnSlot:
     """Runs turns, one at a time.
 
-    used_at     when the last turn began or ended, on the clock of the event loop
-    abandoned   whether the last turn was ended because the session ends, and not by the user
+    used_at     the time when the last turn began or ended, on the clock of the event loop
+    abandoned   whether the last turn was ended by the end of the session and not by the user
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class TurnSlot:
 
     @property
     def going_on(self) -> bool:
-        """Whether a turn runs that nobody has cancelled."""
+        """Whether a turn runs that has not been cancelled."""
         return self._scope is not None and not self._scope.cancel_called
 
     @property
@@ -96,12 +96,12 @@ class TurnSlot:
 
     @asynccontextmanager
     async def turn(self, settle: Callable[[bool], Awaitable[None]]) -> AsyncGenerator[anyio.CancelScope]:
-        """Let the body be the running turn, under the scope that ends it. What a cancellation breaks is not raised.
+        """Run the body as the turn, in the yielded scope, which `cancel` cancels. A cancelled turn raises no errors.
 
-        Raises RequestError if another turn runs, as the body does, or on a bug of ours.
+        Raises RequestError if another turn runs, if the body raises it, or if the agent has a bug.
 
-        settle   called at the end of the turn in any case, while it still counts as running; told whether it was
-                 cancelled
+        settle   called at the end of every turn, while it still counts as running. Its argument says whether the turn
+                 was cancelled
         """
         if self._closed:
             raise InvalidState("the session is being closed")
@@ -116,7 +116,7 @@ class TurnSlot:
         except RequestError:
             if not scope.cancel_called:
                 raise
-        except Exception:  # noqa: BLE001 - top of a turn: what a cancellation breaks is `cancelled`, the rest is our bug
+        except Exception:  # noqa: BLE001 - top of a turn: an error after a cancellation is ignored, others are bugs
             if not scope.cancel_called:
                 _log.error("turn failed", exc_info=True)
                 raise RequestFailed from None
@@ -127,18 +127,18 @@ class TurnSlot:
                 self._end()
 
     def cancel(self) -> None:
-        """End the running turn. Does nothing when none runs, so that a late cancel cannot hit the next turn."""
+        """Cancel the running turn. Do nothing if none runs, so that a late cancel cannot end the next turn."""
         if self._scope is not None:
             self._scope.cancel()
 
     def abandon(self) -> None:
-        """End the running turn because the session ends: nobody wants an answer any more."""
+        """Cancel the running turn because the session ends, so no answer is needed."""
         if self._scope is not None and not self._scope.cancel_called:
             self.abandoned = True
             self._scope.cancel()
 
     async def close(self, within: float = _CLOSING) -> None:
-        """Let no turn begin any more, cancel the running one, and wait for its end for up to `within` seconds."""
+        """Refuse new turns, cancel the running one, and wait up to `within` seconds for its end."""
         self._closed = True
         self.abandon()
         with anyio.move_on_after(within):
