@@ -20,12 +20,12 @@ import anyio
 import anyio.abc
 
 from acp_agent.core.ports import ElicitationAction, ElicitationAnswer, Elicitor, Form, Visit
+from acp_agent.core.redaction import asks_for_secret, names_secret
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.mcp.definitions import estimated_size
 from acp_agent.net.hosts import browser_url
 from acp_agent.regex import LinearRegex
 from acp_agent.text import visible
-from acp_agent.tools.secret_question import asks_for_secret, names_secret
 
 if TYPE_CHECKING:
     from acp_agent.mcp.channel import MessageChannel

@@ -4,8 +4,8 @@ import hashlib
 import time
 from collections.abc import Callable
 
-from acp_agent.output.redaction.known import KnownSecrets
 from acp_agent.output.redaction.redactor import Redactor
+from acp_agent.output.redaction.rules import KnownSecrets
 
 Sample = tuple[str, str, float | None, list[float], list[float]]
 """What was measured, its unit, the median we aim for, our samples, and those of a floor (none)."""

@@ -14,8 +14,7 @@ from typing import Protocol
 from acp_agent.core.redaction import placeholder
 from acp_agent.core.types import Json
 from acp_agent.output.redaction.assignments import category_of, is_secret, key_of
-from acp_agent.output.redaction.known import KnownSecrets
-from acp_agent.output.redaction.rules import built_in
+from acp_agent.output.redaction.rules import KnownSecrets, built_in
 from acp_agent.output.redaction.spans import Span, counted, header_end, headless_tail, open_block, replaced, settled
 from acp_agent.regex import Regex, compiled_rule
 

@@ -11,8 +11,8 @@ from acp_agent.core.redaction import Redact, placeholders
 from acp_agent.core.services import Memories, Remembered
 from acp_agent.output.filters.engine import FilterEngine, RuleSource
 from acp_agent.output.pipeline import Pipeline, Sizes
-from acp_agent.output.redaction.known import KnownSecrets
 from acp_agent.output.redaction.redactor import Redactor, compile_extra
+from acp_agent.output.redaction.rules import KnownSecrets
 from acp_agent.session.toolset.gate_settings import Warn
 
 _PREVIEW = 5_000

@@ -18,8 +18,8 @@ from acp_agent.core.types import (
 )
 from acp_agent.output.filters.strategy import CommandRun, Filtered
 from acp_agent.output.pipeline import Fitted, Pipeline, ResultSource, Sizes, stats_line
-from acp_agent.output.redaction.known import KnownSecrets
 from acp_agent.output.redaction.redactor import Redactor
+from acp_agent.output.redaction.rules import KnownSecrets
 
 BASH = ToolSpec("bash", "Run a command.", {}, ToolKind.EXECUTE, mutates=True)
 READ = ToolSpec("read", "Read a file.", {}, ToolKind.READ, mutates=False)

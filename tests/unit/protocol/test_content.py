@@ -11,8 +11,8 @@ import pytest
 from acp_agent.core.errors import Refused
 from acp_agent.core.messages import ImagePart, LinkPart, Message, PromptPart, ResourcePart, TextPart
 from acp_agent.core.services import WebCaller, WebPage
-from acp_agent.output.redaction.known import KnownSecrets
 from acp_agent.output.redaction.redactor import Redactor
+from acp_agent.output.redaction.rules import KnownSecrets
 from acp_agent.protocol import wire
 from acp_agent.protocol.content import IMAGE_LIMIT, MAX_FILES, MAX_IMAGES, TEXT_LIMIT, Prompt, redacted
 from acp_agent.protocol.jsonrpc import RpcError

@@ -24,8 +24,8 @@ from acp_agent.core.sessions import Change, HistoryState, SessionRecord, Session
 from acp_agent.core.types import Access, PathSubject, Subject
 from acp_agent.gates.gate import Gates
 from acp_agent.gates.mode import ModeGate
-from acp_agent.output.redaction.known import KnownSecrets
 from acp_agent.output.redaction.redactor import Redactor
+from acp_agent.output.redaction.rules import KnownSecrets
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.editor import Connection
 from acp_agent.protocol.jsonrpc import RpcError

@@ -19,8 +19,8 @@ from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
 from acp_agent.execution.cache import ResultCache
 from acp_agent.execution.runner import DynExecutor, ToolRunner
 from acp_agent.gates.grants import GrantStore
-from acp_agent.output.redaction.known import KnownSecrets
 from acp_agent.output.redaction.redactor import Redactor
+from acp_agent.output.redaction.rules import KnownSecrets
 from acp_agent.session.mcp_connections import McpCatalogue, McpConnections
 from acp_agent.session.toolset.gate_factory import (
     GateContext,

@@ -20,8 +20,8 @@ from acp_agent.core.messages import (
     ToolUsePart,
 )
 from acp_agent.core.sessions import HistoryState
-from acp_agent.output.redaction.known import KnownSecrets
 from acp_agent.output.redaction.redactor import Redactor
+from acp_agent.output.redaction.rules import KnownSecrets
 from acp_agent.session.snapshots import RedactedHistory
 
 SECRET = "tok-obviously-fake-4711-abcdef"

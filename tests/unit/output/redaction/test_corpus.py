@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.output.redaction.known import KnownSecrets
 from acp_agent.output.redaction.redactor import Redactor
+from acp_agent.output.redaction.rules import KnownSecrets
 from tests.rows import each_row
 from tests.unit.output.redaction.corpus import Case, Shape, cases, survivors
 from tests.unit.output.redaction.corpus_files import carried

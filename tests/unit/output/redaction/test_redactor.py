@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.redaction import placeholder
-from acp_agent.output.redaction.known import KnownSecrets
 from acp_agent.output.redaction.redactor import Redactor, compile_extra
+from acp_agent.output.redaction.rules import KnownSecrets
 from tests.rows import each_row
 from tests.unit.output.redaction.planted import FRAGMENTS, INNOCENT, SECRETS, leaks
 
@@ -170,7 +170,7 @@ def test_importing_compiles_nothing():
     program = (
         "import re2, sys\n"
         "re2.compile = None\n"
-        "from acp_agent.output.redaction.known import KnownSecrets\n"
+        "from acp_agent.output.redaction.rules import KnownSecrets\n"
         "from acp_agent.output.redaction.redactor import Redactor\n"
         "Redactor(KnownSecrets())\n"
     )
