@@ -10,7 +10,7 @@ from uuid import uuid4
 import anyio
 import anyio.lowlevel
 
-from acp_agent.agent.tool_selection import Received
+from acp_agent.agent.hooks import Received
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import EventSink, PlanChanged, PlanEntry
 from acp_agent.core.messages import Message, Part, Role, ToolResultPart, ToolUsePart

@@ -28,9 +28,8 @@ import anyio
 
 from acp_agent.agent import prompt as notes
 from acp_agent.agent.history import History, has_substance
-from acp_agent.agent.hooks import Hooks
+from acp_agent.agent.hooks import Hooks, Received
 from acp_agent.agent.tool_calls import MOST_CALLS, NOT_RUN, ToolCalls, with_fit_calls
-from acp_agent.agent.tool_selection import Received
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.events import EventSink, TextDelta, ThoughtDelta, UsageChanged
 from acp_agent.core.messages import (

@@ -44,8 +44,15 @@ from acp_agent.llm.endpoint import (
     thought_digests,
     without_thoughts,
 )
-from acp_agent.llm.exchange import ServerEvent, open_event_stream, parse_event, post_json, read_rest
-from acp_agent.llm.failure import broken_stream, stream_failure
+from acp_agent.llm.exchange import (
+    ServerEvent,
+    broken_stream,
+    open_event_stream,
+    parse_event,
+    post_json,
+    read_rest,
+    stream_failure,
+)
 from acp_agent.log import Log
 from acp_agent.net.client import HttpClient
 

@@ -50,8 +50,7 @@ from acp_agent.llm.endpoint import (
     read_object,
     write,
 )
-from acp_agent.llm.exchange import limit_size
-from acp_agent.llm.failure import broken_stream, http_failure, stream_failure, wrong_content
+from acp_agent.llm.exchange import broken_stream, http_failure, limit_size, stream_failure, wrong_content
 from acp_agent.net.client import HttpClient, Post, StreamedResponse
 
 _NUM_CTX: Final = re.compile(r"^num_ctx\s+\"?(\d{1,9})\"?\s*$", re.MULTILINE)

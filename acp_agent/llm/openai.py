@@ -34,8 +34,7 @@ from acp_agent.core.messages import (
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import Json, JsonObject, ToolSpec
 from acp_agent.llm.endpoint import ModelEndpoint, as_count, as_list, as_object, as_text, read_arguments
-from acp_agent.llm.exchange import ServerEvent, open_event_stream, parse_event, read_rest
-from acp_agent.llm.failure import broken_stream, stream_failure
+from acp_agent.llm.exchange import ServerEvent, broken_stream, open_event_stream, parse_event, read_rest, stream_failure
 from acp_agent.net.client import HttpClient
 
 _STOPS: Final = {

@@ -47,8 +47,7 @@ from acp_agent.llm.endpoint import (
     thought_digests,
     without_thoughts,
 )
-from acp_agent.llm.exchange import ServerEvent, open_event_stream, parse_event, read_rest
-from acp_agent.llm.failure import broken_stream, stream_failure
+from acp_agent.llm.exchange import ServerEvent, broken_stream, open_event_stream, parse_event, read_rest, stream_failure
 from acp_agent.llm.openai import tool_use
 from acp_agent.llm.responses_request import (
     ResponsesQuirk,

@@ -5,13 +5,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from acp_agent.agent.aids.phases import PhaseCalls, RememberedSummaries
-from acp_agent.agent.aids.reflection import Reflection, Reputation
+from acp_agent.agent.aids.phases import PhaseCalls, Reflection, RememberedSummaries, Reputation
 from acp_agent.agent.compaction import Compactor, SummarySettings, Thresholds
 from acp_agent.agent.history import History, restored
-from acp_agent.agent.hooks import Hooks
+from acp_agent.agent.hooks import AllTools, Hooks, ToolSelection
 from acp_agent.agent.prompt import system_prompt
-from acp_agent.agent.tool_selection import AllTools, ToolSelection
 from acp_agent.agent.turn import Agent, Limits
 from acp_agent.config import Loaded
 from acp_agent.config.settings import Settings
@@ -26,7 +24,7 @@ from acp_agent.session.models import SessionModels
 from acp_agent.session.session import Session
 
 if TYPE_CHECKING:
-    from acp_agent.agent.aids.tool_filter import ToolRanking
+    from acp_agent.agent.aids.selection import ToolRanking
 
 _log = Log(__name__)
 
@@ -228,9 +226,8 @@ def tool_selection(
     if not (tafc.enabled or chosen.enabled or needs.enabled):
         return AllTools()
     from acp_agent.agent.aids.arguments import Tafc  # noqa: PLC0415 - off by default
-    from acp_agent.agent.aids.dependencies import Dependencies, Needs  # noqa: PLC0415 - off by default
-    from acp_agent.agent.aids.selection import AidedToolSelection  # noqa: PLC0415 - off by default
-    from acp_agent.agent.aids.tool_filter import INDISPENSABLE, SchemaFilter  # noqa: PLC0415 - off by default
+    from acp_agent.agent.aids.dependencies import Dependencies, Needs  # noqa: PLC0415
+    from acp_agent.agent.aids.selection import INDISPENSABLE, AidedToolSelection, SchemaFilter  # noqa: PLC0415
 
     schema_filter = chosen.enabled and SchemaFilter(
         _ranking(embedder, redact),
@@ -255,6 +252,6 @@ def tool_selection(
 
 
 def _ranking(embedder: Embedder | None, redact: Redact) -> "ToolRanking":
-    from acp_agent.agent.aids.tool_filter import EmbeddingRanking, WordRanking  # noqa: PLC0415 - off by default
+    from acp_agent.agent.aids.selection import EmbeddingRanking, WordRanking  # noqa: PLC0415 - off by default
 
     return EmbeddingRanking(embedder, redact=redact) if embedder else WordRanking()

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.agent.aids.phases import PhaseCalls
-from acp_agent.agent.aids.reflection import Reflection, Reputation
+from acp_agent.agent.aids.phases import PhaseCalls, Reflection, Reputation
 from acp_agent.agent.prompt import ProjectNote, notes_block, system_prompt
 from acp_agent.agent.summary import fit, section, summary_request
 from acp_agent.core.conduct import Mode

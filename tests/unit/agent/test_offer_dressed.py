@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from acp_agent.agent.aids.arguments import FIELD, Tafc
 from acp_agent.agent.aids.dependencies import Dependencies, Needs
-from acp_agent.agent.aids.selection import AidedToolSelection
-from acp_agent.agent.aids.tool_filter import INDISPENSABLE, SchemaFilter, WordRanking
-from acp_agent.agent.tool_selection import AllTools, ToolSelection
+from acp_agent.agent.aids.selection import INDISPENSABLE, AidedToolSelection, SchemaFilter, WordRanking
+from acp_agent.agent.hooks import AllTools, ToolSelection
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import Message, Role, TextPart, ToolUsePart
 from acp_agent.core.types import JsonObject, ToolResult, ToolSpec

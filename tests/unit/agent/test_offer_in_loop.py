@@ -7,8 +7,7 @@ import pytest
 
 from acp_agent.agent.aids.arguments import FIELD, Tafc
 from acp_agent.agent.aids.dependencies import Dependencies, Needs
-from acp_agent.agent.aids.selection import AidedToolSelection
-from acp_agent.agent.aids.tool_filter import SchemaFilter, WordRanking
+from acp_agent.agent.aids.selection import AidedToolSelection, SchemaFilter, WordRanking
 from acp_agent.agent.hooks import Hooks
 from acp_agent.core.messages import ModelStop, StopReason, ToolUsePart
 from acp_agent.core.ports import ModelRequest

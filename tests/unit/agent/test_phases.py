@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from acp_agent.agent.aids.phases import SECONDS, PhaseCalls, RememberedSummaries
+from acp_agent.agent.hooks import Received
 from acp_agent.agent.tool_calls import ToolCalls
-from acp_agent.agent.tool_selection import Received
 from acp_agent.core.errors import StoreUnavailable, ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import Message, Role, TextPart, ToolUsePart
 from acp_agent.core.services import Compaction, Summary

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.agent.aids.reflection import Record, Reflection, Reputation
+from acp_agent.agent.aids.phases import Record, Reflection, Reputation
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import ToolUsePart
 from acp_agent.core.types import ToolResult

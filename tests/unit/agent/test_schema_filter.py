@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.agent.aids.tool_filter import (
+from acp_agent.agent.aids.selection import (
     EmbeddingRanking,
     Inclusion,
     SchemaFilter,

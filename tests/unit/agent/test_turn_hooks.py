@@ -8,8 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from acp_agent.agent.hooks import Hooks
-from acp_agent.agent.tool_selection import AllTools, Received
+from acp_agent.agent.hooks import AllTools, Hooks, Received
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import Message, Role, StopReason, TextPart, ToolResultPart, ToolUsePart
 from acp_agent.core.ports import Toolset

@@ -7,7 +7,7 @@ import pytest
 
 from acp_agent.core.errors import ProviderErrorKind
 from acp_agent.llm.endpoint import ModelEndpoint
-from acp_agent.llm.failure import http_failure, stream_failure, wrong_content
+from acp_agent.llm.exchange import http_failure, stream_failure, wrong_content
 
 KEY = "fake-key-1234567890"
 ENDPOINT = ModelEndpoint("acme", "m-1", "http://127.0.0.1:1", 1000, api_key=KEY, key_source="ACME_API_KEY")

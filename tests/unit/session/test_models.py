@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from acp_agent.agent.tool_selection import AllTools
+from acp_agent.agent.hooks import AllTools
 from acp_agent.config.load import Loaded
 from acp_agent.config.settings import Settings
 from acp_agent.core.conduct import Chosen, SessionOptions
