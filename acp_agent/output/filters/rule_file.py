@@ -17,8 +17,7 @@ from pydantic_core import ErrorDetails
 from acp_agent.config.files import read_toml
 from acp_agent.core.types import Confidence
 from acp_agent.output.filters.git import GitDiff, GitStatus
-from acp_agent.output.filters.group_by_rule import GroupByRule
-from acp_agent.output.filters.line_rules import Dedup, KeepMatching, StripAnnotated, StripNoise, Truncate
+from acp_agent.output.filters.line_rules import Dedup, GroupByRule, KeepMatching, StripAnnotated, StripNoise, Truncate
 from acp_agent.output.filters.rule_model import (
     SPECS,
     DedupSpec,

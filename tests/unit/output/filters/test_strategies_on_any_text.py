@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from acp_agent.core.types import Confidence
 from acp_agent.output.filters.git import GitDiff, GitStatus
-from acp_agent.output.filters.group_by_rule import GroupByRule
+from acp_agent.output.filters.line_rules import GroupByRule
 from acp_agent.output.filters.strategy import CommandRun, Strategy
 from acp_agent.output.filters.test_summary import SummaryOfTests
 from tests.unit.output.filters.samples import sample
