@@ -127,6 +127,18 @@ RULES: dict[str, Callable[[], list[str]]] = {
 }
 
 
+def test_the_map_names_every_package_and_none_besides():
+    page = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = page.partition("## Packages")[2].partition("\nLibraries")[0]
+    named = {
+        name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1] if "|" in row else "")
+    }
+    assert named == {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()} - {
+        "__init__",
+        "__pycache__",
+    }
+
+
 def test_no_file_is_longer_than_600_lines():
     assert {name: length for name, length in LINES.items() if length > 600} == {}
 
