@@ -1,4 +1,4 @@
-"""The server process: it is put together here, handles signals, and ends in order.
+"""The server process: how it is built, how it handles signals, and how it ends in order.
 
 The process ends when the editor closes the stream, on SIGTERM, SIGINT or SIGHUP, and, with exit code 1, on an exception
 that nothing handled. Turns are cancelled, commands are killed, and terminals are released if the pipe still works. All
@@ -104,7 +104,7 @@ class App:
         self._lists = ModelLists(os.environ, self._models_listed)
         self._database: Database | None = None
         self._extensions: Extensions | None = None
-        self._problems: list[str] = []  # for the user, from before the first session
+        self._problems: list[str] = []  # warnings from before the first session
         self._sessions = self._session_manager()
 
     def _session_manager(self) -> SessionManager:
@@ -305,7 +305,7 @@ class LastResort:
 
 
 def _strict_observer(handover: "Handover") -> "StrictObserver":
-    """Return the check of `ACP_AGENT_STRICT`, which has seen the `initialize` that was answered before."""
+    """Return the observer for `ACP_AGENT_STRICT`. It gets the `initialize` that was already answered."""
     from acp_agent.protocol.strict import StrictObserver  # noqa: PLC0415 - the SDK's models cost 17 MB and 0.4 s
 
     observer = StrictObserver()

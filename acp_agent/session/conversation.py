@@ -30,19 +30,19 @@ _log = Log(__name__)
 
 
 def history_of(saved: SessionSnapshot, redact: Redact, damaged: Callable[[], None]) -> History:
-    """Return the history of a session that goes on. `damaged` is called if a part of it cannot be read."""
+    """Return the history of a stored session. `damaged` is called if a part of it cannot be read."""
     said = "".join(each.text for each in saved.unfinished_messages if isinstance(each, TextDelta))
     return restored(saved.history, damaged, redact(said) if saved.usage.under_way else None, saved.finished_calls)
 
 
 class Conversation:
-    """The conversation of one session, by the configuration that the session began with.
+    """The conversation of one session, with the configuration from the session's start.
 
-    limits      where turns stop by themselves
-    agent       what runs the turns; None before the first
-    toolset     gives the session's tools, for the calls that the agent makes by itself
-    selection   which tools the model is shown
-    history     what was said before; None for a conversation that begins
+    limits      the limits at which turns stop by themselves
+    agent       the agent that runs the turns; None before the first turn
+    toolset     returns the session's tools, for the calls that the agent makes by itself
+    selection   decides which tools the model sees
+    history     the earlier messages; None for a new conversation
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Conversation:
         began: Callable[[], None],
         abandoned: Callable[[], bool],
     ) -> Agent:
-        """Return the agent, made once, which asks this model with this system prompt from now on.
+        """Return the agent, and make it at the first call. It uses this model and this system prompt from now on.
 
         began       called when a turn begins
         abandoned   whether the turn was ended because the session ends
@@ -110,7 +110,7 @@ class Conversation:
         return (*context, *self._selection.status(), *self._reflection.status(), *phases)
 
     def clear(self) -> None:
-        """Forget all that was said, and what was learnt from it."""
+        """Forget all messages and everything that was derived from them."""
         self.history.clear()
         self.compactor.clear()
         self._selection.clear()
@@ -123,7 +123,7 @@ class Conversation:
         return self.limits.budget(window) if window else 0
 
     async def _summarizer(self) -> Provider:
-        """Return the model that sums up. The user is told of it before they wait for it. Raises AgentError."""
+        """Return the model that writes summaries. The user is told first, because it takes time. Raises AgentError."""
         provider = await self._models.for_chores(self._summed_up_by)
         said = f"Summing up the conversation, with {provider.name}:{provider.model} …"
         await self._emit(Notice(Severity.INFO, said))
@@ -135,7 +135,7 @@ class Conversation:
 
 
 class _StoredSummaries:
-    """Summaries that go to the store and, as an autonomous call, to the memory."""
+    """A store of summaries that also saves them to the memory, with an autonomous call."""
 
     def __init__(self, kept: Summaries, phases: PhaseCalls, toolset: Callable[[], Toolset]) -> None:
         self._kept = kept
@@ -143,16 +143,16 @@ class _StoredSummaries:
         self._toolset = toolset
 
     async def add(self, summary: Summary) -> None:
-        """As the port says."""
+        """Store a summary."""
         await RememberedSummaries(self._kept, self._phases, self._toolset()).add(summary)
 
 
 class SessionAgent:
-    """The agent of one session, made when it is needed: sessions work without a model, too.
+    """The agent of one session. It is made when it is needed, because a session can exist without a model.
 
     cwd      the session's folder, links resolved
     loaded   the configuration in force
-    notes    gives the notes of the project, for the system prompt
+    notes    returns the notes of the project, for the system prompt
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class SessionAgent:
         self._notes = notes
 
     async def agent(self) -> Agent:
-        """Return what runs turns. Raises AgentError, with advice, if there is no model.
+        """Return the agent that runs turns. Raises AgentError, with advice, if there is no model.
 
         Raises LoginRequired if a key is missing and the editor can have the user log in.
         """
@@ -197,10 +197,10 @@ class SessionAgent:
         )
 
     async def _system_prompt(self) -> str:
-        """Return the system prompt. A model that takes no tools is told of none.
+        """Return the system prompt. For a model without tool support it names no tools.
 
-        Tools that the selection hides for the moment are named all the same: the prompt stays the same from call to
-        call, so it is cached, and a model that names a hidden tool is shown it.
+        It also names tools that the selection hides at the moment. So the prompt stays equal from call to call and can
+        be cached, and a model that calls a hidden tool gets it.
         """
         tools = self._toolset.specs() if self._models.take_tools() else ()
         notes = await self._notes(self._loaded())
@@ -217,9 +217,9 @@ def tool_selection(
     warn: Callable[[str], None],
     redact: Redact,
 ) -> ToolSelection:
-    """Return which tools the model of one conversation is shown.
+    """Return the selection of tools for one conversation.
 
-    joining   whether an MCP server is still starting
+    joining   returns whether an MCP server is still starting
     redact    removes secrets from prompts that the embedding model compares
     """
     tafc, chosen, needs = settings.tools.tafc, settings.agent.tool_filter, settings.tools.dependencies

@@ -1,4 +1,4 @@
-"""What answers the prompts of one session, and questions about the session from others than the model."""
+"""The engine of one session: it answers prompts, slash commands, and extension requests about the session."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import nullcontext
@@ -28,7 +28,7 @@ from acp_agent.session.verdicts import Finding, call_with, judged
 
 
 class ModelTurns(Protocol):
-    """What runs turns of the model: an Agent."""
+    """The part of an Agent that runs turns of the model."""
 
     @property
     def failure(self) -> AgentError | None:
@@ -43,12 +43,12 @@ class ModelTurns(Protocol):
 class TurnEngine:
     """Answers prompts: slash commands itself, everything else with the model.
 
-    agent         gives what runs turns of the model. Raises AgentError, whose text tells the user how to set one up
-    backends      gives what a prompt may be read with, for each prompt
+    agent         returns the agent that runs turns. Raises AgentError, whose text tells the user how to set up a model
+    backends      returns the backends with which the links of a prompt are read
     handler       runs slash commands
-    begin         called with the typed text of each prompt, before anything is done with it
-    redact        removes secrets from what is attached to a prompt, and from all of it before it is stored
-    diagnostics   gives what the editor's language servers report, as text for the model; None where nobody knows
+    begin         called with the typed text of each prompt before the prompt is used
+    redact        removes secrets from the attachments of a prompt, and from the whole prompt before it is stored
+    diagnostics   returns the diagnostics of the editor's language servers as text for the model; None without servers
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class TurnEngine:
         self._diagnostics = diagnostics
 
     async def answer(self, read: ReadPrompt) -> Answer:
-        """Answer one prompt. It counts as said once it was read, whatever becomes of what it links."""
+        """Answer one prompt. It is part of the conversation once it was read, even if its links cannot be read."""
         prompt = await read(self._redact)
         command, slip = commands.parse(prompt.texts), commands.misspelt(prompt.texts)
         await self._emit(UserMessage(await prompt.stored_parts(), str(uuid4())))
@@ -111,11 +111,11 @@ class SessionEngine:
     """The engine of one session: see Engine. It also answers about the session for the extension methods.
 
     answer    runs one turn
-    handler   says how the session is
+    handler   reports the status of the session
     toolset   its tools, by the configuration as it is on disk now
     mcp       its MCP servers
     redact    removes secrets from texts
-    release   gives back what its tools hold
+    release   releases the resources of its tools
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class SessionEngine:
         return self._handler.available()
 
     async def close(self) -> None:
-        """End the MCP servers, whose programs are ended in the background, and close the session's folders."""
+        """Close the MCP servers and the session's folders. The programs of the servers end in the background."""
         self._titles.close()
         self._mcp.connections.close()
         self._release()
@@ -164,11 +164,11 @@ class SessionEngine:
         return self._handler.status()
 
     def tools(self) -> Sequence[ToolSpec]:
-        """Return what the model may call now."""
+        """Return the tools that the model may call now."""
         return self._toolset.specs()
 
     def judged(self, subject: Subject) -> Finding:
-        """Return what would become of a call with this subject. Nothing is asked, and nothing runs."""
+        """Return the verdict on a call with this subject, without asking the user or running anything."""
         self._toolset.specs()  # applies a configuration that has changed
         gates = self._handler.gates()
         if not gates.in_order:
@@ -185,5 +185,5 @@ class SessionEngine:
         return self._mcp.add(server, self._toolset.loaded)
 
     def remove_server(self, name: str) -> bool:
-        """End an MCP server and take its tools away. Return False if there is none of that name."""
+        """End an MCP server and remove its tools. Return False if no server has this name."""
         return self._mcp.remove(name)

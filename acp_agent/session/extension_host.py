@@ -1,4 +1,4 @@
-"""What the extension methods know of sessions: of those in the store, and of those that are open here."""
+"""The data for the extension methods: about stored sessions, and about sessions that are open in this process."""
 
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -28,7 +28,7 @@ from acp_agent.store.sessions import SessionStore
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What would become of a call, as `acp-agent check` says it.
+    """The outcome that a call would have, in the words of `acp-agent check`.
 
     verdict   allow, ask, deny or blocked
     rule      the pattern that decided, in its author's words; empty if none did
@@ -41,7 +41,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class SessionStatus:
-    """The lines of /status, and the same for machines. `busy`: a turn runs."""
+    """The lines of /status, and the same data as values. `busy` says whether a turn runs."""
 
     lines: tuple[str, ...]
     options: SessionOptions
@@ -50,10 +50,10 @@ class SessionStatus:
 
 
 class ExtensionHost:
-    """What the extension methods answer from: the store, and the engines of the sessions that are open here.
+    """The source of the extension methods' answers: the store, and the engines of sessions that are open here.
 
-    Every method raises RequestError: SessionNotFound, or InvalidState for what cannot be done in the present state. A
-    StoreUnavailable or another AgentError may come, too.
+    Every method may raise RequestError (SessionNotFound, or InvalidState if the session's state does not allow the
+    request), StoreUnavailable or another AgentError.
 
     configured   reads the configuration for a session in a folder
     clock        milliseconds since 1970
@@ -67,7 +67,7 @@ class ExtensionHost:
     # ------------------------------------------------------------------------------- of the store
 
     async def saved(self, session_id: str) -> SessionSnapshot:
-        """Return what is stored of a session. What an open session has not stored yet is stored first."""
+        """Return a stored session. Pending events of an open session are stored first."""
         store, session = self._store(), self._sessions.find(session_id)
         if session is not None:
             await session.transcript.flush()
@@ -81,10 +81,11 @@ class ExtensionHost:
         return self._store().of(session_id).events(after)
 
     async def take_in(self, saved: SessionSnapshot, told: Sequence[StoredEvent]) -> str:
-        """Make a new session of one from elsewhere, whole or not at all. Return its id.
+        """Import a session from a file, whole or not at all. Return its new id.
 
-        Its old id, the numbers of its events and its options do not count: the author of the file must not decide what
-        runs without asking. What cannot be shown or counted is corrected; a relative folder is refused.
+        The old id, the numbers of the events and the options are not taken over: the author of the file must not decide
+        what runs without asking. Texts and numbers that cannot be shown or counted are corrected. A relative folder is
+        refused.
         """
         cwd = saved.record.cwd
         if not is_folder(cwd):
@@ -99,7 +100,7 @@ class ExtensionHost:
         return await self._sessions.delete(session_id)
 
     async def audit(self, session_id: str, count: int) -> Sequence[JsonObject]:
-        """Return the last records of a session, oldest first, as they stand in the file: redacted."""
+        """Return the last audit records of a session, oldest first. They are redacted, as in the file."""
         session = self._sessions.find(session_id)
         record = session.transcript.record if session is not None else await self._store().find(session_id)
         if record is None:
@@ -113,31 +114,31 @@ class ExtensionHost:
     # ----------------------------------------------------------------------- of sessions that are open
 
     async def move(self, session_id: str, cwd: str) -> None:
-        """Have an open session work in another folder, by the configuration there. Raises InvalidState in a turn."""
+        """Move an open session to another folder and its configuration. Raises InvalidState in a turn."""
         session = await self._open(session_id)
-        await self._resume(session)  # it must be ours, and still there
+        await self._resume(session)  # the session must exist and be locked by this process
         here, there = self._configured(session.workspace.cwd), self._configured(cwd)
         await self._sessions.move(session_id, cwd)
         known = set(map(str, here.problems))
         for problem in there.problems:
             if str(problem) not in known:
                 session.notices.warn(f"configuration: {problem}")
-        await self._resume(session)  # it was evicted, and is written only while it is ours
+        await self._resume(session)  # evicted: write it only while this process holds its lock
         session.apply_config(there)
         session.store_options()
 
     async def tools(self, session_id: str) -> Sequence[ToolSpec]:
-        """Return the tools that the model of an open session is offered now."""
+        """Return the tools that the model of an open session sees now."""
         return (await self._engine(await self._open(session_id))).tools()
 
     async def servers(self, session_id: str) -> Sequence[ListedServer]:
-        """Return the MCP servers of an open session. What a server says of itself is redacted."""
+        """Return the MCP servers of an open session. The servers' own texts are redacted."""
         session = await self._open(session_id)
         listed = (await self._engine(session)).servers()
         return [replace(each, problem=session.redact(each.problem)) for each in listed]
 
     async def add_server(self, session_id: str, server: McpServer) -> None:
-        """Start one more MCP server, which belongs to the session from now on."""
+        """Start one more MCP server and add it to the session."""
         session = await self._open(session_id)
         engine = await self._engine(session)
         if len(session.workspace.servers) >= MAX_SERVERS:
@@ -148,7 +149,7 @@ class ExtensionHost:
         await session.tell_commands()
 
     async def remove_server(self, session_id: str, name: str) -> bool:
-        """End an MCP server, wherever it is named. Return False if there is none of that name."""
+        """End an MCP server, even if the configuration names it. Return False if no server has this name."""
         session = await self._open(session_id)
         if not (await self._engine(session)).remove_server(name):
             return False
@@ -157,13 +158,13 @@ class ExtensionHost:
         return True
 
     async def judge(self, session_id: str, subject: Subject) -> Judged:
-        """Return what would become of a command, a path or a URL. Nothing runs, asks or changes."""
+        """Return the verdict on a command, a path or a URL, without asking the user or running anything."""
         session = await self._open(session_id)
         found = (await self._engine(session)).judged(subject)
         return Judged(found.word, session.redact(found.rule), tuple(map(session.redact, found.reasons)))
 
     async def status(self, session_id: str) -> SessionStatus:
-        """Return how an open session is."""
+        """Return the status of an open session."""
         session = await self._open(session_id)
         engine = await self._engine(session)
         lines = tuple(map(session.redact, engine.status()))
@@ -186,11 +187,11 @@ class ExtensionHost:
         raise SessionNotFound(session_id)
 
     async def _resume(self, session: Session) -> None:
-        session.turns.touch()  # it is not evicted just now
+        session.turns.touch()  # so that it is not evicted meanwhile
         await self._sessions.resume(session)
 
     async def _engine(self, session: Session) -> SessionEngine:
-        """Return its engine, which obeys what the user has chosen by now. Raises RequestError, AgentError."""
+        """Return the engine of a session with the user's present options in force. Raises RequestError, AgentError."""
         await self._resume(session)
         engine = await session.engine()
         assert isinstance(engine, SessionEngine), "engines are made by the factory"
@@ -202,12 +203,12 @@ class ExtensionHost:
 def _mended(
     saved: SessionSnapshot, told: Sequence[StoredEvent], loaded: Loaded, now: int
 ) -> tuple[SessionSnapshot, Sequence[StoredEvent]]:
-    """Return a session from elsewhere as it may be stored here, without what is secret here."""
+    """Return an imported session in a form that may be stored here, without the secrets of this machine."""
     known = known_secrets(os.environ, loaded.settings.llm.providers)
     CredentialStore(os.environ, known.add).introduce()
     return sound(saved, told, conduct_at_start(loaded), now, redactor(loaded, known, _unheard))
 
 
 def _unheard(message: str) -> None:
-    """Ignore a problem: it is told where a session begins."""
+    """Ignore a problem, because the user is told when a session begins."""
     del message

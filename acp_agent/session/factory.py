@@ -1,4 +1,4 @@
-"""The factory of engines: it puts the backends, gates, tools, conversation and model of one session together."""
+"""The factory that builds the engine of a session: backends, gates, tools, conversation and model."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -41,10 +41,11 @@ _DAMAGED = "part of what was said before could not be read; the model does not k
 
 
 class SessionFactory:
-    """Makes the engine of one session.
+    """A factory that makes the engine of one session.
 
-    Auditor, terminals, "always" answers, conversation and what the gates remember last as long as the engine. What
-    depends on `[tools]` of the configuration is a snapshot of the toolset, which is built again when that changes.
+    The auditor, the terminals, the "always" answers, the conversation and the memory of the gates live as long as the
+    engine. Parts that depend on `[tools]` of the configuration form a snapshot of the toolset. A new snapshot is built
+    when the configuration changes.
     """
 
     tools: ClassVar[type[SessionTools]] = SessionTools
@@ -57,7 +58,7 @@ class SessionFactory:
         reload: Callable[[Loaded], Loaded],
         saved: SessionSnapshot | None = None,
     ) -> None:
-        """`reload` reads the configuration again; `saved` is what the session goes on with, None if it begins."""
+        """Make the parts. `reload` reads the configuration again. `saved` is None for a new conversation."""
         self._process = process
         self._session = session
         self._loaded = loaded
@@ -126,13 +127,13 @@ class SessionFactory:
         )
 
     def in_force(self) -> Loaded:
-        """Return the configuration of the moment."""
+        """Return the configuration in force."""
         return self.toolset.loaded
 
     # -------------------------------------------------------------------------------------- in a turn
 
     def _turn_began(self, typed: str) -> None:
-        """Take note of a prompt. The user may have changed files meanwhile."""
+        """Prepare the parts for a new prompt. The user may have changed files since the last one."""
         memory = self._gate_state.memory
         memory.learn(typed)
         memory.turn.turn_began()
@@ -141,7 +142,7 @@ class SessionFactory:
 
     async def _forget(self) -> None:
         self._titles.forget()
-        await self._plan.clear()  # first: also where the rest cannot be removed
+        await self._plan.clear()  # first, so that it happens even if the next step fails
         await self._session.forget()
 
     async def _diagnostics(self) -> str:
@@ -161,11 +162,11 @@ class SessionFactory:
         return choices if isinstance(choices, ModelChoices) else None
 
     def _asker(self) -> Elicitor | None:
-        """Return who asks the user what an MCP server wants to know; None while no turn runs."""
+        """Return the elicitor that asks an MCP server's questions; None while no turn runs."""
         return self.elicitor if self._session.turns.busy else None
 
     async def _measured(self, event: Event) -> None:
-        """Take note of how full the model's window is, then show the event."""
+        """Record how full the model's window is, then show the event."""
         if isinstance(event, UsageChanged):
             self._gate_state.memory.turn.measured(event.used, event.size)
             event = self._state.measured(event)
@@ -176,7 +177,7 @@ class SessionFactory:
         return await self._notes.block(loaded.settings.agent.instructions, self._tools.roots, trusted=trusted)
 
     def _trust_folder(self, level: TrustLevel) -> None:
-        """Take note of what the user has said of the folder: its own notes and programs count by that."""
+        """Record the user's trust in the folder, which decides whether its notes and programs are used."""
         self._gate_state.memory.trust_folder(level)
 
     def _adopt(self, loaded: Loaded) -> None:
@@ -191,7 +192,7 @@ class SessionFactory:
 
     def _make_toolset(self, reload: Callable[[Loaded], Loaded]) -> ReloadingToolset:
         def reloaded(before: Loaded) -> Loaded:
-            self._process.credentials.introduce()  # a key may have been stored: it must not be shown
+            self._process.credentials.introduce()  # a stored key must not be shown
             return same_model(reload, before)
 
         builders = Builders(reloaded, self._tools.snapshot, self._tools.closed, self._adopt)
@@ -247,7 +248,7 @@ class SessionFactory:
         )
 
     def _make_elicitor(self) -> Elicitor | None:
-        """Return who asks the user for more than a yes or no; one, since only one question is shown at a time."""
+        """Return the elicitor, which shows forms to the user. There is only one, as questions are shown one by one."""
         acp, session = self._loaded.settings.acp, self._session
         if not acp.elicitation:
             return None

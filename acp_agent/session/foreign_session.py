@@ -27,7 +27,7 @@ from acp_agent.store.session_json import Dataclass
 
 T = TypeVar("T")
 
-_BETWEEN = "\n\n"  # no secret goes on behind it
+_BETWEEN = "\n\n"  # no secret continues behind it
 
 
 def with_texts(value: T, change: Callable[[str], str]) -> T:
@@ -40,7 +40,7 @@ def redacted(value: T, redact: Redact) -> T:
     texts = list[str]()
     _collect(value, texts)
     whole = _BETWEEN.join(texts)
-    if redact(whole) == whole:  # as a rule; one look at all is much faster than one at each
+    if redact(whole) == whole:  # the usual case; one call for all texts is much faster than one for each
         return value
     return with_texts(value, redact)
 
@@ -138,7 +138,7 @@ def _tally(tally: UsageTotals) -> UsageTotals:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """What an editor may be shown of a session in these folders."""
+    """The filter for events of an imported session with these folders."""
 
     folders: tuple[str, ...]
     redact: Redact
@@ -164,7 +164,7 @@ class _Shown:
             locations=self._places(result.locations),
             diffs=self._changes(result.diffs),
             images=tuple(filter(_is_picture, result.images)),
-            ruling=None,  # for the audit, which has none of it
+            ruling=None,  # only for the audit, which has no record of the call
         )
 
     def _parts(self, parts: tuple[PromptPart, ...]) -> Iterator[PromptPart]:
@@ -207,7 +207,7 @@ def _message(message: Message, redact: Redact) -> Message:
 
 
 def _part(part: Part, redact: Redact) -> Part:
-    """Return a part as the model may be given it. What only its provider understands stays as it is."""
+    """Return a part as the model may read it. Blocks that only their provider understands stay unchanged."""
     match part:
         case OpaquePart():
             return part

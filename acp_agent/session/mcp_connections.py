@@ -25,35 +25,35 @@ from acp_agent.tools.mcp_tool import McpTool, server_slug, tool_names
 from acp_agent.tools.registry import Registry
 
 _MOST_GONE = 64
-"""Tools that a server no longer has, but that are remembered."""
+"""The most tools per server that are remembered after the server has removed them."""
 _MOST_LISTED = 20
-"""Tools of a server that a status line names."""
+"""The most tools of a server that a status line names."""
 
 
 class RunningConnection(McpConnection, Protocol):
-    """A connection that can be run."""
+    """A connection with its task."""
 
     async def run(self) -> None:
-        """Connect and serve until it is closed or has failed. Raises nothing but cancellation."""
+        """Connect and serve until the connection is closed or has failed. Raises only cancellation."""
         ...
 
     def close(self) -> None:
-        """Have `run` end the server and return soon."""
+        """Make `run` end the server and return soon."""
         ...
 
 
 class ConnectedServer:
-    """One server with its tools. `told` holds what the user has been told of it."""
+    """One server with its tools. `told` holds the notices about it that the user has been shown."""
 
     def __init__(self, connection: RunningConnection) -> None:
         self.connection = connection
         self.tools: dict[str, McpTool] = {}
-        self.known: dict[str, McpTool] = {}  # those that are gone, too, by lower-case name, the newest last
+        self.known: dict[str, McpTool] = {}  # includes removed tools, by lower-case name, the newest last
         self.was_ready = False
         self.told: set[str] = set()
 
     def offer(self, tools: dict[str, McpTool]) -> None:
-        """Take the tools that the server has now. A few that are gone are remembered, to answer calls of them."""
+        """Replace the tools by the server's present ones. Some removed ones are remembered, to answer calls of them."""
         folded = {name.lower(): tool for name, tool in tools.items()}
         gone = [(name, tool) for name, tool in self.known.items() if name not in folded]
         ready = self.connection.state is McpState.READY
@@ -61,7 +61,7 @@ class ConnectedServer:
         self.tools = tools
 
     def line(self, changed: Callable[[McpTool], bool]) -> str:
-        """Return name, state, tools by the server's own names, those that have changed, and the problem."""
+        """Return a status line: name, state, tools by the server's own names, changed tools, and the problem."""
         connection, said = self.connection, ""
         if connection.state is McpState.READY:
             said = f", {len(self.tools)} tool{'' if len(self.tools) == 1 else 's'}{_listed(self.tools.values())}"
@@ -71,13 +71,13 @@ class ConnectedServer:
         return f"{visible(connection.server.name)} ({connection.server.origin}) {connection.state}{said}{problem}"
 
     def tool(self, name: str, definition: McpDefinition) -> McpTool:
-        """Return a tool; the known one if nothing about it has changed, because prompt caching needs the same bytes."""
+        """Return a tool. An unchanged tool stays the same object, because prompt caching needs the same bytes."""
         known = self.known.get(name.lower())
         same = known is not None and (known.name, known.definition) == (name, definition)
         return known if known is not None and same else McpTool(name, definition, self.connection)
 
     def news(self, *, begun: bool) -> Notice | None:
-        """Return what the user should be told now, or None. `begun`: a turn has begun before."""
+        """Return a notice for the user, or None. `begun` says whether a turn has begun before."""
         connection = self.connection
         name, problem = f"the MCP server {connection.server.name!r}", connection.problem
         match connection.state:
@@ -100,7 +100,7 @@ def _listed(tools: Collection[McpTool]) -> str:
 
 
 _PATIENCE = 2.0
-"""Seconds the first turn waits for starting servers: a model that sees no tool says that it has none."""
+"""Seconds that the first turn waits for starting servers, because a model without tools tells the user so."""
 
 _MOST_TOLD = 5
 """Notices about one server."""
@@ -111,7 +111,7 @@ Background: TypeAlias = Callable[[Callable[[], Awaitable[None]]], object]
 """Starts a task and does not wait for it."""
 
 Connect: TypeAlias = Callable[[McpServer, Callable[[], None]], RunningConnection]
-"""Makes the connection to a server; the second argument is told whenever something about it has changed."""
+"""Makes the connection to a server. The second argument is called whenever the connection has changed."""
 
 
 class McpConnections:
@@ -133,7 +133,7 @@ class McpConnections:
         self._begun = False
 
     def start(self, servers: Iterable[McpServer]) -> None:
-        """Start servers. Of two with one name, only the first is started, and the user is told."""
+        """Start servers. Of two servers with one name only the first is started, and the user is told."""
         for server in servers:
             if objection := self._objection(server):
                 told = f"the MCP server {server.name!r} ({server.origin}) is not started: {objection}"
@@ -142,7 +142,7 @@ class McpConnections:
                 self._start(server)
 
     def add(self, server: McpServer) -> str:
-        """Start one more server, for which the next turn waits, too. Return why it is not started, or ""."""
+        """Start one more server. The next turn waits for it as well. Return why it is not started, or ""."""
         objection = self._objection(server)
         if not objection:
             self._begun = False
@@ -150,7 +150,7 @@ class McpConnections:
         return objection
 
     def remove(self, name: str) -> bool:
-        """End a server and take its tools away. Return False if there is none of that name."""
+        """End a server and remove its tools. Return False if no server has this name."""
         served = self._served.pop(name, None)
         if served is None:
             return False
@@ -175,7 +175,7 @@ class McpConnections:
         self._background(partial(_run, served.connection))
 
     def close(self) -> None:
-        """End all servers. What their programs leave behind is removed in the background."""
+        """End all servers. Processes that their programs leave behind are ended in the background."""
         for served in self._served.values():
             served.connection.close()
 
@@ -189,7 +189,7 @@ class McpConnections:
                 await self._moved.wait()
 
     def joining(self) -> bool:
-        """Return whether a server is still starting, so that tools may come."""
+        """Return whether a server is still starting, so that tools may be added."""
         return any(served.connection.state is McpState.STARTING for served in self._served.values())
 
     def status(self) -> Sequence[str]:
@@ -199,26 +199,26 @@ class McpConnections:
     # ------------------------------------------------------------------------------------ tools
 
     def specs(self) -> Sequence[ToolSpec]:
-        """Return the tools of now. The description of a tool that has changed since its approval is withheld."""
+        """Return the present tools. If a tool has changed since its approval, its description is withheld."""
         every = (tool for served in self._served.values() for tool in served.tools.values())
         return [tool.withheld() if self._has_changed(tool) else tool.spec() for tool in every]
 
     @property
     def remembered(self) -> Collection[str]:
-        """The names of all tools whose calls are answered, in lower case, including those that are gone."""
+        """The names of all tools whose calls are answered, in lower case, including removed tools."""
         return [name for served in self._served.values() for name in served.known]
 
     async def understand(self, call: ToolCall) -> Invocation | None:
-        """Return a call of a server's tool, whatever the case of its name, even if the server is gone; None for others.
+        """Return a call of a server's tool, with its name in any case; None for other tools. The server may be gone.
 
-        Raises ToolError, also if the server has removed the tool.
+        Raises ToolError, for example if the server has removed the tool.
         """
         found = ((served, served.known.get(call.name.lower())) for served in self._served.values())
         for served, tool in found:
             if tool is None:
                 continue
             if served.connection.state is McpState.READY and tool.name not in served.tools:
-                told = f"{tool.name}: its server has taken this tool back"
+                told = f"{tool.name}: its server has removed this tool"
                 raise ToolError(ToolErrorCategory.TOOL_NOT_FOUND, told)
             return await tool.understand(call, agreed=not self._has_changed(tool))
         return None
@@ -227,15 +227,16 @@ class McpConnections:
         return bool(self.book.change(tool.definition.name, tool.spec()))
 
     def consent(self, invocation: Invocation) -> str:
-        """Return what an "always" answer for a server's tool is bound to; "" for other tools."""
+        """Return the key under which an "always" answer for a server's tool is stored; "" for other tools."""
         tools = [each.tool for each in invocation.subjects if isinstance(each, McpSubject)]
         return self.book.consent(tools[0], invocation.spec) if tools else ""
 
     def trust(self, invocation: Invocation) -> TrustLevel:
-        """Return how far a tool of a server is trusted.
+        """Return the trust level of a server's tool.
 
-        One of the editor's or a project's is untrusted until the user has let it run, as it is now: then it is asked
-        about as any other tool is. Servers of the user's own configuration are their choice.
+        A tool of a server from the editor or a project is untrusted until the user has let its present definition run.
+        After that, calls ask as those of any other tool do. The user chose the servers of their own configuration, so
+        these are trusted like that from the start.
         """
         served = self._served.get(invocation.spec.server)
         tools = [each.tool for each in invocation.subjects if isinstance(each, McpSubject)]
@@ -264,7 +265,7 @@ class McpConnections:
         served.offer({names[tool]: served.tool(names[tool], each) for tool, each in definitions.items()})
 
     def _tell_news(self, served: ConnectedServer) -> None:
-        """Tell what the user should hear of, once, and at some time no more."""
+        """Show the user each notice about a server once, and none after `_MOST_TOLD` notices."""
         news = served.news(begun=self._begun)
         served.was_ready = served.was_ready or served.connection.state is McpState.READY
         if news is None or news.text in served.told or len(served.told) > _MOST_TOLD:
@@ -272,7 +273,10 @@ class McpConnections:
         served.told.add(news.text)
         if len(served.told) > _MOST_TOLD:
             name = served.connection.server.name
-            news = Notice(Severity.WARNING, f"the MCP server {name!r}: no more is told of it; /mcp says how it is")
+            news = Notice(
+                Severity.WARNING,
+                f"the MCP server {name!r}: no more notices about it are shown; see /mcp",
+            )
         self._tell(news)
 
 
@@ -284,11 +288,11 @@ class McpCatalogue:
         self._servers = servers
 
     def specs(self) -> Sequence[ToolSpec]:
-        """Return all tools of now."""
+        """Return all present tools."""
         return (*self._registry.specs(), *self._servers.specs())
 
     async def understand(self, call: ToolCall, files: FileSystem) -> Invocation:
-        """Parse a call. A tool whose server is gone is known; its call fails. Raises ToolError."""
+        """Parse a call. A tool whose server is gone is still known, but its call fails. Raises ToolError."""
         served = await self._servers.understand(call)
         return await self._registry.understand(call, files) if served is None else served
 

@@ -1,4 +1,4 @@
-"""Which MCP servers a session has, and whether the user must be asked before they start.
+"""The MCP servers of a session, and the question to the user before they start.
 
 Servers of the user's own configuration and of their editor start without a question; their tools are judged call by
 call. A file of the project comes with the repository, so nothing that it names starts before the user has said yes to
@@ -40,8 +40,8 @@ class SessionMcpServers:
     connections   the connections to the servers
     cwd           the session's folder, links resolved
     redact        removes secrets from texts
-    answered      called with what the user said of the folder
-    elicitor      gives who asks the user what a server wants to know; None if nobody can be asked now
+    answered      called with the user's answer about the folder
+    elicitor      returns the elicitor that asks a server's questions; None if the user cannot be asked now
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class SessionMcpServers:
         self.connections = McpConnections(process.pins, process.background, session.notices.add, connect)
 
     def start(self, loaded: Loaded) -> None:
-        """Start, once, the servers that need no question. Start none while it is not clear what the user forbids."""
+        """Start the servers that need no question, once. Start none while the user's own rules cannot be read."""
         if self._started or loaded.fault is not None or not loaded.settings.mcp.enabled:
             return
         self._started = True
@@ -77,7 +77,7 @@ class SessionMcpServers:
         self.connections.start([*self._named(own, McpOrigin.CONFIG), *map(_at_home, self._session.workspace.servers)])
 
     async def ready(self) -> None:
-        """Ask about the project's servers, once, and give starting servers a moment: a turn is about to begin."""
+        """Prepare for a turn: ask once about the project's servers, and wait a moment for starting servers."""
         if self._wanted:
             wanted = tuple(self._showable(self._wanted))
             trusted = await self._trusted(wanted) if wanted else False
@@ -96,7 +96,7 @@ class SessionMcpServers:
         return self.connections.add(_at_home(server))
 
     def remove(self, name: str) -> bool:
-        """End a server, or drop one that was to be asked about. Return False if there is none of that name."""
+        """End a server, or drop one that still needs the question. Return False if no server has this name."""
         left = tuple(each for each in self._wanted if each.name != name)
         wanted, self._wanted = self._wanted, left
         return self.connections.remove(name) or len(left) < len(wanted)
@@ -106,7 +106,7 @@ class SessionMcpServers:
         names = ", ".join(each.name for each in wanted)
         try:
             level = await project_trust(self._cwd, wanted, self._process.folders, approver)
-        except ToolError as error:  # nobody answered in time
+        except ToolError as error:  # no answer in time
             self._warn(f"the MCP servers of this folder ({names}) are not started: {error}")
             return False
         if level is not None:
@@ -131,7 +131,7 @@ class SessionMcpServers:
             where = f"the MCP server {entry.name!r} of this folder is not started"
             if at >= MOST_OF_A_PROJECT or len(wish) > _LONGEST_WISH:
                 self._warn(f"{where}: too much for one question")
-            elif self._redact(wish) != wish:  # what stands between the ends of a made-up key would be hidden
+            elif self._redact(wish) != wish:  # redaction would hide the text between the ends of a made-up key
                 self._warn(f"{where}: it holds what looks like a secret, and you could not see it whole; use ${{NAME}}")
             else:
                 yield entry
@@ -143,9 +143,9 @@ class SessionMcpServers:
 async def project_trust(
     folder: str, wanted: Sequence[McpServerSettings], store: TrustedFolders, approver: Approver | None
 ) -> TrustLevel | None:
-    """Return how far the user trusts a folder that would start these servers; None if they were not asked.
+    """Return the user's trust in a folder that would start these servers; None if they were not asked.
 
-    Raises ToolError if nobody answers in time.
+    Raises ToolError if the user does not answer in time.
     """
     wishes = [_wish(entry) for entry in wanted]
     contents = {PROJECT_FILE: json.dumps(wishes).encode()}
@@ -153,10 +153,10 @@ async def project_trust(
 
 
 def secrets_of(entries: Sequence[McpServerSettings], environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the secrets in the user's own entries: values with a secret's name, and what `${NAME}` stands for.
+    """Yield the secrets in the user's own entries: values with a secret's name, and the values of `${NAME}`.
 
-    Of a project's entries only the latter are secrets, and not before the user has agreed: redaction would hide
-    parts of the command that they are asked about.
+    In a project's entries only the values of `${NAME}` are secrets, and only after the user has agreed. Before that,
+    redaction would hide parts of the command in the question.
     """
     for entry in entries:
         pairs = (*entry.env.items(), *entry.headers.items())
@@ -164,7 +164,7 @@ def secrets_of(entries: Sequence[McpServerSettings], environ: Mapping[str, str])
 
 
 def _hidden(values: Iterable[str]) -> Iterator[str]:
-    """Yield the values, and what follows a word such as Bearer."""
+    """Yield the values, and the texts that follow a word such as Bearer."""
     for value in values:
         if not is_everyday(value):
             yield from (value, *value.split(maxsplit=1)[1:])
@@ -182,7 +182,7 @@ def _nobody_is_asked(conduct: SessionOptions) -> bool:
 
 
 def _home() -> str:
-    """Return where programs run that name no folder. In a project, `npx` and `python -m` would load its files."""
+    """Return the folder for programs that name none. In a project, `npx` and `python -m` would load its files."""
     return os.path.expanduser("~")
 
 
@@ -194,6 +194,6 @@ def _at_home(server: McpServer) -> McpServer:
 def _connection(
     elicitor: Callable[[], Elicitor | None], server: McpServer, changed: Callable[[], None]
 ) -> RunningConnection:
-    from acp_agent.mcp.connection import ServerConnection  # noqa: PLC0415 - only sessions with servers pay for it
+    from acp_agent.mcp.connection import ServerConnection  # noqa: PLC0415 - only sessions with servers need it
 
     return ServerConnection(server, changed=changed, environment=os.environ, elicitor=elicitor)

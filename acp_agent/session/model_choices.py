@@ -34,14 +34,14 @@ _log = Log(__name__)
 
 
 class ListsModels(Protocol):
-    """What asks the servers for their models: a `llm.catalog.Catalog`."""
+    """The part of `llm.catalog.Catalog` that asks the servers for their models."""
 
     async def models(self, provider: str) -> tuple[ModelInfo, ...]:
         """Return the models of a provider. Raises ConfigError, ProviderError."""
         ...
 
     async def described(self, info: ModelInfo) -> ModelInfo:
-        """Return a model with what its list leaves out. Raises as `models`."""
+        """Return a model with details that the list leaves out. Raises the errors of `models`."""
         ...
 
 
@@ -58,7 +58,7 @@ class ModelLists:
         return load_table()
 
     def of(self, llm: LlmSettings) -> "KnownModels":
-        """Return what is known of the models of a configuration."""
+        """Return the known models of a configuration."""
         key = llm.providers, llm.models
         if key not in self._known:
             providers = ConfiguredProviders.of(llm, self._environ)
@@ -67,12 +67,12 @@ class ModelLists:
 
 
 class KnownModels:
-    """What is known of the models of one configuration: the packaged table, and the lists of the providers.
+    """The known models of one configuration: from the packaged table, and from the lists of the providers.
 
     A list is fetched once, for all sessions with this configuration.
 
     table     gives the packaged table; reading it takes some milliseconds
-    version   grows with each list that arrives
+    version   increases with each list that arrives
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class KnownModels:
             return None
 
     def said(self, model: str) -> ModelInfo | None:
-        """Return what its provider's list says of a model, `PROVIDER:MODEL`."""
+        """Return the entry of a model (`PROVIDER:MODEL`) in its provider's list."""
         ref = ref_of(model)
         return self._lists.get(ref.provider, {}).get(ref.model)
 
@@ -106,9 +106,9 @@ class KnownModels:
         return (info for info in self._lists.get(provider, {}).values() if info.tools is not False)
 
     async def fetch(self, catalog: ListsModels, configured: Sequence[str]) -> None:
-        """Ask every provider, once in the life of the process. For the background: failures are only logged.
+        """Ask every provider, once per process. Run it as a background task: failures are only logged.
 
-        configured   models that the user has named: Ollama is asked for more about these than its list tells
+        configured   models that the user has named. Ollama is asked for details of these, which its list lacks
         """
         if self._asked:
             return
@@ -119,7 +119,7 @@ class KnownModels:
                     if config.type is not ProviderType.SCRIPTED:
                         tasks.start_soon(self._try, catalog, config.name, configured)
         except anyio.get_cancelled_exc_class():
-            self._asked = False  # somebody else may ask again
+            self._asked = False  # the next caller may ask again
             raise
         if self._lists:
             self._changed()
@@ -154,7 +154,7 @@ class KnownModels:
 
 
 def ref_of(model: str) -> ModelRef:
-    """Split `PROVIDER:MODEL`, whatever it is."""
+    """Split `PROVIDER:MODEL` without checking the names."""
     provider, _, name = model.partition(":")
     return ModelRef(provider, name)
 
@@ -166,10 +166,10 @@ _MOST_NAMED = 20
 
 
 class ModelChoices:
-    """What the sessions of one configuration can choose: a `Choices`, and the answers of `/model`.
+    """The models that sessions of one configuration can choose. It is a `Choices`, and it answers `/model`.
 
-    available   `[acp] available_models`: if it names any, only these and `llm.model` can be chosen
-    fetches     whether providers are asked what they offer
+    available   `[acp] available_models`. If it is not empty, only these and `llm.model` can be chosen
+    fetches     whether providers are asked for their lists
     """
 
     def __init__(self, llm: LlmSettings, available: Sequence[str], known: KnownModels, *, fetches: bool = True) -> None:
@@ -180,7 +180,7 @@ class ModelChoices:
         self._shown: tuple[int, str, Sequence[ModelChoice]] | None = None
 
     async def fetch(self, catalog: ListsModels) -> None:
-        """Fetch the providers' lists, if they are wanted. For the background."""
+        """Fetch the providers' lists, if the configuration wants them. Run it as a background task."""
         if self._fetches:
             await self._known.fetch(catalog, self._configured())
 
@@ -251,7 +251,7 @@ class ModelChoices:
         ]
 
     def choose(self, conduct: SessionOptions, text: str) -> str:
-        """Choose the model that a text means. Return what the user is told. Raises ToolError."""
+        """Choose the model that a text means. Return the message for the user. Raises ToolError."""
         text = text.strip()
         found = self.find(text)
         if len(found) > 1:

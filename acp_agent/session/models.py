@@ -1,4 +1,4 @@
-"""The models of one session, and what their calls took: the one that answers, those for chores, the embedder."""
+"""The models of one session (for turns, for chores, for embeddings), and the tokens and costs of their calls."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -23,14 +23,14 @@ from acp_agent.llm.retry import FallbackProvider, MeteredProvider, RetryingProvi
 class UsageLedger:
     """The tokens and costs of all model calls of a session, chores and summaries included.
 
-    usage   tokens of all calls, as far as the servers said
+    usage   tokens of all calls for which the server reported them
     """
 
     def __init__(self) -> None:
         self.usage = Usage()
         self._cost = 0.0  # US dollars
         self._priced = False  # whether any call has a cost
-        self._complete = True  # whether all have
+        self._complete = True  # whether all calls have a cost
 
     @property
     def cost(self) -> float | None:
@@ -43,13 +43,13 @@ class UsageLedger:
         return self._complete
 
     def restore(self, tally: UsageTotals) -> None:
-        """Go on counting from a stored session."""
+        """Continue from the totals of a stored session."""
         self.usage = tally.usage
         self._cost, self._priced = tally.cost or 0.0, tally.cost is not None
         self._complete = tally.complete
 
     def add(self, price: Callable[[ModelRef], Price | None], ref: ModelRef, usage: Usage | None) -> None:
-        """Count one call. `usage` is None if the server did not say what it took."""
+        """Count one call. `usage` is None if the server did not report it."""
         self.usage += usage or Usage()
         cost = _cost(price, ref, usage)
         if cost is None:
@@ -59,7 +59,7 @@ class UsageLedger:
             self._priced = True
 
     def status(self) -> Sequence[str]:
-        """Return a line for /status, once there is anything to tell. Unknown prices make it "at least"."""
+        """Return a line for /status, or none before the first call. With unknown prices it says "at least"."""
         usage = self.usage
         if usage == Usage():
             return ()
@@ -71,7 +71,7 @@ class UsageLedger:
 
 
 def _cost(price: Callable[[ModelRef], Price | None], ref: ModelRef, usage: Usage | None) -> float | None:
-    if usage is None or usage == Usage():  # a server that does not count
+    if usage is None or usage == Usage():  # the server reports no tokens
         return None
     try:
         known = price(ref)
@@ -81,7 +81,7 @@ def _cost(price: Callable[[ModelRef], Price | None], ref: ModelRef, usage: Usage
 
 
 _IMPATIENT = RetryPolicy(longest_asked=10.0)
-"""For a model with a fallback: nobody waits a minute for it."""
+"""For a model with a fallback: asking the fallback is better than waiting a minute."""
 
 
 def _nothing(model: str) -> Chosen:
@@ -91,7 +91,7 @@ def _nothing(model: str) -> Chosen:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Which models run turns, and with which options. All but the first are fallbacks."""
+    """The models that run turns, with their options. All models after the first are fallbacks."""
 
     catalog: Catalog
     refs: tuple[ModelRef, ...]
@@ -99,15 +99,15 @@ class _Asked:
 
 
 class SessionModels:
-    """The models of one session, built when they are needed: sessions work without a model, too.
+    """The models of one session. They are built when they are needed, because a session can exist without a model.
 
     catalog   the catalog of a configuration
     loaded    the configuration in force: a corrected file may name the model that was missing
     redact    removes secrets from errors: some servers quote what they refuse
-    tell      tells the user that a model is asked again, or another one is asked
-    chosen    what the session has chosen over the configuration, from its next turn on as far as a
-              model takes it; "" stands for the first one
-    ledger    what all of them took so far
+    tell      tells the user that a call is retried, or that another model is asked
+    chosen    returns the session's choices for a model, which replace the configuration from the next turn on. A model
+              gets only those that it supports. "" stands for the first model
+    ledger    the tokens and costs of all of them so far
     """
 
     def __init__(
@@ -127,9 +127,9 @@ class SessionModels:
         self.ledger = UsageLedger()
 
     async def answering(self) -> Provider:
-        """Return what runs turns: the model that was chosen, else `llm.model`, with `llm.fallback` behind it.
+        """Return the provider for turns: the chosen model, else `llm.model`, followed by `llm.fallback`.
 
-        It stays the same object until something else is chosen, because it remembers which fallback answers. Raises
+        It stays the same object until the choice changes, because it remembers which fallback answers. Raises
         AgentError, with advice.
         """
         to_ask = self._to_ask()
@@ -140,9 +140,9 @@ class SessionModels:
         return SanitizingProvider(answers, self._redact)
 
     async def for_chores(self, name: str = "") -> Provider:
-        """Return a model by name, else those that run turns, the one now in use first. Raises AgentError.
+        """Return a model by name, or by default the models for turns, the one in use first. Raises AgentError.
 
-        They are other objects than in turns: a chore must not change which model the next turn asks.
+        The objects are not those of turns, because a chore must not change which model the next turn asks.
         """
         if name:
             return await self._asked([parse_model(name)])
@@ -150,9 +150,9 @@ class SessionModels:
         return await self._asked(sorted(refs, key=lambda ref: ref != in_use))
 
     async def for_titles(self, name: str = "") -> Provider | None:
-        """Return a model by name, else the one in use, asked once and with as little thinking as it can.
+        """Return a model by name, or by default the one in use, with the least thinking and without retries.
 
-        None if that is a scripted model, which cannot write titles. Raises AgentError.
+        Return None for a scripted model, which cannot write titles. Raises AgentError.
         """
         ref = parse_model(name) if name else self._in_use() or self._refs()[0]
         catalog = self._configured()
@@ -168,14 +168,14 @@ class SessionModels:
         return self._catalog(settings).embedder(parse_model(settings.embedding_model, key="embedding_model"))
 
     def window(self) -> int:
-        """Tokens that fit into the model in use, or the one that would be asked first; 0 without a model."""
+        """Return the context window in tokens of the model in use or asked next; 0 without a model."""
         if (answers := self._answers) is not None:
             return answers.context_window
         ref = self._in_use()
         return 0 if ref is None else self._configured().window(ref)
 
     def take_tools(self) -> bool:
-        """Whether the model in use, or the one that would be asked first, is offered tools."""
+        """Return whether the model in use or asked next is given tools."""
         ref = self._in_use()
         try:
             return ref is None or self._configured().takes_tools(ref)
@@ -207,13 +207,13 @@ class SessionModels:
         return _Asked(catalog, refs, tuple(self._options(catalog, ref) for ref in refs))
 
     def _options(self, catalog: Catalog, ref: ModelRef) -> ModelOptions:
-        """Return what the session has chosen, as far as this model takes it."""
+        """Return the choices of the session that this model supports."""
         chosen = self._chosen(str(ref))
         return catalog.options_for(ref, chosen.thought_level, chosen.temperature)
 
     @property
     def _answers(self) -> Provider | None:
-        """What runs turns, if it was built and nothing else was chosen since."""
+        """Return the built provider for turns, or None if there is none or the choice has changed."""
         try:
             return self._built[1] if self._built and self._built[0] == self._to_ask() else None
         except AgentError:
@@ -261,10 +261,10 @@ class SessionModels:
 
 
 def spent(usage: Usage, cost: float | None, *, complete: bool) -> Sequence[str]:
-    """Return the lines of /cost; none before the first answer. A price is never a guess: it is said what is missing.
+    """Return the lines of /cost; none before the first answer. No price is estimated: a line says which are unknown.
 
     cost       US dollars of the calls whose price is known; None where none is
-    complete   whether that is all of them
+    complete   whether the price of every call is known
     """
     if usage == Usage() and cost is None:
         return () if complete else ("The model's server does not say what its answers take.",)

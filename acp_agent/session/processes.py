@@ -49,7 +49,7 @@ _log = log.Log(__name__)
 
 
 class ProcessServices:
-    """What all sessions of a process share. It makes their engines."""
+    """The services that all sessions of a process share. It also makes the engines of the sessions."""
 
     def __init__(
         self,
@@ -58,10 +58,10 @@ class ProcessServices:
         choices: Callable[[Loaded], ModelChoices],
         database: Database | None = None,
     ) -> None:
-        """Without a database, a new one is made. Raises ConfigError.
+        """Make the services. Without `database` a new one is opened. Raises ConfigError.
 
         background   starts a task that may live as long as the process
-        choices      gives what can be chosen by a configuration
+        choices      returns the models and levels that can be chosen under a configuration
         """
         self.background = background
         self.choices = choices
@@ -73,7 +73,7 @@ class ProcessServices:
         self._sessions = WeakSet[Session]()
         harden_process()
         self._catalogs: dict[tuple[tuple[ProviderSettings, ...], tuple[ModelSettings, ...]], Catalog] = {}
-        self._outdated: list[Catalog] = []  # turns that run may still ask their models
+        self._outdated: list[Catalog] = []  # running turns may still use their models
         self._grants: dict[str, GrantStore] = {}
         self._audits: dict[str, AuditLog] = {}
         self._database = database or Database(database_file(os.environ), self._warn)
@@ -93,10 +93,10 @@ class ProcessServices:
         for catalog in (*self._catalogs.values(), *self._outdated):
             await catalog.aclose()
         self._scripts.close()
-        await self._database.aclose()  # last: a slow disk may take until our end
+        await self._database.aclose()  # last, because a slow disk may take until the process ends
 
     def kill_everything(self, within: float = 1.0) -> None:
-        """End every process that this one started, in at most `within` seconds. For the end of this process."""
+        """End every process that this one started, in at most `within` seconds. Call it when this process ends."""
         kill_everything(within, spared=self.watchdog.pid)
 
     def engine(
@@ -108,8 +108,8 @@ class ProcessServices:
     ) -> SessionEngine:
         """Make the engine of a session. Raises ConfigError.
 
-        reload   reads the configuration again; what has become unreadable stays as in the configuration given
-        saved    what the session goes on with; None if it begins
+        reload   reads the configuration again; an unreadable file counts as it did in the given configuration
+        saved    the stored session to continue; None for a new one
         """
         self._sessions.add(session)
         self.secrets.add(session.workspace.secrets)
@@ -133,7 +133,7 @@ class ProcessServices:
 
     @cached_property
     def pins(self) -> McpPins:
-        """The tools of MCP servers that the user has approved."""
+        """The definitions of MCP tools that the user has approved."""
         return McpPins(self.data_file("mcp-pins.toml"), self._warn)
 
     @cached_property
@@ -144,13 +144,13 @@ class ProcessServices:
     def data_file(self, name: str) -> str:
         """Return the path of a file in the data folder.
 
-        If the folder is not usable, or belongs to another user, return a path where no file can be, and tell the user.
+        If the folder is not usable or belongs to another user, tell the user and return a path where no file can exist.
         """
         try:
             return os.path.join(data_dir(os.environ), name)
         except ConfigError as error:
             told = f"{error}; what you answer with “always” is forgotten when the agent ends"
-            if told not in self._problems:  # which new sessions hear of
+            if told not in self._problems:  # new sessions show it
                 self._problems.append(told)
                 self._warn(told)
             return os.path.join(os.devnull, name)
@@ -175,7 +175,7 @@ class ProcessServices:
     async def tidy_up(self, loaded: Loaded) -> None:
         """Remove what killed agents left, and outputs that are too old. Reap dead children from now on.
 
-        For the background: failures are only logged.
+        Run it as a background task: failures are only logged.
         """
         self._orphans.begin()
         if folders := await to_thread.run_sync(remove_abandoned, abandon_on_cancel=True):
@@ -196,7 +196,7 @@ class ProcessServices:
         )
 
     def auditor(self, session: Session, loaded: Loaded, cwd: str, redact: Redact) -> Auditor | None:
-        """Return what records a session's calls in the audit file; None if the audit is switched off."""
+        """Return the auditor, which records a session's calls in the audit file; None if the audit is switched off."""
         settings = loaded.settings.audit
         if not settings.enabled:
             return None
@@ -207,20 +207,20 @@ class ProcessServices:
         return Auditor(self._audits[file], caller, redact)
 
     def _warn(self, problem: str) -> None:
-        """Warn the users of all sessions, at their next prompts."""
+        """Show a warning in every session at its next prompt."""
         _log.warning("problem", problem=problem)
         for session in self._sessions:
             session.notices.warn(problem)
 
     def catalog(self, settings: LlmSettings) -> Catalog:
-        """Return the models of a configuration: one catalog, with its connections, for all sessions that have it."""
+        """Return the catalog of a configuration. Sessions with equal configurations share it and its connections."""
         key = settings.providers, settings.models
         if key not in self._catalogs:
             self._catalogs[key] = Catalog.of(settings, os.environ, self.credentials)
         return self._catalogs[key]
 
     def forget_keys(self) -> None:
-        """Remove the keys that `acp-agent login` has stored, and build models anew without them. Blocks.
+        """Remove the keys that `acp-agent login` has stored, and build new models without them. This blocks.
 
         Raises ConfigError if they cannot be removed.
         """
@@ -231,7 +231,7 @@ class ProcessServices:
             self._catalogs = {}
 
     async def _fetch_models(self, session: Session, settings: LlmSettings) -> None:
-        """Ask the providers for their models, if that is wanted. For the background: failures are only logged."""
+        """Ask the providers for their models, if the configuration wants it. Run it as a background task."""
         if isinstance(session.choices, ModelChoices):
             await session.choices.fetch(self.catalog(settings))
 
@@ -241,7 +241,7 @@ class ProcessServices:
 
 
 def _unheard(problem: str) -> None:
-    """Ignore a problem: each session tells of bad patterns itself."""
+    """Ignore a problem, because each session reports bad patterns itself."""
     del problem
 
 

@@ -1,4 +1,4 @@
-"""What is stored of a session besides its events, without the secrets that the user may have typed."""
+"""The stored state of a session besides its events, without the secrets that the user may have typed."""
 
 import re
 from collections.abc import Sequence
@@ -25,10 +25,9 @@ _SHORT = 32 * 1024
 class RedactedHistory:
     """The history as it is stored. Every message is redacted once; an unchanged message stays the same object.
 
-    Thoughts and blocks that only their provider understands stay byte for byte: they are signed, or mean nothing to
-    others.
+    Thoughts and blocks of a single provider stay byte for byte, because they are signed or unreadable for others.
 
-    before   the messages that the store has already, with which the history begins
+    before   the stored messages with which the history begins
     """
 
     def __init__(self, history: History, redactor: Redactor, before: Sequence[Message] = ()) -> None:
@@ -37,7 +36,7 @@ class RedactedHistory:
         pairs = takewhile(lambda pair: pair[0] == pair[1], zip(history.messages(), before, strict=False))
         self._seen: tuple[Message, ...] = tuple(said for said, _ in pairs)
         self._state = HistoryState(tuple(before[: len(self._seen)]))
-        self._ready: list[tuple[Message, Message]] = []  # long ones that were looked at already, and as they are kept
+        self._ready: list[tuple[Message, Message]] = []  # long messages that were redacted already, with the result
 
     @property
     def in_turn(self) -> bool:
@@ -51,7 +50,7 @@ class RedactedHistory:
             self._ready += zip(long, clean, strict=True)
 
     def state(self) -> HistoryState:
-        """Return the history of now; the same tuple of messages as long as nothing was said."""
+        """Return the present history. Its tuple of messages stays the same object until a message is added."""
         history, messages = self._history, self._history.messages()
         kept = self._state.messages
         if messages is not self._seen:
@@ -65,7 +64,7 @@ class RedactedHistory:
     def _new(self) -> tuple[Message, ...]:
         """Return the messages that are new or changed since `state` was called."""
         seen, messages = self._seen, self._history.messages()
-        if messages[: len(seen)] == seen:  # looks at who they are first, and is fast
+        if messages[: len(seen)] == seen:  # fast: compares identities first
             return messages[len(seen) :]
         same = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(seen, messages, strict=False)))
         return messages[same:]
@@ -88,13 +87,13 @@ class RedactedHistory:
                 return part
 
     def _name(self, name: str) -> str:
-        """Models make names up. One that is sent to a server again has to look like a name."""
+        """Return a tool's name without secrets, in a form that servers accept. The model may have made it up."""
         shown = self._redactor(name)
         return name if shown == name else _NO_NAME.sub("_", shown)
 
 
 def _length(message: Message) -> int:
-    """Characters of a message that are looked at."""
+    """Return the number of characters of a message that are redacted."""
     return sum(
         len(part.text) if isinstance(part, TextPart) else len(part.raw_arguments)
         for part in message.parts
@@ -103,9 +102,9 @@ def _length(message: Message) -> int:
 
 
 class SessionState:
-    """What is stored of a session besides its events: the history, the usage and the model.
+    """The stored state of a session besides its events: the history, the usage and the model.
 
-    before   the messages that the store has already
+    before   the messages that are already stored
     """
 
     def __init__(
@@ -122,7 +121,7 @@ class SessionState:
         self._fill = (0, 0)  # tokens used, and the window's size
 
     def restore(self, tally: UsageTotals, typed: Sequence[str] = ()) -> None:
-        """Go on counting from a stored session, and remember what the user typed in it."""
+        """Continue from the totals of a stored session, and remember what the user typed in it."""
         for text in typed:
             self._memory.learn(text)
         self._fill = (tally.used, tally.size)
@@ -130,17 +129,17 @@ class SessionState:
         self._memory.quota.take_up(tally.batches, tally.calls)
 
     def measured(self, event: UsageChanged) -> UsageChanged:
-        """Take note of how full the window is. Return the event with the cost of the session so far."""
+        """Record how full the window is. Return the event with the cost of the session so far."""
         self._fill = (event.used, event.size)
         return UsageChanged(event.used, event.size, self._models.ledger.cost)
 
     async def kept(self) -> Change:
-        """Return the state of now; long texts are redacted in a thread."""
+        """Return the present state. Long texts are redacted in a thread."""
         await self._history.redact_long()
         return self.state()
 
     def state(self) -> Change:
-        """Return the state of now."""
+        """Return the present state."""
         ledger, use = self._models.ledger, self._memory.quota.use
         used, size = self._fill
         under_way = self._history.in_turn

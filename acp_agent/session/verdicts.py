@@ -1,4 +1,4 @@
-"""The verdict of the gates on a call that is not made: nothing is asked, and nothing runs."""
+"""The verdict of the gates on a call that is only checked: the user is not asked, and nothing runs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -40,12 +40,12 @@ _FULL_AUTO = "full-auto (acp.auto_approve, tools.autonomy_level): nothing asks"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What would become of a call.
+    """The outcome that a call would have.
 
     word      blocked (nothing lifts it), deny, ask or allow
     gate      the gate that ends it; empty if none does
     rule      the patterns that decided, in their author's words; empty if none did
-    reasons   why, one line each
+    reasons   the reasons, one line each
     """
 
     word: Word
@@ -55,7 +55,7 @@ class Finding:
 
 
 def call_with(subject: Subject) -> Invocation:
-    """Return the call of the model that a subject stands for. It can be judged, but not run."""
+    """Return a call of the model with this subject. The gates can judge it, but it cannot run."""
     match subject:
         case CommandSubject(command):
             tool, argument, target = "bash", "command", command
@@ -76,9 +76,9 @@ async def _never(_: ToolContext) -> ToolResult:
 
 
 def judged(facts: CallFacts, gates: Iterable[Gate]) -> Finding:
-    """Return the verdict of gates in their order, as when the call is made: the first refusal ends it.
+    """Return the verdict of the gates in their order. The first refusal decides, as in a real call.
 
-    What gates ask is settled by the permission gate; without one among them it is left as asked.
+    The permission gate settles the questions of the other gates. Without that gate the verdict stays "ask".
     """
     for gate in gates:
         if isinstance(gate, PermissionGate):
@@ -116,7 +116,7 @@ def _deciding(line: ShellText, rules: tuple[Rule, ...]) -> str:
 
 
 def _allowing(analysis: Analysis, rules: tuple[Rule, ...]) -> list[str]:
-    """Return the patterns that allow the commands, or what these start."""
+    """Return the patterns that allow the commands, or the commands that these start."""
     if not isinstance(analysis, Plain):
         return []
     texts = [canonical(each) for outer in analysis.commands for each in outer.walk() if each.argv]

@@ -1,4 +1,4 @@
-"""Walking a tree below a root without following a link."""
+"""Walk a tree below a root without following links."""
 
 import os
 import re
@@ -25,7 +25,7 @@ from acp_agent.workspace.text_files import BOM
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """An entry met on the way. `path` is relative to the root, `depth` counts from the base's children (1)."""
+    """An entry that the walk meets. `path` is relative to the root. `depth` is 1 for the children of the base."""
 
     path: str
     name: str
@@ -34,11 +34,11 @@ class Met:
 
 
 def walk(root: Root, base: str, wanted: Callable[[Met], bool], max_depth: int | None = None) -> Iterator[Met]:
-    """Yield everything below the directory `base`, ordered by path component, each directory before what is in it.
+    """Yield all entries below the directory `base`, ordered by path component, each directory before its entries.
 
-    What is not `wanted` is neither given nor entered. Directories that cannot be read are empty. Names that are no
-    UTF-8 are left out, as no tool could open them, and what is only half written. Runs in a worker thread and stops
-    when its task is cancelled.
+    Entries that are not `wanted` are neither yielded nor entered. A directory that cannot be read counts as empty.
+    Names that are not UTF-8 are left out, because no tool could open them, and so are unfinished files. Call it in a
+    worker thread; it stops when its task is cancelled.
     """
     levels = [iter(_scan(root, base, 1))]
     while levels:
@@ -84,9 +84,9 @@ SEARCH_SECONDS = 20.0
 
 
 class TimeLimit:
-    """Runs from its making on, for so many seconds. A search asks at every step, in the order of the paths.
+    """A time limit in seconds, which starts when the object is made. A search asks it at every step, in path order.
 
-    stopped   the absolute path at which the time was first found to be over: nothing behind it was searched
+    stopped   the absolute path at which the search stopped; later paths were not searched. None before that
     """
 
     def __init__(self, seconds: float, clock: Callable[[], float] = monotonic) -> None:
@@ -100,34 +100,34 @@ class TimeLimit:
         return self.stopped is not None or self._clock() >= self._end
 
     def stops_at(self, path: str) -> bool:
-        """Return whether to go no further than this absolute path."""
+        """Return whether the search must stop at this absolute path."""
         if self.stopped is None and self.is_over:
             self.stopped = path
         return self.stopped is not None
 
 
 _LARGEST = 256 * 1024
-_LONGEST = 4096  # bytes, like a path
-_SLICE = 512  # lines that are compiled together: RE2 has a limit for what it compiles at once
+_LONGEST = 4096  # bytes, as of a path
+_SLICE = 512  # lines that are compiled together, since RE2 limits the size of a compilation
 _MOST_SETS = 12
-"""Slices that count for one folder, and as many that are kept for others. Each may take 8 MB."""
+"""The most slices that apply to one folder, and the most that are cached for other folders. A slice may take 8 MB."""
 
 _Spec: TypeAlias = Sequence[GitIgnoreSpec]
-"""The rules of one file, in slices, the last lines first: they have the last word."""
+"""The rules of one file in slices. The slice of the last lines comes first, because the last match decides."""
 
 
 class IgnoreRules:
-    """The rules for a search below `base`, a directory relative to the root. Made for a walk in depth.
+    """The ignore rules for a depth-first search below `base`, a directory relative to the root.
 
-    Of a file the first 256 KiB count, and for one folder 6,000 patterns of the files above it and its own.
-    Naming a directory that is itself ignored says it is wanted: then only the rules inside it count.
+    The first 256 KiB of each file are read. At most 6,000 patterns apply to a folder, from its own file and the files
+    above it. If `base` itself is ignored, the caller wants it anyway, so only the rules inside it apply.
     """
 
     def __init__(self, root: Root, base: str, time: TimeLimit) -> None:
         self._root = root
         self._time = time
         self._chains: dict[str, tuple[tuple[int, _Spec], ...]] = {}
-        self._specs: dict[bytes, _Spec] = {}  # many folders have the same rules; the oldest first
+        self._specs: dict[bytes, _Spec] = {}  # shared by folders with equal files; the oldest first
         self._top = "."
         self._base = base
         steps = [] if base == "." else base.split("/")
@@ -136,12 +136,12 @@ class IgnoreRules:
             self._chains.clear()
 
     def has_file_above(self, directory: str) -> bool:
-        """Return whether the root's own .gitignore exists, lies above the directory and counts."""
+        """Return whether the root has a .gitignore that lies above the directory and applies."""
         return self._top == "." != directory and bool(self._read("."))
 
     @property
     def readable(self) -> bool:
-        """Whether ripgrep can read the rules of the root and the base. It would wait for a pipe and read any size."""
+        """Whether ripgrep can read the rules of the root and the base. It would block on a pipe and read any size."""
         for folder in {".", self._base}:
             name = ".gitignore" if folder == "." else f"{folder}/.gitignore"
             try:
@@ -154,14 +154,14 @@ class IgnoreRules:
 
     @property
     def sets_kept(self) -> int:
-        """Return how many slices of rules are in memory at most."""
+        """Return the largest possible number of slices in memory."""
         chains = {id(specs): len(specs) for chain in self._chains.values() for _, specs in chain}
         return sum(chains.values()) + sum(map(len, self._specs.values()))
 
     def ignores(self, path: str, *, is_directory: bool) -> bool:
-        """Return whether git would leave this entry out, given that it does not leave out the directory it is in.
+        """Return whether git ignores this entry. The directory of the entry must not be ignored.
 
-        Too few are left out when the time is over.
+        After the time limit, entries may wrongly count as not ignored.
         """
         for start, specs in self._rules(path.rpartition("/")[0]):
             name = f"{path[start:]}/" if is_directory else path[start:]
@@ -174,9 +174,9 @@ class IgnoreRules:
         return False
 
     def _rules(self, directory: str) -> tuple[tuple[int, _Spec], ...]:
-        """Return what has a say on a directory's entries, nearest first, each with where a path starts for it.
+        """Return the rules for a directory's entries, the nearest first, each with the offset of its relative paths.
 
-        Only the rules of the folders above are kept: a walk never comes back to another one.
+        Only the rules of the folders above are kept, because a walk never returns to another folder.
         """
         if directory in self._chains:
             return self._chains[directory]
@@ -198,7 +198,7 @@ class IgnoreRules:
     def _read(self, directory: str) -> _Spec:
         name = ".gitignore" if directory == "." else f"{directory}/.gitignore"
         try:
-            if self._root.status(name).st_nlink > 1:  # another name of a file that may be closed to tools
+            if self._root.status(name).st_nlink > 1:  # a hard link to a file that tools may not read
                 return ()
             fd = self._root.open_regular(name)
         except OSError:
@@ -234,7 +234,7 @@ def _parse(data: bytes, time: TimeLimit) -> _Spec:
 
 
 def _patterns(lines: Sequence[str]) -> Iterator[GitIgnoreSpecPattern]:
-    """Yield the lines that are patterns; one bad line must not cost the others."""
+    """Yield the patterns. A malformed line is skipped, so that the other lines still apply."""
     for line in lines:
         if len(line) > _LONGEST:
             continue
@@ -242,12 +242,12 @@ def _patterns(lines: Sequence[str]) -> Iterator[GitIgnoreSpecPattern]:
             pattern = GitIgnoreSpecPattern(line.removesuffix("\r"))
         except (ValueError, re.error):
             continue
-        if pattern.include is not None:  # else a comment
+        if pattern.include is not None:  # not a comment
             yield pattern
 
 
 def _compiled(patterns: Sequence[GitIgnoreSpecPattern], time: TimeLimit) -> Iterator[GitIgnoreSpec]:
-    """Yield the patterns as RE2 takes them, in halves where they are too much for it or one is none for it."""
+    """Yield compiled patterns. If RE2 refuses them, compile each half by itself; a single refused one is skipped."""
     if not patterns or time.is_over:
         return
     try:
@@ -263,11 +263,11 @@ _REPOSITORY = ".git"
 
 
 def find_paths(roots: Roots, path: str, pattern: str, limit: int, seconds: float = SEARCH_SECONDS) -> FoundPaths:
-    """Files, links and directories below `path` that match, at most `limit`, in the order of the walk.
+    """Return at most `limit` files, links and directories below `path` that match, in the order of the walk.
 
-    Left out: what .gitignore files ignore, .git, what may not be shown, and links that lead there or outside the
-    roots. A directory that may not be listed is entered: rules make exceptions below it. After `seconds` the answer is
-    what was found so far. Raises ToolError or Refused. Runs in a worker thread.
+    Ignored entries, `.git`, paths that may not be shown, and links to such paths or outside the roots are left out. A
+    directory that may not be listed is entered, because rules may make exceptions below it. After `seconds` the result
+    has the paths found so far. Raises ToolError or Refused. Call it in a worker thread.
     """
     time = TimeLimit(seconds)
     base = roots.place(path, Access.LIST)
@@ -297,7 +297,7 @@ def find_paths(roots: Roots, path: str, pattern: str, limit: int, seconds: float
 
 
 def _start(roots: Roots, base: Place, prefix: str) -> Place | None:
-    """Return the directory the pattern's plain beginning names, or None when there is none to search."""
+    """Return the directory that the literal beginning of the pattern names, or None if it cannot be searched."""
     if not prefix:
         return base
     try:
@@ -313,7 +313,7 @@ def _start(roots: Roots, base: Place, prefix: str) -> Place | None:
 
 
 def _may_show(roots: Roots, start: Place, met: Met) -> bool:
-    """Return whether the path may be shown: a directory when it may be listed, anything else when it may be read."""
+    """Return whether a path may be shown: a directory if it may be listed, another entry if it may be read."""
     path = start.root.absolute(met.path)
     if met.kind is EntryKind.SYMLINK:
         return _leads_to_shown(roots, path)
@@ -321,7 +321,7 @@ def _may_show(roots: Roots, start: Place, met: Met) -> bool:
 
 
 def _leads_to_shown(roots: Roots, link: str) -> bool:
-    """Return whether a link leads inside the roots to something that may be shown."""
+    """Return whether a link leads to a path inside the roots that may be shown."""
     try:
         status = roots.place(link, Access.LIST).status()
         if status is None or not stat.S_ISDIR(status.st_mode):

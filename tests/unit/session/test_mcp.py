@@ -535,7 +535,7 @@ async def test_a_tool_a_server_took_back_is_not_there(world):
     connection.ready(definition("other"))
     failure = (await session.call()).failure
     assert failure is not None
-    assert (failure.category, "taken this tool back" in failure.message) == ("tool_not_found", True)
+    assert (failure.category, "removed this tool" in failure.message) == ("tool_not_found", True)
 
 
 async def test_what_happens_to_servers_is_told_once_and_a_late_one_too(world):
@@ -574,12 +574,12 @@ async def test_a_server_that_is_never_the_same_twice_costs_no_end_of_memory_or_n
     for number in range(1000):
         connection.ready(definition(f"tool{number}"), problem=f"trouble {number}")
     assert len(session.notices) == 6
-    assert session.notices[-1].text == "the MCP server 'srv': no more is told of it; /mcp says how it is"
+    assert session.notices[-1].text == "the MCP server 'srv': no more notices about it are shown; see /mcp"
     assert [(await session.call(f"mcp_srv_tool{number}")).failure is None for number in (999, 998)] == [True, False]
     assert len(session.servers.remembered) <= 100
     failure = (await session.call("mcp_srv_tool990")).failure
     assert failure is not None
-    assert "taken this tool back" in failure.message
+    assert "removed this tool" in failure.message
 
 
 async def test_of_two_servers_with_one_name_the_first_counts_and_the_other_is_told(world):
