@@ -62,6 +62,15 @@ async def test_a_conversation_that_was_cleared_is_unknown_to_the_model(tmp_path:
         assert "what was the word?" in told(model.requests[1])
 
 
+async def test_a_conversation_that_was_cleared_gets_a_title_of_its_own(tmp_path: Path):
+    async with aided(tmp_path, "one", "two") as (agent, _, _):
+        await agent.say("the old talk")
+        await agent.editor.seen(lambda frame: frame.update.get("title") == "the old talk")
+        await agent.say("/clear")
+        await agent.say("a new talk")
+        await agent.editor.seen(lambda frame: frame.update.get("title") == "a new talk")
+
+
 async def test_answers_of_the_agent_itself_are_not_sent_to_the_model(tmp_path: Path):
     async with aided(tmp_path, "one", config=RULES) as (agent, model, _):
         assert "denied" in await agent.say("/policy check git push")

@@ -51,7 +51,8 @@ class Shop:
         self._warnings = warnings
         self._folder = folder
         self._notes = notes
-        self.credentials = CredentialStore(os.environ, lambda secrets: None)
+        self.secrets = known_secrets({})
+        self.credentials = CredentialStore(os.environ, self.secrets.add)
         self.watchdog = CommandWatchdog()  # starts nothing before a command runs
         self.lists = ModelLists(os.environ, lambda: None)
         self.gate_memories = GateMemories()
@@ -65,10 +66,6 @@ class Shop:
 
     def auditor(self, *_: Any) -> None:
         return None
-
-    @property
-    def secrets(self) -> Any:
-        return known_secrets({})
 
     def overflow(self, *_: Any) -> None:
         return None

@@ -339,7 +339,24 @@ async def test_a_store_that_has_failed_is_left_alone_for_a_moment():
         await here.queue.tell(STARTED)
         tries = here.repository.tries
         await here.queue.tell(FINISHED)
+        await here.queue.shown()
         assert here.repository.tries == tries
+
+
+async def test_a_store_that_fails_for_too_long_is_given_up_and_the_next_one_is_not_for_that():
+    async with desk() as here:
+        here.repository.broken = True
+        await here.queue.tell(piece("x" * (64 * 1024 * 1024 + 1)))
+        await here.queue.flush()
+        assert "not kept any more" in here.warnings[-1]
+        assert here.writer.waiting == ()
+        assert not here.writer.failing
+        here.writer.store_in(here.repository)
+        await here.queue.tell(STARTED)
+        await here.queue.save()
+        here.repository.broken = False
+        await here.queue.flush()
+        assert here.repository.kept == [STARTED]
 
 
 async def test_much_that_was_kept_back_goes_in_pieces_and_all_else_with_the_last():

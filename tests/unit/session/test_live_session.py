@@ -176,6 +176,15 @@ async def test_an_answer_taken_out_of_its_file_is_asked_for_again(live: LiveSess
     assert len(live.warnings) == 1
 
 
+async def test_a_key_that_is_stored_while_the_session_runs_is_not_shown_once_the_configuration_has_changed(
+    live: LiveSession,
+):
+    live.open()
+    live.write("[p]\nbase_url = ''\nkey = 'fake-key-0123456789'\n", live.root / "data" / "credentials.toml")
+    live.write("[tools.shell]\ntimeout = 9\n")
+    assert "fake-key" not in (await live.call("bash", command="echo fake-key-0123456789")).text
+
+
 async def test_nothing_is_built_while_nothing_changes(live: LiveSession, monkeypatch: pytest.MonkeyPatch):
     live.open()
     old = live.config.stat().st_mtime_ns - 10**10

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,12 @@ async def test_what_the_record_says_is_what_the_store_has(tmp_path: Path) -> Non
         record = here.transcript.record
         assert (record.prompts, record.title, record.cwd) == (2, "A name", "/elsewhere")
         assert here.transcript.stored
+
+
+async def test_a_clock_that_was_set_back_makes_no_session_older() -> None:
+    async with telling(replace(RECORD, updated_at=9)) as here:
+        await here.transcript.tell(ASKED)
+        assert here.transcript.record.updated_at == 9
 
 
 async def test_what_is_only_shown_is_not_kept(tmp_path: Path) -> None:
