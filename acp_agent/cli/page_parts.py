@@ -247,7 +247,7 @@ def _body(call: CallItem, result: ToolResult | None, state: CallOutcome, picture
     body = (
         _input(started, hide=_IN_DIFF if diffs else set[str]()),
         "".join(map(diff_html, diffs[:_DIFFS])),
-        _more(len(diffs) - _DIFFS, "more files"),
+        f'<p class="note">and {len(diffs) - _DIFFS} more files</p>' if len(diffs) > _DIFFS else "",
         _screen(call, output) if started.kind is ToolKind.EXECUTE else _text(output, state),
         "".join(map(pictures.html, result.images)) if result is not None else "",
     )
@@ -292,10 +292,6 @@ def _input(started: ToolStarted, hide: set[str]) -> str:
 def _value(value: Json) -> str:
     words = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text(clipped(words, _INPUT))
-
-
-def _more(count: int, what: str) -> str:
-    return f'<p class="note">and {count} {what}</p>' if count > 0 else ""
 
 
 _ATTACHED = 4_000

@@ -267,7 +267,8 @@ async def _run(args: argparse.Namespace, path: str) -> int:
             case "show":
                 await _show(args, store)
             case "export":
-                await _export(args, store)
+                saved = await _saved(store, args.id)
+                await export(destination(args, saved.record.id), saved, store.of(saved.record.id), _redactor(args))
             case _:
                 return await _delete(args, store)
         return 0
@@ -319,12 +320,6 @@ async def _show(args: argparse.Namespace, store: SessionStore) -> None:
         return
     async for one in events:
         _print_json(event_object(one))
-
-
-async def _export(args: argparse.Namespace, store: SessionStore) -> None:
-    """Write one session to a file."""
-    saved = await _saved(store, args.id)
-    await export(destination(args, saved.record.id), saved, store.of(saved.record.id), _redactor(args))
 
 
 def _redactor(args: argparse.Namespace) -> Redact:

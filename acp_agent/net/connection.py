@@ -1,11 +1,13 @@
-"""Connections that go only to judged addresses, and the errors for statuses of their answers.
+"""Connections that go only to judged addresses, the errors of the network, and those for statuses of answers.
 
 httpcore gets a network backend that cannot look up a name. TLS and the Host header keep the name; the URL is never
 rewritten to an address.
 """
 
+import os
 import ssl
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Final, TypeAlias, cast
@@ -170,6 +172,38 @@ def _leads_to(stream: httpcore.AsyncNetworkStream, address: str) -> bool:
 
 def _elsewhere(host: str) -> RequestBlocked:
     return RequestBlocked(BlockReason.SSRF, f"the connection to {host} led somewhere else and was closed", host=host)
+
+
+@contextmanager
+def network_errors(host: str) -> Generator[None]:
+    """Raise network errors as a ToolError that quotes only the operating system."""
+    try:
+        yield
+    except httpcore.TimeoutException as error:
+        raise ToolError(ToolErrorCategory.TIMEOUT, f"{host} did not take a connection in time") from error
+    except (httpcore.NetworkError, OSError) as error:
+        raise _connection_error(host, error) from error
+    except httpcore.ProtocolError as error:
+        message = f"{host} broke off its answer, or sent none that is HTTP"
+        raise ToolError(ToolErrorCategory.NETWORK_ERROR, message) from error
+
+
+def _connection_error(host: str, error: BaseException) -> ToolError:
+    cause: BaseException | None = error
+    while cause is not None:
+        match cause:
+            case ssl.SSLCertVerificationError():
+                message = f"the certificate of {host} is not valid: {cause.verify_message}"
+                return ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Do not use this host. Tell the user.")
+            case ssl.SSLError():
+                said = cause.reason or "handshake failed"
+                return ToolError(ToolErrorCategory.NETWORK_ERROR, f"no secure connection to {host} ({said})")
+            case OSError() if cause.errno:
+                said = os.strerror(cause.errno)
+                return ToolError(ToolErrorCategory.NETWORK_ERROR, f"no connection to {host} ({said})")
+            case _:
+                cause = cause.__cause__ or cause.__context__
+    return ToolError(ToolErrorCategory.NETWORK_ERROR, f"the connection to {host} broke")
 
 
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})

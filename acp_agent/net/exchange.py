@@ -5,12 +5,10 @@ end here.
 """
 
 import codecs
-import os
 import re
 import ssl
 import zlib
-from collections.abc import AsyncIterable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncIterable
 from dataclasses import dataclass
 from typing import Final, Self, TypeAlias
 
@@ -19,7 +17,7 @@ import httpcore
 from acp_agent import __version__
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.services import BlockReason, WebPage
-from acp_agent.net.connection import REDIRECTS, Dial, PinnedBackend, status_error
+from acp_agent.net.connection import REDIRECTS, Dial, PinnedBackend, network_errors, status_error
 from acp_agent.net.hosts import ResolvedTarget, WebTarget
 from acp_agent.net.urls import redirected
 
@@ -360,7 +358,7 @@ async def ask(
     headers = [(b"Host", target.authority.encode()), *_HEADERS]
     backend = PinnedBackend(judged, dial)
     try:
-        with _translated(target.host):
+        with network_errors(target.host):
             connection = httpcore.AsyncHTTPConnection(url.origin, ssl_context=trust, network_backend=backend)
             async with connection.stream("GET", url, headers=headers) as response:
                 backend.head_received()
@@ -408,38 +406,3 @@ def _location(target: WebTarget, status: int, headers: dict[str, str]) -> str:
     except (KeyError, UnicodeDecodeError):
         message = f"{target.host} answered {status}, a redirect, without saying where to"
         raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message) from None
-
-
-# -------------------------------------------------------------------------- translation of errors
-
-
-@contextmanager
-def _translated(host: str) -> Generator[None]:
-    """Raise network errors as a ToolError that quotes only the operating system."""
-    try:
-        yield
-    except httpcore.TimeoutException as error:
-        raise ToolError(ToolErrorCategory.TIMEOUT, f"{host} did not take a connection in time") from error
-    except (httpcore.NetworkError, OSError) as error:
-        raise _broken(host, error) from error
-    except httpcore.ProtocolError as error:
-        message = f"{host} broke off its answer, or sent none that is HTTP"
-        raise ToolError(ToolErrorCategory.NETWORK_ERROR, message) from error
-
-
-def _broken(host: str, error: BaseException) -> ToolError:
-    cause: BaseException | None = error
-    while cause is not None:
-        match cause:
-            case ssl.SSLCertVerificationError():
-                message = f"the certificate of {host} is not valid: {cause.verify_message}"
-                return ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Do not use this host. Tell the user.")
-            case ssl.SSLError():
-                said = cause.reason or "handshake failed"
-                return ToolError(ToolErrorCategory.NETWORK_ERROR, f"no secure connection to {host} ({said})")
-            case OSError() if cause.errno:
-                said = os.strerror(cause.errno)
-                return ToolError(ToolErrorCategory.NETWORK_ERROR, f"no connection to {host} ({said})")
-            case _:
-                cause = cause.__cause__ or cause.__context__
-    return ToolError(ToolErrorCategory.NETWORK_ERROR, f"the connection to {host} broke")

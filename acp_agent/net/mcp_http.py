@@ -4,7 +4,6 @@ The transport of the `mcp` package follows redirects, unpacks bodies, reads bodi
 address the resolver returns. This client does none of that. It opens one connection per request.
 """
 
-import os
 import re
 import ssl
 from collections.abc import AsyncGenerator, Generator, Mapping
@@ -16,7 +15,15 @@ import httpcore
 
 from acp_agent import __version__
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
-from acp_agent.net.connection import REDIRECTS, Dial, PinnedBackend, status_error, system_dial, system_trust
+from acp_agent.net.connection import (
+    REDIRECTS,
+    Dial,
+    PinnedBackend,
+    network_errors,
+    status_error,
+    system_dial,
+    system_trust,
+)
 from acp_agent.net.hosts import Resolve, system_resolve
 from acp_agent.net.urls import judge_endpoint, locate
 
@@ -169,25 +176,10 @@ def _check_header(name: str, value: str) -> None:
 
 @contextmanager
 def _translated(host: str) -> Generator[None]:
-    """Raise network errors as a ToolError that quotes only the operating system."""
-    try:
-        yield
-    except httpcore.TimeoutException as error:
-        raise ToolError(ToolErrorCategory.TIMEOUT, f"{host} did not take a connection in time") from error
-    except httpcore.LocalProtocolError as error:
-        message = f"the headers given for {host} cannot be sent"
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Tell the user to check them.") from error
-    except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as error:
-        raise _broken(host, error) from error
-
-
-def _broken(host: str, error: BaseException) -> ToolError:
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            message = f"the certificate of {host} is not valid: {cause.verify_message}"
-            return ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Do not use this host. Tell the user.")
-        if isinstance(cause, OSError) and cause.errno and not isinstance(cause, ssl.SSLError):
-            return ToolError(ToolErrorCategory.NETWORK_ERROR, f"no connection to {host} ({os.strerror(cause.errno)})")
-        cause = cause.__cause__ or cause.__context__
-    return ToolError(ToolErrorCategory.NETWORK_ERROR, f"the connection to {host} broke, or what came was not HTTP")
+    """Raise network errors as `network_errors` does, and name headers that cannot be sent."""
+    with network_errors(host):
+        try:
+            yield
+        except httpcore.LocalProtocolError as error:
+            message = f"the headers given for {host} cannot be sent"
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Tell the user to check them.") from error

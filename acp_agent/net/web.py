@@ -94,7 +94,7 @@ class GuardedWeb:
     async def get(
         self, url: str, caller: WebCaller, *, redirects: int = 3, leave_site: bool = False, truncate: bool = False
     ) -> WebPage:
-        """See core.web.Web. The limit on seconds covers all look-ups and redirects."""
+        """See core.services.Web. The limit on seconds covers all look-ups and redirects."""
         from acp_agent.net.exchange import BodyLimit, Hop, Redirect  # noqa: PLC0415 - as above
 
         hop, first = Hop(0, url), ""
@@ -124,7 +124,8 @@ class GuardedWeb:
         if first and _site(first) != _site(target.host):
             refuse_literal(target)  # an attack is told as one, but no name is looked up
             hop.block(BlockReason.ALLOWLIST)
-            raise _another_site(first, target.url)
+            message = f"{first} redirects to another site: {target.url}"
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Ask for that address itself.")
         judged = ResolvedTarget(target, await addresses_of(target, self._resolve))
         if self._trust is None:
             self._trust = await anyio.to_thread.run_sync(connection.system_trust)
@@ -159,8 +160,3 @@ class GuardedWeb:
 def _site(host: str) -> str:
     """Return the part of a host that has one known owner. Other subdomains may belong to anyone."""
     return host.removeprefix("www.")
-
-
-def _another_site(host: str, url: str) -> ToolError:
-    message = f"{host} redirects to another site: {url}"
-    return ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Ask for that address itself.")

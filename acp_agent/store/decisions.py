@@ -92,11 +92,10 @@ def _read_answers(path: str) -> _Answers:
     """Return the answers in a file; none if there is no file. Raises DamagedFile, OSError."""
     parsed = read_private(path)
     tables = {name: cast("dict[str, object]", table) for name, table in parsed.items() if isinstance(table, dict)}
-    return {folder: _known(table) for folder, table in tables.items()}
-
-
-def _known(table: Mapping[str, object]) -> dict[str, bool]:
-    return {digest: _WORDS[word] for digest, word in table.items() if isinstance(word, str) and word in _WORDS}
+    return {
+        folder: {digest: _WORDS[word] for digest, word in table.items() if isinstance(word, str) and word in _WORDS}
+        for folder, table in tables.items()
+    }
 
 
 def _answers_toml(answers: _Answers) -> str:

@@ -13,7 +13,7 @@ import sqlite3
 import sys
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import mul
 
@@ -128,7 +128,9 @@ class MemoryVectors:
 
         async def keep(connection: aiosqlite.Connection) -> None:
             for (key, _), vector in zip(notes, vectors, strict=True):
-                await connection.execute_fetchall(_KEEP, (self.model, _bytes(vector), key))
+                await connection.execute_fetchall(
+                    _KEEP, (self.model, _little_endian(array("f", vector)).tobytes(), key)
+                )
 
         await self._database.write(keep)
 
@@ -165,10 +167,6 @@ def _nearest(query: Sequence[float], rows: Sequence[tuple[int, bytes]], limit: i
             found.append((-near, key))
     found.sort(key=lambda pair: pair[0])
     return [key for _, key in found[:limit]]
-
-
-def _bytes(vector: Sequence[float]) -> bytes:
-    return _little_endian(array("f", vector)).tobytes()
 
 
 def _floats(data: bytes) -> "array[float]":
@@ -218,13 +216,9 @@ def terms_of(query: str) -> Terms:
     words, pieces = list[str](), list[str]()
     for word in _WORD.findall(query[:_LONGEST_QUERY].lower()):
         runs = _UNSPACED.findall(word)
-        pieces += (pair for run in runs for pair in _pairs(run))
+        pieces += (pair for run in runs for pair in (run[at : at + 2] for at in range(max(len(run) - 1, 1))))
         words += filter(None, _UNSPACED.split(word))
     return Terms(_first(word[:_LONGEST_WORD] for word in words), _first(pieces))
-
-
-def _pairs(run: str) -> Iterator[str]:
-    yield from (run[at : at + 2] for at in range(max(len(run) - 1, 1)))
 
 
 def _first(found: Iterable[str]) -> tuple[str, ...]:

@@ -173,7 +173,7 @@ def _reader(hint: object) -> _Reader:
         return one if len(others) == len(kinds) else lambda data: None if data is None else one(data)
     if get_origin(hint) is tuple:
         each = _reader(kinds[0])
-        return lambda data: tuple(map(each, _items_in(data)))
+        return lambda data: tuple(map(each, cast("list[object]", _of(list, data))))
     if get_origin(hint) is dict:
         return partial(_of, dict)
     if not isinstance(hint, type):
@@ -194,10 +194,6 @@ def _read_one(kinds: Mapping[str, type[Dataclass]], data: object) -> object:
 
 def _members_in(data: object) -> dict[str, object]:
     return cast("dict[str, object]", _of(dict, data))
-
-
-def _items_in(data: object) -> list[object]:
-    return cast("list[object]", _of(list, data))
 
 
 def _of(kind: type[V], data: object) -> V:
