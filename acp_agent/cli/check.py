@@ -103,7 +103,7 @@ def _asked(given: str, gates: "Sequence[Gate]", *, write: bool) -> list[str]:
     call = ToolCall("check", spec.name, {"path": given})
     if not gates:
         return []
-    from acp_agent.gates.facts import CallFacts  # noqa: PLC0415 - the gates are slow to load
+    from acp_agent.gates.gate import CallFacts  # noqa: PLC0415 - the gates are slow to load
 
     facts = CallFacts(Invocation(call, spec, given, _never, (PathSubject(given, access),)))
     reasons: list[str] = []

@@ -16,7 +16,7 @@ from acp_agent.core.types import CommandSubject, Json, JsonObject, ToolCall, Too
 from acp_agent.core.untrusted import json_value, toml_table
 from acp_agent.gates.grants import GrantStore
 from acp_agent.gates.permission import PermissionGate
-from acp_agent.gates.rules.rules import Rule
+from acp_agent.gates.rules.permission_rules import Rule
 from acp_agent.gates.shell.command import Analysis, Command, Opaque, Plain
 from acp_agent.session.toolset.gate_factory import GateContext, build_gates, permission_gate
 from acp_agent.session.toolset.gate_settings import Warn, compiled_rules, permission_rules

@@ -20,7 +20,7 @@ from acp_agent.core.types import (
     UrlSubject,
 )
 from acp_agent.execution.runner import ToolExecutor
-from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import CallFacts
 from acp_agent.store.audit import AuditLog
 from acp_agent.store.audit_record import (
     Blocked,

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from acp_agent.core.types import Access, Json, PathSubject, ToolResult, UrlSubject
 from acp_agent.execution.runner import ToolExecutor
-from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import CallFacts
 
 _THINKING = "_tafc_think"
 """An argument in which some models think aloud. It is no part of the question."""

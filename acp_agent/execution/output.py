@@ -9,7 +9,7 @@ from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.services import Overflow
 from acp_agent.core.types import Json, McpSubject, ToolResult, UrlSubject
 from acp_agent.execution.runner import ToolExecutor
-from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import CallFacts
 from acp_agent.gates.shell.command import ShellText
 from acp_agent.gates.shell.printing import printing_commands
 from acp_agent.output.filters.strategy import CommandRun

@@ -14,7 +14,7 @@ import anyio
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.types import ToolResult
 from acp_agent.execution.runner import ToolExecutor
-from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import CallFacts
 from acp_agent.log import Log
 
 _LATER = "The system has given up on this call. Go on without it, or try it once more later."

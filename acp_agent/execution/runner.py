@@ -27,9 +27,8 @@ from acp_agent.core.types import (
     ToolSpec,
 )
 from acp_agent.execution.argument_repair import REPAIRABLE, ArgumentRepairer, RepairedArguments
-from acp_agent.gates.facts import CallFacts
-from acp_agent.gates.gate import Gate, Gates
-from acp_agent.gates.settlement import Approved
+from acp_agent.gates.gate import CallFacts, Gate, Gates
+from acp_agent.gates.permission import Approved
 from acp_agent.log import Log
 from acp_agent.text import title
 from acp_agent.workspace.paths import category_of, in_words

@@ -16,8 +16,7 @@ from typing import NamedTuple, assert_never
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.events import EventSink, Notice, Severity
 from acp_agent.core.types import Allow, CallOrigin, Deny, ToolResult, ToolSpec, Verdict
-from acp_agent.gates.facts import CallFacts
-from acp_agent.gates.gate import Gate
+from acp_agent.gates.gate import CallFacts, Gate
 from acp_agent.log import Log
 
 MIN_SAMPLES = 5

@@ -12,13 +12,11 @@ from fnmatch import fnmatchcase
 from typing import assert_never
 
 from acp_agent.core.types import Allow, Ask, Deny, Verdict
-from acp_agent.gates.facts import CallFacts
-from acp_agent.gates.gate import Gate
+from acp_agent.gates.gate import CallFacts, Gate
 from acp_agent.gates.rules.deny_groups import find_in_groups
 from acp_agent.gates.shell.command import Command, ShellText, Survey, survey
 from acp_agent.gates.shell.danger import code_hazard, destructive, shell_texts
-from acp_agent.gates.shell.options import has_option, operands, option_texts
-from acp_agent.gates.shell.tables import tables
+from acp_agent.gates.shell.options import has_option, operands, option_texts, tables
 
 MAX_PATTERN = 64
 """The most characters of a program name with wildcards. No blocked name is longer."""

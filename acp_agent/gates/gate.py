@@ -1,12 +1,121 @@
-"""What a gate is, and the gates of a session in their order."""
+"""What a gate is, the gates of a session in their order, and what they know of one call.
 
+Every fact of a call is computed on first need, and at most once.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
 
 from acp_agent.core.ports import Invocation
-from acp_agent.core.types import Deny, Ruling, ToolResult, ToolSpec, Verdict
-from acp_agent.gates.facts import CallFacts
-from acp_agent.gates.paths.command_paths import Expand, unexpanded
+from acp_agent.core.types import (
+    Ask,
+    CommandSubject,
+    Deny,
+    PathSubject,
+    Ruling,
+    ToolResult,
+    ToolSpec,
+    UrlSubject,
+    Verdict,
+)
+from acp_agent.gates.paths.command_paths import CommandStep, Expand, steps_of, unexpanded
+from acp_agent.gates.shell.command import ShellText
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+
+class CommandFacts(ShellText):
+    """A command line, the commands that it runs, and their folders.
+
+    expand   returns the files that a pattern of a command stands for
+    """
+
+    def __init__(self, text: str, expand: Expand = unexpanded) -> None:
+        super().__init__(text)
+        self.expand = expand
+
+    @cached_property
+    def steps(self) -> tuple[CommandStep, ...]:
+        """The steps of `commands`, proven ones if the text is proven."""
+        if self.commands == self.survey.commands:
+            return self.surveyed_steps
+        return tuple(steps_of(self.commands, self.expand))
+
+    @cached_property
+    def surveyed_steps(self) -> tuple[CommandStep, ...]:
+        """The steps of everything that stands in the text."""
+        return tuple(steps_of(self.survey.commands, self.expand))
+
+
+class CallFacts:
+    """A call on its way through the gates to its tool.
+
+    asks       the questions that gates have asked so far, in their order
+    repaired   whether a model made its arguments fit; `repair` is the sentence that tells the user so
+    attempts   how often it was tried
+    suspects   what it names that is not there and was never mentioned
+    clean_up   gives back what the tool opened, after the call's last update was sent
+    """
+
+    def __init__(self, invocation: Invocation, expand: Expand = unexpanded, *, repair: str = "") -> None:
+        self.invocation = invocation
+        self.call = invocation.call
+        self.spec = invocation.spec
+        self.subjects = invocation.subjects
+        self.repaired = bool(repair)
+        # Arguments that the model did not write need the user's yes before they change anything, except in full-auto.
+        self.asks = [Ask(repair)] if repair and invocation.spec.mutates else []
+        self.attempts = 1
+        self.suspects: list[str] = []
+        self.clean_up: list[Callable[[], Awaitable[None]]] = []
+        self._expand = expand
+        self._expanded: dict[tuple[str, str], Sequence[str] | None] = {}
+
+    @cached_property
+    def commands(self) -> tuple[CommandFacts, ...]:
+        """The command lines that the call runs."""
+        texts = (each.command for each in self.subjects if isinstance(each, CommandSubject))
+        return tuple(CommandFacts(text, self._files) for text in texts)
+
+    @cached_property
+    def command(self) -> CommandFacts | None:
+        """All command lines as one text; None if the call runs none."""
+        if len(self.commands) == 1:
+            return self.commands[0]
+        text = "\n".join(each.text for each in self.commands)
+        return CommandFacts(text, self._files) if self.commands else None
+
+    @cached_property
+    def paths(self) -> tuple[PathSubject, ...]:
+        """The paths that the tool itself touches."""
+        return tuple(each for each in self.subjects if isinstance(each, PathSubject))
+
+    @cached_property
+    def urls(self) -> tuple[str, ...]:
+        """The URLs that the call reaches."""
+        return tuple(each.url for each in self.subjects if isinstance(each, UrlSubject))
+
+    def tried_again(self) -> None:
+        """Count another attempt."""
+        self.attempts += 1
+
+    def suspect(self, what: Iterable[str]) -> None:
+        """Note what the call names and may have made up."""
+        self.suspects.extend(what)
+
+    def ask(self, question: Ask) -> None:
+        """Add a gate's question."""
+        self.asks.append(question)
+
+    def _files(self, pattern: str, folder: str) -> Sequence[str] | None:
+        """Return the files that a pattern stands for in a folder. Each folder is looked at once."""
+        key = pattern, folder
+        if key not in self._expanded:
+            self._expanded[key] = self._expand(pattern, folder)
+        return self._expanded[key]
 
 
 class Gate:

@@ -22,8 +22,7 @@ from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import EventSink, Notice, Severity
 from acp_agent.core.types import Access, Allow, CallOrigin, Json, Phase, ToolResult, Verdict
-from acp_agent.gates.facts import CallFacts
-from acp_agent.gates.gate import Gate
+from acp_agent.gates.gate import CallFacts, Gate
 
 _WORD = re.compile(r"[\w.@+-]{2,256}")
 _IDENTIFIER = re.compile(

@@ -16,8 +16,7 @@ from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.mcp import HttpServer, McpServer, StdioServer
 from acp_agent.core.types import Allow, Ask, CallOrigin, Deny, JsonObject, McpSubject, ToolResult, ToolSpec, Verdict
-from acp_agent.gates.facts import CallFacts
-from acp_agent.gates.gate import Gate
+from acp_agent.gates.gate import CallFacts, Gate
 from acp_agent.store.decisions import McpPins, Pin
 
 _UNASKED = "nobody is asked at this approval level, so it is refused; at another one the user would be asked"

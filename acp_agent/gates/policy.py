@@ -9,11 +9,16 @@ from typing import assert_never
 
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import Allow, Ask, Deny, ToolSpec, Verdict
-from acp_agent.gates.facts import CallFacts
-from acp_agent.gates.gate import Gate
-from acp_agent.gates.rules.policy_facts import PolicyFacts, RealPath, policy_facts, tool_name
-from acp_agent.gates.rules.policy_rules import Effect, PolicyRule
-from acp_agent.gates.rules.trust_level import TrustLevel
+from acp_agent.gates.gate import CallFacts, Gate
+from acp_agent.gates.rules.policy_rules import (
+    Effect,
+    PolicyFacts,
+    PolicyRule,
+    RealPath,
+    TrustLevel,
+    policy_facts,
+    tool_name,
+)
 
 _BLOCKED = "blocked by policy"
 

@@ -18,13 +18,12 @@ from typing import Protocol
 from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, Allow, Ask, CallOrigin, Deny, Verdict
-from acp_agent.gates.facts import CallFacts, CommandFacts
-from acp_agent.gates.gate import Gate
-from acp_agent.gates.git.guard import GitGuard
+from acp_agent.gates.gate import CallFacts, CommandFacts, Gate
+from acp_agent.gates.git_calls import GitGuard
 from acp_agent.gates.paths.command_paths import MAX_WORDS
 from acp_agent.gates.paths.written_paths import Written, named, reads_only, written
+from acp_agent.gates.shell.arguments import config_write
 from acp_agent.gates.shell.command import Command
-from acp_agent.gates.shell.git_config import config_write
 from acp_agent.gates.shell.options import operands
 from acp_agent.workspace.protected_paths import Protection
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from acp_agent.core.ports import Invocation, Question
 from acp_agent.core.types import Diff, Json, PathSubject
-from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import CallFacts
 from acp_agent.gates.shell.command import Command, Plain, ShellText
-from acp_agent.gates.shell.tables import tables
+from acp_agent.gates.shell.options import tables
 from acp_agent.text import BLANK
 
 _ASCII = re.compile(r"[\t\n\r -~]*")

@@ -17,11 +17,17 @@ from functools import partial
 
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access, Allow, Ask, Deny, Verdict
-from acp_agent.gates.facts import CallFacts, CommandFacts
-from acp_agent.gates.gate import Gate
+from acp_agent.gates.gate import CallFacts, CommandFacts, Gate
 from acp_agent.gates.paths.command_paths import MAX_WORDS, Folders, odd_words, path_words
-from acp_agent.gates.paths.link_doubts import LinkDoubt, UnseenWorkspace, Workspace, link_doubts
-from acp_agent.gates.paths.made_links import link_targets, made_folders, without_made
+from acp_agent.gates.paths.links import (
+    LinkDoubt,
+    UnseenWorkspace,
+    Workspace,
+    link_doubts,
+    link_targets,
+    made_folders,
+    without_made,
+)
 from acp_agent.gates.shell.command import Command, Plain
 
 _SHOWN = 5

@@ -16,8 +16,7 @@ from typing import NamedTuple, cast
 
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import Allow, Deny, Json, JsonObject, ToolSpec, Verdict
-from acp_agent.gates.facts import CallFacts
-from acp_agent.gates.gate import Gate
+from acp_agent.gates.gate import CallFacts, Gate
 
 GROUPS: Mapping[str, frozenset[str]] = MappingProxyType(
     {

@@ -29,10 +29,9 @@ from acp_agent.core.types import (
     UrlSubject,
     Verdict,
 )
-from acp_agent.gates.facts import CallFacts
-from acp_agent.gates.gate import Gate
+from acp_agent.gates.gate import CallFacts, Gate
 from acp_agent.gates.question import clipped, visible, visible_lines
-from acp_agent.gates.rules.trust_level import TrustLevel, lowest
+from acp_agent.gates.rules.policy_rules import TrustLevel, lowest
 from acp_agent.store.decisions import TrustedFolders
 
 _UNASKED = "full-auto does not ask, so it is refused; at another approval level the user would be asked"

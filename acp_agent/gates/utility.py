@@ -19,8 +19,7 @@ from typing import NamedTuple
 
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import Allow, CallOrigin, Deny, Phase, ToolCall, ToolResult, Verdict
-from acp_agent.gates.facts import CallFacts
-from acp_agent.gates.gate import Gate
+from acp_agent.gates.gate import CallFacts, Gate
 
 _GAINS = {
     "memory_search": 0.8,

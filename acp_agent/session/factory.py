@@ -14,7 +14,7 @@ from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Event, Notice, Severity, UsageChanged
 from acp_agent.core.ports import Elicitor, Embedder
 from acp_agent.core.sessions import SessionSnapshot
-from acp_agent.gates.rules.trust_level import TrustLevel
+from acp_agent.gates.rules.policy_rules import TrustLevel
 from acp_agent.output.redacted_view import RedactedApprover, RedactedEvents
 from acp_agent.output.sanitize import sanitize
 from acp_agent.session.conversation import Conversation, SessionAgent, history_of, tool_selection

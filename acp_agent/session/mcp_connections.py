@@ -17,7 +17,7 @@ from acp_agent.core.mcp import ListedServer, McpConnection, McpDefinition, McpOr
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import McpSubject, ToolCall, ToolSpec
 from acp_agent.gates.pins import PinBook, server_identity
-from acp_agent.gates.rules.trust_level import TrustLevel
+from acp_agent.gates.rules.policy_rules import TrustLevel
 from acp_agent.log import Log
 from acp_agent.store.decisions import McpPins
 from acp_agent.text import visible

@@ -21,7 +21,7 @@ from acp_agent.core.errors import ConfigError, ToolError
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
 from acp_agent.core.ports import Approver, Elicitor
 from acp_agent.core.redaction import Redact
-from acp_agent.gates.rules.trust_level import TrustLevel
+from acp_agent.gates.rules.policy_rules import TrustLevel
 from acp_agent.gates.trust import workspace_trust
 from acp_agent.session.mcp_connections import McpConnections, RunningConnection
 from acp_agent.store.decisions import TrustedFolders

@@ -19,11 +19,9 @@ from acp_agent.core.types import (
     UrlSubject,
 )
 from acp_agent.gates.blocklist import BlocklistGate
-from acp_agent.gates.facts import CallFacts
-from acp_agent.gates.gate import Gate
+from acp_agent.gates.gate import CallFacts, Gate
 from acp_agent.gates.permission import Approved, PermissionGate
-from acp_agent.gates.rules.judgement import canonical, judge
-from acp_agent.gates.rules.rules import Action, Rule
+from acp_agent.gates.rules.permission_rules import Action, Rule, canonical, judge
 from acp_agent.gates.shell.command import Analysis, Plain, ShellText
 from acp_agent.tools.registry import default_tools
 

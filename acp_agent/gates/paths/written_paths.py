@@ -10,13 +10,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from acp_agent.gates.paths.command_paths import URL, candidates, path_words
+from acp_agent.gates.shell.arguments import applies_patch, awk_asks, config_file, sed_asks
 from acp_agent.gates.shell.command import Command
-from acp_agent.gates.shell.git_config import applies_patch, config_file
 from acp_agent.gates.shell.grammar import GUESS, ParsedArguments, WordKind, grammar_of
-from acp_agent.gates.shell.options import getopt, has_option, operands, option_texts
+from acp_agent.gates.shell.options import getopt, has_option, operands, option_texts, tables
 from acp_agent.gates.shell.programs import program_table
-from acp_agent.gates.shell.scripts import awk_asks, sed_asks
-from acp_agent.gates.shell.tables import tables
 from acp_agent.gates.shell.wrappers import is_runner
 
 

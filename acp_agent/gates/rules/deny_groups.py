@@ -16,8 +16,7 @@ from typing import NamedTuple, cast
 
 from acp_agent.gates.paths.command_paths import path_words
 from acp_agent.gates.shell.command import Command, Survey
-from acp_agent.gates.shell.options import operands, option_texts, shell_call
-from acp_agent.gates.shell.tables import tables
+from acp_agent.gates.shell.options import operands, option_texts, shell_call, tables
 
 
 class Group(NamedTuple):

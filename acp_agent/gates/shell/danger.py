@@ -4,8 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from acp_agent.gates.shell.command import Command
-from acp_agent.gates.shell.options import has_option, operands
-from acp_agent.gates.shell.tables import is_disk, is_socket, system_root, tables
+from acp_agent.gates.shell.options import has_option, is_disk, is_socket, operands, system_root, tables
 
 _FIND_OPTION = re.compile(r"-[HLPEXdsx]+|-O\d*|-D\w+")
 _HARMLESS_DEVICES = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/zero", "/dev/full", "/dev/tty")

@@ -360,7 +360,7 @@ def _family(family: str) -> Mapping[str, Grammar]:
 
 
 def _read(family: str) -> _Table:
-    return tomllib.loads(files("acp_agent.gates.grammars").joinpath(f"{family}.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(files("acp_agent.gates").joinpath("grammars", f"{family}.toml").read_text(encoding="utf-8"))
 
 
 _VALUED = {

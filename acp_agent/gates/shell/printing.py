@@ -13,9 +13,8 @@ from typing import NamedTuple
 from tree_sitter import Node
 
 from acp_agent.gates.shell.command import MAX_BYTES, MAX_DEPTH, ShellText
-from acp_agent.gates.shell.options import peel, shell_call
+from acp_agent.gates.shell.options import Wrapper, peel, shell_call, tables
 from acp_agent.gates.shell.syntax import MAX_TREE_DEPTH, Parsed, Parses
-from acp_agent.gates.shell.tables import Wrapper, tables
 from acp_agent.gates.shell.words import fields, pieces
 from acp_agent.gates.shell.wrappers import MAX_WRAPPERS
 

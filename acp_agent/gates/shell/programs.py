@@ -13,11 +13,10 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import NamedTuple, cast
 
+from acp_agent.gates.shell.arguments import applies_patch, awk_asks, sed_asks, sets_nothing
 from acp_agent.gates.shell.command import Command
-from acp_agent.gates.shell.git_config import applies_patch, sets_nothing
 from acp_agent.gates.shell.grammar import AFTER, Grammar, ParsedArguments, WordKind, grammar_of, unversioned
-from acp_agent.gates.shell.scripts import awk_asks, sed_asks
-from acp_agent.gates.shell.tables import tables
+from acp_agent.gates.shell.options import tables
 
 _Table = dict[str, object]
 

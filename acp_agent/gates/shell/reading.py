@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 
-from acp_agent.gates.shell.candidates import MAX_FOUND, Guesses, commands
 from acp_agent.gates.shell.command import (
     DAMAGED,
     MAX_BYTES,
@@ -16,12 +15,10 @@ from acp_agent.gates.shell.command import (
     Plain,
     Survey,
 )
-from acp_agent.gates.shell.loose_scan import loose_constructs, loose_segments, spellings
-from acp_agent.gates.shell.options import parameters, shell_call
-from acp_agent.gates.shell.proof import why_not_plain
-from acp_agent.gates.shell.syntax import Parses
-from acp_agent.gates.shell.tables import is_system_root, tables
-from acp_agent.gates.shell.walk import Walk
+from acp_agent.gates.shell.options import is_system_root, parameters, shell_call, tables
+from acp_agent.gates.shell.syntax import Parses, why_not_plain
+from acp_agent.gates.shell.walk import MAX_FOUND, Guesses, Walk, commands
+from acp_agent.gates.shell.words import loose_constructs, loose_segments, spellings
 from acp_agent.gates.shell.wrappers import Expander, Nested
 
 SURVEY_BYTES = 4 * MAX_BYTES

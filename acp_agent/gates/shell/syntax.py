@@ -1,7 +1,14 @@
-"""The syntax tree of a shell text, by tree-sitter-bash, with caps on size and time."""
+r"""The syntax tree of a shell text, by tree-sitter-bash, with caps on size and time, and the proof that it is plain.
+
+A plain tree has only syntax whose meaning is certain, and no byte that the parser may misread. The grammar alone is not
+enough: tree-sitter-bash reads `git log<LF>\\evil x` as one command, bash as two. So every leaf and every gap between
+leaves is checked as well.
+"""
 
 import re
 import time
+import unicodedata
+from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
 
@@ -9,6 +16,7 @@ import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
 from acp_agent.gates.shell.command import MAX_SECONDS
+from acp_agent.gates.shell.options import tables
 
 _CHUNK = 4096
 _LATE = "takes too long to parse"
@@ -79,3 +87,232 @@ def _parse(source: bytes, until: float) -> Parsed | str:
 
     root = Parser(_language()).parse(chunk).root_node
     return _LATE if late else Parsed(root, source)
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ue000-\ue003]")
+_WORD = re.compile(r"[^\s\\{}'\"$`;&|<>()#][^\s\\{}'\"$`;&|<>()]*|\\;")
+_BRACED = re.compile(r"\{\}|@\{[\w-]{0,32}\}|\^\{[\w-]{0,16}\}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_IN_DOUBLE_QUOTES = re.compile(r"(?:[^\"\\$`]|\\[^\"\\$`\n])*")
+_STATEMENTS = frozenset(("program", "list", "pipeline", "subshell", "compound_statement", "negated_command"))
+_OPERATORS = frozenset(
+    ("&&", "||", ";", "|", "|&", "&", "(", ")", "{", "}", "!", "\n", ">", ">>", "<", ">|", "&>", "&>>", ">&", "<&")
+)
+
+_REASONS = {
+    "command_substitution": "uses a command substitution",
+    "process_substitution": "uses a process substitution",
+    "herestring_redirect": "uses a here-string",
+    "heredoc_redirect": "uses a here-document",
+    "simple_expansion": "uses a variable",
+    "expansion": "uses a variable",
+    "arithmetic_expansion": "uses arithmetic",
+    "ansi_c_string": "uses an escaped string $'…'",
+    "function_definition": "defines a function",
+    "if_statement": "uses a condition",
+    "test_command": "uses a test",
+    "case_statement": "uses a case",
+    "for_statement": "uses a loop",
+    "c_style_for_statement": "uses a loop",
+    "while_statement": "uses a loop",
+    "declaration_command": "changes the shell itself",
+    "unset_command": "changes the shell itself",
+    "array": "uses an array",
+}
+
+
+class _NotPlain(Exception):
+    """The tree is not plain. The message is the reason."""
+
+
+@dataclass(slots=True)
+class _Proof:
+    """One pass over a tree.
+
+    leaves     the checked spans in source order
+    commands   the number of commands so far
+    """
+
+    parsed: Parsed
+    leaves: "list[_Leaf]" = field(default_factory=list)
+    commands: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A span of bytes, the number of its command (0 for none), and whether a blank must separate it from the next."""
+
+    start: int
+    end: int
+    command: int
+    word: bool
+
+
+def why_not_plain(text: str, parsed: Parsed) -> str:
+    """Return why a tree is not plain, as a phrase that follows "the command"; empty when it is."""
+    if _CONTROL.search(text) or any(unicodedata.category(char) in ("Cf", "Zl", "Zp", "Co") for char in text):
+        return "has control or invisible characters"
+    if parsed.root.has_error:
+        return "has a syntax error"
+    proof = _Proof(parsed)
+    try:
+        _statement(proof, parsed.root, 0)
+        _gaps(proof)
+    except _NotPlain as found:
+        return str(found)
+    return ""
+
+
+def _refuse(node: Node) -> _NotPlain:
+    return _NotPlain(_REASONS.get(node.type, f"uses syntax that is not checked ({node.type})"))
+
+
+def _statement(proof: _Proof, node: Node, depth: int) -> None:
+    if depth > MAX_TREE_DEPTH:
+        raise _NotPlain("is nested too deep")
+    match node.type:
+        case "command" | "redirected_statement" | "variable_assignment" | "variable_assignments":
+            proof.commands += 1
+            _command(proof, node, depth)
+        case "comment":
+            _comment(proof, node)
+        case kind if kind in _STATEMENTS:
+            for child in node.children:
+                _statement(proof, child, depth + 1)
+        case kind if kind in _OPERATORS and not node.is_named:
+            _leaf(proof, node, 0)
+        case _:
+            raise _refuse(node)
+
+
+def _command(proof: _Proof, node: Node, depth: int) -> None:
+    """Check a simple command with its assignments and redirections. All its leaves share one number."""
+    for child in node.children:
+        match child.type:
+            case "variable_assignment":
+                _assignment(proof, child)
+            case "command_name":
+                _program(proof, child)
+            case "file_redirect":
+                _redirection(proof, child)
+            case "variable_name" | "=" | "+=" if node.type == "variable_assignment":
+                _assignment(proof, node)
+                return
+            case "command" | "variable_assignments" | "variable_assignment" if node.type == "redirected_statement":
+                _command(proof, child, depth)
+            case kind if kind in _STATEMENTS and node.type == "redirected_statement":
+                _statement(proof, child, depth + 1)
+            case _:
+                _word(proof, child)
+
+
+def _program(proof: _Proof, node: Node) -> None:
+    """Check the word that names the program: no reserved word, no pattern, no hidden assignment."""
+    text = proof.parsed.text(node)
+    if text in tables().reserved:
+        raise _NotPlain(f"uses the shell word {text!r}")
+    if any(char in text for char in "=*?["):
+        raise _NotPlain("names its program by a pattern")
+    for child in node.children:
+        _word(proof, child)
+
+
+def _assignment(proof: _Proof, node: Node) -> None:
+    name, _, *value = node.children
+    if name.type != "variable_name" or not _NAME.fullmatch(proof.parsed.text(name)):
+        raise _NotPlain("sets part of an array")
+    _adjacent(node)
+    if len(value) > 1:
+        raise _refuse(value[1])
+    start = len(proof.leaves)
+    if value:
+        _word(proof, value[0])
+    proof.leaves[start:] = [_Leaf(node.start_byte, node.end_byte, proof.commands, word=True)]
+
+
+def _redirection(proof: _Proof, node: Node) -> None:
+    for child in node.children:
+        if child.type == "file_descriptor" and child.next_sibling and child.next_sibling.start_byte != child.end_byte:
+            raise _NotPlain("has a descriptor apart from its redirection")
+        if child.type == "file_descriptor" or not child.is_named:
+            text = proof.parsed.text(child)
+            if child.type != "file_descriptor" and text not in _OPERATORS:
+                raise _NotPlain(f"uses the redirection {text!r}")
+            if child.type == "file_descriptor" and not text.isdigit():
+                raise _NotPlain("names a descriptor by a variable")
+            _leaf(proof, child, proof.commands)
+        else:
+            _word(proof, child)
+
+
+def _word(proof: _Proof, node: Node) -> None:
+    text = proof.parsed.text(node)
+    match node.type:
+        case "word" | "number":
+            good = _WORD.fullmatch(text) is not None
+        case "raw_string":
+            good = len(text) >= 2 and text[0] == text[-1] == "'" and "'" not in text[1:-1]
+        case "string":
+            good = len(text) >= 2 and text[0] == text[-1] == '"' and bool(_IN_DOUBLE_QUOTES.fullmatch(text[1:-1]))
+        case "concatenation":
+            _concatenation(proof, node, text)
+            return
+        case _:
+            raise _refuse(node)
+    if not good:
+        raise next(
+            (_refuse(child) for child in node.children if child.type in _REASONS),
+            _NotPlain("has a word that is not plain"),
+        )
+    _leaf(proof, node, proof.commands)
+
+
+def _concatenation(proof: _Proof, node: Node, text: str) -> None:
+    """Check parts without a gap. Braces must have a form that bash never expands: `{}`, `stash@{0}`, `HEAD^{tree}`."""
+    _adjacent(node)
+    unquoted = "".join(proof.parsed.text(child) for child in node.children if child.type in ("word", "number"))
+    if "{" in unquoted or "}" in unquoted:
+        rest = _BRACED.sub("x", text)
+        if "," in text or ".." in text or not _WORD.fullmatch(rest):
+            raise _NotPlain("uses braces")
+        _leaf(proof, node, proof.commands)
+        return
+    start = len(proof.leaves)
+    for child in node.children:
+        _word(proof, child)
+    proof.leaves[start:] = [_Leaf(node.start_byte, node.end_byte, proof.commands, word=True)]
+
+
+def _adjacent(node: Node) -> None:
+    for before, after in zip(node.children, node.children[1:], strict=False):
+        if before.end_byte != after.start_byte:
+            raise _NotPlain("has a word with a gap in it")
+
+
+def _comment(proof: _Proof, node: Node) -> None:
+    text = proof.parsed.text(node)
+    if not text.startswith("#") or "\n" in text:
+        raise _NotPlain("has a comment that is not plain")
+    _leaf(proof, node, 0)
+
+
+def _leaf(proof: _Proof, node: Node, command: int) -> None:
+    if node.is_missing:
+        raise _NotPlain("has a syntax error")
+    proof.leaves.append(_Leaf(node.start_byte, node.end_byte, command, word=node.is_named))
+
+
+def _gaps(proof: _Proof) -> None:
+    """Check that only blanks stand between leaves, no newline inside a command, and that words do not touch."""
+    source = proof.parsed.source
+    before = _Leaf(0, 0, 0, word=False)
+    for leaf in proof.leaves:
+        gap = source[before.end : leaf.start]
+        same = leaf.command != 0 and leaf.command == before.command
+        if leaf.start < before.end or gap.strip(b" \t" if same else b" \t\n"):
+            raise _NotPlain("has bytes the parser skipped")
+        if before.word and leaf.word and not gap:
+            raise _NotPlain("has words that touch")
+        before = leaf
+    if source[before.end :].strip(b" \t\n"):
+        raise _NotPlain("has bytes the parser skipped")

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from acp_agent.gates.shell.command import MAX_DEPTH, Command
-from acp_agent.gates.shell.options import option_texts, parameters, peel, shell_call
-from acp_agent.gates.shell.tables import Tables, Wrapper, tables
+from acp_agent.gates.shell.options import Tables, Wrapper, option_texts, parameters, peel, shell_call, tables
 
 _FIND_RUNS = ("-exec", "-execdir", "-ok", "-okdir")
 _FD_RUNS = re.compile(r"-[HIusigFalLp01q]*[xX]|--exec(?:-batch)?")

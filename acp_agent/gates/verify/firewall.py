@@ -18,9 +18,8 @@ from acp_agent.core.secret_files import Secrecy, secrecy
 from acp_agent.core.types import Access, Allow, Ask, Deny, PathSubject, Verdict
 from acp_agent.gates.paths.command_paths import MAX_WORDS, URL, Folders, path_words
 from acp_agent.gates.shell.command import Command
-from acp_agent.gates.verify.folder_readers import reading
-from acp_agent.gates.verify.git_readers import EXCLUDING
-from acp_agent.gates.verify.verifier import Verifier
+from acp_agent.gates.verify.folder_readers import EXCLUDING, reading
+from acp_agent.gates.verify.verifiers import Verifier
 from acp_agent.workspace.git.index import Known
 from acp_agent.workspace.secrets_below import FoundSecret, Look
 

@@ -3,17 +3,183 @@
 `grep -r`, `rg`, `find … -exec` and `diff` show the files at once. `tar`, `zip` and `git add` put them within reach.
 `cp` and `mv` give another name to a folder whose name makes its files secrets (`.config/gh`). Files that plain options
 exclude (`--exclude`, `--include`, `-g`, `-name`) are left out.
+
+`git diff --cached` shows what `git add` puts into the index, and `git stash show` what `git stash -u` puts away. So the
+first command asks. Old commits are the content of the repository, which `git log -p` shows.
 """
 
 import posixpath
+from collections.abc import Sequence
 
 from acp_agent.core.secret_files import secrecy
+from acp_agent.gates.git_calls import git_call
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.grammar import WordKind
-from acp_agent.gates.verify.finders import FILE_FINDERS, FINDERS, file_finder, finder
-from acp_agent.gates.verify.git_readers import git_reading
-from acp_agent.gates.verify.reading import Options, Reading, everything, may_match, surely_matches
+from acp_agent.gates.verify.reading import (
+    FILE_FINDERS,
+    FINDERS,
+    Options,
+    Reading,
+    everything,
+    file_finder,
+    finder,
+    may_match,
+    surely_matches,
+)
+from acp_agent.workspace.git.index import Known
 from acp_agent.workspace.secrets_below import FoundSecret, Look
+
+EXCLUDING = (":!", ":^", ":(exclude)")
+"""The beginnings of pathspecs that exclude files."""
+
+_NAMES_ONLY = (
+    *("--stat", "--name-only", "--name-status", "--numstat", "--shortstat", "--summary", "--raw", "--dirstat"),
+    *("--quiet", "--compact-summary"),
+)
+_PATCHES = ("-p", "-u", "-U", "--patch", "--unified", "--patch-with-raw", "--patch-with-stat", "--binary")
+_STASH_KEEPS = frozenset(("list", "show", "pop", "apply", "drop", "branch", "clear", "store"))
+_OWN = Known.TRACKED | Known.UNTRACKED
+_ALL = Known.TRACKED | Known.UNTRACKED | Known.IGNORED
+_WILD = "*?["
+
+
+def git_reading(command: Command) -> Reading | None:
+    """Return what a command of git reads or stores; None if it names every file."""
+    call = git_call(command)
+    return _reading(call.subcommand, call.args, call.folder or "") if call is not None else None
+
+
+def _reading(subcommand: str, args: Sequence[str], here: str) -> Reading | None:
+    match subcommand:
+        case "add" | "stage":
+            return _add(args, here)
+        case "stash":
+            return _stash(args, here)
+        case "commit":
+            return _commit(args, here)
+        case "diff" | "difftool" | "diff-files" | "diff-index":
+            return _diff(subcommand, args, here)
+        case "status":
+            options = Options("git", args, "status")
+            return _shown(Known.CHANGED | Known.STAGED, here) if options.has("v", "--verbose") else None
+        case "grep":
+            return _grep(args, here)
+        case "mv":
+            folders = Options("git", args, "mv").operands()
+            return Reading(_below(folders, here), shows=_loses_its_folder)
+        case _:
+            return None
+
+
+def _add(args: Sequence[str], here: str) -> Reading | None:
+    options = Options("git", args, "add")
+    if options.parsed.options and options.has("n", "--dry-run", "--refresh") and options.is_certain:
+        return None
+    every = options.has("A", "--all")
+    only_tracked = options.has("upei", "--update", "--patch", "--edit", "--interactive", "--renormalize")
+    known = Known.CHANGED if only_tracked and not every else Known.CHANGED | Known.UNTRACKED
+    if options.has("f", "--force"):
+        known |= Known.UNTRACKED | Known.IGNORED
+    if not (options.operands() or every or only_tracked) and options.is_certain:
+        return None
+    return _kept(options, known, here)
+
+
+def _stash(args: Sequence[str], here: str) -> Reading | None:
+    if next(iter(args), "") in _STASH_KEEPS:
+        return None
+    options = Options("git", args, "stash")
+    known = Known.CHANGED
+    if options.has("u", "--include-untracked"):
+        known |= Known.UNTRACKED
+    if options.has("a", "--all"):
+        known |= Known.UNTRACKED | Known.IGNORED
+    return _kept(options, known, here, named="push" in options.parsed.verbs)
+
+
+def _commit(args: Sequence[str], here: str) -> Reading | None:
+    options = Options("git", args, "commit")
+    shows = Known.STAGED if options.has("v", "--verbose") else Known(0)
+    takes = options.has("apio", "--all", "--patch", "--include", "--only", "--interactive") or options.operands()
+    known = shows | (Known.CHANGED if takes else Known(0))
+    return _kept(options, known, here) if known else None
+
+
+def _diff(verb: str, args: Sequence[str], here: str) -> Reading | None:
+    options = Options("git", args, "diff" if verb == "difftool" else verb)
+    if options.has("", "--no-index"):
+        return Reading(_below([word for word in args if not word.startswith("-")], here))
+    given = options.parsed.options
+    if any(each in _NAMES_ONLY for each in given) and not any(each in _PATCHES for each in given):
+        return None
+    if verb in ("diff-files", "diff-index") and options.is_certain and not any(each in _PATCHES for each in given):
+        return None
+    if "--" not in args and any(".." in word for word in options.operands()):
+        return None  # between two commits
+    paths = args[args.index("--") + 1 :] if "--" in args else ()
+    staged = options.has("", "--cached", "--staged") or options.operands() or verb == "diff-index"
+    known = Known.CHANGED | (Known.STAGED if staged else Known(0))
+    return _of(paths, known, here, "whose changes it shows")
+
+
+def _grep(args: Sequence[str], here: str) -> Reading:
+    options = Options("git", args, "grep")
+    known = _OWN
+    if options.has("", "--no-index", "--no-exclude-standard"):
+        known = _ALL
+    paths = options.operands()
+    return _of(paths if options.is_certain else (), known, here, "which it reads with its folder", top=False)
+
+
+def _kept(options: Options, known: Known, here: str, *, named: bool = True) -> Reading:
+    """Return the reading of a command that stores files in git's own storage."""
+    paths = options.operands() if named and options.is_certain else ()
+    return _of(paths, known, here, "of which git would keep a copy")
+
+
+def _shown(known: Known, here: str) -> Reading:
+    return _of((), known, here, "whose changes it shows")
+
+
+def _of(paths: Sequence[str], known: Known, here: str, how: str, *, top: bool = True) -> Reading:
+    """Return the reading of pathspecs, or of the whole repository if there are none."""
+    left_out = [word for word in map(_excluded, paths) if word]
+    wanted = [word for word in paths if not _excluded(word)]
+    wild = [word for word in wanted if word.startswith(":") or any(char in word for char in _WILD)]
+
+    def shows(found: FoundSecret) -> bool:
+        path = posixpath.normpath(posixpath.join(found.folder, found.path))
+        if any(_is_at(path, posixpath.normpath(posixpath.join(here, word))) for word in left_out):
+            return False
+        return not wild or len(wild) < len(wanted) or any(_may_mean(found, word) for word in wild)
+
+    if wanted and not wild:
+        return Reading(_below(wanted, here), Look(known=known), shows if left_out else everything, how)
+    # If no place is named, "." stands for the whole repository, or for the folder in which patterns begin.
+    whole = (not paths and top) or any(word.startswith(":") for word in wild)
+    return Reading((here or ".",), Look(known=known, whole=whole), shows, how)
+
+
+def _excluded(pathspec: str) -> str:
+    """Return the plain path that a pathspec excludes; empty for any other pathspec."""
+    for mark in EXCLUDING:
+        if pathspec.startswith(mark):
+            return pathspec.removeprefix(mark)
+    return ""
+
+
+def _is_at(path: str, pathspec: str) -> bool:
+    return surely_matches(path, pathspec) or path.startswith(f"{pathspec}/")
+
+
+def _may_mean(found: FoundSecret, pathspec: str) -> bool:
+    """Return whether a pattern, whose stars match slashes too, may mean a file."""
+    return pathspec.startswith(":") or may_match(found.path, pathspec) or may_match(found.path, f"{pathspec}/*")
+
+
+def _below(paths: Sequence[str], here: str) -> tuple[str, ...]:
+    return tuple(path if path.startswith(("/", "~")) or not here else f"{here}/{path}" for path in paths)
+
 
 _GREPS = frozenset(
     ("grep", "egrep", "fgrep", "ggrep", "rgrep", "zgrep", "zegrep", "zfgrep", "bzgrep", "xzgrep", "zstdgrep")
@@ -30,7 +196,7 @@ def reading(command: Command) -> Reading | None:
     """Return what the command reads below folders, or None if it names every file it reads."""
     name = command.name
     if name in _GREPS:
-        return _grep(command)
+        return _read_by_grep(command)
     if name in FINDERS:
         return finder(command)
     if name in FILE_FINDERS:
@@ -38,7 +204,7 @@ def reading(command: Command) -> Reading | None:
     if name in ("find", "gfind", "bfs"):
         return _find(command)
     if name in ("diff", "gdiff", "colordiff"):
-        return _diff(command)
+        return _read_by_diff(command)
     if name in _COPIERS:
         options = Options(_COPIERS[name], command.own)
         follows = options.has("LHh", "--dereference", "--copy-links")
@@ -46,7 +212,7 @@ def reading(command: Command) -> Reading | None:
     return git_reading(command) or _packer(command)
 
 
-def _grep(command: Command) -> Reading | None:
+def _read_by_grep(command: Command) -> Reading | None:
     options = Options("grep", command.own)
     actions = [each.word for each in options.values("-d", "--directories")]
     recurses = any(each and "recurse".startswith(each) for each in (*actions, *options.loose_values("--directories")))
@@ -88,7 +254,7 @@ def _find(command: Command) -> Reading | None:
     return Reading(tuple(rest[:first]) or (".",), Look(follows=True), shows)  # the command that it starts follows links
 
 
-def _diff(command: Command) -> Reading:
+def _read_by_diff(command: Command) -> Reading:
     """Return what `diff` reads: the files directly in two folders, and with `-r` all below them."""
     options = Options("diff", command.own)
     deep = options.has("r", "--recursive")

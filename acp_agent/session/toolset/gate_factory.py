@@ -18,27 +18,23 @@ from acp_agent.execution.output import OutputExecutor, Summarize
 from acp_agent.execution.retry import RetryExecutor, ToolRetries
 from acp_agent.execution.runner import GatedExecutor, ToolExecutor, ToolRunner
 from acp_agent.gates.anomaly import AnomalyGate
-from acp_agent.gates.autonomy import AutonomyGate
 from acp_agent.gates.blocklist import BlocklistGate
 from acp_agent.gates.gate import Gate, Gates
-from acp_agent.gates.git.guard import GitGuard
+from acp_agent.gates.git_calls import GitGuard
 from acp_agent.gates.grants import GrantStore
 from acp_agent.gates.grounding import Exists, GroundingGate, unknown
-from acp_agent.gates.mode import ModeGate
-from acp_agent.gates.permission import PermissionGate
+from acp_agent.gates.limits import QuotaGate, RateLimitGate
+from acp_agent.gates.mode import AutonomyGate, ModeGate
+from acp_agent.gates.permission import PermissionGate, ours
 from acp_agent.gates.pins import PinsGate
 from acp_agent.gates.policy import PolicyGate
 from acp_agent.gates.protected import ProtectedGate
-from acp_agent.gates.quota import QuotaGate
-from acp_agent.gates.rate_limit import RateLimitGate
-from acp_agent.gates.rules.rules import Rule
+from acp_agent.gates.rules.permission_rules import Rule
 from acp_agent.gates.sandbox import SandboxGate
 from acp_agent.gates.selection import SelectionGate, unknown_entries
-from acp_agent.gates.settlement import ours
 from acp_agent.gates.trust import Standing, TrustGate
 from acp_agent.gates.utility import UtilityGate
-from acp_agent.gates.verify.gate import VerifierGate
-from acp_agent.gates.verify.url_grounding import UrlMemory
+from acp_agent.gates.verify.verifiers import UrlMemory, VerifierGate
 from acp_agent.output.pipeline import Pipeline
 from acp_agent.session.mcp_connections import McpConnections
 from acp_agent.session.toolset.gate_memory import GateMemory

@@ -9,12 +9,11 @@ from acp_agent.config import ToolSettings
 from acp_agent.core.ports import Invocation
 from acp_agent.gates.anomaly import AnomalyDetector
 from acp_agent.gates.grounding import Mentioned
-from acp_agent.gates.quota import Quota
-from acp_agent.gates.rate_limit import RateLimit
-from acp_agent.gates.rules.trust_level import TrustLevel
+from acp_agent.gates.limits import Quota, RateLimit
+from acp_agent.gates.rules.policy_rules import TrustLevel
 from acp_agent.gates.trust import Standing
 from acp_agent.gates.utility import TurnCalls
-from acp_agent.gates.verify.url_grounding import UrlMemory
+from acp_agent.gates.verify.verifiers import UrlMemory
 
 _MOST_REMEMBERED = 1000
 """Sessions whose memory is kept; of those beyond, the least recently used are forgotten."""

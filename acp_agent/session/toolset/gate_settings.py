@@ -13,15 +13,11 @@ from acp_agent.core.aliases import ALIASES
 from acp_agent.core.errors import ConfigError
 from acp_agent.gates.blocklist import BlocklistPolicy, Substitution
 from acp_agent.gates.policy import Policy
-from acp_agent.gates.rules.policy_rules import Effect, PolicyRule
-from acp_agent.gates.rules.rules import Action, Rule
-from acp_agent.gates.rules.trust_level import TrustLevel
+from acp_agent.gates.rules.permission_rules import Action, Rule
+from acp_agent.gates.rules.policy_rules import Effect, PolicyRule, TrustLevel
 from acp_agent.gates.selection import ModelSelection, Selection, ToolChoice, for_model
-from acp_agent.gates.verify.destructive import Destructive
 from acp_agent.gates.verify.firewall import Firewall, Resolve
-from acp_agent.gates.verify.injection import Injection
-from acp_agent.gates.verify.url_grounding import UrlGrounding, UrlMemory
-from acp_agent.gates.verify.verifier import Verifier
+from acp_agent.gates.verify.verifiers import Destructive, Injection, UrlGrounding, UrlMemory, Verifier
 from acp_agent.workspace.roots import Roots
 from acp_agent.workspace.secrets_below import SecretsBelow, real_path
 

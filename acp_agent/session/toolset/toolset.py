@@ -17,8 +17,7 @@ from acp_agent.core.events import EventSink, Notice, Severity
 from acp_agent.core.ports import Backends, Invocation, Toolset
 from acp_agent.core.services import WebCaller
 from acp_agent.core.types import Access, Deny, ToolCall, ToolResult, ToolSpec, Verdict
-from acp_agent.gates.facts import CallFacts
-from acp_agent.gates.gate import Gate, Gates
+from acp_agent.gates.gate import CallFacts, Gate, Gates
 from acp_agent.log import Log
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.processes.terminal import LocalTerminal

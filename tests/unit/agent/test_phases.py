@@ -186,6 +186,6 @@ async def test_nothing_a_model_sends_names_a_phase():
 def test_one_file_alone_makes_autonomous_calls_and_one_alone_lets_them_through():
     root = Path(__file__).parents[3] / "acp_agent"
     named = {str(file.relative_to(root)) for file in root.rglob("*.py") if "Phase.AUTONOMOUS" in file.read_text()}
-    assert named == {"agent/aids/phases.py", "gates/settlement.py"}
+    assert named == {"agent/aids/phases.py", "gates/permission.py"}
     made = {str(file.relative_to(root)) for file in root.rglob("*.py") if "phase=phase" in file.read_text()}
     assert made == {"agent/aids/phases.py"}

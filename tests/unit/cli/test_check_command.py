@@ -21,8 +21,8 @@ from acp_agent.cli.check_command import CommandJudge
 from acp_agent.config.load import Flags, Loaded, conduct_at_start, load
 from acp_agent.gates.blocklist import BlocklistPolicy
 from acp_agent.gates.blocklist import judge as blocked
-from acp_agent.gates.rules.judgement import judge as settled
-from acp_agent.gates.rules.rules import Action, Rule
+from acp_agent.gates.rules.permission_rules import Action, Rule
+from acp_agent.gates.rules.permission_rules import judge as settled
 from acp_agent.gates.shell.command import ShellText
 from acp_agent.session.toolset.gate_settings import permission_rules
 from acp_agent.session.toolset.roots import session_roots

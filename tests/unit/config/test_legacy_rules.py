@@ -9,8 +9,7 @@ from acp_agent.config.load import BLOCKED, CONFIRM, USUAL, add_legacy_rules, leg
 from acp_agent.config.rules import PermissionRule, RuleAction
 from acp_agent.core.aliases import ALIASES
 from acp_agent.core.errors import ConfigError
-from acp_agent.gates.rules.judgement import judge
-from acp_agent.gates.rules.rules import Action, Rule
+from acp_agent.gates.rules.permission_rules import Action, Rule, judge
 from acp_agent.gates.shell.command import ShellText
 
 RULES = "tools.permissions.bash"

@@ -28,7 +28,7 @@ from acp_agent.core.types import (
 )
 from acp_agent.execution.audit import AuditExecutor, Auditor, Caller
 from acp_agent.execution.runner import GatedExecutor
-from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import CallFacts
 from acp_agent.store.audit import AuditLog
 from acp_agent.store.audit_record import ExecutionEnv, without
 from tests.unit.gates.chain import Chain, ScriptedApprover, call, command

@@ -22,7 +22,7 @@ from acp_agent.core.types import (
     UrlSubject,
 )
 from acp_agent.execution.cache import CacheExecutor, Key, ResultCache
-from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import CallFacts
 
 pytestmark = pytest.mark.anyio
 

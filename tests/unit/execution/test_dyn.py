@@ -24,9 +24,8 @@ from acp_agent.core.types import (
     Verdict,
 )
 from acp_agent.execution.runner import DynExecutor, GatedExecutor, ToolRunner
-from acp_agent.gates.facts import CallFacts
-from acp_agent.gates.gate import Gate, Gates
-from acp_agent.gates.settlement import Approved
+from acp_agent.gates.gate import CallFacts, Gate, Gates
+from acp_agent.gates.permission import Approved
 from tests.fakes.fake_terminal import FakeTerminal
 from tests.fakes.fake_web import FakeWeb
 from tests.fakes.memory_files import MemoryFileSystem

@@ -12,8 +12,7 @@ from acp_agent.core.events import Event, Notice
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import Access, CallOrigin, CommandSubject, PathSubject, Phase, Ruling, ToolResult, UrlSubject
 from acp_agent.execution.runner import GatedExecutor
-from acp_agent.gates.facts import CallFacts
-from acp_agent.gates.gate import Gates
+from acp_agent.gates.gate import CallFacts, Gates
 from acp_agent.gates.grounding import GroundingGate, Mentioned, exists_in
 from tests.fakes.memory_files import MemoryFileSystem
 from tests.unit.gates.chain import call

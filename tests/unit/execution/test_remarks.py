@@ -25,11 +25,10 @@ from acp_agent.execution.audit import AuditExecutor, Auditor, Caller
 from acp_agent.execution.cache import CacheExecutor, ResultCache
 from acp_agent.execution.retry import RetryExecutor, ToolRetries
 from acp_agent.execution.runner import DynExecutor, GatedExecutor, ToolRunner
-from acp_agent.gates.facts import CallFacts
-from acp_agent.gates.gate import Gate, Gates
+from acp_agent.gates.gate import CallFacts, Gate, Gates
 from acp_agent.gates.grounding import GroundingGate, Mentioned, exists_in
-from acp_agent.gates.quota import Quota, QuotaGate
-from acp_agent.gates.settlement import Approved
+from acp_agent.gates.limits import Quota, QuotaGate
+from acp_agent.gates.permission import Approved
 from acp_agent.store.audit import AuditLog
 from acp_agent.tools.registry import Registry, default_tools
 from tests.fakes.fake_terminal import FakeTerminal

@@ -15,7 +15,7 @@ from acp_agent.core.ports import Backends, Invocation, ToolContext
 from acp_agent.core.types import Access, CallOrigin, CommandSubject, PathSubject, Subject, ToolResult
 from acp_agent.execution.retry import RetryExecutor, ToolRetries
 from acp_agent.execution.runner import ToolRunner
-from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import CallFacts
 from tests.unit.gates.chain import call
 
 pytestmark = pytest.mark.anyio

@@ -24,12 +24,11 @@ from acp_agent.core.types import (
     Verdict,
 )
 from acp_agent.execution.runner import GatedExecutor, ToolExecutor
-from acp_agent.gates.facts import CallFacts
-from acp_agent.gates.gate import Gate, Gates
+from acp_agent.gates.gate import CallFacts, Gate, Gates
 from acp_agent.gates.grants import GrantStore
 from acp_agent.gates.paths.command_paths import Expand, unexpanded
-from acp_agent.gates.rules.rules import Action, Rule
-from acp_agent.gates.rules.trust_level import TrustLevel
+from acp_agent.gates.rules.permission_rules import Action, Rule
+from acp_agent.gates.rules.policy_rules import TrustLevel
 from acp_agent.gates.trust import Standing
 from acp_agent.session.toolset.gate_factory import GateContext, SessionGateState, build_gates, permission_gate
 from acp_agent.session.toolset.gate_memory import GateMemory

@@ -4,7 +4,7 @@ import pytest
 
 from acp_agent.core.types import Deny
 from acp_agent.gates.blocklist import BlocklistPolicy, judge
-from acp_agent.gates.paths.made_links import without_made
+from acp_agent.gates.paths.links import without_made
 from acp_agent.gates.shell.command import MAX_BYTES, Command, Opaque, ShellText, analyse, survey
 from acp_agent.gates.shell.syntax import Parses
 

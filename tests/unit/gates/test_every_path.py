@@ -9,7 +9,7 @@ import pytest
 
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.types import CallOrigin, JsonObject, ToolResult
-from acp_agent.gates.rules.trust_level import TrustLevel
+from acp_agent.gates.rules.policy_rules import TrustLevel
 from tests.unit.gates.hostile_calls import ASKED, CALLS, CONFIG, Call
 from tests.unit.gates.ways import (
     EDITORS_OWN,

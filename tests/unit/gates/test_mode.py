@@ -2,17 +2,35 @@
 
 import pytest
 
-from acp_agent.core.conduct import Mode, SessionOptions
+from acp_agent.config.load import level_at_start
+from acp_agent.core.conduct import AutoApprove, Autonomy, Mode, SessionOptions
 from acp_agent.core.errors import ToolErrorCategory
-from acp_agent.core.types import CommandSubject
-from acp_agent.gates.mode import ModeGate
-from tests.unit.gates.chain import SPECS, Judged, call
+from acp_agent.core.types import (
+    Access,
+    Allow,
+    CallOrigin,
+    CommandSubject,
+    Deny,
+    McpSubject,
+    PathSubject,
+    Ruling,
+    ToolKind,
+    ToolSpec,
+    UrlSubject,
+)
+from acp_agent.gates.mode import READING, AutonomyGate, ModeGate
+from acp_agent.tools.ask_user import AskUser
+from acp_agent.tools.lsp import lsp_tools
+from acp_agent.tools.registry import default_tools
+from tests.unit.gates.chain import SPECS, Judged, call, command
 
 pytestmark = pytest.mark.anyio
-READING = {"read", "grep", "fetch", "list_directory"}
+PLAIN_READING = {"read", "grep", "fetch", "list_directory"}
 
 
-@pytest.mark.parametrize(("mode", "allowed"), [(Mode.CODE, set(SPECS)), (Mode.ASK, READING), (Mode.ARCHITECT, READING)])
+@pytest.mark.parametrize(
+    ("mode", "allowed"), [(Mode.CODE, set(SPECS)), (Mode.ASK, PLAIN_READING), (Mode.ARCHITECT, PLAIN_READING)]
+)
 async def test_a_mode_allows_its_kinds_and_the_catalogue_says_the_same(mode: Mode, allowed: set[str]):
     gate = ModeGate(SessionOptions(mode=mode))
     assert {name for name, spec in SPECS.items() if gate.allows(spec)} == allowed
@@ -41,3 +59,111 @@ async def test_a_reading_tool_that_starts_a_command_runs_in_code_mode_only():
     for mode in Mode:
         result = await Judged(ModeGate(SessionOptions(mode=mode))).execute(invocation)
         assert (result.failure is None) == (mode is Mode.CODE)
+
+
+def gate(*, readonly: bool = True) -> AutonomyGate:
+    return AutonomyGate(lambda: readonly)
+
+
+def test_the_tools_of_readonly_are_those_of_the_seeds_and_what_reads_the_agents_own():
+    assert {
+        "read",
+        "find_path",
+        "grep",
+        "list_directory",
+        "web_scrape",
+        "fetch",
+    } <= READING
+    offered = {tool.name for tool in default_tools() if gate().allows(tool.spec())}
+    assert offered == {tool.name for tool in default_tools()} & READING
+    assert {"read", "grep", "find_path", "list_directory", "update_plan"} <= offered
+    assert offered.isdisjoint({"bash", "write", "edit", "delete_path", "move_path", "copy_path", "diagnostics"})
+
+
+def test_language_servers_and_the_user_may_be_asked_in_readonly():
+    asking = (AskUser(), *lsp_tools(lambda _: True))
+    assert len(asking) == 8
+    assert all(gate().allows(tool.spec()) for tool in asking)
+
+
+def test_above_readonly_everything_is_offered_and_passes():
+    for spec in SPECS.values():
+        assert gate(readonly=False).allows(spec)
+    assert Judged(gate(readonly=False)).judge(command("ls")) == Allow()
+
+
+def test_a_name_from_the_list_is_not_enough():
+    assert not gate().allows(ToolSpec("read", "", {}, ToolKind.READ, mutates=True))
+    for subject in (CommandSubject("ls"), McpSubject("s", "read"), PathSubject("x", Access.WRITE)):
+        assert isinstance(Judged(gate()).judge(call("read", PathSubject("y", Access.READ), subject)), Deny)
+    for subject in (PathSubject("x", Access.READ), PathSubject("x", Access.LIST), UrlSubject("https://a.example")):
+        assert Judged(gate()).judge(call("read", subject)) == Allow()
+
+
+async def test_a_refused_tool_is_refused_also_when_the_user_calls_it():
+    for invocation in (command("ls"), command("ls", origin=CallOrigin.USER), call("write"), call("mcp_x_y")):
+        result = await Judged(gate()).execute(invocation)
+        assert result.failure is not None
+        assert result.ruling == Ruling("autonomy", "autonomy_level = readonly")
+
+
+async def test_the_level_is_read_anew_for_each_call():
+    levels = [True]
+    changing = Judged(AutonomyGate(lambda: levels[0]))
+    assert (await changing.execute(command("ls"))).failure is not None
+    levels[0] = False
+    assert (await changing.execute(command("ls"))).failure is None
+
+
+SUGGEST, EDIT, FULL = AutoApprove.SUGGEST, AutoApprove.AUTO_EDIT, AutoApprove.FULL_AUTO
+
+
+@pytest.mark.parametrize(
+    ("autonomy", "auto_approve", "level"),
+    [
+        (None, None, SUGGEST),
+        (Autonomy.SUPERVISED, None, SUGGEST),
+        (Autonomy.READONLY, None, SUGGEST),
+        (Autonomy.FULL, None, FULL),
+        (None, EDIT, EDIT),
+        (None, FULL, FULL),
+        (Autonomy.FULL, SUGGEST, SUGGEST),
+        (Autonomy.FULL, EDIT, EDIT),
+        (Autonomy.FULL, FULL, FULL),
+        (Autonomy.SUPERVISED, FULL, EDIT),
+        (Autonomy.READONLY, FULL, EDIT),
+        (Autonomy.SUPERVISED, EDIT, EDIT),
+        (Autonomy.SUPERVISED, SUGGEST, SUGGEST),
+    ],
+)
+def test_of_the_two_levels_the_tighter_one_holds_and_what_nobody_set_does_not_count(autonomy, auto_approve, level):
+    assert level_at_start(autonomy, auto_approve) is level
+
+
+def test_choosing_a_level_in_one_word_sets_the_other_setting_along():
+    conduct = SessionOptions()
+    for level, auto_approve in (
+        (Autonomy.FULL, FULL),
+        (Autonomy.READONLY, SUGGEST),
+        (Autonomy.FULL, FULL),
+        (Autonomy.SUPERVISED, SUGGEST),
+    ):
+        conduct.take(level)
+        assert (conduct.autonomy, conduct.auto_approve) == (level, auto_approve)
+    conduct.auto_approve = EDIT
+    conduct.take(Autonomy.SUPERVISED)
+    assert conduct.auto_approve is EDIT
+
+
+def test_saying_more_never_loosens_what_was_said():
+    """Whatever is set tighter, the level at the start is no looser: what lets a project lower either."""
+    order = [FULL, EDIT, SUGGEST]
+    levels = [Autonomy.FULL, Autonomy.SUPERVISED, Autonomy.READONLY]
+    for approve in order:
+        starts = [order.index(level_at_start(level, approve)) for level in levels]
+        assert starts == sorted(starts)
+        assert starts[0] == order.index(approve)
+    for level in levels:
+        starts = [order.index(level_at_start(level, approve)) for approve in order]
+        assert starts == sorted(starts)
+    assert [order.index(level_at_start(level, None)) for level in levels] == [0, 2, 2]

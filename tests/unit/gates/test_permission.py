@@ -26,10 +26,9 @@ from acp_agent.core.types import (
     UrlSubject,
 )
 from acp_agent.execution.runner import GatedExecutor
-from acp_agent.gates.facts import CallFacts
-from acp_agent.gates.gate import Gate
+from acp_agent.gates.gate import CallFacts, Gate
 from acp_agent.gates.grants import Grant, GrantKind
-from acp_agent.gates.rules.rules import Action, Rule
+from acp_agent.gates.rules.permission_rules import Action, Rule
 from tests.unit.gates import everyday, hostile
 from tests.unit.gates.chain import SPECS, Chain, Judged, ScriptedApprover, call, command, full_auto, rules
 from tests.unit.gates.test_policy import Fixed

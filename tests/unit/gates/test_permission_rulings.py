@@ -9,8 +9,8 @@ from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Decision, Invocation, Question
 from acp_agent.core.types import Access, ApprovedBy, CallOrigin, PathSubject, Ruling, ToolResult, UrlSubject
-from acp_agent.gates.facts import CallFacts
-from acp_agent.gates.rules.rules import Action, Rule
+from acp_agent.gates.gate import CallFacts
+from acp_agent.gates.rules.permission_rules import Action, Rule
 from tests.unit.gates.chain import Chain, ScriptedApprover, call, command, rules
 
 pytestmark = pytest.mark.anyio

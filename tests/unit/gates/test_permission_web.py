@@ -10,7 +10,7 @@ from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.ports import Decision, Invocation, Question
 from acp_agent.core.types import Access, CallOrigin, PathSubject, UrlSubject
 from acp_agent.gates.grants import GrantKind, site
-from acp_agent.gates.rules.rules import Action, Rule
+from acp_agent.gates.rules.permission_rules import Action, Rule
 from tests.unit.gates.chain import SPECS, Chain, ScriptedApprover, call, rules
 from tests.unit.gates.test_permission import wondering
 

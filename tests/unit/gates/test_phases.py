@@ -11,8 +11,8 @@ from acp_agent.core.ports import Decision, Invocation
 from acp_agent.core.types import Access, Ask, CommandSubject, Deny, McpSubject, PathSubject, Phase, UrlSubject
 from acp_agent.gates.grants import Grant, GrantKind
 from acp_agent.gates.policy import Policy
+from acp_agent.gates.rules.permission_rules import Action
 from acp_agent.gates.rules.policy_rules import Effect
-from acp_agent.gates.rules.rules import Action
 from tests.unit.gates.chain import Chain, ScriptedApprover, call, command, rules
 from tests.unit.gates.test_policy import allow, deny, gate, trace, verdict
 

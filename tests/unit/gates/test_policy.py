@@ -23,14 +23,11 @@ from acp_agent.core.types import (
     Verdict,
 )
 from acp_agent.gates.blocklist import BlocklistGate, BlocklistPolicy
-from acp_agent.gates.facts import CallFacts
-from acp_agent.gates.gate import Gate
+from acp_agent.gates.gate import CallFacts, Gate
 from acp_agent.gates.paths.command_paths import Expand
+from acp_agent.gates.permission import Approved
 from acp_agent.gates.policy import Policy, PolicyGate
-from acp_agent.gates.rules.policy_facts import MAX_WORDS
-from acp_agent.gates.rules.policy_rules import Effect, PolicyRule
-from acp_agent.gates.rules.trust_level import TrustLevel
-from acp_agent.gates.settlement import Approved
+from acp_agent.gates.rules.policy_rules import MAX_WORDS, Effect, PolicyRule, TrustLevel
 from acp_agent.regex import LinearRegex
 from acp_agent.workspace.command_files import shell_names
 from tests.unit.gates.chain import SPECS, Judged, call, command, inside

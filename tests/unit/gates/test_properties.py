@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from acp_agent.core.types import Deny
 from acp_agent.gates.blocklist import BlocklistPolicy, Substitution
 from acp_agent.gates.blocklist import judge as blocked
-from acp_agent.gates.rules.judgement import judge
-from acp_agent.gates.rules.rules import Action
+from acp_agent.gates.rules.permission_rules import Action, judge
 from acp_agent.gates.shell.command import Plain, ShellText, analyse, survey
 from tests.unit.gates import everyday, hostile
 from tests.unit.gates.chain import rules

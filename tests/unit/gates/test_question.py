@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from acp_agent.core.ports import Invocation, Question
 from acp_agent.core.types import Access, CommandSubject, Diff, Location, McpSubject, PathSubject, ToolCall, UrlSubject
-from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import CallFacts
 from acp_agent.gates.question import MAX_TITLE, build, clipped, visible
 from tests.unit.gates.chain import call, command
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from acp_agent.core.errors import Refused, ToolErrorCategory
 from acp_agent.core.types import Access, Allow, Ask, Deny, PathSubject
 from acp_agent.gates.paths.command_paths import MAX_WORDS
-from acp_agent.gates.paths.made_links import without_made
+from acp_agent.gates.paths.links import without_made
 from acp_agent.gates.sandbox import SandboxGate
 from acp_agent.workspace.command_files import shell_names
 from tests.unit.gates.chain import Judged, call, command, inside

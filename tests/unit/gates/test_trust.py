@@ -22,7 +22,7 @@ from acp_agent.core.types import (
     Subject,
     UrlSubject,
 )
-from acp_agent.gates.rules.trust_level import TrustLevel, lowest
+from acp_agent.gates.rules.policy_rules import TrustLevel, lowest
 from acp_agent.gates.trust import Standing, TrustGate, contents_digest, workspace_trust
 from acp_agent.store.decisions import TrustedFolders
 from tests.unit.gates.chain import SPECS, Judged, ScriptedApprover, Warnings, call, command, full_auto

@@ -14,7 +14,7 @@ from acp_agent.core.messages import ToolUsePart
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import Allow, CallOrigin, JsonObject, Phase, ToolCall, ToolKind, ToolResult, ToolSpec
 from acp_agent.execution.runner import ToolExecutor
-from acp_agent.gates.facts import CallFacts
+from acp_agent.gates.gate import CallFacts
 from acp_agent.gates.utility import Prospect, TurnCalls, UtilityGate
 from tests.unit.gates.chain import SPECS, Judged, Recorder, call
 

@@ -22,7 +22,7 @@ from acp_agent.core.events import Event, ToolFinished
 from acp_agent.core.redaction import verbatim
 from acp_agent.core.sessions import SessionRecord
 from acp_agent.core.types import CallOrigin, JsonObject, McpSubject, ToolCall, ToolResult
-from acp_agent.gates.rules.trust_level import TrustLevel
+from acp_agent.gates.rules.policy_rules import TrustLevel
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.content import read_prompt
 from acp_agent.protocol.editor import Connection

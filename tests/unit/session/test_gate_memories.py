@@ -7,7 +7,7 @@ from acp_agent.config.tool_settings import RateLimitSettings
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import ToolCall
 from acp_agent.gates.anomaly import Outcome
-from acp_agent.gates.rules.trust_level import TrustLevel
+from acp_agent.gates.rules.policy_rules import TrustLevel
 from acp_agent.session.toolset.gate_memory import GateMemories
 from tests.unit.gates.chain import call
 

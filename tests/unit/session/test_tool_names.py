@@ -9,7 +9,7 @@ import pytest
 import acp_agent
 from acp_agent.config.settings import Settings
 from acp_agent.core.aliases import ALIASES
-from acp_agent.gates.autonomy import READING
+from acp_agent.gates.mode import READING
 from acp_agent.gates.selection import GROUPS, PROFILES
 from acp_agent.tools.lsp import lsp_tools
 from acp_agent.tools.registry import default_tools

@@ -14,7 +14,7 @@ from acp_agent.core.types import Ask, ToolResult
 from acp_agent.gates.grants import GrantStore
 from acp_agent.gates.mode import ModeGate
 from acp_agent.gates.permission import PermissionGate
-from acp_agent.gates.rules.rules import Action, Rule
+from acp_agent.gates.rules.permission_rules import Action, Rule
 from acp_agent.tools.memory_save import MemorySave
 from acp_agent.tools.memory_search import MemorySearch
 from tests.unit.gates.chain import Judged, ScriptedApprover, inside

@@ -6,8 +6,8 @@ import pytest
 
 from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.types import Ask, Deny
-from acp_agent.gates.facts import CallFacts, CommandFacts
-from acp_agent.gates.git.guard import GitGuard
+from acp_agent.gates.gate import CallFacts, CommandFacts
+from acp_agent.gates.git_calls import GitGuard
 from acp_agent.gates.protected import ProtectedGate
 from acp_agent.workspace.git.changes import GitChanges
 from acp_agent.workspace.git.repositories import GitRepositories

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.ports import Decision
 from acp_agent.core.types import Allow, Ask, Deny, Verdict
-from acp_agent.gates.git.guard import GitGuard
+from acp_agent.gates.git_calls import GitGuard
 from acp_agent.gates.protected import ProtectedGate
 from acp_agent.workspace.command_files import shell_names
 from acp_agent.workspace.git.repositories import GitRepositories

@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from acp_agent.gates.rules.judgement import Judgement, judge
-from acp_agent.gates.rules.rules import Action, Rule
+from acp_agent.gates.rules.permission_rules import Action, Judgement, Rule, judge
 from acp_agent.gates.shell.command import ShellText
 from tests.unit.gates.chain import rules
 

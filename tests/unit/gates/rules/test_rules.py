@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from acp_agent.core.errors import ConfigError
 from acp_agent.gates.rules.patterns import RuleGlob
-from acp_agent.gates.rules.rules import Action, Rule, denied_outright, rules_of
+from acp_agent.gates.rules.permission_rules import Action, Rule, denied_outright, rules_of
 from tests.unit.gates.chain import rules
 
 

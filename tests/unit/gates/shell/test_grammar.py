@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.gates.paths.command_paths import path_words
-from acp_agent.gates.rules.judgement import judge
-from acp_agent.gates.rules.rules import Action
+from acp_agent.gates.rules.permission_rules import Action, judge
 from acp_agent.gates.shell.command import Plain, ShellText, analyse
 from acp_agent.gates.shell.grammar import GUESS, KEYS, Grammar, ParsedArguments, WordKind, grammar_of, known_programs
 from acp_agent.gates.shell.programs import program_table
 from tests.unit.gates.chain import rules
 
-FILES = [each.name for each in files("acp_agent.gates.grammars").iterdir() if each.name.endswith(".toml")]
+FILES = [each.name for each in files("acp_agent.gates").joinpath("grammars").iterdir() if each.name.endswith(".toml")]
 USAGE = re.compile(
     r"^\s{4}(?:(-\w), )?(-\w|--[\w-]+)?(\[=?<[^>]+>[^\]]*\]|=?[ ]?<[^>]+>|=\([^)]*\)| \([^)]*\)|\[=[^\]]+\])?"
 )
@@ -47,7 +46,7 @@ def forms(form: Grammar, name: str) -> "list[tuple[str, Grammar]]":
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_key_of_a_grammar_file_is_known(name: str):
-    data = tomllib.loads(files("acp_agent.gates.grammars").joinpath(name).read_text(encoding="utf-8"))
+    data = tomllib.loads(files("acp_agent.gates").joinpath("grammars", name).read_text(encoding="utf-8"))
     if name == "index.toml":
         assert {f"{family}.toml" for family in data} | {"index.toml"} == set(FILES)
         return

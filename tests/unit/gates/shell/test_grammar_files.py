@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 
 from acp_agent.gates.paths.command_paths import path_words
 from acp_agent.gates.paths.written_paths import written
-from acp_agent.gates.rules.judgement import judge
-from acp_agent.gates.rules.rules import Action
+from acp_agent.gates.rules.permission_rules import Action, judge
 from acp_agent.gates.shell.command import Plain, ShellText, analyse
 from acp_agent.gates.shell.grammar import Grammar, grammar_of, known_programs
 from tests.rows import each_row

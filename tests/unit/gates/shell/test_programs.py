@@ -6,10 +6,10 @@ from importlib.resources import files
 
 import pytest
 
+from acp_agent.gates.shell.arguments import MAX_SCRIPT, awk_asks, sed_asks
 from acp_agent.gates.shell.command import Command, Plain, analyse
+from acp_agent.gates.shell.options import Wrapper, tables
 from acp_agent.gates.shell.programs import Program, Programs, program_table
-from acp_agent.gates.shell.scripts import MAX_SCRIPT, awk_asks, sed_asks
-from acp_agent.gates.shell.tables import Wrapper, tables
 from tests.rows import each_row
 
 PROGRAMS = Programs(program_table())

@@ -30,18 +30,21 @@ from acp_agent.core.types import (
 )
 from acp_agent.gates.anomaly import AnomalyDetector, AnomalyGate, Outcome
 from acp_agent.gates.blocklist import BlocklistGate, BlocklistPolicy
-from acp_agent.gates.facts import CallFacts
-from acp_agent.gates.gate import Gate
+from acp_agent.gates.gate import CallFacts, Gate
+from acp_agent.gates.limits import Quota, QuotaGate, RateLimit, RateLimitGate
 from acp_agent.gates.mode import ModeGate
 from acp_agent.gates.paths.command_paths import MAX_WORDS
-from acp_agent.gates.quota import Quota, QuotaGate
-from acp_agent.gates.rate_limit import RateLimit, RateLimitGate
-from acp_agent.gates.verify.destructive import Destructive
 from acp_agent.gates.verify.firewall import Firewall
-from acp_agent.gates.verify.gate import VerifierGate
-from acp_agent.gates.verify.injection import MAX_URL, Injection
-from acp_agent.gates.verify.url_grounding import MAX_URLS, UrlGrounding, UrlMemory
-from acp_agent.gates.verify.verifier import Verifier
+from acp_agent.gates.verify.verifiers import (
+    MAX_URL,
+    MAX_URLS,
+    Destructive,
+    Injection,
+    UrlGrounding,
+    UrlMemory,
+    Verifier,
+    VerifierGate,
+)
 from acp_agent.workspace.command_files import shell_names
 from acp_agent.workspace.roots import Roots
 from acp_agent.workspace.secrets_below import SecretsBelow, real_path

@@ -1,1 +1,0 @@
-"""Grammars of programs, as data: README.md explains them."""

@@ -1,0 +1,449 @@
+"""Ordered permission rules: a glob and an action each. The first match decides.
+
+`*` matches any text without a newline, `?` one character, `[abc]`, `[a-z]` and `[!a]` one of a set. A backslash takes
+the next character as it is. For a rule that denies or asks, a newline counts as a blank, so that it hides nothing. In
+command patterns a `*` at the end respects words: `git *` matches `git` and `git status`, and `git status*` matches
+`git status -s` but not `git statusx`.
+
+Case does not count for a rule that denies or asks. For a rule that allows, the case of paths and of options counts, so
+that `git branch -d *` does not allow `-D`.
+
+A rule that denies or asks finds its options anywhere in a command, bundled, apart or abbreviated: `rm -rf *` matches
+`rm x -fr` and `rm -r -f x`. A rule that allows matches its words only in their order.
+
+Every simple command of a line is judged by itself. One denied command denies all, and all must be allowed; anything
+else asks. An allowed command asks nevertheless if it redirects to files, sets variables, changes the shell, or uses
+options that run programs (`programs.toml`). Text that the parser cannot prove is never allowed.
+"""
+
+import json
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from itertools import chain
+from typing import NamedTuple
+
+from acp_agent.core.errors import ConfigError, Refused, ToolError
+from acp_agent.core.ports import Invocation
+from acp_agent.core.types import Access, PathSubject, UrlSubject
+from acp_agent.gates.paths.unnamed_paths import feeds_names_below, name_list, names_only, takes_names
+from acp_agent.gates.rules.patterns import Call, CallPattern, RuleGlob, one_line
+from acp_agent.gates.shell.command import Command, Opaque, ShellText
+from acp_agent.gates.shell.options import tables
+from acp_agent.gates.shell.programs import URL, Doubt, Programs, program_table
+from acp_agent.gates.shell.wrappers import is_runner
+
+INNER_BLANK = "\x1f"
+"""Replaces a blank inside one word for a rule that allows, so that `git log *` does not match `git "log x"`."""
+
+
+class Action(StrEnum):
+    """What a rule says about a call."""
+
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+_UNFIT = re.compile(r"[^a-z0-9_-]")  # for the name of a tool
+_STRICTEST = (Action.DENY, Action.ASK, Action.ALLOW)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule of one tool. Made by `parse`.
+
+    text      globs for paths, URLs and arguments
+    command   globs for commands; those of an allow rule keep the case of options
+    literal   the words before the first wildcard, which the rule names itself
+    loose     the pattern of a rule that denies or asks, which finds its options anywhere
+    """
+
+    pattern: str
+    action: Action
+    text: tuple[RuleGlob, ...]
+    command: tuple[RuleGlob, ...]
+    literal: tuple[str, ...]
+    loose: CallPattern | None
+
+    @classmethod
+    def parse(cls, pattern: str, action: Action, where: str = "rule") -> "Rule":
+        """Compile a rule. Raises ConfigError with `where`, the pattern and its fault."""
+        allow = action is Action.ALLOW
+        try:
+            compared = pattern if allow else one_line(pattern)
+            text = (RuleGlob.parse(compared if allow else compared.casefold()),)
+            command = tuple(RuleGlob.parse(folded(each, options=not allow)) for each in _ends(compared, strict=allow))
+        except ValueError as error:
+            raise ConfigError(where, "pattern", pattern, f"a glob: {error}") from None
+        return cls(
+            pattern, action, text, command, _literal(pattern), None if allow else CallPattern.parse(compared.casefold())
+        )
+
+    def matches_text(self, text: str) -> bool:
+        """Return whether a path, URL or argument text matches."""
+        compared = text if self.action is Action.ALLOW else one_line(text.casefold())
+        return any(glob.matches(compared) for glob in self.text)
+
+    def matches_command(self, canonical: str) -> bool:
+        """Return whether a command's canonical text matches."""
+        allows = self.action is Action.ALLOW
+        text = folded(canonical, options=not allows)
+        text = text if allows else one_line(text)
+        return any(glob.matches(text) for glob in self.command)
+
+    def matches_call(self, call: Call) -> bool:
+        """Return whether the words of a command match. For a rule that allows, their order counts."""
+        return self.matches_command(call.text) or (self.loose is not None and self.loose.matches(call))
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the rule has no wildcard: it names one text."""
+        return not any(char in self.pattern for char in "*?[\\")
+
+    @property
+    def everything(self) -> bool:
+        """Whether the rule matches every call of the tool."""
+        return self.pattern == "*"
+
+
+def _ends(pattern: str, *, strict: bool) -> list[str]:
+    """Return the patterns that a command pattern stands for, since a `*` at its end respects words."""
+    if not pattern.endswith("*") or pattern.endswith("\\*") or pattern == "*":
+        return [pattern]
+    stem = pattern[:-1]
+    if stem.endswith(" "):
+        return [stem.rstrip(" "), pattern]
+    if stem[-1].isalnum() or stem[-1] == "_":
+        bounded = [stem, f"{stem} *"]
+        return bounded if strict else [*bounded, pattern]
+    return [pattern]
+
+
+def _literal(pattern: str) -> tuple[str, ...]:
+    words: list[str] = []
+    for word in pattern.split(" "):
+        start = min((word.find(char) for char in "*?[" if char in word), default=-1)
+        if start >= 0:
+            words += [word[:start]] if start else []
+            break
+        words.append(word)
+    return tuple(word.casefold() if not word.startswith("-") else word for word in words if word)
+
+
+def folded(text: str, *, options: bool) -> str:
+    """Return a command text in lower case. The case of options is kept unless `options`."""
+    if options:
+        return text.casefold()
+    return " ".join(word if word.startswith("-") else word.casefold() for word in text.split(" "))
+
+
+def rules_of(rules: Mapping[str, tuple[Rule, ...]], tool: str, server: str = "") -> tuple[Rule, ...]:
+    """Return the rules for a tool: its own, and those of every `mcp_SERVER_*` that matches its name.
+
+    server   the MCP server of the tool; empty for built-in ones
+
+    The part of a tool's name for its server has no `_`, so rules for one server are for no other. If the server's own
+    name has one, `mcp_MY_SERVER_*` may be a slip, so rules that deny or ask count by that spelling, too.
+
+    Several lists have no order among each other. Their rules that deny come first, then those that ask, so that another
+    list never loosens anything.
+    """
+    matching = [given for name, given in rules.items() if "*" in name and fnmatchcase(tool.lower(), name.lower())]
+    lists = [rules[tool], *matching] if tool in rules else matching
+    if "_" in (spelled := _UNFIT.sub("_", server.lower())):
+        lists += _by_spelling(rules, f"mcp_{spelled}_", tool.lower().split("_", 2)[-1])
+    if len(lists) < 2:
+        return lists[0] if lists else ()
+    return tuple(sorted(chain.from_iterable(lists), key=lambda rule: _STRICTEST.index(rule.action)))
+
+
+def _by_spelling(rules: Mapping[str, tuple[Rule, ...]], prefix: str, rest: str) -> list[tuple[Rule, ...]]:
+    return [
+        tuple(rule for rule in given if rule.action is not Action.ALLOW)
+        for name, given in rules.items()
+        if name.lower().startswith(prefix) and fnmatchcase(prefix + rest, name.lower())
+    ]
+
+
+def without_wildcards(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    """Return the rules without those that allow by a wildcard."""
+    return tuple(rule for rule in rules if rule.is_exact or rule.action is not Action.ALLOW)
+
+
+def denied_outright(rules: tuple[Rule, ...]) -> bool:
+    """Return whether rules deny a whole tool: `*` is denied, and no rule before it allows or asks.
+
+    Such a tool is not offered to the model.
+    """
+    for rule in rules:
+        if rule.action is not Action.DENY:
+            return False
+        if rule.everything:
+            return True
+    return False
+
+
+Resolve = Callable[[str, Access], str]
+"""FileSystem.resolve, which raises Refused for a path outside the roots."""
+
+
+def arguments_text(invocation: Invocation) -> str:
+    """Return the arguments as canonical JSON: equal arguments have one spelling."""
+    return json.dumps(invocation.call.arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def rule_action(invocation: Invocation, rules: tuple[Rule, ...], resolve: Resolve) -> Action | None:
+    """Return what the rules say of all values of a call: deny or ask if they do so for one, allow if for all.
+
+    None if no rule decides about one of them.
+    """
+    if not rules:
+        return None
+    actions = [_first(rules, exact, loose) for exact, loose in _values(invocation, resolve)]
+    for action in (Action.DENY, Action.ASK, None):
+        if action in actions:
+            return action
+    return Action.ALLOW
+
+
+def _first(rules: tuple[Rule, ...], exact: tuple[str, ...], loose: tuple[str, ...]) -> Action | None:
+    """Return the first matching rule's action. Rules that allow see only resolved paths, the others every spelling."""
+    for rule in rules:
+        if any(rule.matches_text(text) for text in (exact if rule.action is Action.ALLOW else (*exact, *loose))):
+            return rule.action
+    return None
+
+
+def _values(invocation: Invocation, resolve: Resolve) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Return what rules are compared with: paths resolved and as given, URLs, or else the arguments as JSON."""
+    values: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
+    for subject in invocation.subjects:
+        match subject:
+            case PathSubject(path, access):
+                values.append((_real(path, access, resolve), (path,)))
+            case UrlSubject(url):
+                values.append(((url,), ()))
+            case _:
+                continue
+    if values:
+        return values
+    return [((arguments_text(invocation),), ())]
+
+
+def _real(path: str, access: Access, resolve: Resolve) -> tuple[str, ...]:
+    """Return the resolved path, absolute and relative to the session's folder; none if it is not allowed at all."""
+    try:
+        real, folder = resolve(path, access), resolve(".", Access.LIST)
+    except (Refused, ToolError):
+        return ()
+    inside = real.startswith(f"{folder.rstrip('/')}/")
+    return (real, posixpath.relpath(real, folder)) if inside else (real,)
+
+
+Granted = Callable[[str], bool | None]
+"""Returns the user's "always" answer for a prefix such as "git status": True, False, or None without one."""
+
+
+class Judgement(NamedTuple):
+    """The outcome for a whole text.
+
+    action     None if no rule and no grant decides
+    reasons    why it is not simply allowed, one line each
+    pattern    the rule that denies or asks; empty if none does
+    needed     the prefixes that an approval "always" would have to cover; empty if it must cover the whole text
+    """
+
+    action: Action | None
+    reasons: tuple[str, ...] = ()
+    pattern: str = ""
+    needed: tuple[str, ...] = ()
+
+
+class _Verdict(NamedTuple):
+    """The outcome for one command. A `neutral` one neither allows nor needs to be allowed."""
+
+    action: Action | None
+    reasons: tuple[str, ...] = ()
+    pattern: str = ""
+    neutral: bool = False
+
+
+def judge(shell: ShellText, rules: tuple[Rule, ...], granted: Granted) -> Judgement:
+    """Judge a shell text."""
+    denial = _denied(shell.text, tuple(shell.survey.walk()), rules, granted)
+    if denial is not None:
+        return denial
+    analysis = shell.analysis
+    if isinstance(analysis, Opaque):
+        return Judgement(None, (f"cannot be checked: it {analysis.reason}",))
+    court = _Court(Programs(program_table()), rules, granted)
+    verdicts: list[_Verdict] = []
+    pipeline: list[Command] = []
+    for command in analysis.commands:
+        pipeline = pipeline if command.joined == "|" else []
+        verdicts.append(court.command(command, () if _may_be_fed_more(shell.text, pipeline) else pipeline))
+        pipeline.append(command)
+    reasons = tuple(dict.fromkeys(reason for verdict in verdicts for reason in verdict.reasons))
+    asking = next((verdict for verdict in verdicts if verdict.action is Action.ASK), None)
+    if asking is None and all(verdict.neutral or verdict.action is Action.ALLOW for verdict in verdicts):
+        deciding = not all(verdict.neutral for verdict in verdicts)
+        return Judgement(Action.ALLOW if deciding else None, needed=court.needed(analysis.commands, verdicts))
+    pattern = asking.pattern if asking else ""
+    return Judgement(asking and asking.action, reasons, pattern, court.needed(analysis.commands, verdicts))
+
+
+def _denied(text: str, found: tuple[Command, ...], rules: tuple[Rule, ...], granted: Granted) -> Judgement | None:
+    programs = Programs(program_table())
+    calls = (Call.of(words) for command in found for words in programs.spellings(command)) if rules else ()
+    matching = chain(
+        (next((rule for rule in rules if rule.matches_command(text)), None),),
+        (next((rule for rule in rules if rule.matches_call(call)), None) for call in calls),
+    )
+    for rule in matching:
+        if rule is not None and rule.action is Action.DENY:
+            return Judgement(Action.DENY, pattern=rule.pattern)
+    for command in found:
+        if any(granted(key) is False for key in programs.denials(command)):
+            return Judgement(Action.DENY, ("rejected by the user, always",))
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Court:
+    """Judges single commands by one set of rules and grants."""
+
+    programs: Programs
+    rules: tuple[Rule, ...]
+    granted: Granted
+
+    def command(self, command: Command, pipeline: Sequence[Command] = ()) -> _Verdict:
+        """Return the verdict on a command and everything that it starts. `pipeline` writes its input."""
+        shown = _shown(command)
+        if command.unclear:
+            return _Verdict(None, (f"cannot be checked: {command.unclear}",))
+        if not command.argv:
+            reason = f"sets {shown}" if command.assignments else "redirects nothing"
+            return _Verdict(None, (reason,))
+        rule = self._rule(command)
+        doubts = [doubt.reason for doubt in self._doubts(command) if not _waived(doubt, rule)]
+        doubts += (
+            [f"{shown} overwrites, which the options in the rule do not say"] if self._exceeds(command, rule) else []
+        )
+        allowed = self._allowed(command, rule, pipeline)
+        if allowed and not doubts:
+            return _Verdict(Action.ALLOW)
+        if rule is not None and rule.action is Action.ASK and not allowed:
+            return _Verdict(Action.ASK, (f"a rule asks about {shown}", *doubts), rule.pattern)
+        if rule is None and not doubts and command.name in self.programs.table.neutral and command.standard:
+            return _Verdict(None, neutral=True)
+        if doubts or allowed:
+            return _Verdict(None, tuple(doubts))
+        why = ", which opens whatever files its input names" if command.appended and takes_names(command) else ""
+        return _Verdict(None, (f"no rule allows {shown}{why}",))
+
+    def _exceeds(self, command: Command, rule: Rule | None) -> bool:
+        """Return whether a rule that names options (`sed -n *`) matches a call that overwrites (`sed -n -i`)."""
+        if rule is None or not any(word.startswith("-") for word in rule.literal[1:]):
+            return False
+        words = (command.name, *rule.literal[1:])
+        return self.programs.overwrites(command) and not self.programs.overwrites(Command(words))
+
+    def _rule(self, command: Command) -> Rule | None:
+        """Return the first rule that matches. A rule that allows must match the words in their order."""
+        calls = tuple(map(Call.of, self.programs.spellings(command))) if self.rules else ()
+        exact = canonical(command)
+        for rule in self.rules:
+            if rule.action is Action.ALLOW:
+                if rule.matches_command(exact):
+                    return rule
+            elif any(rule.matches_call(call) for call in calls):
+                return rule
+        return None
+
+    def _allowed(self, command: Command, rule: Rule | None, pipeline: Sequence[Command]) -> bool:
+        prefix = " ".join(self.programs.prefix(command))
+        own = (rule is not None and rule.action is Action.ALLOW) or bool(prefix and self.granted(prefix))
+        if not command.runs:
+            return own
+        inner = [self.command(each) for each in command.runs]
+        inner_allowed = all(verdict.action is Action.ALLOW for verdict in inner)
+        harmless = all(self._harmless(each) for each in command.runs)
+        covered = own and rule is not None and _covers(rule, command)
+        if command.appended and takes_names(command) and not all(map(names_only, command.runs)):
+            return covered and feeds_names_below(pipeline, command)
+        if command.appended:
+            return covered or (harmless and (own or inner_allowed))
+        if command.wrapper:
+            return covered or (own and (harmless or inner_allowed)) or (inner_allowed and not is_runner(command))
+        return inner_allowed or covered
+
+    def _harmless(self, command: Command) -> bool:
+        leaves = [each for each in command.walk() if not each.runs]
+        return all(each.name in self.programs.table.harmless and each.standard for each in leaves)
+
+    def _doubts(self, command: Command) -> Iterator[Doubt]:
+        for each in command.walk():
+            for redirection in each.redirections:
+                if not redirection.harmless:
+                    yield Doubt(f"{'writes to' if redirection.writes else 'reads'} {redirection.target}")
+            for assignment in each.assignments:
+                if assignment.partition("=")[0] not in self.programs.table.variables:
+                    yield Doubt(f"sets {assignment[:80]}")
+            listed = name_list(each)
+            if listed:
+                yield Doubt(f"{each.name} {listed} opens whatever files a list names", listed)
+            yield from self.programs.doubts(each)
+
+    def needed(self, commands: tuple[Command, ...], verdicts: Sequence[_Verdict]) -> tuple[str, ...]:
+        """Return the prefixes that would have to be granted; empty if no prefix can cover one of the commands."""
+        found: list[str] = []
+        all_neutral = all(verdict.neutral for verdict in verdicts)
+        for command, verdict in zip(commands, verdicts, strict=True):
+            if verdict.action is Action.ALLOW or (verdict.neutral and not all_neutral):
+                continue
+            prefix = " ".join(self.programs.prefix(command))
+            if not prefix or any(True for _ in self._doubts(command)):
+                return ()
+            found.append(prefix)
+        return tuple(dict.fromkeys(found))
+
+
+def _may_be_fed_more(text: str, pipeline: Sequence[Command]) -> bool:
+    """Return whether more may write to a pipe than the commands seen: a group (`(a; b) | c`), or errors (`|&`)."""
+    return "|&" in text or (bool(pipeline) and bool(pipeline[0].joined) and any(mark in text for mark in "({"))
+
+
+def canonical(command: Command) -> str:
+    """Return a command's text for rules that allow: base name, words joined by a blank, blanks in words replaced."""
+    first = command.name if command.standard else command.argv[0]
+    return " ".join("".join(_marked(char) for char in word) or "''" for word in (first, *command.argv[1:]))
+
+
+def _marked(char: str) -> str:
+    return INNER_BLANK if char.isspace() else char
+
+
+def _covers(rule: Rule, command: Command) -> bool:
+    """Return whether a rule names what the command starts, not only the command: `xargs wc *`, `bash -c *`."""
+    if command.name in tables().shells:
+        return "-c" in rule.literal
+    leaves = [each for each in command.walk() if not each.runs]
+    return all(each.name.casefold() in rule.literal[1:] for each in leaves)
+
+
+def _waived(doubt: Doubt, rule: Rule | None) -> bool:
+    if rule is None or not doubt.waived_by:
+        return False
+    if doubt.waived_by == URL:
+        return any(URL in word for word in rule.literal[1:])
+    names = {word.partition("=")[0] if word.startswith("-") else word for word in rule.literal[1:]}
+    return doubt.waived_by in names
+
+
+def _shown(command: Command) -> str:
+    words = " ".join((*command.assignments, *command.argv))
+    return f"'{words[:80]}…'" if len(words) > 80 else f"'{words}'"

@@ -1,0 +1,304 @@
+"""The gate that runs the verifiers, and the small ones: destructive commands, injections, URLs that nobody typed.
+
+A command that wipes a system is refused (`gates/shell/danger.py` knows them). One that erases something for good may be
+intended: it is asked about even if a rule allows the program. URLs and SQL that look like an injection are asked about
+and never refused, since the look is no proof. The values of URL parameters for free text (`q=`, `text=`) are not
+judged: searching for an attack is none. `net` decides by addresses which hosts may be reached.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, assert_never
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from anyio import to_thread
+
+from acp_agent.core.types import Access, Allow, Ask, Deny, PathSubject, Verdict
+from acp_agent.gates.gate import CallFacts, Gate
+from acp_agent.gates.paths.command_paths import Folders
+from acp_agent.gates.shell.command import Command
+from acp_agent.gates.shell.danger import destructive
+from acp_agent.gates.shell.options import has_option, operands, tables
+
+
+class Verifier:
+    """Judges the subjects of a call one by one. It allows what it does not know.
+
+    Deny is for a call that nobody can have intended, Ask for a weak signal.
+
+    name   begins the rule in the audit
+    """
+
+    name: ClassVar[str] = "verifier"
+
+    def path(self, subject: PathSubject) -> Verdict:
+        """Return the verdict on a path that a tool itself touches."""
+        del subject
+        return Allow()
+
+    def paths(self, subjects: Sequence[PathSubject]) -> Verdict:
+        """Return the verdict on what a tool does with all its paths together."""
+        del subjects
+        return Allow()
+
+    def command(self, command: Command, folders: Folders) -> Verdict:
+        """Return the verdict on one simple command in its possible folders. Those that it starts are judged apart."""
+        del command, folders
+        return Allow()
+
+    def url(self, url: str) -> Verdict:
+        """Return the verdict on a URL that a call reaches."""
+        del url
+        return Allow()
+
+
+_MOST = 5
+"""The most reasons in one question."""
+
+
+class VerifierGate(Gate):
+    """Lets every verifier judge every subject of a call. One Deny ends it; the Asks become one question."""
+
+    name = "verifiers"
+
+    def __init__(self, verifiers: Sequence[Verifier]) -> None:
+        self._verifiers = tuple(verifiers)
+
+    def judge(self, facts: CallFacts) -> Verdict:
+        reasons: dict[str, None] = {}
+        firm, by_name = False, True
+        for verdict in self._all_verdicts(facts):
+            match verdict:
+                case Deny():
+                    return verdict
+                case Ask(reason):
+                    reasons[reason] = None
+                    firm, by_name = firm or verdict.firm, by_name and verdict.by_name
+                case Allow():
+                    continue
+                case _:
+                    assert_never(verdict)
+        return Ask(_listed([*reasons]), firm, by_name) if reasons else Allow()
+
+    async def examine(self, facts: CallFacts) -> Verdict:
+        """Judge a call in a worker thread if it may read folders, since large ones take a while."""
+        if self._verifiers and _may_read_folders(facts):
+            return await to_thread.run_sync(self.judge, facts, abandon_on_cancel=True)
+        return self.judge(facts)
+
+    def _all_verdicts(self, facts: CallFacts) -> Iterator[Verdict]:
+        for path in facts.paths:
+            yield from (verifier.path(path) for verifier in self._verifiers)
+        for step in (step for line in facts.commands for step in line.surveyed_steps):
+            yield from (verifier.command(step.command, step.folders) for verifier in self._verifiers)
+        for url in facts.urls:
+            yield from (verifier.url(url) for verifier in self._verifiers)
+        if len(facts.paths) > 1:
+            yield from (verifier.paths(facts.paths) for verifier in self._verifiers)
+
+
+def _may_read_folders(facts: CallFacts) -> bool:
+    accesses = {subject.access for subject in facts.paths}
+    copies = Access.WRITE in accesses and not accesses.isdisjoint((Access.LIST, Access.MOVE))
+    return copies or bool(facts.commands)
+
+
+def _listed(reasons: list[str]) -> str:
+    more = [f"and {len(reasons) - _MOST} more"] if len(reasons) > _MOST else []
+    return "; ".join([*reasons[:_MOST], *more])
+
+
+_OPEN_TO_ALL = re.compile(r"[0-7]{0,4}[2367]|[ug]*[oa][ugoa]*[+=][rxXst]*w[rwxXst]*")
+_WHOLE = (".", "..", "*", ".*", ".git", "$PWD")
+
+
+class Destructive(Verifier):
+    """Judges single commands. The blocklist judges what is no single command, such as a fork bomb."""
+
+    name = "destructive"
+
+    def command(self, command: Command, folders: Folders) -> Verdict:
+        known = ("", *(folder for folder in folders.possible if folder.startswith(("/", "~"))))
+        pattern = next(filter(None, (destructive(command, folder) for folder in known)), "") or _maker(command)
+        if pattern:
+            return Deny(f"the command destroys what cannot be got back ('{pattern}')", rule=f"destructive: {pattern}")
+        whole = _whole(command)
+        if whole:  # it takes git's hooks and settings too, so full-auto does not answer the question
+            return Ask(f"deletes the whole folder or its history: rm -r {whole}", firm=True)
+        reason = _doubt(command)
+        return Ask(reason) if reason else Allow()
+
+
+def _maker(command: Command) -> str:
+    stem = command.name.casefold().partition(".")[0]
+    return stem if stem in tables().danger["disk_makers"] else ""
+
+
+def _whole(command: Command) -> str:
+    """Return the operand of a recursive rm that means the whole folder or its history; empty for other commands."""
+    args = command.argv[1:]
+    if command.name.casefold() != "rm" or not has_option(args, "rR", "--recursive"):
+        return ""
+    return next((path for path in operands(args) if posixpath.normpath(path) in _WHOLE), "")
+
+
+def _doubt(command: Command) -> str:
+    """Return why a command is asked about; empty if it is not."""
+    name, args = command.name.casefold(), command.argv[1:]
+    recursive = has_option(args, "R", "--recursive")
+    match name:
+        case "chmod" if recursive and any(map(_open_to_all, operands(args)[:1])):
+            return "lets everybody change whole folders"
+        case "chown" | "chgrp" if recursive:
+            return "gives whole folders to another owner"
+        case "truncate":
+            return ""  # for a file it does the same as `>`
+        case _ if name in tables().danger["disk_tools"] and not has_option(args, "l", "--list", "--version", "--help"):
+            return f"{name} may erase for good"
+        case _:
+            return ""
+
+
+def _open_to_all(mode: str) -> bool:
+    return any(_OPEN_TO_ALL.fullmatch(clause) for clause in mode.split(","))
+
+
+MAX_URL = 4096
+"""The most characters of a URL that is read. No page needs a longer one, which is asked about."""
+
+_FREE_TEXT = frozenset(("q", "query", "search", "text", "message", "content"))
+_DATABASES = frozenset(("psql", "mysql", "mariadb", "sqlite3", "duckdb", "sqlcmd", "cqlsh"))
+
+_URL_SHAPES = {
+    "SQL": re.compile(
+        r"\bor\s+(['\"]?)(\w{1,32})\1\s*=\s*\1\2\b|\bunion\s+(?:all\s+)?select\b|['\"]\s*(?:--|/\*)"
+        r"|['\")]\s*;\s*(?:drop|delete|insert|update|alter|exec)\b|\b(?:pg_)?sleep\s*\(\s*\d|\bwaitfor\s+delay\b",
+        re.IGNORECASE,
+    ),
+    "a shell command": re.compile(
+        r"[;|&]\s*(?:rm|curl|wget|nc|ncat|bash|sh|chmod|cat)\s|\$\(|`[^`]*`|\$\{jndi:", re.IGNORECASE
+    ),
+    "steps out of a folder": re.compile(r"(?:^|[/\\=])\.\.(?:[/\\]|$)"),
+    "a line end": re.compile(r"[\r\n]"),
+}
+_SQL_SHAPES = {
+    "runs programs": re.compile(
+        r"\\!|\bxp_cmdshell\b|\b(?:to|from)\s+program\b|^\s*\.(?:shell|system)\b|\bload_extension\s*\(",
+        re.IGNORECASE | re.MULTILINE,
+    ),
+    "reads or writes files": re.compile(
+        r"\binto\s+(?:out|dump)file\b|\bload_file\s*\(|\bpg_(?:read|write)_\w*file\w*\s*\(|\blo_(?:im|ex)port\s*\(",
+        re.IGNORECASE,
+    ),
+    "drops data": re.compile(r"\bdrop\s+(?:table|database|schema)\b|\btruncate\s+(?:table\s+)?[\w\"`]", re.IGNORECASE),
+}
+
+
+class Injection(Verifier):
+    """Judges URLs that a call reaches, and the SQL that commands give to database clients."""
+
+    name = "injection"
+
+    def url(self, url: str) -> Verdict:
+        if len(url) > MAX_URL:
+            return Ask(f"the URL has {len(url):,} characters and may carry data away")
+        shapes = [shape for shape, pattern in _URL_SHAPES.items() if any(map(pattern.search, _parts(url)))]
+        return Ask(f"the URL holds {' and '.join(shapes)}") if shapes else Allow()
+
+    def command(self, command: Command, folders: Folders) -> Verdict:
+        del folders
+        if command.name not in _DATABASES:
+            return Allow()
+        texts = (*command.argv[1:], command.stdin)
+        shapes = [shape for shape, pattern in _SQL_SHAPES.items() if any(map(pattern.search, texts))]
+        return Ask(f"the SQL for {command.name} {' and '.join(shapes)}") if shapes else Allow()
+
+
+def _parts(url: str) -> Iterator[str]:
+    """Yield the path and the values of the parameters, each as it is and decoded once more."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # an invalid URL is not reached anyway
+        return
+    values = [value for name, value in parse_qsl(parts.query) if name.casefold() not in _FREE_TEXT]
+    for part in (unquote(parts.path), *values):
+        yield part
+        yield unquote(part)
+
+
+MAX_URLS = 1000
+"""The most URLs that a session remembers. The oldest are forgotten first."""
+
+_URL = re.compile(r"(?:https?://|www\.)[^\s<>\"'`|\\^{}\x00-\x1f]{1,4096}", re.IGNORECASE)
+_ENDS = ".,;:!?*_\u2026\u00bb\u201d\u2019\u3002\uff0c\u3001"
+_CLOSERS = {")": "(", "]": "["}
+_PORTS = {"http": 80, "https": 443}
+
+
+class UrlMemory:
+    """The URLs in the user's messages of one session."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, None] = {}
+
+    def learn(self, text: str) -> None:
+        """Remember every URL in a message: with its scheme, or beginning with `www.`."""
+        for match in _URL.finditer(text):
+            key = _key(_trimmed(match[0]))
+            if key:
+                self._known.pop(key, None)
+                self._known[key] = None
+        for old in [*self._known][:-MAX_URLS]:
+            del self._known[old]
+
+    def knows(self, url: str) -> bool:
+        """Return whether the user has typed a URL, apart from `http` for `https`, the fragment and the last slash."""
+        return _key(url) in self._known
+
+    def clear(self) -> None:
+        """Forget all URLs, for /clear."""
+        self._known.clear()
+
+
+class UrlGrounding(Verifier):
+    """Refuses URLs that are not in the memory. The targets of redirects are not judged here."""
+
+    name = "url_grounding"
+
+    def __init__(self, memory: UrlMemory) -> None:
+        self._memory = memory
+
+    def url(self, url: str) -> Verdict:
+        if self._memory.knows(url):
+            return Allow()
+        return Deny(
+            "only URLs that the user has typed may be reached (tools.verifiers.url_grounding)", rule="url_grounding"
+        )
+
+
+def _trimmed(url: str) -> str:
+    """Return a URL without the full stop of its sentence and a bracket that was opened before it."""
+    while url:
+        last = url[-1]
+        opener = _CLOSERS.get(last)
+        if last not in _ENDS and (opener is None or url.count(last) <= url.count(opener)):
+            break
+        url = url[:-1]
+    return url
+
+
+def _key(url: str) -> str:
+    """Return one spelling for URLs of the same page; empty for an invalid URL."""
+    try:
+        parts = urlsplit(url if "://" in url else f"https://{url}")
+        host, port = parts.hostname, _port(parts)
+    except ValueError:  # a bracket without its end, or a port that is no number
+        return ""
+    if not host or parts.scheme not in _PORTS or "@" in parts.netloc:
+        return ""
+    return f"{host.rstrip('.')}{port}{parts.path.rstrip('/')}{'?' if parts.query else ''}{parts.query}"
+
+
+def _port(parts: SplitResult) -> str:
+    return "" if parts.port in (None, _PORTS.get(parts.scheme)) else f":{parts.port}"
