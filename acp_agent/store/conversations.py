@@ -91,7 +91,7 @@ class SummaryStore:
         self.now = now
 
     def of(self, conversation_id: str) -> "ConversationSummaries":
-        """Return the summaries of one conversation (core.memory.Summaries). Its session need not be stored yet."""
+        """Return the summaries of one conversation (core.services.Summaries). Its session need not be stored yet."""
         return ConversationSummaries(self, conversation_id)
 
 
@@ -103,7 +103,7 @@ class ConversationSummaries:
         self._conversation = conversation_id
 
     async def add(self, summary: Summary) -> None:
-        """Store a summary; see core.memory.Summaries.add. Unpaired surrogates become question marks."""
+        """Store a summary; see core.services.Summaries.add. Unpaired surrogates become question marks."""
         now = self._store.now()
         text = summary.text.encode("utf-8", "replace").decode()
         row = (self._conversation, int(now), summary.method.value, summary.messages, summary.tokens, text)
@@ -175,7 +175,7 @@ class OverflowStore:
         self.now = now
 
     def of(self, conversation_id: str) -> "ConversationOverflow":
-        """Return the outputs of one conversation (core.overflow.Overflow). Its session need not be stored yet."""
+        """Return the outputs of one conversation (core.services.Overflow). Its session need not be stored yet."""
         return ConversationOverflow(self, conversation_id)
 
     async def purge(self, days: int) -> int:
@@ -202,7 +202,7 @@ class ConversationOverflow:
         self._conversation = conversation_id
 
     async def put(self, text: str) -> str:
-        """Store a text; see core.overflow.Overflow.put."""
+        """Store a text; see core.services.Overflow.put."""
         content = text.encode(_ENCODING, _ERRORS)
         for limit, whose in (
             (self._store.max_bytes, "one output may have"),
@@ -215,7 +215,7 @@ class ConversationOverflow:
         return OVERFLOW_PREFIX + key
 
     async def get(self, reference: str) -> str | None:
-        """Return the text of a reference; see core.overflow.Overflow.get."""
+        """Return the text of a reference; see core.services.Overflow.get."""
         key = _key(reference)
         found = (key, self._conversation)
         row = await self._store.database.read_at_once(lambda connection: connection.execute(_GET, found).fetchone())

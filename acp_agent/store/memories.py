@@ -300,7 +300,7 @@ _MAKE_ROOM = "DELETE FROM memories WHERE key NOT IN (SELECT key FROM memories OR
 
 
 class MemoryStore:
-    """The notes of a user (core.memory.Memories).
+    """The notes of a user (core.services.Memories).
 
     max_notes   the most notes; the ones saved longest ago make room
     max_bytes   the most bytes of UTF-8 of one note
@@ -332,14 +332,14 @@ class MemoryStore:
 
     @property
     def method(self) -> str:
-        """Return how searches find; see core.memory.Memories.method."""
+        """Return how searches find; see core.services.Memories.method."""
         if self._vectors is None:
             return "words"
         model = self._vectors.model
         return f"words ({model} gave no meaning)" if self._vectors.paused else f"words and meaning ({model})"
 
     async def save(self, content: str) -> tuple[Remembered, bool]:
-        """Store a note; see core.memory.Memories.save. Notes that differ only in white space count as one."""
+        """Store a note; see core.services.Memories.save. Notes that differ only in white space count as one."""
         text = content.strip().encode("utf-8", "replace").decode()
         size = len(text.encode())
         if not text:
@@ -353,7 +353,7 @@ class MemoryStore:
         return await self._database.write(lambda connection: self._keep(connection, text))
 
     async def search(self, query: str, limit: int) -> tuple[Remembered, ...]:
-        """Return the notes that fit best; see core.memory.Memories.search.
+        """Return the notes that fit best; see core.services.Memories.search.
 
         A query without a word gives the newest notes.
         """
