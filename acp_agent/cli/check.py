@@ -36,7 +36,7 @@ from acp_agent.core.types import (
 )
 from acp_agent.core.untrusted import json_kind
 from acp_agent.net.hosts import canonical_host
-from acp_agent.workspace.paths import check_text, errors_about, expansion_wanted
+from acp_agent.workspace.beneath import check_text, errors_about, expansion_wanted
 from acp_agent.workspace.roots import Place, Roots
 
 if TYPE_CHECKING:

@@ -35,8 +35,8 @@ from acp_agent.store.session_json import MOST_EVENTS, event_object, joined_event
 from acp_agent.store.session_locks import SessionLocks
 from acp_agent.store.sessions import SessionStore
 from acp_agent.text import title, visible
-from acp_agent.workspace.atomic_write import rename_new
 from acp_agent.workspace.beneath import holding
+from acp_agent.workspace.entries import rename_new
 
 
 async def without_secrets(events: AsyncIterator[StoredEvent], redact: Redact) -> AsyncIterator[StoredEvent]:

@@ -31,7 +31,7 @@ from acp_agent.gates.gate import CallFacts, Gate, Gates
 from acp_agent.gates.permission import Approved
 from acp_agent.log import Log
 from acp_agent.text import title
-from acp_agent.workspace.paths import category_of, in_words
+from acp_agent.workspace.beneath import category_of, in_words
 
 _CLEAN_UP = 5.0
 """Seconds in which a cancelled call may show its end."""

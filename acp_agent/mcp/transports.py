@@ -37,8 +37,7 @@ from acp_agent.net.hosts import Resolve
 from acp_agent.net.mcp_http import McpHttpClient, McpResponse
 from acp_agent.text import visible
 from acp_agent.workspace.processes.table import MARK
-from acp_agent.workspace.processes.tree import ProcessTree
-from acp_agent.workspace.processes.watchdog import CommandWatchdog
+from acp_agent.workspace.processes.tree import CommandWatchdog, ProcessTree
 
 _PASSED: Final = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TERM", "TZ", "LANG", "LANGUAGE"))
 _PASSED_PREFIX: Final = "LC_"

@@ -40,10 +40,9 @@ from acp_agent.store.credentials import CredentialStore
 from acp_agent.store.db import Database
 from acp_agent.store.decisions import McpPins, TrustedFolders
 from acp_agent.store.memories import MemoryStore
-from acp_agent.workspace.destination import sweep
-from acp_agent.workspace.processes.script_folder import ScriptFolder, remove_abandoned
-from acp_agent.workspace.processes.tree import OrphanReaper, harden_process, kill_everything
-from acp_agent.workspace.processes.watchdog import CommandWatchdog
+from acp_agent.workspace.entries import sweep
+from acp_agent.workspace.processes.environment import ScriptFolder, remove_abandoned
+from acp_agent.workspace.processes.tree import CommandWatchdog, OrphanReaper, harden_process, kill_everything
 
 _log = log.Log(__name__)
 

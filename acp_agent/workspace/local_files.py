@@ -26,11 +26,9 @@ from acp_agent.core.clock import now_ns
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.new_file import is_temporary
 from acp_agent.core.types import Access
-from acp_agent.workspace import tree_changes, tree_delete
-from acp_agent.workspace.atomic_write import OldFile, replace_file
-from acp_agent.workspace.beneath import holding
-from acp_agent.workspace.destination import open_destination
-from acp_agent.workspace.paths import errors_about, kind_of, not_a_directory
+from acp_agent.workspace import entries, tree_changes
+from acp_agent.workspace.beneath import errors_about, holding, kind_of, not_a_directory
+from acp_agent.workspace.entries import OldFile, open_destination, replace_file
 from acp_agent.workspace.roots import Place, Roots
 from acp_agent.workspace.text_files import (
     BOM,
@@ -198,7 +196,7 @@ class LocalFileSystem:
         return await _in_thread(lambda: tree_changes.make_directory(self._roots, path))
 
     async def delete(self, path: str, *, recursive: bool) -> Deleted:
-        return await _in_thread(lambda: tree_delete.delete(self._roots, path, recursive=recursive))
+        return await _in_thread(lambda: entries.delete(self._roots, path, recursive=recursive))
 
     async def move(self, source: str, destination: str) -> None:
         await _in_thread(lambda: tree_changes.move(self._roots, source, destination))

@@ -17,7 +17,7 @@ from anyio import to_thread
 
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access
-from acp_agent.workspace.paths import errors_about
+from acp_agent.workspace.beneath import errors_about
 from acp_agent.workspace.roots import Place, Roots
 from acp_agent.workspace.text_files import BOM, is_binary
 

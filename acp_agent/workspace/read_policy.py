@@ -15,7 +15,7 @@ from typing import TypeAlias, assert_never
 
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import Access
-from acp_agent.workspace.paths import expansion_wanted
+from acp_agent.workspace.beneath import expansion_wanted
 from acp_agent.workspace.roots import PathPolicy
 
 DENIED = "may not be read (tools.file.deny_read)"

@@ -16,8 +16,7 @@ from typing import Self, TypeAlias, TypeVar
 
 from acp_agent.core.errors import ConfigError, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access
-from acp_agent.workspace.beneath import Opener, best_opener
-from acp_agent.workspace.paths import check_text, errors_about, expansion_wanted, path_error
+from acp_agent.workspace.beneath import Opener, best_opener, check_text, errors_about, expansion_wanted, path_error
 
 T = TypeVar("T")
 

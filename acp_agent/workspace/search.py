@@ -21,9 +21,8 @@ from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.secret_files import Secrecy, secrecy
 from acp_agent.core.types import Access
 from acp_agent.regex import LinearRegex
-from acp_agent.workspace.beneath import holding
+from acp_agent.workspace.beneath import errors_about, holding, path_error
 from acp_agent.workspace.glob import REPOSITORIES, FileGlob
-from acp_agent.workspace.paths import errors_about, path_error
 from acp_agent.workspace.ripgrep import FoundLine, MatchReader, Ripgrep, file_type, respelled
 from acp_agent.workspace.roots import Place, Roots
 from acp_agent.workspace.text_files import BOM, binary_error, is_binary

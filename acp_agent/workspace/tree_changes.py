@@ -16,12 +16,18 @@ from acp_agent.core.backends import Copied, EntryKind
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.new_file import NewFile, hold, temporary_name
 from acp_agent.core.types import Access
-from acp_agent.workspace.atomic_write import rename_new
-from acp_agent.workspace.beneath import Cursor, Entered, Leaf, Left, descend, holding, open_child
-from acp_agent.workspace.destination import discard, into_itself, open_destination, refuse_unfit, taken
-from acp_agent.workspace.paths import errors_about, kind_of
+from acp_agent.workspace.beneath import Cursor, Entered, Leaf, Left, descend, errors_about, holding, kind_of, open_child
+from acp_agent.workspace.entries import (
+    discard,
+    into_itself,
+    judged,
+    open_destination,
+    refuse_root,
+    refuse_unfit,
+    rename_new,
+    taken,
+)
 from acp_agent.workspace.roots import Place, Roots
-from acp_agent.workspace.tree_delete import judged, refuse_root
 
 
 def make_directory(roots: Roots, path: str) -> bool:

@@ -10,7 +10,7 @@ import anyio
 import psutil
 import pytest
 
-from acp_agent.workspace.processes.watchdog import CommandWatchdog
+from acp_agent.workspace.processes.tree import CommandWatchdog
 from tests.mcp.stage import HOSTILE
 
 pytestmark = pytest.mark.anyio

@@ -20,8 +20,8 @@ from acp_agent.gates.paths.command_paths import MAX_WORDS, URL, Folders, path_wo
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.verify.folder_readers import EXCLUDING, reading
 from acp_agent.gates.verify.verifiers import Verifier
+from acp_agent.workspace.command_files import FoundSecret, Look
 from acp_agent.workspace.git.index import Known
-from acp_agent.workspace.secrets_below import FoundSecret, Look
 
 Resolve = Callable[[str, Access], str]
 """FileSystem.resolve, which raises Refused or ToolError for a path that cannot be touched anyway."""

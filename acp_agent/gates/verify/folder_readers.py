@@ -26,8 +26,8 @@ from acp_agent.gates.verify.reading import (
     may_match,
     surely_matches,
 )
+from acp_agent.workspace.command_files import FoundSecret, Look
 from acp_agent.workspace.git.index import Known
-from acp_agent.workspace.secrets_below import FoundSecret, Look
 
 EXCLUDING = (":!", ":^", ":(exclude)")
 """The beginnings of pathspecs that exclude files."""

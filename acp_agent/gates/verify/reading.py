@@ -12,7 +12,7 @@ from itertools import product
 
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.grammar import Argument, ParsedArguments, grammar_of
-from acp_agent.workspace.secrets_below import FoundSecret, Look
+from acp_agent.workspace.command_files import FoundSecret, Look
 
 _SPECIAL = "[]\\{}"
 

@@ -22,7 +22,7 @@ from acp_agent.workspace.composite import CompositeFileSystem, CompositeTerminal
 from acp_agent.workspace.local_files import LocalFileSystem, file_stamp
 from acp_agent.workspace.processes.environment import hidden_variables
 from acp_agent.workspace.processes.terminal import LocalTerminal
-from acp_agent.workspace.processes.watchdog import CommandWatchdog
+from acp_agent.workspace.processes.tree import CommandWatchdog
 from acp_agent.workspace.roots import Roots
 
 _log = Log(__name__)

@@ -18,8 +18,8 @@ from acp_agent.gates.rules.policy_rules import Effect, PolicyRule, TrustLevel
 from acp_agent.gates.selection import ModelSelection, Selection, ToolChoice, for_model
 from acp_agent.gates.verify.firewall import Firewall, Resolve
 from acp_agent.gates.verify.verifiers import Destructive, Injection, UrlGrounding, UrlMemory, Verifier
+from acp_agent.workspace.command_files import SecretsBelow, real_path
 from acp_agent.workspace.roots import Roots
-from acp_agent.workspace.secrets_below import SecretsBelow, real_path
 
 
 def session_policy(loaded: Loaded, cwd: str, warn: Callable[[str], None]) -> Policy:

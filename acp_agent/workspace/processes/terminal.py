@@ -21,8 +21,7 @@ from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.process_limits import limits_for_child
 from acp_agent.workspace.processes.environment import child_environment
 from acp_agent.workspace.processes.table import MARK
-from acp_agent.workspace.processes.tree import ProcessTree, pidfd_works
-from acp_agent.workspace.processes.watchdog import CommandWatchdog
+from acp_agent.workspace.processes.tree import CommandWatchdog, ProcessTree, pidfd_works
 
 _BLOCK = 64 * 1024
 _APART = 64 * 1024

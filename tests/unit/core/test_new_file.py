@@ -11,7 +11,7 @@ import pytest
 
 from acp_agent.core.new_file import NewFile, is_temporary, remove_leftovers
 from acp_agent.store.private_file import replace_private
-from acp_agent.workspace.atomic_write import OldFile, replace_file
+from acp_agent.workspace.entries import OldFile, replace_file
 
 HAS_UNNAMED = hasattr(os, "O_TMPFILE")
 BOTH = pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from acp_agent.core.ports import Backends, ToolContext
 from acp_agent.core.types import ToolResult
 from acp_agent.execution.runner import ToolRunner
 from acp_agent.gates.gate import CallFacts
-from acp_agent.workspace.paths import path_error
+from acp_agent.workspace.beneath import path_error
 from tests.unit.gates.chain import call
 
 pytestmark = pytest.mark.anyio

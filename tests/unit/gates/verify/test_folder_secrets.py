@@ -12,9 +12,8 @@ import pytest
 from acp_agent.core.types import Access, Allow, Ask, PathSubject
 from acp_agent.gates.verify.firewall import Firewall
 from acp_agent.gates.verify.verifiers import VerifierGate
-from acp_agent.workspace.command_files import shell_names
+from acp_agent.workspace.command_files import FoundSecret, Look, SecretsBelow, real_path, shell_names
 from acp_agent.workspace.roots import Roots
-from acp_agent.workspace.secrets_below import FoundSecret, Look, SecretsBelow, real_path
 from tests.rows import each_row
 from tests.unit.gates.chain import Judged, call, command
 

@@ -45,9 +45,8 @@ from acp_agent.gates.verify.verifiers import (
     Verifier,
     VerifierGate,
 )
-from acp_agent.workspace.command_files import shell_names
+from acp_agent.workspace.command_files import SecretsBelow, real_path, shell_names
 from acp_agent.workspace.roots import Roots
-from acp_agent.workspace.secrets_below import SecretsBelow, real_path
 from tests.rows import each_row
 from tests.unit.gates import everyday, hostile
 from tests.unit.gates.chain import SPECS, Judged, call, command, inside
