@@ -92,11 +92,15 @@ class Shop:
 
 @dataclass
 class LiveSession:
-    """Files below `root`: config.toml is the user's, work/ the session's folder. `notes`: its memory, if any."""
+    """Files below `root`: config.toml is the user's, work/ the session's folder. `notes`: its memory, if any.
+
+    wanted   the only tools that the editor wants
+    """
 
     root: Path
     notes: Memories | None = None
     client: Client = field(default_factory=Client)
+    wanted: tuple[str, ...] | None = None
     warnings: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -138,7 +142,7 @@ class LiveSession:
         shop: Any = Shop(self.warnings, str(self.root), self.notes)
         peer: Any = self.peer
         editor = Connection(peer, self.client).session("live", str(self.work))
-        workspace = SessionWorkspace(str(self.work))
+        workspace = SessionWorkspace(str(self.work), tools=self.wanted)
         self.session = Session(
             SessionDependencies(unused, unused, verbatim, self.later.append, lambda: 0),
             Opening(SessionRecord("live", str(self.work)), workspace, editor),

@@ -185,6 +185,32 @@ async def test_a_key_that_is_stored_while_the_session_runs_is_not_shown_once_the
     assert "fake-key" not in (await live.call("bash", command="echo fake-key-0123456789")).text
 
 
+async def test_folders_for_commands_are_none_for_the_file_tools_and_those_for_file_tools_none_for_commands(
+    live: LiveSession,
+):
+    beside = live.root / "beside"
+    beside.mkdir()
+    (beside / "x.txt").write_text("x\n")
+    rule = "[[tools.permissions.bash]]\npattern = 'cat *'\naction = 'allow'\n"
+    live.open(f"[tools.shell]\nallowed_paths = ['{beside}']\n{rule}")
+    assert await live.runs(f"cat {beside}/x.txt")
+    assert not live.peer.asked
+    assert not await live.reads(str(beside / "x.txt"))
+    live.write(f"[tools.file]\nallowed_paths = ['{beside}']\n{rule}")
+    assert await live.reads(str(beside / "x.txt"))
+    assert not live.peer.asked
+    assert await live.runs(f"cat {beside}/x.txt")
+    assert len(live.peer.asked) == 1
+
+
+async def test_of_its_tools_a_session_has_those_that_the_editor_wants(live: LiveSession):
+    live.wanted = ("read", "group:web")
+    assert live.open().offered == {"read", "fetch", "web_scrape"}
+    assert await live.reads()
+    assert not await live.runs("true")
+    assert not live.peer.asked
+
+
 async def test_nothing_is_built_while_nothing_changes(live: LiveSession, monkeypatch: pytest.MonkeyPatch):
     live.open()
     old = live.config.stat().st_mtime_ns - 10**10
