@@ -1,6 +1,6 @@
 """Judge calls by their origin, and decide whether the MCP servers and hooks of a folder are used.
 
-A folder's `.acp-agent/config.toml` needs no trust: it can only tighten (config/project.py), so ignoring it would
+A folder's `.acp-agent/config.toml` needs no trust: it can only tighten (config/load.py), so ignoring it would
 loosen. Parts that could run or widen something - MCP servers, hooks - are used only if `workspace_trust` says so.
 """
 

@@ -65,7 +65,7 @@ _MEMORY: Migration = (
 
 _SESSIONS: Migration = (
     # All times of conversations are milliseconds now. A row without a `cwd` is not a session but holds only outputs or
-    # summaries. Texts that are not Unicode are blobs (record_json.py), as all JSON is.
+    # summaries. Texts that are not Unicode are blobs (session_json.py), as all JSON is.
     "UPDATE conversations SET created_at = created_at * 1000",
     "ALTER TABLE conversations ADD COLUMN updated_at INTEGER NOT NULL DEFAULT 0",
     "ALTER TABLE conversations ADD COLUMN cwd TEXT",

@@ -1,14 +1,24 @@
-"""Host names, the user's lists, the address table and the record's URLs, each by itself."""
+"""Host names, the user's lists, the address table and the record's URLs, each by itself; and URLs for a browser."""
 
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.services import BlockReason
-from acp_agent.net.hosts import HostRules, RequestBlocked, canonical_host, read_address, recordable_url, why_forbidden
+from acp_agent.net.hosts import (
+    HostRules,
+    RequestBlocked,
+    browser_url,
+    canonical_host,
+    read_address,
+    recordable_url,
+    why_forbidden,
+)
 from acp_agent.net.urls import _agreed
 from tests.rows import each_row
 
@@ -154,3 +164,57 @@ def test_a_url_that_two_parsers_read_differently_is_refused(ours: str, theirs: s
     assert _agreed(urlsplit(ours), httpx.URL(ours))
     with pytest.raises(RequestBlocked, match="two ways"):
         _agreed(urlsplit(ours), httpx.URL(theirs))
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://example.com/login?a=1&b=%20#x", "https://example.com/login?a=1&b=%20#x"),
+        ("HTTPS://Example.COM", "https://example.com"),
+        ("https://example.com:8443/", "https://example.com:8443/"),
+        ("http://localhost:3000/cb", "http://localhost:3000/cb"),
+        ("http://[::1]:3000/", "http://[::1]:3000/"),
+        ("https://\u0430pple.com/", "https://xn--pple-43d.com/"),  # a Cyrillic a
+        ("https://example.com/caf\u00e9", "https://example.com/caf%C3%A9"),
+    ],
+)
+def test_the_host_is_spelt_as_the_dns_has_it_and_the_rest_in_ascii(url: str, shown: str):
+    assert browser_url(url) == shown
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://example.com/",
+        "http://localhost.example.com/",
+        "ftp://example.com/",
+        "javascript:alert(1)",
+        "file:///etc/passwd",
+        "//example.com/",
+        "https://",
+        "https://user@example.com/",
+        "https://bank.com%40evil.com@evil.com/",
+        "https://example.com\\@evil.com/",
+        "https://example.com/\u202emoc",
+        "https://exa mple.com/",
+        "https://example.com:99999/",
+        "https://0x7f.1/",
+        "https://example.com/" + "x" * 2048,
+        "",
+    ],
+)
+def test_what_may_mislead_is_refused(url: str):
+    with pytest.raises(ValueError, match=r"\w"):
+        browser_url(url)
+
+
+@given(st.text(alphabet=st.characters(), max_size=60))
+def test_any_text_is_judged_without_another_error(text: str):
+    for url in (text, f"https://{text}", f"https://example.com/{text}"):
+        try:
+            shown = browser_url(url)
+        except ValueError:
+            continue
+        assert shown.isascii()
+        assert shown.isprintable()
+        assert browser_url(shown) == shown or len(shown) > 2048

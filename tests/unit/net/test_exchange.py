@@ -1,4 +1,4 @@
-"""Headers and bodies that are too long, packed or binary."""
+"""Bodies of pages: how they are unpacked and decoded, and what is done with those too long, packed or binary."""
 
 import asyncio
 import gzip
@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator
 
 import anyio
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from acp_agent.core.errors import ToolError
-from acp_agent.net.exchange import Body
+from acp_agent.net.exchange import Body, ContentType, unpacker_of
 from tests.unit.net.tls_site import reply
 from tests.unit.net.world import LIMIT, Category, World
 
@@ -241,3 +243,202 @@ async def test_a_page_without_a_type_is_text_when_it_is_text(world: World) -> No
     assert (page.content_type, page.text) == ("text/plain", "grün")
     assert (await world.category("https://example.com/png"))[0] is Category.PERMANENT_FAILURE
     assert "is binary" in (await world.category("https://example.com/zeros"))[1]
+
+
+PARTS = st.lists(st.binary(max_size=200) | st.integers(0, 5000).map(bytes), min_size=1, max_size=6)
+
+
+@given(parts=PARTS, padding=st.integers(0, 5), size=st.integers(1, 300))
+def test_members_are_one_text_however_they_are_cut(parts: list[bytes], padding: int, size: int) -> None:
+    packed = b"".join(gzip.compress(part, mtime=0) + bytes(padding) for part in parts)
+    unpacker = unpacker_of("gzip")
+    assert unpacker
+    unpacked = b"".join(unpacker.unpack(packed[at : at + size], 100_000) for at in range(0, len(packed), size))
+    assert unpacked == b"".join(parts)
+    assert (unpacker.complete, unpacker.ended) == (True, False)
+
+
+@given(parts=PARTS, room=st.integers(1, 6000))
+def test_never_more_than_the_room_is_unpacked(parts: list[bytes], room: int) -> None:
+    unpacker = unpacker_of("gzip")
+    assert unpacker
+    packed = b"".join(gzip.compress(part, mtime=0) for part in parts)
+    assert unpacker.unpack(packed, room) == b"".join(parts)[:room]
+
+
+@pytest.mark.parametrize("behind", [zlib.compress(b"more"), b"junk", b"\0"])
+def test_deflate_ends_once(behind: bytes) -> None:
+    unpacker = unpacker_of("deflate")
+    assert unpacker
+    assert unpacker.unpack(zlib.compress(b"text") + behind, 100) == b"text"
+    assert (unpacker.complete, unpacker.ended) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("charset", "body", "text"),
+    [
+        ("utf-8", "grün €".encode(), "grün €"),
+        ('"UTF-8"', "grün".encode(), "grün"),
+        ("iso-8859-1", b"gr\xfcn", "grün"),
+        ("windows-1252", b"\x80", "€"),
+        ("windows-1251", "мир".encode("cp1251"), "мир"),
+        ("shift_jis", "日本".encode("shift_jis"), "日本"),
+        ("gb18030", "中文".encode("gb18030"), "中文"),
+        ("us-ascii", "grün".encode(), "grün"),
+        ("utf-16le", "grün".encode("utf-16-le"), "grün"),
+        ("made-up", "grün".encode(), "grün"),
+        ("iso-8859-1", b"\xef\xbb\xbfgr\xc3\xbcn", "grün"),
+        ("utf-8", "grün".encode("utf-16"), "grün"),
+        ("unicode_escape", rb"\x41", r"\x41"),
+        ("rot13", b"nop", "nop"),
+        ("zlib", b"nop", "nop"),
+    ],
+)
+async def test_a_charset_of_the_web_is_honoured_and_everything_else_is_utf_8(
+    world: World, charset: str, body: bytes, text: str
+) -> None:
+    world.site.replies["/"] = reply(body, content_type=f"text/plain; charset={charset}")
+    assert (await world.get()).text == text
+
+
+@pytest.mark.parametrize("header", ["text/html", "text/html; charset=utf-8", "text/html; charset=nonsense"])
+async def test_bytes_that_are_no_utf_8_are_an_error_that_says_where(world: World, header: str) -> None:
+    world.site.replies["/"] = reply(b"gr\xfcn secret", content_type=header)
+    category, message = await world.category()
+    assert category is Category.PERMANENT_FAILURE
+    assert message == "the page of example.com is not valid UTF-8 at byte 2, so it is no text to read"
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "text"),
+    [
+        ("<meta charset=iso-8859-1>", b"gr\xfcn", "grün"),
+        ("<META CharSet = 'ISO-8859-1' />", b"gr\xfcn", "grün"),
+        ("<meta name=x content='a > b'><meta charset=iso-8859-1>", b"gr\xfcn", "grün"),
+        ('<meta http-equiv="Content-Type" content="text/html; charset=windows-1251">', "мир".encode("cp1251"), "мир"),
+        ("<meta content='text/html;charset=koi8-r' http-equiv=content-type>", "мир".encode("koi8-r"), "мир"),
+        ("<!-- <meta charset=koi8-r> --><meta charset=shift_jis>", "日本".encode("shift_jis"), "日本"),
+        ("<meta name=description content='set charset=koi8-r'>", "grün".encode(), "grün"),
+        ("<meta charset=made-up>", "grün".encode(), "grün"),
+        ("<meta charset=rot13>", b"nop", "nop"),
+        ("<meta charset>", "grün".encode(), "grün"),
+        ("<meta charset=utf-16>", "grün".encode(), "grün"),
+        ("\ufeff<meta charset=koi8-r>", "grün".encode(), "grün"),
+        ("<meta-x charset=koi8-r>", "grün".encode(), "grün"),
+        (" " * 1024 + "<meta charset=koi8-r>", "grün".encode(), "grün"),
+        ("<meta " * 170, "grün".encode(), "grün"),
+    ],
+)
+@pytest.mark.parametrize("mime", ["text/html", "application/xhtml+xml"])
+async def test_a_page_of_html_may_name_its_charset_itself(
+    world: World, mime: str, head: str, body: bytes, text: str
+) -> None:
+    world.site.replies["/"] = reply(head.encode() + body, content_type=mime)
+    assert (await world.get()).text == head.removeprefix("\ufeff") + text
+
+
+@pytest.mark.parametrize("header", ["text/html; charset=utf-8", "text/html; charset=made-up", "text/plain"])
+async def test_the_charset_in_a_page_counts_in_html_without_another_only(world: World, header: str) -> None:
+    body = "<meta charset=koi8-r>grün"
+    world.site.replies["/"] = reply(body.encode(), content_type=header)
+    assert (await world.get()).text == body
+
+
+async def test_latin_1_is_what_browsers_take_it_for(world: World) -> None:
+    world.site.replies["/"] = reply(b"\x93so\x94", content_type="text/html; charset=iso-8859-1")
+    assert (await world.get()).text == "“so”"
+
+
+async def test_a_stray_byte_among_many_good_characters_is_replaced(world: World) -> None:
+    world.site.replies["/"] = reply(b"gr\xfcn" + b"x" * 97)
+    assert (await world.get()).text == "gr\ufffdn" + "x" * 97
+    world.site.replies["/"] = reply(b"gr\xfcn" + b"x" * 96)  # 1 in 100
+    category, message = await world.category()
+    assert category is Category.PERMANENT_FAILURE
+    assert message == "the page of example.com is not valid UTF-8 at byte 2, so it is no text to read"
+
+
+async def test_a_stray_zero_byte_is_binary_however_long_the_page(world: World) -> None:
+    world.site.replies["/"] = reply(b"x" * 1000 + b"\0\xff")
+    assert "is binary" in (await world.category())[1]
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding"),
+    [
+        (b"x" * (LIMIT + 1), ""),
+        (b"x" * LIMIT * 3, ""),
+        (gzip.compress(b"x" * LIMIT * 100, mtime=0), "gzip"),
+        (gzip.compress(b"x" * 40_000, mtime=0) * 3, "gzip"),
+    ],
+    ids=["one byte over", "far over", "packed", "packed in members"],
+)
+async def test_a_page_over_the_limit_is_cut_at_it(world: World, body: bytes, encoding: str) -> None:
+    world.site.replies["/"] = reply(body, content_encoding=encoding)
+    page = await world.get(truncate=True)
+    assert (page.text, page.truncated) == ("x" * LIMIT, True)
+    assert world.records[0].response_bytes == LIMIT
+
+
+@pytest.mark.parametrize("length", [0, LIMIT])
+async def test_a_page_within_the_limit_is_whole(world: World, length: int) -> None:
+    world.site.replies["/"] = reply(b"x" * length)
+    page = await world.get(truncate=True)
+    assert (len(page.text), page.truncated) == (length, False)
+
+
+async def test_nothing_beyond_the_limit_is_waited_for_when_the_length_is_known(world: World) -> None:
+    async def stall(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: %d\r\n\r\n" % 10**17)
+        writer.write(b"x" * LIMIT)
+        await writer.wait_closed()  # and no byte more
+
+    world.site.replies["/"] = stall
+    page = await world.get(truncate=True)
+    assert (len(page.text), page.truncated) == (LIMIT, True)
+
+
+async def test_a_page_that_never_ends_is_cut_and_hung_up_on(world: World) -> None:
+    async def endless(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n")
+        while True:
+            writer.write(b"x" * 1000)
+            await writer.drain()
+
+    world.site.replies["/"] = endless
+    assert (await world.get(truncate=True)).text == "x" * LIMIT
+    with anyio.fail_after(5):
+        await world.site.hung_up.wait()
+
+
+async def test_a_length_nobody_can_count_is_still_a_page(world: World) -> None:
+    world.site.replies["/"] = (
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: " + b"9" * 19 + b"\r\n\r\n" + b"x" * LIMIT
+    )
+    assert (await world.get(truncate=True)).truncated
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "utf-16", "utf-16-le", "gb18030", "shift_jis", "iso-2022-jp"])
+@given(text=st.text("aé日€語\U0001f600", min_size=1, max_size=30), limit=st.integers(1, 60))
+@example(text="日本語", limit=7)
+@example(text="\U0001f600" * 3, limit=6)
+def test_a_cut_leaves_whole_characters_and_never_more_than_the_limit(charset: str, text: str, limit: int) -> None:
+    packed = text.encode(charset, errors="ignore")
+    text = packed.decode(charset)
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for at in range(0, len(packed), 3):
+            yield packed[at : at + 3]
+
+    async def read() -> Body:
+        body = Body("example.com", "", limit, truncate=True)
+        await body.read(chunks())
+        return body
+
+    body = anyio.run(read)
+    cut = body.text(ContentType("text/plain", charset))
+    assert len(body.data) == min(limit, len(packed))
+    assert body.truncated == (len(packed) > limit)
+    assert text.startswith(cut)
+    assert body.truncated or cut == text
+    assert len(cut) >= (limit - 5) // 4 or cut == text
