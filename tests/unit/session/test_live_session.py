@@ -211,6 +211,31 @@ async def test_of_its_tools_a_session_has_those_that_the_editor_wants(live: Live
     assert not live.peer.asked
 
 
+async def test_what_the_user_types_may_be_fetched_and_was_not_made_up(live: LiveSession):
+    memory = live.open().factory._gate_state.memory
+    assert not memory.urls.knows("https://e.example/page")
+    live.factory._turn_began("/run curl https://e.example/page")
+    assert memory.urls.knows("https://e.example/page")
+
+
+async def test_with_a_turn_the_same_call_is_worth_its_while_again(live: LiveSession):
+    live.open("[tools.result_cache]\nenabled = false\n[tools.utility]\nenabled = true\nthreshold = 0.5\n")
+    assert await live.reads()
+    assert not await live.reads()
+    live.factory._turn_began("/help")
+    assert await live.reads()
+
+
+async def test_with_a_turn_what_the_user_may_have_changed_is_searched_anew(live: LiveSession):
+    live.open()
+    file = live.work / "docs" / "a.txt"
+    live.write("needle one\n", file)
+    assert "needle one" in (await live.call("grep", pattern="needle", path=".")).text
+    file.write_text("needle two\n")
+    live.factory._turn_began("/help")
+    assert "needle two" in (await live.call("grep", pattern="needle", path=".")).text
+
+
 async def test_nothing_is_built_while_nothing_changes(live: LiveSession, monkeypatch: pytest.MonkeyPatch):
     live.open()
     old = live.config.stat().st_mtime_ns - 10**10
