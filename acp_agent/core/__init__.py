@@ -1,1 +1,1 @@
-"""Floor 0: the vocabulary every other package shares. Standard library only, no I/O."""
+"""The types, events, errors and ports that all other packages share. Standard library only, no I/O."""

@@ -161,12 +161,12 @@ class DynExecutor:
         try:
             other = replace(call, arguments=arguments, raw_arguments="")
             invocation = await self._catalogue.understand(other, self._files)
-        except (ToolError, Refused):  # the model shall hear of its own mistake instead
+        except (ToolError, Refused):  # the model is told its own mistake instead
             return None
         return invocation, RepairedArguments(failure.message, arguments, self._repairer.name)
 
     async def _finish(self, facts: CallFacts, result: ToolResult, seconds: float) -> None:
-        """Show the end, then give back what the tool opened: also when the turn is cancelled."""
+        """Show the end of the call, then release its terminals and files, even if the turn is cancelled."""
         event = ToolFinished(facts.call.id, facts.spec.name, result, seconds, facts.call.use_id)
         try:
             with anyio.move_on_after(_CLEAN_UP, shield=True):

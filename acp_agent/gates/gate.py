@@ -132,7 +132,7 @@ class Gate:
         return True
 
     def judge(self, facts: CallFacts) -> Verdict:
-        """Return Allow (no objection), Ask or Deny. It runs nothing, asks nobody and counts nothing."""
+        """Return Allow (no objection), Ask or Deny. It does not run, ask or count anything."""
         raise NotImplementedError
 
     async def examine(self, facts: CallFacts) -> Verdict:

@@ -177,7 +177,7 @@ class GrantStore:
                 self._warn(f"{self._path}: {tool}.patterns: {key[:_SHOWN]!r} covers nothing; expected {expected}")
 
     async def remember(self, *grants: Grant) -> None:
-        """Store decisions. They hold for this process even if the file cannot be written, of which `warn` is told."""
+        """Store decisions. If the file cannot be written, they hold for this process, and `warn` is called."""
         await anyio.to_thread.run_sync(self._remember, grants)
 
     def _remember(self, grants: tuple[Grant, ...]) -> None:

@@ -10,7 +10,7 @@ The first of these that applies decides:
 6. The approval level decides.
 
 Tools that change nothing do not ask by themselves, except those that reach a host which the user has not allowed yet,
-and those with rules of which none matches.
+and those whose rules do not match the call.
 """
 
 import hashlib
@@ -206,7 +206,7 @@ _NOBODY = "this call needs the user's approval, and there is nobody to ask"
 
 @dataclass(frozen=True, slots=True)
 class _PredictedFailure(Deny):
-    """The end of a call that would fail whatever the user answers, because its preview failed."""
+    """The end of a call whose preview failed. It would fail with any answer of the user."""
 
     result: ToolResult = field(kw_only=True)
 
@@ -402,7 +402,7 @@ class PermissionGate(Gate):
         return denied_by(tool, rules, bisect_left(range(len(rules)), True, key=denied) - 1)
 
     def _asks(self, facts: CallFacts, action: Action | None, *, stored: bool | None, rules: tuple[Rule, ...]) -> bool:
-        """Return whether a call asks. A tool that only reads asks if it has `rules` of which none matches."""
+        """Return whether a call asks. A tool that only reads asks if it has `rules` and none of them matches."""
         named = is_answered(facts.asks, rules, lambda exact: rule_action(facts.invocation, exact, self._resolve))
         if not named or action is Action.ASK:
             return True

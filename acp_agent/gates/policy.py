@@ -1,4 +1,4 @@
-"""Refuse calls by the policy and the authorization: rules that forbid, of which the first match decides.
+"""Refuse calls by the policy and the authorization. Both are lists of rules, and the first rule that matches decides.
 
 They only forbid. A call that they let through still passes every other gate.
 """

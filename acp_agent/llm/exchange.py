@@ -272,7 +272,7 @@ class EventSplitter:
 async def server_events(chunks: AsyncIterable[bytes]) -> AsyncGenerator[ServerEvent]:
     """Yield the events of a byte stream. The standard drops an event that the end of the stream cuts off.
 
-    Raises EventTooLarge, and whatever `chunks` raises.
+    Raises EventTooLarge, and the errors of `chunks`.
     """
     splitter = EventSplitter()
     async for chunk in chunks:

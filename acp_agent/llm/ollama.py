@@ -490,9 +490,7 @@ class OllamaProvider:
             yield ModelDone(Message(Role.ASSISTANT, ()), ModelStop.END)
             return
         if not self._asked:
-            with suppress(
-                ProviderError
-            ):  # /api/chat may work all the same, or else it tells why; the next call asks again
+            with suppress(ProviderError):  # /api/chat may still work, or it gives the reason; the next call asks again
                 await self._ask_for_card()
         endpoint = self._endpoint
         body = write(self._body(request))

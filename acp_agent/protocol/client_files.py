@@ -24,7 +24,7 @@ _BOM = "\ufeff"
 _REPLACEMENT = "\ufffd"
 """What editors that read like Node.js return for bytes that are not UTF-8."""
 _LARGEST = 8 * 1024 * 1024
-"""Bytes on disk of the largest file of which some lines are read through the editor."""
+"""The size in bytes on disk of the largest file that is read in part through the editor."""
 _HEAD = 1024
 """Bytes at the start of a file that show whether it is text."""
 _LOOKS: Final = (0.0, 0.05, 0.2, 0.75)

@@ -100,7 +100,7 @@ class EditorLanguages:
             raise ToolError(ToolErrorCategory.TIMEOUT, error.message) from None
         except ConnectionLost as error:
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, error.message) from None
-        except RpcError as error:  # its text may come from anybody, so the model does not get it
+        except RpcError as error:  # its text is not trusted, so the model does not get it
             message = f"the editor answered {method} with error {error.code}"
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message) from None
 

@@ -165,7 +165,7 @@ class ProxyTerminal:
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, _LOOK_FIRST) from None
 
     def _give_back(self, answer: Json) -> None:
-        """End a terminal whose id came too late: nobody else would."""
+        """End a terminal whose id came after the timeout, because no call owns it."""
         with contextlib.suppress(RpcError):
             target: JsonObject = {"sessionId": self._session_id, "terminalId": wire.terminal_id(answer)}
             self._peer.tell("terminal/kill", target)
@@ -229,7 +229,7 @@ class EditorCommand:
         return wire.exit_status(await self._peer.request("terminal/wait_for_exit", self._target))
 
     async def _poll(self, on_output: OnOutput) -> None:
-        while True:  # the first time at once: if the last reading fails, this output is all there is
+        while True:  # read at once: if the last reading fails, this output is the only one
             try:
                 answer = wire.terminal_output(await self._peer.request("terminal/output", self._target))
             except RpcError:

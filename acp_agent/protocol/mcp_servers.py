@@ -1,6 +1,6 @@
 """The MCP servers that an editor names: `mcpServers` of `session/new` as `McpServer`.
 
-An entry that cannot be used is left out and the user is told; the session opens all the same. Variables that would make
+An entry that cannot be used is left out and the user is told. The session still opens. Variables that would make
 a program run something else are dropped later, by the connection. See https://agentclientprotocol.com/protocol/session-setup.
 """
 

@@ -1,6 +1,6 @@
 """Permission questions: `session/request_permission`.
 
-A question shows all of what it asks about, or it is not asked: nobody can agree to what they do not see. See
+A question that cannot show everything that it asks about is not asked, because users cannot agree to hidden text. See
 https://agentclientprotocol.com/protocol/tool-calls.
 """
 
@@ -94,7 +94,7 @@ class EditorApprover:
                 )
             )
         except ClientTimeout:
-            message = f"nobody answered within {self._timeout:g} s whether this may run, so it did not"
+            message = f"the user did not answer within {self._timeout:g} s whether this may run, so it did not run"
             raise ToolError(ToolErrorCategory.CONFIRMATION_REQUIRED, message) from None
         except RpcError:
             return Decision.UNANSWERED

@@ -55,7 +55,7 @@ class AuthState:
     async def logout(self) -> None:
         """Log out and remove the stored keys. Running turns go on.
 
-        Raises RpcError -32603 if the keys could not be removed; the connection is logged out all the same.
+        Raises RpcError -32603 if the keys could not be removed. The connection is logged out even then.
         """
         self._logged_out = True
         try:

@@ -57,7 +57,7 @@ _NOTIFICATIONS: Final[dict[str, Any]] = {
     "$/cancel_request": schema.CancelRequestNotification,
 }
 _NEWER_UPDATES: Final = ("compaction_summary_chunk", "compaction_update", "notice")
-"""Updates that ACP has, and schema v1.19, of which the SDK's models were made, has not."""
+"""Updates of ACP that schema v1.19 lacks. The SDK's models were generated from that schema."""
 _GAPS: Final[dict[str, str]] = {
     r"params\.update\.name: unknown member": "the name of a tool is newer than schema v1.19",
     r"params\.clientCapabilities\.session\.(compaction|notices): unknown member": "newer than schema v1.19",

@@ -140,7 +140,7 @@ class _Lane:
         return self._made is not None and self._made.in_transaction
 
     async def roll_back(self) -> None:
-        """End a transaction, whatever it is doing.
+        """End a transaction in any state.
 
         A connection that cannot roll back is dropped; the next one is new.
         """

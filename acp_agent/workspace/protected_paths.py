@@ -1,6 +1,6 @@
 """Protected paths: git hooks, editor tasks, shell start-up files and the like, which something runs or obeys later.
 
-`protected_paths.toml` lists them with the reasons. No file tool touches the hard ones, whatever was allowed:
+`protected_paths.toml` lists them with the reasons. No file tool touches the hard ones, even if a rule allows it:
 `ProtectedPaths` is a PathPolicy for `Roots`, so every writer meets it. It judges by name, so that files which do not
 exist yet are protected too. `gates/protected.py` asks about the soft ones, which users do let agents edit.
 """
@@ -28,7 +28,7 @@ _MAX_NAME = 255
 class Protection(NamedTuple):
     """Why a path is protected. `reason` continues "it is protected: ".
 
-    hard       whether no tool may change it, whatever was allowed
+    hard       whether no tool may change it, even if a rule allows it
     everyday   whether projects edit it as they edit their code; a level that asks nothing lets it be changed
     """
 

@@ -320,7 +320,7 @@ async def test_without_an_answer_nothing_of_a_project_starts(tmp_path, served):
         model = editor.home.config.read_text()
         for config, told in (
             (FULL_AUTO, "nobody is asked at this approval level"),
-            ("[acp]\nquestion_timeout_secs = 0.1\n", "nobody answered within 0.1 s"),
+            ("[acp]\nquestion_timeout_secs = 0.1\n", "the user did not answer within 0.1 s"),
             ("[mcp]\nenabled = false\n", ""),
         ):
             editor.home.config.write_text(model + config)

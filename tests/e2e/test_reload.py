@@ -38,7 +38,9 @@ async def test_a_ban_between_two_prompts_holds_for_the_second_and_a_broken_file_
         assert editor.told.count(f"{editor.home.config}: expected TOML") == 1
         assert "at line 3" in editor.told
         assert editor.told.count("expected it not to be empty; its earlier content stays in force") == 1
-        assert editor.told.count("deny_read = 7: expected a list of texts; what held before this change holds on") == 1
+        assert (
+            editor.told.count("deny_read = 7: expected a list of texts; the earlier configuration stays in force") == 1
+        )
         editor.home.config.write_text("[tools.shell]\nblocked_commands = ['rm']\n")
         await editor.say(session, "mended")
     assert [call.status for call in editor.calls] == ["completed", *["failed"] * 7, "completed"]

@@ -112,7 +112,7 @@ class ToolRanking(Protocol):
 
 
 class WordRanking:
-    """A ranking by shared words. It is deterministic and asks nobody. It knows neither synonyms nor other languages."""
+    """A ranking by shared words. It is deterministic and asks no model. It knows no synonyms and no other languages."""
 
     async def scores(self, query: str, specs: Sequence[ToolSpec]) -> Mapping[str, float]:
         return by_words(_head_and_tail(query), specs)

@@ -1,4 +1,4 @@
-"""The destructive core of the blocklist: commands that are refused whatever is configured."""
+"""The destructive commands of the blocklist, which are refused under every configuration."""
 
 import re
 from collections.abc import Callable, Iterable

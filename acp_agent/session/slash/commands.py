@@ -7,7 +7,7 @@ from enum import StrEnum
 from acp_agent.core.events import OfferedCommand
 
 _NOTE = "System note:"
-"""What Jupyter AI puts before the first prompt of a session."""
+"""The beginning of a note that Jupyter AI puts before the first prompt of a session."""
 
 
 class CommandName(StrEnum):
@@ -30,14 +30,14 @@ class CommandName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How a command is described. `hint` names its argument; a command without a hint takes none."""
+    """The description of a command. `hint` names its argument; a command without a hint takes none."""
 
     name: CommandName
     description: str
     hint: str = ""
 
     def usage(self) -> str:
-        """Return how it is typed, as markdown: the placeholder of the argument is in italics."""
+        """Return the syntax of the command as markdown, with the placeholder of the argument in italics."""
         return f"`/{self.name}` *{self.hint}*" if self.hint else f"`/{self.name}`"
 
 
@@ -65,14 +65,14 @@ COMMANDS = (
 )
 
 ALWAYS = frozenset(CommandName) - {CommandName.MEMORY, CommandName.MCP, CommandName.POLICY}
-"""The commands that make sense in every configuration. The others are offered once the configuration is known."""
+"""The commands that every configuration has. The others are offered once the configuration is known."""
 
 
 def parse(texts: Sequence[str]) -> tuple[CommandName, str] | None:
     """Return the command that a prompt begins with, and its argument; None for a prompt for the model.
 
-    Only the very beginning can be a command, so that pasted text never is. Behind Jupyter's note, which the user never
-    sees, the beginning is what follows the note; but `/run` does nothing there.
+    A command stands at the very beginning, so that pasted text is never one. The user does not see Jupyter's note, so a
+    prompt with the note begins after it. `/run` is not accepted there.
 
     texts   the texts of the prompt, in order
     """
@@ -94,7 +94,7 @@ def misspelt(texts: Sequence[str]) -> tuple[str, CommandName] | None:
 
 
 def in_vain(name: CommandName, argument: str) -> str:
-    """Return what to tell the user if a command that takes no argument has one; else "".
+    """Return a message for the user if a command that takes no argument has one; else "".
 
     A sentence that begins like a command, such as "/clear the build folder", is meant for the model.
     """
@@ -102,18 +102,18 @@ def in_vain(name: CommandName, argument: str) -> str:
     if command.hint or not argument:
         return ""
     return (
-        f"Nothing was done: `/{name}` takes no words behind it. Send it alone ({command.description}), or leave out "
+        f"Nothing was done: `/{name}` takes no argument. Send it alone ({command.description}), or leave out "
         "the slash if all this is for the model."
     )
 
 
 def offered(available: Collection[CommandName]) -> tuple[OfferedCommand, ...]:
-    """Return the commands as editors are told of them."""
+    """Return the commands as they are sent to editors."""
     return tuple(OfferedCommand(each.name.value, each.description, each.hint) for each in _chosen(available))
 
 
 def help_text(available: Collection[CommandName] = ALWAYS) -> str:
-    """Return what /help prints."""
+    """Return the output of /help."""
     lines = (f"- {command.usage()}: {command.description}" for command in _chosen(available))
     return "\n".join(("Commands:", "", *lines))
 
@@ -123,13 +123,13 @@ def _chosen(available: Collection[CommandName]) -> list[Command]:
 
 
 def _words(text: str) -> tuple[str, str]:
-    """Return the name behind a slash, and the rest; two empty texts if there is no slash."""
+    """Return the name after the slash, and the rest of the text; two empty texts if there is no slash."""
     first, *rest = text.strip().split(maxsplit=1) or [""]
     return (first[1:], "".join(rest)) if first.startswith("/") else ("", "")
 
 
 def _behind_note(texts: Sequence[str]) -> str:
-    """Return what follows the note: the next text, or the last paragraph of the same text if that is one line."""
+    """Return the prompt after the note: the next text, or the last paragraph of the same text if it is one line."""
     if len(texts) > 1:
         return texts[1]
     last = texts[0].rpartition("\n\n")[2].strip()
@@ -137,7 +137,7 @@ def _behind_note(texts: Sequence[str]) -> str:
 
 
 def _one_slip(word: str, name: str) -> bool:
-    """Return whether a word is a name with one letter added, missing, changed or swapped; the first must be right."""
+    """Return whether a word is a name with one letter added, missing, changed or swapped. The first must be right."""
     if word[:1] != name[:1]:
         return False
     at = next((at for at, (one, two) in enumerate(zip(word, name, strict=False)) if one != two), None)

@@ -36,7 +36,7 @@ _USAGE = "Usage: `/memory`, `/memory search WORDS` or `/memory delete ID`"
 
 
 class Notes(Memories, Protocol):
-    """Memories whose notes can be deleted, too."""
+    """Memories whose notes can also be deleted."""
 
     async def delete(self, note: str) -> Remembered | None:
         """Remove a note. Return it as it was, or None if there is none. Raises StoreUnavailable."""
@@ -44,7 +44,7 @@ class Notes(Memories, Protocol):
 
 
 async def run_memory(text: str, notes: Notes | None, redact: Redact) -> str:
-    """List, find or delete notes. Return what the user is told. Raises StoreUnavailable."""
+    """List, find or delete notes. Return the message for the user. Raises StoreUnavailable."""
     if notes is None:
         return _OFF
     verb, *rest = text.split(maxsplit=1) or [""]
@@ -86,14 +86,14 @@ _MODES = {
 
 
 class SelectableModels(Choices, Protocol):
-    """The models that can be chosen, as text: a `ModelChoices`."""
+    """The part of `ModelChoices` that describes the models as text."""
 
     def listed(self, conduct: SessionOptions) -> str:
         """Return all models as markdown. Raises ToolError if there are none."""
         ...
 
     def choose(self, conduct: SessionOptions, text: str) -> str:
-        """Choose the model that a text means. Return what the user is told. Raises ToolError."""
+        """Choose the model that a text means. Return the message for the user. Raises ToolError."""
         ...
 
 
@@ -116,16 +116,16 @@ async def _none_fetched(provider: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CommandDependencies:
-    """What the commands need besides the session and its conversation. By default there is none of it.
+    """The dependencies of the commands, except the session and its conversation. The defaults do nothing.
 
-    forget           removes what is stored of the conversation. Raises StoreUnavailable
+    forget           removes the conversation from the store. Raises StoreUnavailable
     forget_results   drops the cached results of tools
-    models           gives what can be chosen; None where nothing can
-    refresh_models   asks one provider again which models it offers, and returns their number. Raises AgentError
-    notes            gives the notes of all sessions; None where memory is switched off
-    gates            gives the gates of the moment, in their order
-    more             gives the lines of /status about parts that are not always there
-    servers          gives a line for each MCP server
+    models           returns the models that can be chosen; None if the model cannot be changed
+    refresh_models   asks one provider again for its models, and returns their number. Raises AgentError
+    notes            returns the notes of all sessions; None if memory is switched off
+    gates            returns the gates in force, in their order
+    more             returns the lines of /status about optional parts
+    servers          returns a line for each MCP server
     """
 
     forget: Callable[[], Awaitable[None]] = _nothing_stored
@@ -141,7 +141,7 @@ class CommandDependencies:
 class SlashCommandHandler:
     """Runs the slash commands of one session. Answers are markdown.
 
-    loaded   gives the configuration in force
+    loaded   returns the configuration in force
     emit     shows events
     """
 
@@ -166,7 +166,7 @@ class SlashCommandHandler:
         self._needs = dependencies
 
     def available(self) -> Collection[CommandName]:
-        """Return the commands that make sense now. Cheap."""
+        """Return the commands that are available now. This is cheap."""
         settings = self._loaded().settings
         tools = settings.tools
         ruled = tools.policy.enabled or tools.authorization.enabled or bool(tools.permissions)
@@ -178,13 +178,13 @@ class SlashCommandHandler:
         return ALWAYS | {name for name, sense in makes_sense.items() if sense}
 
     def reading_only(self) -> AbstractContextManager[None]:
-        """Allow the running turn only to read and to search, by the gate of the mode."""
+        """Allow the running turn only to read and search. The mode gate enforces it."""
         return self._session.reading_only()
 
     async def run(self, name: CommandName, argument: str, files: FileSystem) -> str | Review:
-        """Run a command. Return what the user is told, or what the model is asked.
+        """Run a command. Return the message for the user, or the prompt for the model.
 
-        A command that takes no argument does nothing with one.
+        A command that takes no argument is not run if it has one.
         """
         if told := commands.in_vain(name, argument):
             return told
@@ -229,7 +229,7 @@ class SlashCommandHandler:
     # ------------------------------------------------------------------------------------- telling
 
     def status(self) -> Sequence[str]:
-        """Return one line a subject; what is switched off has none."""
+        """Return one line for each subject, and none for parts that are switched off."""
         loaded = self._loaded()
         return (
             self._model(loaded),
@@ -251,11 +251,11 @@ class SlashCommandHandler:
         return self._needs.servers()
 
     def gates(self) -> Gates:
-        """Return the gates of the moment, in their order."""
+        """Return the gates in force, in their order."""
         return self._needs.gates()
 
     def cost(self) -> Sequence[str]:
-        """Return the tokens by kind, and dollars where all or some prices are known."""
+        """Return the tokens by kind, and the cost in dollars if any price is known."""
         ledger = self._models.ledger
         return spent(ledger.usage, ledger.cost, complete=ledger.complete)
 
@@ -264,7 +264,7 @@ class SlashCommandHandler:
         return await run_memory(text, self._needs.notes(), self._session.redact)
 
     def policy(self, text: str) -> str:
-        """Return what is allowed in general, or what would become of one call."""
+        """Return the rules in force, or the verdict on one call."""
         from acp_agent.session.slash.policy import PolicyCommand  # noqa: PLC0415 - few sessions ask
 
         session = self._session
@@ -277,7 +277,7 @@ class SlashCommandHandler:
     # ------------------------------------------------------------------------------------ changing
 
     async def _run_command(self, command: str) -> str:
-        """Run what the user typed, through the same gates and terminal. The model reads of it in the next turn."""
+        """Run the user's command through the same gates and terminal. The model sees it in the next turn."""
         if not command:
             return "Usage: `/run COMMAND`"
         call = ToolCall(str(uuid4()), "bash", {"command": command}, origin=CallOrigin.USER)
@@ -323,7 +323,7 @@ class SlashCommandHandler:
         return f"Mode: {options.mode}. It {_MODES[options.mode]}, from the next prompt on."
 
     async def compact(self, focus: str) -> str:
-        """Sum the conversation up. Raises ToolError if nothing came of it."""
+        """Summarize the conversation. Raises ToolError if there is no summary."""
         told = await self._conversation.compactor.compact(Compaction.MANUAL, focus)
         agent = self._conversation.agent
         if window := agent.provider.context_window if agent else self._models.window():
@@ -331,7 +331,7 @@ class SlashCommandHandler:
         return told
 
     async def clear(self) -> str:
-        """Forget all that was said, and what was counted in it. What the user chose, allowed and paid stays."""
+        """Forget the conversation and its counts. The user's options, their "always" answers and the costs stay."""
         self._conversation.clear()
         self._memory.clear()
         self._needs.forget_results()

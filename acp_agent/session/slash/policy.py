@@ -1,4 +1,4 @@
-"""/policy: what is allowed in a session, and what would become of a call, without making it."""
+"""/policy: the rules of a session, and the verdict on a call without making it."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from acp_agent.session.verdicts import Finding, call_with, judged
 from acp_agent.text import visible
 
 _MOST_STEPS = 20
-"""Rules of the policy a check names, where the policy decides."""
+"""The most rules of the policy that a check names, if the policy decides."""
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 _PATH = re.compile(r"\S*/\S*|~|\.\.?|\S*\.[A-Za-z]\w*")
@@ -25,7 +25,7 @@ _USAGE = "Usage: `/policy status` or `/policy check COMMAND`, a path or a URL; `
 
 
 class Kind(StrEnum):
-    """What /policy check looks at."""
+    """The kind of text that /policy check judges."""
 
     COMMAND = "command"
     PATH = "path"
@@ -33,9 +33,9 @@ class Kind(StrEnum):
 
 
 class PolicyCommand:
-    """Answers for one session, by the configuration and the gates of the moment.
+    """The command /policy for one session. It uses the configuration and the gates in force.
 
-    gates   those of the session
+    gates   the gates of the session
     """
 
     def __init__(self, loaded: Loaded, workspace: SessionWorkspace, active: SessionOptions, gates: Gates) -> None:
@@ -106,7 +106,7 @@ class PolicyCommand:
 
 
 def _kind(text: str) -> Kind:
-    """Guess the kind: a URL has a scheme, a path is one word with a slash or an extension. Nothing is looked up."""
+    """Guess the kind from the text alone: a URL has a scheme, a path is one word with a slash or an extension."""
     if _URL.fullmatch(text):
         return Kind.URL
     return Kind.PATH if _PATH.fullmatch(text) else Kind.COMMAND
@@ -132,5 +132,5 @@ def _code(text: str) -> str:
 
 
 def _untold(problem: str) -> None:
-    """Ignore a problem: the user was told when the session began."""
+    """Ignore a problem, because the user was told when the session began."""
     del problem

@@ -1,8 +1,8 @@
-"""/review: a prompt for the model about the uncommitted changes, or about what is at a path.
+"""/review: a prompt for the model about the uncommitted changes, or about the files at a path.
 
-The repository came with the files, and git obeys its configuration. No option of git switches off the programs that
-filters and hooks name, nor folders beyond the session's. So a shell command checks the repository first, and tells the
-result by its exit code alone: its output is the repository's own words, which clipping and redaction may change.
+The repository may come from a stranger, and git obeys its configuration. No option of git disables the programs of
+filters and hooks, or keeps git inside the session's folders. So a shell command checks the repository first. Only its
+exit code counts, because its output has names from the repository, and is cut and redacted.
 """
 
 import re
@@ -20,28 +20,28 @@ GIT = (
     " -c color.ui=false -c color.status=false -c core.fsmonitor=false -c core.hooksPath=/dev/null"
     " -c core.untrackedCache=false"
 )
-"""No hook, and no protocol: what a partial clone lacks git fetches, by a program the configuration names."""
+"""git without hooks and protocols. In a partial clone, the configuration names a program to fetch missing objects."""
 
 _GREP = "LC_ALL=C grep -a"
-"""In another locale, what is no text there matches nothing."""
+"""In another locale, bytes that are not text in it match nothing."""
 _NO_LINE = f"{_GREP}c '' | {_GREP}qx 0"
-"""Nothing was written: a count, which has to be there, so that a program that fails says no."""
+"""Succeeds if its input is empty. It compares a count, so that a program that fails does not count as empty."""
 _OF_THE_REPOSITORY = "^(local|worktree|submodule|unknown)[[:blank:]]"
-"""Scopes of a configuration that came with the files. Settings for all repositories are the user's own choice."""
+"""The scopes of configuration that a repository brings. Settings for all repositories are the user's own choice."""
 _NAMED = (
     f"{_OF_THE_REPOSITORY}((filter|hook|lfs[.]extension|lfs[.]customtransfer)[.]"
     "|core[.](attributes|excludes)file$|diff[.]orderfile$)"
 )
-"""Settings that name programs, also those of git-lfs, and files that git would show something of."""
+"""Settings that name programs, including those of git-lfs, or files whose content git would show."""
 _KEYS = f"{{ {GIT} config --includes --show-scope --name-only --list || echo local filter.unknown; }}"
-"""A line per key, where git can list them. No key holds a line break: git takes none from a file or the environment."""
+"""Prints one line per key. A key has no line break, because git accepts none in a file or the environment."""
 _INDEX = f"{{ {GIT} ls-files --full-name -- :/ || echo ..; }}"
-"""A name per line, in quotes where it is an odd one. git believes its index, also where an entry is no file of ours."""
+"""Prints one name per line, quoted if it is unusual. git trusts its index, even for entries outside the work tree."""
 _ASTRAY = '(^"?|/)([.][.]?|[.]git)?(/|"?$)'
-"""A part of a name that leads out of the work tree, or among git's own files."""
+"""A part of a name that leads out of the work tree or into git's own folder."""
 _PLACES = "--path-format=absolute --show-toplevel --git-dir --git-common-dir"
 _IDLE = " -o ".join(f"-path '*/./{name}'" for name in ("hooks", "modules", "worktrees", "annex", "lfs"))
-"""What git keeps and does not look at for this. Hooks are often links, and none runs."""
+"""Folders of git that these commands do not use. Hooks are often links, and no hook runs."""
 
 _UNCLEAR, _PROGRAMS, _OUTSIDE, _UNKNOWN, _LINKS, _ALTERNATES, _STRAYS = range(81, 88)
 _REASONS = {
@@ -53,17 +53,17 @@ _REASONS = {
     _ALTERNATES: "this repository takes objects from another one",
     _STRAYS: "this repository counts files elsewhere among its own",
 }
-"""What the exit codes of `look` mean. Any but these and 0 is git's or the shell's own."""
+"""The meanings of the exit codes of `look`. Other codes except 0 come from git or the shell."""
 _MOST_NAMED = 3
 _LONGEST = 80  # characters of a name
 
 WHERE = f"{GIT} rev-parse --is-inside-work-tree {_PLACES}"
-"""A line each: whether we stand in a work tree, its folder, git's own, and what work trees share."""
+"""Prints four lines: whether this is a work tree, its folder, git's folder, and the folder that work trees share."""
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The folders in the output of WHERE, as far as it can be read. `look` compares them with what git says."""
+    """The folders in the output of WHERE. `look` compares them with git's own answers."""
 
     tree: str
     own: str
@@ -71,16 +71,16 @@ class Places:
 
 
 def places(told: str) -> Places | None:
-    """Return the folders in the output of WHERE; None if it is something else."""
+    """Return the folders in the output of WHERE; None if the output has another form."""
     lines = told.splitlines()
     return Places(*lines[1:4]) if len(lines) >= 4 else None
 
 
 def look(found: Places) -> str:
-    """Return a command that exits with 0 if git may be asked, else with the code of the reason. Git runs nothing.
+    """Return a command that exits with 0 if git may be used, else with the code of the reason. git starts no programs.
 
-    The repository has to know the work tree, too: a `.git` can name any repository that can be read. One of a
-    submodule, which is not kept within it, does so in its configuration. What fails on the way refuses.
+    A `.git` file can name any readable repository, so the repository must name the work tree as well. The repository
+    of a submodule does so in its configuration. Any failure on the way refuses.
     """
     tree, own, common = (shlex.quote(place) for place in (found.tree, found.own, found.common))
     in_tree, in_own = (shlex.quote(f"worktree {place}") for place in (found.tree, found.own))
@@ -129,7 +129,7 @@ _CHANGES = (
     f"{GIT} status --short --ignore-submodules=all -- ."
     f" && {GIT} diff --no-color --no-ext-diff --no-textconv --ignore-submodules=all HEAD -- ."
 )
-"""What git shows of the session's folder, without programs of the repository's configuration or of submodules."""
+"""Prints the changes in the session's folder, without running programs of the repository or of submodules."""
 
 _HOW = """\
 Look for what is wrong before what is ugly: bugs, security holes, broken promises to callers, errors nobody handles,
@@ -140,7 +140,7 @@ If you find nothing, say so. Change nothing."""
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What the model is asked in a turn in which it can only read."""
+    """A prompt for the model, for a turn in which it can only read."""
 
     prompt: str
 
@@ -160,9 +160,9 @@ async def review_path(argument: str, files: FileSystem) -> Review | str:
 
 
 async def review_changes(toolset: Toolset) -> Review | str:
-    """Return the prompt about the uncommitted changes, or why there is none, for the user.
+    """Return the prompt about the uncommitted changes, or the reason for the user why there is none.
 
-    They are git's answer to commands the user gave: these show, pass the gates and are recorded as `/run` is.
+    The user's command runs git. Like `/run`, the calls of git are shown, pass the gates and are recorded.
     """
     where = await _run(toolset, WHERE)
     if problem := _problem(where):
@@ -173,7 +173,7 @@ async def review_changes(toolset: Toolset) -> Review | str:
     if problem := _failure(looked) or objection(found, _exit_code(looked), _stdout(looked)):
         return _unseen(problem)
     if _is_clipped(looked):
-        return _unseen("what was said of its repository was too long")
+        return _unseen("git's answer about its repository was too long")
     result = await _run(toolset, _CHANGES)
     if problem := _problem(result):
         return _unseen(problem)
@@ -203,7 +203,7 @@ def _failure(result: ToolResult) -> str:
 
 
 def _problem(result: ToolResult) -> str:
-    """Why a command told nothing; empty where it did."""
+    """Return why a command gave no usable output; "" if it did."""
     code = _exit_code(result)
     return _failure(result) or ("" if code == 0 else f"git exited with code {code}")
 

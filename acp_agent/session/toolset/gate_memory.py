@@ -1,4 +1,4 @@
-"""What the gates of one session remember from one configuration to the next."""
+"""The memory of the gates of one session, which outlasts a change of the configuration."""
 
 import time
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from acp_agent.gates.utility import TurnCalls
 from acp_agent.gates.verify.verifiers import UrlMemory
 
 _MOST_REMEMBERED = 1000
-"""Sessions whose memory is kept; of those beyond, the least recently used are forgotten."""
+"""The most sessions whose memory is kept. The least recently used is forgotten first."""
 
 
 def _rate() -> RateLimit:
@@ -25,7 +25,7 @@ def _rate() -> RateLimit:
 
 @dataclass(frozen=True, slots=True)
 class GateMemory:
-    """What was counted, typed and trusted in one session so far."""
+    """The counts, the typed words and the trust of one session so far."""
 
     anomalies: AnomalyDetector
     quota: Quota = field(default_factory=Quota)
@@ -36,7 +36,7 @@ class GateMemory:
     standing: Standing = field(default_factory=Standing)
 
     def trust_served(self, trust: Callable[[Invocation], TrustLevel]) -> None:
-        """Ask `trust` how far tools of MCP servers are trusted. Its owner is not kept alive."""
+        """Use `trust` for the trust level of MCP tools. The owner of the method is not kept alive."""
         known = WeakMethod(trust)
 
         def served(invocation: Invocation) -> TrustLevel:
@@ -46,26 +46,26 @@ class GateMemory:
         self.standing.trust_served(served)
 
     def trust_folder(self, level: TrustLevel) -> None:
-        """Trust the session's folder as far as the user has said."""
+        """Set the trust level of the session's folder, as the user answered."""
         self.standing.trust_folder(level)
 
     @classmethod
     def new(cls, tools: ToolSettings) -> "GateMemory":
-        """Return the memory of a session that begins. The limits for failing tools stay as they are configured now."""
+        """Return the memory of a new session. The limits for failing tools keep their present values."""
         watch = tools.anomaly
         memory = cls(AnomalyDetector(watch.window_size, watch.failure_threshold, auto_block=watch.auto_block))
         memory.limit(tools)
         return memory
 
     def learn(self, typed: str) -> None:
-        """Take note of what the user typed: what it names may be fetched, and was not made up by the model."""
+        """Remember the user's text. URLs in it may be fetched, and names in it do not count as made up by the model."""
         self.urls.learn(typed)
         self.mentioned.learn(typed)
 
     def clear(self) -> None:
         """Forget what was counted or mentioned in the conversation.
 
-        What the user said of the folder and of tools stays, and so do the calls of the last hour.
+        The user's answers about the folder and about tools stay, and so do the calls of the last hour.
         """
         self.anomalies.reset()
         self.quota.reset()
@@ -74,14 +74,14 @@ class GateMemory:
         self.mentioned.clear()
 
     def limit(self, tools: ToolSettings) -> None:
-        """Apply other limits to what was counted."""
+        """Apply the limits of a changed configuration to the counts."""
         self.quota.limit_to(tools.max_tool_calls_per_session)
         self.rate.limit_to(tools.rate_limit.calls_per_hour)
 
 
 @dataclass(frozen=True, slots=True)
 class _Carried:
-    """What outlasts evictions, loads and moves. `folder` is where the session was."""
+    """The memory of a session between two engines. `folder` is the session's folder at that time."""
 
     folder: str
     anomalies: AnomalyDetector
@@ -90,13 +90,13 @@ class _Carried:
 
 
 class GateMemories:
-    """What the gates remember of each session of a process, from one engine to the next."""
+    """The memories of the gates of all sessions of a process. A new engine of a session gets the memory of the last."""
 
     def __init__(self) -> None:
         self._carried: dict[str, _Carried] = {}
 
     def of(self, session_id: str, folder: str, tools: ToolSettings) -> GateMemory:
-        """Return the memory for a new engine. What the user said of another folder does not count in this one."""
+        """Return the memory for a new engine. The user's answer about another folder is not taken over."""
         memory, before = GateMemory.new(tools), self._carried.pop(session_id, None)
         if before is not None:
             memory = replace(memory, anomalies=before.anomalies, rate=before.rate, standing=before.standing)

@@ -1,4 +1,4 @@
-"""The redaction and the filters of a session, as the configuration wants them."""
+"""The redaction and the output filters of a session, built from the configuration."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -16,13 +16,13 @@ from acp_agent.output.redaction.rules import KnownSecrets
 from acp_agent.session.toolset.gate_settings import Warn
 
 _PREVIEW = 5_000
-"""Characters the model sees of a text that is kept whole: with all that is said around it under 6 KB."""
+"""Characters that the model sees of a text that is stored whole. With the notes around them they are under 6 KB."""
 
 
 def known_secrets(environ: Mapping[str, str], providers: Iterable[ProviderSettings] = ()) -> KnownSecrets:
-    """Return the keys of the providers, and the values of all variables whose names tell that they are secret.
+    """Return the keys of the providers, and the values of all variables whose names mean a secret.
 
-    MCP servers add theirs, and a CredentialStore the keys people have stored.
+    MCP servers add their secrets later, and a CredentialStore adds the stored keys.
     """
     known = KnownSecrets()
     known.add((*secret_values(environ), *(secret for each in providers for secret in each.secrets(environ))))
@@ -64,11 +64,11 @@ class RedactedMemories:
 
     @property
     def method(self) -> str:
-        """How searches find notes."""
+        """The method by which searches find notes."""
         return self._memories.method
 
     async def save(self, content: str) -> tuple[Remembered, bool]:
-        """Store a note without its secrets. Raises ToolError (invalid_parameters) if it is nothing but a secret."""
+        """Store a note without its secrets. Raises ToolError (invalid_parameters) if it contains only a secret."""
         text = await self._redacted(content)
         words = text
         for mark in placeholders(text):
@@ -82,7 +82,7 @@ class RedactedMemories:
         return await self._memories.save(text)
 
     async def search(self, query: str, limit: int) -> tuple[Remembered, ...]:
-        """Return the notes that match a query without its secrets: no note has any."""
+        """Return the notes that match a query. Its secrets are removed, because no note contains any."""
         return await self._memories.search(await self._redacted(query), limit)
 
     async def _redacted(self, text: str) -> str:

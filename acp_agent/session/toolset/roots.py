@@ -1,8 +1,8 @@
 """The roots of a session, its protected paths, and the project's patterns that cannot be used.
 
-A pattern of the user's own file that cannot be understood means that nothing runs. A project's file comes with the
-repository: its author could take every tool away with one odd pattern. Such a pattern only adds to what the user
-forbids, so it is left out and the user is told.
+If a pattern in the user's own file cannot be understood, nothing runs. A project's file comes with the repository, and
+its author could disable every tool with one malformed pattern. A project's pattern only forbids more than the user
+does, so a malformed one is left out and the user is told.
 """
 
 import os
@@ -25,13 +25,13 @@ _BUILD: Mapping[str, Callable[[Sequence[str], Sequence[str]], object]] = {
     "tools.file.deny_read": lambda patterns, folders: ReadPolicy(patterns, folders=folders),
     "tools.protection.protected_paths": lambda patterns, _: ProtectedPaths(patterns),
 }
-"""Builds what judges by the patterns of a setting to which a project may add. Raises ConfigError."""
+"""Compiles the patterns of a setting to which a project may add. Raises ConfigError."""
 
 
 def without_faulty_patterns(loaded: Loaded, folders: Sequence[str]) -> tuple[Loaded, tuple[ConfigError, ...]]:
     """Return the configuration without the project's unusable patterns, and their problems.
 
-    An unusable pattern of the user's own stays, and raises ConfigError where it is used.
+    An unusable pattern of the user stays and raises ConfigError where it is used.
     """
     faults: list[ConfigError] = []
     for key in (key for key in _BUILD if key in loaded.untightened):
@@ -50,7 +50,7 @@ def without_faulty_patterns(loaded: Loaded, folders: Sequence[str]) -> tuple[Loa
 
 
 def _usable(key: str, patterns: _Words, users: _Words, folders: Sequence[str], faults: list[ConfigError]) -> _Words:
-    """Return all patterns if they can be used; else the user's and each usable other; else the user's alone."""
+    """Return all usable patterns, or only the user's if even those cannot be compiled together."""
     build = _BUILD[key]
     try:
         build(patterns, folders)
@@ -89,9 +89,9 @@ def session_roots(
     for_shell: bool = False,
     open_root: Callable[[str], Root] | None = None,
 ) -> Roots:
-    """Return the folders of a session, and what may be touched below them, by file tools or by commands.
+    """Return the roots of a session, with the paths below them that file tools and commands may use.
 
-    Raises ConfigError if a folder cannot be opened, or if it is not clear what may not be read.
+    Raises ConfigError if a folder cannot be opened, or if a pattern for denied paths is malformed.
     """
     if loaded.fault is not None:
         raise loaded.fault
@@ -105,7 +105,7 @@ def session_roots(
 
 
 def protected_paths(loaded: Loaded, cwd: str) -> ProtectedPaths:
-    """Return the paths that must not be changed unseen. Raises ConfigError."""
+    """Return the protected paths: those that must not be changed without the user's knowledge. Raises ConfigError."""
     loaded, _ = without_faulty_patterns(loaded, (cwd,))
     protection = loaded.settings.tools.protection
     own, obeyed = _own_files(loaded, cwd), loaded.settings.agent.instructions.files
@@ -117,7 +117,7 @@ def _own_files(loaded: Loaded, cwd: str) -> tuple[str, ...]:
 
 
 def _closed_files() -> tuple[str, ...]:
-    """Our own files: tools may neither read the credentials nor delete the locks."""
+    """Return the policy for our own files: tools may neither read the credentials nor delete the locks."""
     return credentials_file(os.environ), database_file(os.environ), session_locks_file(os.environ)
 
 
@@ -133,10 +133,10 @@ def _placed_elsewhere(loaded: Loaded, cwd: str) -> Iterator[str]:
 
 
 def _read_policy(loaded: Loaded, folders: Sequence[str], *, for_shell: bool) -> ReadPolicy:
-    """Return what may be read. Raises ConfigError for a malformed pattern: it might have denied."""
+    """Return the policy for reading. Raises ConfigError for a malformed pattern, because it may be meant to deny."""
     file = loaded.settings.tools.file
     carve_out = file.read_policy is ReadRule.CARVE_OUT
-    # Any word of a command may be a path: held against a whitelist of files, all would be asked about.
+    # Any word of a command may be a path, so a list of allowed files would make every command ask.
     allow = file.allow_read if carve_out or not for_shell else ()
     try:
         return ReadPolicy(file.deny_read, allow, carve_out=carve_out, folders=folders)

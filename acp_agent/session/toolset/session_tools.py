@@ -41,15 +41,15 @@ from acp_agent.workspace.roots import RootPool, Roots
 
 @dataclass(frozen=True, slots=True)
 class ToolDependencies:
-    """What the tools of a session need besides files, terminals and the web.
+    """The dependencies of a session's tools, except files, terminals and the web.
 
-    memories     gives the notes of all sessions by a configuration, which take any text; None where they are off
+    memories     returns the notes of all sessions under a configuration, not redacted; None if memory is switched off
     compressor   shortens the conversation
-    reformatter  repairs arguments; None where that is switched off
-    elicitor     asks the user for more than a yes or no; None where nobody can
-    languages    what the editor's language servers know; None where it does not share them
+    reformatter  repairs arguments; None if that is switched off
+    elicitor     shows forms to the user; None if the editor cannot
+    languages    the editor's language servers; None if it does not share them
     plan         shows the plan of the model
-    model        names the model in force as `PROVIDER:MODEL`
+    model        returns the model in force as `PROVIDER:MODEL`
     """
 
     memories: Callable[[Loaded], Memories | None]
@@ -62,11 +62,11 @@ class ToolDependencies:
 
 
 class SessionTools:
-    """Builds snapshots of a session's toolset.
+    """A builder of snapshots of a session's toolset.
 
     cwd     the session's folder, links resolved
     gates   the gates of the last snapshot, in their order
-    roots   the roots of the last snapshot; None where nothing may be read
+    roots   the roots of the last snapshot; None if nothing may be read
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class SessionTools:
         self.roots: Roots | None = None
 
     def turn_began(self) -> None:
-        """Forget cached results: the user may have changed files. No earlier call runs any more."""
+        """Forget cached results, because the user may have changed files. No earlier call is still running."""
         self._cache.turn_began()
         self._folders.close_replaced()
 
@@ -111,7 +111,7 @@ class SessionTools:
         return [fault for fault in self._faults if fault not in before]
 
     def snapshot(self, loaded: Loaded, warn: Callable[[str], None]) -> ToolsetSnapshot:
-        """Return the tools by one configuration. Raises ConfigError."""
+        """Return the snapshot of one configuration. Raises ConfigError."""
         workspace, lasting = self._session.workspace, self._lasting
         loaded, faults = without_faulty_patterns(loaded, workspace.folders)
         for fault in faults:
@@ -156,7 +156,7 @@ class SessionTools:
         )
 
     def closed(self, fault: ConfigError) -> ToolsetSnapshot:
-        """Return no tools at all, while it is not clear what is forbidden. Raises ConfigError."""
+        """Return a snapshot that denies everything, because the rules cannot be read. Raises ConfigError."""
         closed = DenyAllToolset(fault)
         self.gates = Gates()
         self.roots = None

@@ -1,8 +1,8 @@
-"""The toolset of a running session, which follows the configuration as it is on disk.
+"""The toolset of a running session, which follows the configuration files on disk.
 
-Before every prompt and every call, each configuration file costs one `stat`. When one has changed, all gates, roots and
-backends of the session are built anew and replaced in one step: a call is judged and executed by one configuration. A
-configuration that is not usable replaces nothing.
+Before every prompt and every call, each configuration file costs one `stat`. If one has changed, all gates, roots and
+backends of the session are built again and replaced in one step, so that one configuration judges and executes a call.
+A configuration that is not usable replaces nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ _log = Log(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ToolsetSnapshot:
-    """The tools and the backends of a session by one configuration."""
+    """The tools and the backends of a session under one configuration."""
 
     toolset: Toolset
     backends: Backends
@@ -36,12 +36,12 @@ class ToolsetSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Builders:
-    """How snapshots are built.
+    """The functions that build snapshots.
 
-    reload   reads the configuration again; a file that is broken now counts as it did before
+    reload   reads the configuration again; a file that is broken now keeps its earlier values
     build    builds the snapshot of a configuration, and warns of problems. Raises ConfigError
-    closed   builds the snapshot in which nothing runs, for the reason given
-    adopt    called with the first usable configuration after a time in which none was usable
+    closed   builds the snapshot in which nothing runs, for the given reason
+    adopt    called with the first usable configuration after an unusable one
     """
 
     reload: Callable[[Loaded], Loaded]
@@ -53,8 +53,8 @@ class Builders:
 class ReloadingToolset:
     """A Toolset that follows the configuration files.
 
-    loaded   the configuration in force, first what the session began with; the user has been told its problems
-    look     rereads other files at the same moments, and returns their new problems
+    loaded   the configuration in force, at first that of the session's start, whose problems the user was told
+    look     rereads other files whenever the configuration is checked, and returns their new problems
     """
 
     def __init__(self, loaded: Loaded, builders: Builders, emit: EventSink, look: Callable[[], Sequence[str]]) -> None:
@@ -69,11 +69,11 @@ class ReloadingToolset:
         self._snapshot = self._begin(loaded)
 
     def specs(self) -> Sequence[ToolSpec]:
-        """Return what the model may call now."""
+        """Return the tools that the model may call now."""
         return self._current().toolset.specs()
 
     async def run(self, call: ToolCall) -> ToolResult:
-        """Run a call, judged and executed by the configuration of this moment."""
+        """Run a call under the present configuration."""
         snapshot = self._current()
         await self._tell()
         return await snapshot.toolset.run(call)
@@ -83,13 +83,13 @@ class ReloadingToolset:
         await self._current().toolset.refuse(call, result)
 
     async def backends(self) -> Backends:
-        """Return what a prompt of this moment may be read with."""
+        """Return the backends for reading the links of a prompt, under the present configuration."""
         snapshot = self._current()
         await self._tell()
         return snapshot.backends
 
     def _current(self) -> ToolsetSnapshot:
-        """Return the snapshot in force. Awaits nothing, so a call never meets half of a change."""
+        """Return the snapshot in force. There is no await, so that a call never sees half of a change."""
         self._problems += [f"configuration: {problem}" for problem in self._look()]
         if any(stamp(path) != state for path, state in self._seen.stamps.items()):
             self._swap(self._builders.reload(self.loaded))
@@ -108,7 +108,7 @@ class ReloadingToolset:
         return snapshot
 
     def _swap(self, loaded: Loaded) -> None:
-        """Put a new configuration in force. If it is not usable, everything stays as it was, and the user is told."""
+        """Put a new configuration in force. If it is not usable, the old one stays in force and the user is told."""
         self._seen = loaded
         problems: list[str] = []
         try:
@@ -116,7 +116,7 @@ class ReloadingToolset:
         except ConfigError as error:
             if not self._open:
                 self._snapshot = self._builders.closed(error)
-            problems.append(f"{error}; what held before this change holds on" if self._open else str(error))
+            problems.append(f"{error}; the earlier configuration stays in force" if self._open else str(error))
         else:
             if not self._open:
                 self._builders.adopt(loaded)
@@ -130,7 +130,7 @@ class ReloadingToolset:
         return self._builders.build(loaded, problems.append)
 
     def _note(self, loaded: Loaded, problems: Sequence[str]) -> None:
-        """Keep the problems to be told: each once, until it was mended and comes back."""
+        """Collect the problems for the user. A problem is told once, and again if it returns after a correction."""
         listed = [str(problem) for problem in loaded.problems]
         found = [*(each for each in listed if not any(more.startswith(each) for more in problems)), *problems]
         self._problems += [f"configuration: {problem}" for problem in found if problem not in self._told]
@@ -142,7 +142,7 @@ class ReloadingToolset:
 
 
 def same_model(reload: Callable[[Loaded], Loaded], before: Loaded) -> Loaded:
-    """Return the configuration of now, with the models of before: a session keeps its model and the tools for it."""
+    """Return the new configuration with the old models, because a session keeps its model and the tools for it."""
     now = reload(before)
     if before.settings.llm.model is None:
         return now

@@ -149,7 +149,7 @@ def real_path(path: str) -> str:
             continue
         at = os.path.dirname(at) if name == ".." else os.path.join(at, name)
         if at == "/proc" or links > _MAX_LINKS:
-            raise NotReadable("leads where nobody can tell")
+            raise NotReadable("leads to an unknown place")
         try:
             link = os.readlink(at) if name != ".." else ""
         except OSError:

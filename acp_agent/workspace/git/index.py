@@ -30,7 +30,7 @@ _LONG_NAME = 0xFFF
 class IndexEntry(NamedTuple):
     """One file of an index.
 
-    path      relative to the worktree; empty if a shared index has it, of which this index replaces a part
+    path      relative to the worktree; empty if the entry replaces one of a shared index, which has the path
     name      the name of the object with its content, in hexadecimal
     seconds   the time of the file's last change when it came into the index
     """

@@ -73,7 +73,7 @@ def hidden_variables(source: Mapping[str, str], extra: Iterable[str], keys: Iter
 
     Such a process may have keys that are not in `source`, so those of the usual providers are always included.
 
-    extra   the names that the user lets commands see; those that no setting may pass on are hidden all the same
+    extra   the names that the user lets commands see. Names that no setting may pass on stay hidden
     keys    the names from which the configuration takes keys
     """
     allowed = frozenset(name for name in extra if not _is_ours(name))

@@ -1,4 +1,4 @@
-"""The processes of this machine: what is known of each, and which are below which.
+"""The processes of this machine: the properties of each process, and its descendants.
 
 On Linux /proc is read here: psutil looks at every process of the machine to list the children of one, which takes a
 hundred times as long, and it does not tell pipes. Everywhere else psutil is asked, and loaded for it.

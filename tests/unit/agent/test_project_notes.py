@@ -42,7 +42,7 @@ def test_the_users_come_first_then_the_projects_from_the_outermost_folder_down()
 
 def test_each_kind_is_explained_only_where_there_is_one():
     assert "came with the repository" not in notes_block((ProjectNote("x", "mine", users=True),), 1000)
-    assert "all his projects" not in notes_block((ProjectNote("x", "theirs"),), 1000)
+    assert "all their projects" not in notes_block((ProjectNote("x", "theirs"),), 1000)
 
 
 def test_a_long_file_is_cut_between_lines_and_said_so():

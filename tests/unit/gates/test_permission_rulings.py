@@ -131,7 +131,7 @@ class Absent:
     """Nobody is there; the question runs out."""
 
     async def ask(self, question: Question) -> Decision:
-        raise ToolError(ToolErrorCategory.CONFIRMATION_REQUIRED, "nobody answered within 5 s")
+        raise ToolError(ToolErrorCategory.CONFIRMATION_REQUIRED, "the user did not answer within 5 s")
 
 
 async def test_a_question_that_ran_out_refuses_the_call_and_nothing_is_remembered(make, tmp_path):
@@ -141,7 +141,7 @@ async def test_a_question_that_ran_out_refuses_the_call_and_nothing_is_remembere
     assert result.failure is not None
     assert (result.failure.category, result.failure.message) == (
         ToolErrorCategory.CONFIRMATION_REQUIRED,
-        "nobody answered within 5 s",
+        "the user did not answer within 5 s",
     )
     assert result.ruling == Ruling("permission")
     assert chain.recorder.ran == []

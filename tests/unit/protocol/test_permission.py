@@ -63,7 +63,7 @@ async def test_only_a_known_option_grants_with_and_without_a_limit(answer, decis
 
 async def test_a_question_nobody_answers_in_time_is_refused_with_the_time_in_the_text():
     async with connected() as (peer, _other):
-        with pytest.raises(ToolError, match=r"nobody answered within 0\.01 s") as caught:
+        with pytest.raises(ToolError, match=r"the user did not answer within 0\.01 s") as caught:
             await approver(peer, 0.01).ask(QUESTION)
         assert caught.value.failure.category is ToolErrorCategory.CONFIRMATION_REQUIRED
 

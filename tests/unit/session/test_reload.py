@@ -169,7 +169,7 @@ async def test_a_configuration_that_cannot_be_built_takes_nobodys_place(live: Li
         live.block(word)
         assert await live.now() == "old"
     assert live.emitted == [
-        "configuration: here: key = wrong: expected another word; what held before this change holds on"
+        "configuration: here: key = wrong: expected another word; the earlier configuration stays in force"
     ]
     live.block("new")
     assert await live.now() == "new"

@@ -88,7 +88,7 @@ def test_words_behind_a_command_that_takes_none_are_told(name: CommandName):
     told = in_vain(name, "the build folder and rebuild")
     hint = next(command.hint for command in COMMANDS if command.name is name)
     assert bool(told) is not bool(hint)
-    assert not told or told.startswith(f"Nothing was done: `/{name}` takes no words")
+    assert not told or told.startswith(f"Nothing was done: `/{name}` takes no argument")
     assert in_vain(name, "") == ""
 
 

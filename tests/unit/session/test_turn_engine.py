@@ -183,7 +183,7 @@ async def test_a_command_is_answered_and_the_model_never_hears_of_it(text: str, 
 async def test_a_sentence_that_begins_like_a_command_forgets_nothing():
     talk = Talk()
     told = await talk.say("/clear the build folder and rebuild")
-    assert told.startswith("Nothing was done: `/clear` takes no words behind it.")
+    assert told.startswith("Nothing was done: `/clear` takes no argument.")
     assert "leave out the slash" in told
     assert talk.asked == []
 
