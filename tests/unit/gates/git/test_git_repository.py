@@ -115,7 +115,7 @@ def test_git_is_found_wherever_it_stands(root: Path):
 
 def test_git_asks_where_nobody_can_tell_in_which_folder_it_runs(root: Path):
     for text in ("find . -execdir git status ';'", 'git -C "$x" status', "git -C `pwd` status", "ls | xargs git -C"):
-        assert "a folder that nobody knows" in asked(root, text), text
+        assert "a folder that is not known" in asked(root, text), text
     assert asked(root, "find . -exec git status ';'") == ""
 
 
