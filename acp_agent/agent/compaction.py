@@ -147,7 +147,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class SummarySettings:
-    """How summaries are made.
+    """The settings of summaries.
 
     provider   returns the model that writes them, or raises an AgentError that says what is missing
     summaries  the store of summaries, or None

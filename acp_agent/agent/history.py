@@ -83,7 +83,7 @@ def messages_tokens(messages: Iterable[Message]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Fill:
-    """How full a conversation is.
+    """The size of a conversation in tokens.
 
     `tokens` is what the model counted plus an estimate of what was added since. `size` is our estimate of everything.
     """

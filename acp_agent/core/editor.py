@@ -36,7 +36,7 @@ class DiskFiles(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TerminalSettings:
-    """How commands run in the editor's terminal.
+    """The settings for commands in the editor's terminal.
 
     form              how the editor gets a command: `script`, `exec` or `line`
     script_folder     gives a private folder for scripts. Raises OSError where none can be made
@@ -56,7 +56,7 @@ class TerminalSettings:
 
 @dataclass(frozen=True, slots=True)
 class LanguageSettings:
-    """How the editor's language servers are asked, and how much of what they publish is remembered.
+    """The settings for the editor's language servers: timeouts, and limits of remembered diagnostics.
 
     timeout         seconds the editor may take to answer
     fetch_on_save   whether the diagnostics of a saved file are fetched
@@ -85,7 +85,7 @@ class SentPrompt(Protocol):
 
     @property
     def texts(self) -> Sequence[str]:
-        """What the user typed, one text a block."""
+        """The texts that the user typed, one per block."""
         ...
 
     @property
@@ -95,7 +95,7 @@ class SentPrompt(Protocol):
 
     @property
     def skipped(self) -> Sequence[str]:
-        """What was left out and why, one line each."""
+        """The parts that were left out, with the reason, one line each."""
         ...
 
     async def stored_parts(self) -> tuple[PromptPart, ...]:
@@ -115,7 +115,7 @@ ReadPrompt: TypeAlias = Callable[[Redact], Awaitable[SentPrompt]]
 
 
 class SessionEditor(Protocol):
-    """What an editor offers to one session, and where the session's events go."""
+    """The editor as one session sees it: the capabilities it offers, and the receiver of the session's events."""
 
     @property
     def shows_notices(self) -> bool:

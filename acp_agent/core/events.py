@@ -100,7 +100,7 @@ class ToolFinished:
 
 
 class Severity(StrEnum):
-    """How loud a notice is (ACP `notice`)."""
+    """The severity of a notice (ACP `notice`)."""
 
     INFO = "info"
     WARNING = "warning"
@@ -172,7 +172,7 @@ class ModeChanged:
 
 @dataclass(frozen=True, slots=True)
 class OptionsChanged:
-    """The user can choose, or has chosen, other options. Always all of them."""
+    """The options or the user's choices have changed. The event always has all of them."""
 
     options: SessionOptions
     choices: Choices
@@ -180,7 +180,7 @@ class OptionsChanged:
 
 @dataclass(frozen=True, slots=True)
 class SessionInfoChanged:
-    """What lists say of the session.
+    """The session's entry in lists of sessions.
 
     title        empty for none
     updated_at   milliseconds since 1970
@@ -203,7 +203,7 @@ class OfferedCommand:
 
 @dataclass(frozen=True, slots=True)
 class CommandsChanged:
-    """The slash commands that make sense now. Always all of them."""
+    """The slash commands that are available now. The event always has all of them."""
 
     commands: tuple[OfferedCommand, ...]
 

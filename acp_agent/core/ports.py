@@ -120,7 +120,7 @@ class Backends:
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What a running tool may use. Each call has its own; nothing in it outlives the call.
+    """The services for one running tool call. They end with the call.
 
     previewed   the change that the user was shown; a tool that finds another old text now must not write
     progress    sends news of the running call to the user

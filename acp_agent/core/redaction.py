@@ -1,4 +1,4 @@
-"""What packages share about secrets: the placeholders that stand where one stood, and the questions asking for one.
+"""The shared parts of redaction: the placeholders that replace secrets, and the questions that ask for one.
 
 `output/redaction` finds the secrets. ACP and MCP forbid forms ("Elicitation") that ask for passwords and keys.
 The checks for them look at names and sentences, so they stop only servers and models that ask openly.

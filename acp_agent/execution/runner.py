@@ -48,7 +48,7 @@ class ToolExecutor(Protocol):
 
 
 class Catalogue(Protocol):
-    """What DynExecutor needs of the tool registry."""
+    """The part of the tool registry that DynExecutor uses."""
 
     def specs(self) -> Sequence[ToolSpec]:
         """Return every tool there is."""

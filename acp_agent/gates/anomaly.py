@@ -26,7 +26,7 @@ _log = Log(__name__)
 
 
 class Outcome(StrEnum):
-    """What the result of a call says about its tool."""
+    """The judgement on a tool from the result of one call."""
 
     FINE = "fine"
     FRUITLESS = "fruitless"  # it worked, and the answer was no

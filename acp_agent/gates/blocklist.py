@@ -37,7 +37,7 @@ class Substitution(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BlocklistPolicy:
-    """What is blocked beside the fixed core. A changed configuration makes a new policy.
+    """The settings of the blocklist, in addition to the fixed core. A changed configuration makes a new policy.
 
     blocked        further patterns: a program name (also `vault*`), or a program with words that must follow ("git push
                    --force"); case does not count, and options match in any order

@@ -1,6 +1,6 @@
-"""What a gate is, the gates of a session in their order, and what they know of one call.
+"""The base class of gates, the gates of a session in their order, and the facts of one call.
 
-Every fact of a call is computed on first need, and at most once.
+Every fact of a call is computed when it is first needed, and at most once.
 """
 
 from collections.abc import Iterable, Sequence

@@ -246,7 +246,7 @@ _READERS: dict[str, Callable[[Sequence[str]], IncomingSources | None]] = {
 }
 
 
-_NOWHERE = GitDanger("git would run in a folder that nobody knows yet", firm=False)
+_NOWHERE = GitDanger("git would run in a folder that is not known yet", firm=False)
 _TOO_MANY = GitDanger("git would run in more folders than can be looked at", firm=False)
 
 

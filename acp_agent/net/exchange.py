@@ -306,7 +306,7 @@ _HEADERS: Final = (
 
 @dataclass(slots=True)
 class Hop:
-    """What is known of one request so far. It becomes the request's audit record, however the request ends."""
+    """The data of one request so far. It becomes the request's audit record, even if the request fails."""
 
     number: int
     url: str

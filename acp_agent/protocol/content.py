@@ -92,12 +92,12 @@ class Prompt:
 
     @property
     def texts(self) -> Sequence[str]:
-        """What the user typed, one text a block."""
+        """The texts that the user typed, one per block."""
         return [self._texts[index] for index in self._typed]
 
     @property
     def parts(self) -> tuple[PromptPart, ...]:
-        """Everything that the user sent, secrets included."""
+        """All parts of the prompt, including secrets."""
         return tuple(self._parts)
 
     async def stored_parts(self) -> tuple[PromptPart, ...]:

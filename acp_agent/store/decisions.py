@@ -1,4 +1,4 @@
-"""What the user decided for later sessions: which folders are trusted, and which definitions of MCP tools are allowed.
+"""The user's decisions for later sessions: the folders that are trusted, and the allowed definitions of MCP tools.
 
 The settings, servers and commands of a folder are used only if the folder is trusted:
 

@@ -447,7 +447,7 @@ def _edit(edit: FileEdit, names: Names) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LspLimits:
-    """How much of an answer is shown."""
+    """The most entries of an answer that are shown."""
 
     references: int = 100
     workspace_symbols: int = 50

@@ -263,7 +263,7 @@ def real_path(path: str, folder: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a command finds its files below a folder.
+    """The way in which a command finds its files below a folder.
 
     ignores    whether it leaves out files that .gitignore names
     needs_git  whether it does so only in a repository
@@ -411,7 +411,7 @@ class _Walk:
 
     @staticmethod
     def _is_apart(git: GitFiles, folder: str, entries: Sequence["os.DirEntry[str]"]) -> bool:
-        """Return whether a folder is a repository of its own, of which git adds only the commit."""
+        """Return whether a folder is a separate repository. git adds only the commit of such a folder."""
         has_dot = any(entry.name == ".git" for entry in entries)
         return has_dot and holds_repository(folder) and not git.holds_below(folder)
 

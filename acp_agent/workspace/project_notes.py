@@ -24,7 +24,7 @@ from acp_agent.workspace.text_files import BOM, is_binary
 HEAD = 64 * 1024
 """The bytes of a file that are read. Fewer are shown, so that no secret is cut in half before it is redacted."""
 SECONDS = 1.0
-"""How long a prompt waits for all files."""
+"""Seconds that a prompt waits for all files."""
 _DEEPEST = 16  # folders that are searched
 
 

@@ -44,7 +44,7 @@ class Candidate:
 
 @dataclass(slots=True)
 class Guesses:
-    """What a text says about the values in it. The reading that proves does not guess: `known` is empty there.
+    """The values that a text gives to its variables. `proof` does not guess: `known` is empty there.
 
     known       the values that variables were seen to take, newest first
     files       the texts that were written to files, by file name

@@ -1,9 +1,9 @@
-"""The gate that runs the verifiers, and the small ones: destructive commands, injections, URLs that nobody typed.
+"""The verifier gate, and the small verifiers: destructive commands, injections, URLs that the user did not type.
 
 A command that wipes a system is refused (`gates/shell/danger.py` knows them). One that erases something for good may be
 intended: it is asked about even if a rule allows the program. URLs and SQL that look like an injection are asked about
-and never refused, since the look is no proof. The values of URL parameters for free text (`q=`, `text=`) are not
-judged: searching for an attack is none. `net` decides by addresses which hosts may be reached.
+but never refused, because the form is no proof. Values of URL parameters for free text (`q=`, `text=`) are not judged,
+because a search for an attack is harmless. `net` decides by addresses which hosts may be reached.
 """
 
 import posixpath
@@ -25,7 +25,7 @@ from acp_agent.gates.shell.options import has_option, operands, tables
 class Verifier:
     """Judges the subjects of a call one by one. It allows what it does not know.
 
-    Deny is for a call that nobody can have intended, Ask for a weak signal.
+    Deny is for a call that the user cannot have intended, Ask for a weak signal.
 
     name   begins the rule in the audit
     """
@@ -149,7 +149,7 @@ def _doubt(command: Command) -> str:
     recursive = has_option(args, "R", "--recursive")
     match name:
         case "chmod" if recursive and any(map(_open_to_all, operands(args)[:1])):
-            return "lets everybody change whole folders"
+            return "lets all users change whole folders"
         case "chown" | "chgrp" if recursive:
             return "gives whole folders to another owner"
         case "truncate":

@@ -139,7 +139,7 @@ _TOKENIZERS = re.compile(r"tokeni[sz]|tokenlist|passwordless|secretar|secretsman
 
 
 class KeyKind(Enum):
-    """What a key announces."""
+    """The kind of value that a key announces."""
 
     PASSWORD = auto()
     SECRET = auto()

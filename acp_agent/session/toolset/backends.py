@@ -1,4 +1,4 @@
-"""Where a session's files, commands and pages are: with the editor where it offers them, else on this machine."""
+"""The backends of a session for files, commands and web pages: the editor's if it offers them, else the local ones."""
 
 import os
 import shutil
@@ -27,18 +27,18 @@ from acp_agent.workspace.roots import Roots
 
 _log = Log(__name__)
 _MOST_DIAGNOSTICS = 100
-"""Diagnostics in one prompt."""
+"""The most diagnostics in one prompt."""
 
 
 class SessionBackends:
-    """The backends of one session. Its terminals stay; files and web are made anew for each configuration.
+    """The backends of one session. Terminals stay the same; files and web are made again for each configuration.
 
-    settings        what the session began with
-    script_folder   gives the folder for scripts that the editor's terminal runs
-    warn            tells the user a problem
-    watchdog        ends local commands when this process is gone
-    terminal        where the user's commands run
-    programs        where a tool runs a program for its own reading
+    settings        the settings at the session's start
+    script_folder   returns the folder for scripts that the editor's terminal runs
+    warn            shows the user a problem
+    watchdog        ends local commands if this process dies
+    terminal        the terminal for the model's and the user's commands
+    programs        the local terminal for programs whose output only a tool reads
     """
 
     def __init__(
@@ -64,11 +64,14 @@ class SessionBackends:
         return local if proxy is None else CompositeFileSystem([proxy], local, self._fallen_back)
 
     def stamp(self, roots: Roots) -> Stamp:
-        """Return what tells two states of a file apart. An editor's buffers need not be saved, so they have none."""
+        """Return the function that stamps a state of a file. With an editor's files there are no stamps.
+
+        The editor may have unsaved changes, which no stamp shows.
+        """
         return _unstamped if self._editor.owns_buffers else partial(file_stamp, roots)
 
     def web(self, loaded: Loaded, auditor: Auditor | None) -> GuardedWeb:
-        """Return the public web, by a configuration."""
+        """Return the client for public web pages under a configuration."""
         scrape = loaded.settings.tools.scrape
         return GuardedWeb(
             WebLimits(scrape.timeout, scrape.max_body_bytes),
@@ -110,7 +113,7 @@ async def _unstamped(path: str) -> None:
 
 
 def _log_request(egress: Egress) -> None:
-    """Log a web request that was made, or kept from being made."""
+    """Log a web request that was made or blocked."""
     _log.info(
         "egress",
         tool=egress.caller.tool,
@@ -128,10 +131,10 @@ def _log_request(egress: Egress) -> None:
 
 
 async def reported_diagnostics(languages: LanguageServers, files: FileSystem) -> str:
-    """`[LSP Diagnostics]` and a line for each problem in a file that may be read; empty when there is none.
+    """Return `[LSP Diagnostics]` and a line for each problem in a file that may be read; "" if there is none.
 
-    The lines are other people's words: fenced, without what a terminal or a reader could mistake. Not redacted. Never
-    raises but for cancellation.
+    The lines come from others, so they are fenced and have no control or invisible characters. They are not redacted.
+    Raises only cancellation.
     """
     from acp_agent.tools.lsp import Names  # noqa: PLC0415 - few editors share language servers
     from acp_agent.tools.lsp_answer import diagnostics  # noqa: PLC0415 - as above

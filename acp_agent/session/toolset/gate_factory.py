@@ -60,13 +60,13 @@ def _no_opinion(url: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class GateContext:
-    """What the gates of a session need beside the configuration.
+    """The dependencies of the gates of a session, except the configuration.
 
-    resolve      where a path that a tool touches leads (FileSystem.resolve)
+    resolve      returns the real path of a path that a tool touches (FileSystem.resolve)
     shell        the directories that commands may name
-    refuse_url   why a URL is refused whatever a look-up would say, or None
-    offered      the only tools the client wants; None for all
-    model        names the model in force as `PROVIDER:MODEL`; "" stands for the configured one
+    refuse_url   returns why a URL is refused even without a DNS look-up, or None
+    offered      the tools that the client allows; None for all
+    model        returns the model in force as `PROVIDER:MODEL`; "" stands for the configured one
     """
 
     conduct: SessionOptions
@@ -81,16 +81,16 @@ class GateContext:
 
 @dataclass(frozen=True, slots=True)
 class SessionGateState:
-    """What the gates of a session keep from one configuration to the next.
+    """The state of a session's gates, which outlasts a change of the configuration.
 
     approver   asks the user
-    grants     what was answered "always" before
-    memory     what was counted, typed and trusted so far
+    grants     the stored "always" answers
+    memory     the counts, the typed words and the trust so far
     auditor    None if calls are not recorded
-    emit       tells the user's side
-    overflow   where whole outputs are kept; None = nowhere
-    summarize  sums up what is cut out; None if nothing does
-    servers    the session's MCP servers; None if there can be none
+    emit       sends events to the editor
+    overflow   the store of whole outputs; None if they are not stored
+    summarize  shortens the output that is cut out; None to keep only head and tail
+    servers    the session's MCP servers; None if MCP is not available
     """
 
     approver: Approver
@@ -105,11 +105,11 @@ class SessionGateState:
 
 @dataclass(frozen=True, slots=True)
 class ResultWrappers:
-    """What stands between the gates and the tools under one configuration. Another one knows nothing of its answers.
+    """The executors between the gates and the tools under one configuration. Another configuration has its own cache.
 
-    cache   answers that may be given again
-    stamp   tells two states of a file apart, for the cache
-    exists  tells whether there is anything at a path
+    cache   the results that may be returned again
+    stamp   returns a value that changes with a file, for the cache
+    exists  returns whether a path exists
     """
 
     pipeline: Pipeline
@@ -125,7 +125,7 @@ def permission_gate(
     approver: Approver | None = None,
     consent: Callable[[Invocation], str] = ours,
 ) -> PermissionGate:
-    """Return the gate that asks. Without an approver it refuses what it would ask."""
+    """Return the permission gate. Without an approver it refuses calls about which it would ask."""
     return PermissionGate(
         rules=rules,
         conduct=context.conduct,
@@ -148,12 +148,12 @@ def build_gates(
 ) -> Gates:
     """Return the gates under a configuration. Their order is the order of this list. Raises ConfigError.
 
-    Denials come before anything that costs the user attention, and the blocklist before all others. The permission gate
-    is the last one: it settles the questions that the others ask.
+    Gates that deny come before gates that ask, and the blocklist comes first. The permission gate is the last one: it
+    settles the questions that the others ask.
 
-    warn    told what the user should mend
-    tools   the names of the tools there are; empty if they do not matter
-    state   None for gates that only judge: those that count calls or watch results are left out
+    warn    called with problems that the user should correct
+    tools   the names of all tools; empty if unknown names are accepted
+    state   None leaves out the gates that count calls or watch results
     """
     settings, conduct, standing = loaded.settings, context.conduct, context.standing
     resolve, resolve_command = context.resolve, context.shell.resolve
@@ -196,10 +196,10 @@ def session_gates(
 def build_executor(
     settings: Settings, gates: Gates, state: SessionGateState, wrappers: ResultWrappers, runner: ToolRunner
 ) -> ToolExecutor:
-    """Return what runs calls: audit( gates( cache( output( retry( tool ))))).
+    """Return the executor of calls: audit( gates( cache( output( retry( tool ))))).
 
-    The audit sees every verdict and every result. The cache stands inside the gates, so that a kept answer is no way
-    around a denial, and outside the output pipeline, so that what it keeps is redacted.
+    The audit sees every verdict and every result. The cache is inside the gates, so that a cached result cannot avoid a
+    denial, and outside the output pipeline, so that cached results are redacted.
     """
     retry = settings.tools.retry
     retries = ToolRetries(retry.max_attempts, retry.base_ms / 1000, retry.max_ms / 1000, retry.budget_secs)
@@ -220,7 +220,7 @@ def _protected(loaded: Loaded, context: GateContext) -> ProtectedGate:
 
 
 def _watching_gates(settings: Settings, state: SessionGateState, exists: Exists) -> Iterator[Gate]:
-    """Yield the gates that watch results, as far as they are switched on."""
+    """Yield the gates that watch results and are switched on."""
     memory, utility = state.memory, settings.tools.utility
     if settings.tools.anomaly.enabled:
         yield AnomalyGate(memory.anomalies, state.emit)

@@ -26,7 +26,7 @@ _ALONE = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROM
 
 
 class IncomingSources(NamedTuple):
-    """Where the files come from that a call puts into the worktree.
+    """The source of the files that a call puts into the worktree.
 
     trees      revisions that are checked out: their differences from HEAD
     merged     revisions that are merged: their changes since the merge base
@@ -63,7 +63,7 @@ class IncomingSources(NamedTuple):
 
 
 class IncomingFiles(NamedTuple):
-    """What git brings, as absolute paths.
+    """The files that git creates or replaces, as absolute paths.
 
     files          the files that would come or change in the worktree
     repositories   folders of the worktree that git would treat as repositories of their own, and enter
@@ -130,7 +130,7 @@ class GitProcess:
 
 
 SECONDS = 1.5
-"""How long all questions about one call may take."""
+"""Seconds that all questions to git about one call may take."""
 
 _MOST_COMMITS = 1000
 _MOST_WORDS = 32

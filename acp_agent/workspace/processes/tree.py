@@ -388,7 +388,7 @@ class CommandWatchdog:
         self._tell()
 
     def dismiss(self, mark: str) -> None:
-        """Stop watching a command of which nothing is left. Call it before its shell is reaped."""
+        """Stop watching a command after all its processes have ended. Call it before its shell is reaped."""
         if mark in self._groups:
             del self._groups[mark]
             self._tell()
