@@ -58,7 +58,7 @@ _FIRST_TURN = (
     "acp_agent.protocol.content",
     "acp_agent.protocol.client_files",
     "acp_agent.protocol.client_terminal",
-    "acp_agent.protocol.permission",
+    "acp_agent.protocol.questions",
 )
 """Modules of the protocol that a turn needs. They are loaded in a thread."""
 _LAST_SEND = 0.4

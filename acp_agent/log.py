@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from acp_agent.core.lean_import import without
-from acp_agent.core.redaction import Redact, verbatim
+from acp_agent.core.secrets import Redact, verbatim
 
 _STDERR = 2
 _Event: TypeAlias = MutableMapping[str, Any]

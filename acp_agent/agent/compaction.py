@@ -30,7 +30,7 @@ from acp_agent.core.errors import ToolErrorCategory as Category
 from acp_agent.core.events import CompactionChanged, CompactionStatus, EventSink, Notice, Severity
 from acp_agent.core.messages import Message, Role, ToolResultPart
 from acp_agent.core.ports import Provider
-from acp_agent.core.redaction import Redact, verbatim
+from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.core.services import OVERFLOW_PREFIX, Compaction, Summaries, Summary
 
 _TELLING = 2.0  # seconds that a cancelled turn waits for a slow editor

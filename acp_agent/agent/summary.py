@@ -39,7 +39,7 @@ from acp_agent.core.messages import (
     ToolUsePart,
 )
 from acp_agent.core.ports import ModelRequest, Provider
-from acp_agent.core.redaction import Redact, verbatim
+from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.core.types import Json
 from acp_agent.text import ITSELF, REFLECTION, defanged
 

@@ -15,7 +15,7 @@ from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import EventSink, PlanChanged, PlanEntry
 from acp_agent.core.messages import Message, Part, Role, ToolResultPart, ToolUsePart
 from acp_agent.core.ports import Toolset
-from acp_agent.core.redaction import Redact, verbatim
+from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.core.types import ToolCall, ToolResult, ToolSpec
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what every API accepts as the name of a tool

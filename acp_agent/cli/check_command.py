@@ -19,7 +19,7 @@ from acp_agent.gates.permission import PermissionGate
 from acp_agent.gates.rules.permission_rules import Rule
 from acp_agent.gates.shell.command import Analysis, Command, Opaque, Plain
 from acp_agent.session.toolset.gate_factory import GateContext, build_gates, permission_gate
-from acp_agent.session.toolset.gate_settings import Warn, compiled_rules, permission_rules
+from acp_agent.session.toolset.settings import Warn, compiled_rules, permission_rules
 from acp_agent.session.verdicts import Word, judged
 from acp_agent.tools.bash import Bash
 from acp_agent.workspace.roots import Roots

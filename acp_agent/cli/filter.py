@@ -16,7 +16,7 @@ from acp_agent.output.filters.engine import FilterEngine
 from acp_agent.output.filters.strategy import CommandRun, Filtered
 from acp_agent.output.pipeline import redaction_note, shortened, stats_line
 from acp_agent.output.sanitize import sanitize
-from acp_agent.session.toolset.output import filter_engine, known_secrets, redactor
+from acp_agent.session.toolset.settings import filter_engine, known_secrets, redactor
 from acp_agent.text import measure
 
 

@@ -24,12 +24,12 @@ from acp_agent.core.errors import AgentError, ConfigError
 from acp_agent.core.events import UserMessage
 from acp_agent.core.messages import TextPart
 from acp_agent.core.new_file import NewFile
-from acp_agent.core.redaction import Redact
+from acp_agent.core.secrets import Redact
 from acp_agent.core.sessions import SessionRecord, SessionRepository, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import JsonObject
 from acp_agent.session.foreign_session import redacted
 from acp_agent.session.slash import commands
-from acp_agent.session.toolset.output import known_secrets, redactor
+from acp_agent.session.toolset.settings import known_secrets, redactor
 from acp_agent.store.db import Database
 from acp_agent.store.session_json import MOST_EVENTS, event_object, joined_events, json_text, session_pieces
 from acp_agent.store.session_locks import SessionLocks

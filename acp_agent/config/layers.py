@@ -16,9 +16,8 @@ from acp_agent.config.provider_settings import ProviderSettings
 from acp_agent.config.rules import TOOL_NAME, PermissionRule
 from acp_agent.config.section import ADDED, INSIDE, NARROWER, ProjectMay, Section, one_line, shown
 from acp_agent.config.settings import Settings
-from acp_agent.core.aliases import tool_id
 from acp_agent.core.errors import ConfigError
-from acp_agent.core.types import Json, JsonObject
+from acp_agent.core.types import Json, JsonObject, tool_id
 
 RULES = "tools.permissions"
 PROVIDERS = "llm.providers"

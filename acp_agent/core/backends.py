@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from acp_agent.core.secret_files import Secrecy
+from acp_agent.core.secrets import Secrecy
 from acp_agent.core.types import Access
 
 # ---------------------------------------------------------------------------------------- files

@@ -8,7 +8,7 @@ from acp_agent.core.backends import EntryKind, FileHead, FileSystem, Terminal, T
 from acp_agent.core.events import SessionEvent
 from acp_agent.core.messages import Message, PromptPart
 from acp_agent.core.ports import Approver, Elicitor
-from acp_agent.core.redaction import Redact
+from acp_agent.core.secrets import Redact
 from acp_agent.core.services import LanguageServers, Web
 from acp_agent.core.sessions import StoredEvent
 from acp_agent.core.types import Access, Json

@@ -8,12 +8,11 @@ from typing import Protocol, assert_never
 import anyio
 import anyio.lowlevel
 
-from acp_agent.core.aliases import tool_id
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory, ToolFailure
 from acp_agent.core.events import EventSink, Notice, Severity, ToolFinished, ToolStarted
 from acp_agent.core.ports import Backends, Invocation, ToolContext
-from acp_agent.core.redaction import Redact, verbatim
+from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.core.types import (
     Allow,
     ApprovedBy,
@@ -25,6 +24,7 @@ from acp_agent.core.types import (
     ToolKind,
     ToolResult,
     ToolSpec,
+    tool_id,
 )
 from acp_agent.execution.argument_repair import REPAIRABLE, ArgumentRepairer, RepairedArguments
 from acp_agent.gates.gate import CallFacts, Gate, Gates

@@ -25,7 +25,7 @@ from typing import cast
 import anyio.to_thread
 
 from acp_agent.config.files import stamp
-from acp_agent.core.aliases import tool_id
+from acp_agent.core.types import tool_id
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.programs import Programs, program_table
 from acp_agent.store.private_file import (

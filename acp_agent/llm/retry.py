@@ -25,7 +25,7 @@ from acp_agent.core.messages import (
     Usage,
 )
 from acp_agent.core.ports import ModelRequest, Provider
-from acp_agent.core.redaction import Redact
+from acp_agent.core.secrets import Redact
 from acp_agent.llm.models import ModelRef
 from acp_agent.output.markdown_images import AnswerGuard, defused
 

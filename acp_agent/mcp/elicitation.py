@@ -20,7 +20,7 @@ import anyio
 import anyio.abc
 
 from acp_agent.core.ports import ElicitationAction, ElicitationAnswer, Elicitor, Form, Visit
-from acp_agent.core.redaction import asks_for_secret, names_secret
+from acp_agent.core.secrets import asks_for_secret, names_secret
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.mcp.definitions import estimated_size
 from acp_agent.net.hosts import browser_url

@@ -15,7 +15,7 @@ from acp_agent.core import events
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.events import Event, EventSink
 from acp_agent.core.ports import Approver, Decision, Question
-from acp_agent.core.redaction import Redact
+from acp_agent.core.secrets import Redact
 from acp_agent.core.types import Json, JsonObject, Location, ToolResult
 from acp_agent.output.markdown_images import defused
 from acp_agent.output.redaction.redactor import RedactionStream, Redactor

@@ -19,7 +19,7 @@ from anyio import to_thread
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import AgentError
 from acp_agent.core.messages import ImagePart, LinkPart, Message, PromptPart, ResourcePart, Role, TextPart
-from acp_agent.core.redaction import Redact, verbatim
+from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.core.services import Web
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.output.sanitize import fence

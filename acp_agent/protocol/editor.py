@@ -8,7 +8,7 @@ from acp_agent.core.backends import Terminal, TextFiles
 from acp_agent.core.editor import DiskFiles, LanguageSettings, SharedLanguages, TerminalSettings
 from acp_agent.core.events import SessionEvent, TextDelta, ThoughtDelta, UsageChanged, UserMessage
 from acp_agent.core.ports import Approver, Elicitor
-from acp_agent.core.redaction import Redact
+from acp_agent.core.secrets import Redact
 from acp_agent.core.sessions import StoredEvent
 from acp_agent.core.types import JsonObject
 from acp_agent.protocol.client import Client, EditorPaths
@@ -88,14 +88,14 @@ class EditorSession:
         return ProxyTerminal(self._peer, self._id, self._paths, settings)
 
     def approver(self, timeout: float) -> Approver:
-        from acp_agent.protocol.permission import EditorApprover  # noqa: PLC0415 - loaded for the first turn
+        from acp_agent.protocol.questions import EditorApprover  # noqa: PLC0415 - loaded for the first turn
 
         return EditorApprover(self._peer, self._id, self._paths, timeout)
 
     def elicitor(self, redact: Redact, timeout: float, wanted: Callable[[], bool]) -> Elicitor | None:
         if not (self._client.elicit_forms or self._client.elicit_urls):
             return None
-        from acp_agent.protocol.elicitation import EditorElicitor  # noqa: PLC0415 - few editors have forms
+        from acp_agent.protocol.questions import EditorElicitor  # noqa: PLC0415 - few editors have forms
 
         return EditorElicitor(self._peer, self._id, self._client, redact, timeout, wanted)
 

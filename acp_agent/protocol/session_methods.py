@@ -16,7 +16,7 @@ from acp_agent.config.section import holds_secret, is_everyday
 from acp_agent.core.editor import SentPrompt
 from acp_agent.core.errors import ConfigError, StoreUnavailable
 from acp_agent.core.messages import StopReason
-from acp_agent.core.redaction import Redact, verbatim
+from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.core.sessions import SessionRecord
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.log import Log
@@ -27,8 +27,8 @@ from acp_agent.protocol.jsonrpc import invalid_params, session_not_found
 from acp_agent.protocol.mcp_servers import read_servers
 from acp_agent.protocol.peer import Incoming, NotificationHandler, RequestHandler
 from acp_agent.protocol.updates import iso_time
-from acp_agent.session.locks import unreadable
 from acp_agent.session.manager import SessionManager
+from acp_agent.session.pool import unreadable
 from acp_agent.session.session import Session, SessionWorkspace
 from acp_agent.session.turn_slot import Answer
 

@@ -16,7 +16,7 @@ from acp_agent.config.settings import Settings
 from acp_agent.core.errors import LoginRequired, MissingKey
 from acp_agent.core.events import EventSink, Notice, Severity, TextDelta
 from acp_agent.core.ports import Embedder, Provider, Toolset
-from acp_agent.core.redaction import Redact
+from acp_agent.core.secrets import Redact
 from acp_agent.core.services import Summaries, Summary
 from acp_agent.core.sessions import SessionSnapshot
 from acp_agent.log import Log

@@ -11,7 +11,7 @@ from acp_agent.core.events import EventSink, Notice, Severity, TextDelta, UserMe
 from acp_agent.core.mcp import ListedServer, McpServer
 from acp_agent.core.messages import Message, Part, Role, StopReason, TextPart, typed
 from acp_agent.core.ports import Backends
-from acp_agent.core.redaction import Redact, verbatim
+from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.core.sessions import Change
 from acp_agent.core.types import Subject, ToolSpec
 from acp_agent.output.markdown_images import defused

@@ -20,7 +20,7 @@ from acp_agent.session.engine import SessionEngine
 from acp_agent.session.foreign_session import is_folder, sound
 from acp_agent.session.manager import SessionManager
 from acp_agent.session.session import Session
-from acp_agent.session.toolset.output import known_secrets, redactor
+from acp_agent.session.toolset.settings import known_secrets, redactor
 from acp_agent.store.audit_read import last_of
 from acp_agent.store.credentials import CredentialStore
 from acp_agent.store.sessions import SessionStore

@@ -30,8 +30,15 @@ from acp_agent.core.errors import (
 )
 from acp_agent.core.sessions import Change, SessionRecord, SessionSnapshot, StoredEvent
 from acp_agent.log import Log
-from acp_agent.session.locks import KeyedLock, PendingLoads, SessionLock, readable
-from acp_agent.session.pool import SessionLimits, SessionPool, must_be_idle
+from acp_agent.session.pool import (
+    KeyedLock,
+    PendingLoads,
+    SessionLimits,
+    SessionLock,
+    SessionPool,
+    must_be_idle,
+    readable,
+)
 from acp_agent.session.session import Opening, Session, SessionWorkspace
 from acp_agent.store.session_locks import SessionLocks
 from acp_agent.store.sessions import SessionStore

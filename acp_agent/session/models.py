@@ -13,7 +13,7 @@ from acp_agent.core.conduct import Chosen
 from acp_agent.core.errors import AgentError, ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import Usage
 from acp_agent.core.ports import Embedder, Provider
-from acp_agent.core.redaction import Redact
+from acp_agent.core.secrets import Redact
 from acp_agent.core.sessions import UsageTotals
 from acp_agent.llm.catalog import Catalog, ModelRef, parse_model
 from acp_agent.llm.models import Price

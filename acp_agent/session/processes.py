@@ -21,7 +21,7 @@ from acp_agent.config.model_settings import ModelSettings
 from acp_agent.config.settings import audit_file
 from acp_agent.core.errors import ConfigError, StoreUnavailable
 from acp_agent.core.ports import Embedder
-from acp_agent.core.redaction import Redact
+from acp_agent.core.secrets import Redact
 from acp_agent.core.services import Overflow, Summaries
 from acp_agent.core.sessions import SessionSnapshot
 from acp_agent.execution.audit import Auditor, Caller
@@ -32,8 +32,8 @@ from acp_agent.session.factory import SessionFactory
 from acp_agent.session.mcp_connections import Background
 from acp_agent.session.model_choices import ModelChoices
 from acp_agent.session.session import Session
-from acp_agent.session.toolset.gate_memory import GateMemories
-from acp_agent.session.toolset.output import known_secrets, redactor
+from acp_agent.session.toolset.gate_factory import GateMemories
+from acp_agent.session.toolset.settings import known_secrets, redactor
 from acp_agent.store.audit import AuditLog
 from acp_agent.store.conversations import OverflowStore, SummaryStore
 from acp_agent.store.credentials import CredentialStore

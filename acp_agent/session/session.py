@@ -29,7 +29,7 @@ from acp_agent.core.events import (
 )
 from acp_agent.core.mcp import McpServer
 from acp_agent.core.messages import StopReason
-from acp_agent.core.redaction import Redact
+from acp_agent.core.secrets import Redact
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionSnapshot, UsageTotals
 from acp_agent.log import Log
 from acp_agent.session.slash import commands

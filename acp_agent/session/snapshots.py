@@ -15,7 +15,7 @@ from acp_agent.core.sessions import Change, HistoryState, UsageTotals
 from acp_agent.core.types import JsonObject
 from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.session.models import SessionModels
-from acp_agent.session.toolset.gate_memory import GateMemory
+from acp_agent.session.toolset.gate_factory import GateMemory
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9-]+")
 _SHORT = 32 * 1024

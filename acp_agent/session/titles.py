@@ -12,7 +12,7 @@ from acp_agent.config.memory_settings import TitleSettings, TitleSource
 from acp_agent.core.errors import AgentError, StoreUnavailable
 from acp_agent.core.messages import Message, ModelDone, ModelEvent, ModelStop, Role, StopReason, TextPart
 from acp_agent.core.ports import ModelRequest, Provider
-from acp_agent.core.redaction import Redact
+from acp_agent.core.secrets import Redact
 from acp_agent.log import Log
 from acp_agent.output.sanitize import fence, sanitize
 from acp_agent.session.session import Session

@@ -26,7 +26,7 @@ from acp_agent.core.events import (
     UserMessage,
 )
 from acp_agent.core.messages import TextPart
-from acp_agent.core.redaction import Redact
+from acp_agent.core.secrets import Redact
 from acp_agent.core.sessions import Change, SessionRecord, SessionRepository, SessionSnapshot, StoredEvent
 from acp_agent.core.types import ToolKind
 from acp_agent.log import Log

@@ -22,7 +22,7 @@ from acp_agent.core.events import (
     TranscriptEvent,
     UserMessage,
 )
-from acp_agent.core.redaction import Redact, verbatim
+from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.core.sessions import Change, HistoryState, SessionRepository
 from acp_agent.core.types import Diff
 from acp_agent.log import Log

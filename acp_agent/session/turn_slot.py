@@ -10,7 +10,7 @@ import anyio
 from acp_agent.core.editor import ReadPrompt
 from acp_agent.core.errors import AgentError, InvalidState, RequestError, RequestFailed
 from acp_agent.core.messages import StopReason
-from acp_agent.core.redaction import Redact
+from acp_agent.core.secrets import Redact
 from acp_agent.core.sessions import Change
 from acp_agent.log import Log
 from acp_agent.session.slash.commands import CommandName

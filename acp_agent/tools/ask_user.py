@@ -10,7 +10,7 @@ from pydantic import Field
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import ElicitationAction, ElicitationAnswer, Form, ToolContext
-from acp_agent.core.redaction import asks_for_secret
+from acp_agent.core.secrets import asks_for_secret
 from acp_agent.core.types import Json, JsonObject, Subject, ToolKind, ToolResult
 from acp_agent.text import title
 from acp_agent.tools.tool import Name, Params, Part, Text, Tool

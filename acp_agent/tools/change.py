@@ -11,7 +11,7 @@ import shlex
 from acp_agent.core.backends import EntryKind, FileSystem
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
-from acp_agent.core.redaction import placeholders
+from acp_agent.core.secrets import placeholders
 from acp_agent.core.types import Access, Diff
 from acp_agent.text import visible
 

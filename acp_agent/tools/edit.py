@@ -21,7 +21,7 @@ from pydantic import Field
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
-from acp_agent.core.redaction import placeholders
+from acp_agent.core.secrets import placeholders
 from acp_agent.core.types import Access, Diff, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.tools.change import change, commit, shown_text
 from acp_agent.tools.tool import Name, Params, Text, Tool, changed, numbered, split_lines

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from acp_agent.core.ports import ToolContext
-from acp_agent.core.secret_files import Secrecy, secrecy
+from acp_agent.core.secrets import Secrecy, secrecy
 from acp_agent.core.types import Access, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.text import visible
 from acp_agent.tools.tool import WHOLE, Name, Params, Tool, pattern_below, relative

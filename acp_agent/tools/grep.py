@@ -9,7 +9,7 @@ from pydantic import Field
 
 from acp_agent.core.backends import GrepMatch, GrepMatches, GrepQuery
 from acp_agent.core.ports import ToolContext
-from acp_agent.core.secret_files import Secrecy, secrecy
+from acp_agent.core.secrets import Secrecy, secrecy
 from acp_agent.core.types import Access, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.text import visible
 from acp_agent.tools.tool import WHOLE, Name, Params, Tool, cut, pattern_below, relative

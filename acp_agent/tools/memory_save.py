@@ -8,7 +8,7 @@ questions.
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
-from acp_agent.core.redaction import placeholders
+from acp_agent.core.secrets import placeholders
 from acp_agent.core.types import Subject, ToolKind, ToolResult
 from acp_agent.text import title
 from acp_agent.tools.tool import Name, Params, Tool

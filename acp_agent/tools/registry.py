@@ -4,11 +4,10 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-from acp_agent.core.aliases import ALIASES
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Invocation
-from acp_agent.core.types import JsonObject, ToolCall, ToolKind, ToolSpec
+from acp_agent.core.types import ALIASES, JsonObject, ToolCall, ToolKind, ToolSpec
 from acp_agent.tools.bash import Bash
 from acp_agent.tools.copy_path import CopyPath
 from acp_agent.tools.create_directory import CreateDirectory

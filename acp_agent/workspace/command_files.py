@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from acp_agent.core.errors import Refused, ToolError
-from acp_agent.core.secret_files import secrecy
+from acp_agent.core.secrets import secrecy
 from acp_agent.core.types import Access
 from acp_agent.regex import LinearRegex
 from acp_agent.workspace.git.index import GitFiles, Known, holds_repository

@@ -18,7 +18,7 @@ from anyio.from_thread import check_cancelled
 
 from acp_agent.core.backends import GrepMatch, GrepMatches, GrepQuery
 from acp_agent.core.errors import ToolError, ToolErrorCategory
-from acp_agent.core.secret_files import Secrecy, secrecy
+from acp_agent.core.secrets import Secrecy, secrecy
 from acp_agent.core.types import Access
 from acp_agent.regex import LinearRegex
 from acp_agent.workspace.beneath import errors_about, holding, path_error

@@ -11,7 +11,7 @@ import pytest
 
 from acp_agent.core.backends import Copied, Deleted, EntryKind, FileSystem, FoundPaths, GrepQuery, Lines
 from acp_agent.core.errors import AgentError, BackendUnavailable, Refused, ToolError, ToolErrorCategory
-from acp_agent.core.secret_files import Secrecy
+from acp_agent.core.secrets import Secrecy
 from acp_agent.core.types import Access
 from acp_agent.workspace.beneath import KernelOpener, Opener, WalkOpener, best_opener
 from acp_agent.workspace.composite import CompositeFileSystem

@@ -23,7 +23,7 @@ from acp_agent.core.backends import (
     Lines,
 )
 from acp_agent.core.errors import AgentError, Refused, ToolError, ToolErrorCategory
-from acp_agent.core.secret_files import secrecy
+from acp_agent.core.secrets import secrecy
 from acp_agent.core.types import Access
 from acp_agent.workspace.ripgrep import file_type
 from acp_agent.workspace.text_files import stretch

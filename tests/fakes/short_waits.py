@@ -15,7 +15,7 @@ def shorten() -> None:
     from acp_agent.mcp import connection  # noqa: PLC0415 - as above
     from acp_agent.protocol.client_files import ProxyFileSystem  # noqa: PLC0415 - as above
     from acp_agent.session import models  # noqa: PLC0415 - as above
-    from acp_agent.session.locks import SessionLock  # noqa: PLC0415 - as above
+    from acp_agent.session.pool import SessionLock  # noqa: PLC0415 - as above
     from acp_agent.store.db import Database  # noqa: PLC0415 - as above
     from acp_agent.workspace import local_files  # noqa: PLC0415 - as above
 

@@ -6,9 +6,8 @@ A tool is hidden until every tool it requires has succeeded. It ranks higher onc
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from acp_agent.core.aliases import tool_id
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
-from acp_agent.core.types import ToolResult
+from acp_agent.core.types import ToolResult, tool_id
 
 
 @dataclass(frozen=True, slots=True)

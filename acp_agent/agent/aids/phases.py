@@ -15,13 +15,12 @@ from uuid import uuid4
 
 import anyio
 
-from acp_agent.core.aliases import tool_id
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.messages import Message, ToolUsePart
 from acp_agent.core.ports import Toolset
-from acp_agent.core.redaction import Redact, verbatim
+from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.core.services import Summaries, Summary
-from acp_agent.core.types import Json, JsonObject, Phase, ToolCall, ToolResult
+from acp_agent.core.types import Json, JsonObject, Phase, ToolCall, ToolResult, tool_id
 from acp_agent.text import ITSELF, REFLECTION
 
 _SEARCH, _CHECK, _SAVE = "memory_search", "diagnostics", "memory_save"

@@ -16,12 +16,11 @@ import anyio
 from acp_agent.agent.aids.arguments import Tafc, strip
 from acp_agent.agent.aids.dependencies import Dependencies, Gated
 from acp_agent.agent.hooks import Received
-from acp_agent.core.aliases import tool_id
 from acp_agent.core.errors import ProviderError
 from acp_agent.core.messages import Message, ToolUsePart
 from acp_agent.core.ports import Embedder
-from acp_agent.core.redaction import Redact, verbatim
-from acp_agent.core.types import ToolResult, ToolSpec
+from acp_agent.core.secrets import Redact, verbatim
+from acp_agent.core.types import ToolResult, ToolSpec, tool_id
 
 _RUN = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from enum import Enum, StrEnum, auto
 from typing import NamedTuple, TypeVar, assert_never
 
-from acp_agent.core.aliases import tool_id
 from acp_agent.core.errors import ConfigError
-from acp_agent.core.types import Json, Phase
+from acp_agent.core.types import Json, Phase, tool_id
 from acp_agent.gates.gate import CallFacts, CommandFacts
 from acp_agent.gates.paths.command_paths import path_words
 from acp_agent.gates.rules.patterns import RuleGlob

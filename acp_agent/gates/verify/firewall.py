@@ -14,7 +14,7 @@ from itertools import islice, pairwise
 from typing import assert_never
 
 from acp_agent.core.errors import Refused, ToolError
-from acp_agent.core.secret_files import Secrecy, secrecy
+from acp_agent.core.secrets import Secrecy, secrecy
 from acp_agent.core.types import Access, Allow, Ask, Deny, PathSubject, Verdict
 from acp_agent.gates.paths.command_paths import MAX_WORDS, URL, Folders, path_words
 from acp_agent.gates.shell.command import Command

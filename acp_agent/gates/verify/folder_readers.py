@@ -11,7 +11,7 @@ first command asks. Old commits are the content of the repository, which `git lo
 import posixpath
 from collections.abc import Sequence
 
-from acp_agent.core.secret_files import secrecy
+from acp_agent.core.secrets import secrecy
 from acp_agent.gates.git_calls import git_call
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.grammar import WordKind

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
 
-from acp_agent.core.redaction import placeholder
+from acp_agent.core.secrets import placeholder
 from acp_agent.core.types import Json
 from acp_agent.output.redaction.assignments import category_of, is_secret, key_of
 from acp_agent.output.redaction.rules import KnownSecrets, built_in

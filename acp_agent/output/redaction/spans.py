@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-from acp_agent.core.redaction import placeholder
+from acp_agent.core.secrets import placeholder
 
 _MARK = b"[REDACTED"
 _PLACEHOLDER = re.compile(rb"\[REDACTED(?::[a-z0-9_-]{1,40})?\]")

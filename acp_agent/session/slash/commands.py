@@ -29,7 +29,7 @@ class CommandName(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class SlashCommand:
     """The description of a command. `hint` names its argument; a command without a hint takes none."""
 
     name: CommandName
@@ -43,21 +43,21 @@ class Command:
 
 _N = CommandName
 COMMANDS = (
-    Command(_N.HELP, "Show what can be typed here"),
-    Command(_N.MODEL, "Show the models there are, or choose the one that answers", "model id"),
-    Command(_N.MODE, "Show the modes there are, or switch", "code | architect | ask"),
-    Command(_N.CLEAR, "Forget this conversation and begin anew"),
-    Command(_N.COMPACT, "Sum up the conversation so far to make room", "what to keep above all (optional)"),
-    Command(_N.REVIEW, "Review uncommitted changes, or what is at a path", "path (optional)"),
-    Command(_N.RUN, "Run a shell command yourself, through the same gates", "command"),
-    Command(_N.TOOLS, "List the tools the agent has in this mode"),
-    Command(_N.STATUS, "Show the model, the context, the limits and what is switched on"),
-    Command(_N.COST, "Show the tokens this conversation took, and their price"),
-    Command(
+    SlashCommand(_N.HELP, "Show what can be typed here"),
+    SlashCommand(_N.MODEL, "Show the models there are, or choose the one that answers", "model id"),
+    SlashCommand(_N.MODE, "Show the modes there are, or switch", "code | architect | ask"),
+    SlashCommand(_N.CLEAR, "Forget this conversation and begin anew"),
+    SlashCommand(_N.COMPACT, "Sum up the conversation so far to make room", "what to keep above all (optional)"),
+    SlashCommand(_N.REVIEW, "Review uncommitted changes, or what is at a path", "path (optional)"),
+    SlashCommand(_N.RUN, "Run a shell command yourself, through the same gates", "command"),
+    SlashCommand(_N.TOOLS, "List the tools the agent has in this mode"),
+    SlashCommand(_N.STATUS, "Show the model, the context, the limits and what is switched on"),
+    SlashCommand(_N.COST, "Show the tokens this conversation took, and their price"),
+    SlashCommand(
         CommandName.MEMORY, "Show the notes of all sessions, find or delete some", "search words | delete id (optional)"
     ),
-    Command(_N.MCP, "List the MCP servers of this session and how they are"),
-    Command(
+    SlashCommand(_N.MCP, "List the MCP servers of this session and how they are"),
+    SlashCommand(
         CommandName.POLICY,
         "Show what is allowed, or judge a call without making it",
         "status | check command, path or url",
@@ -118,7 +118,7 @@ def help_text(available: Collection[CommandName] = ALWAYS) -> str:
     return "\n".join(("Commands:", "", *lines))
 
 
-def _chosen(available: Collection[CommandName]) -> list[Command]:
+def _chosen(available: Collection[CommandName]) -> list[SlashCommand]:
     return [command for command in COMMANDS if command.name in available]
 
 

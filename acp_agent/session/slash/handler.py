@@ -15,7 +15,7 @@ from acp_agent.core.errors import AgentError, StoreUnavailable
 from acp_agent.core.events import EventSink, UsageChanged
 from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.ports import Toolset
-from acp_agent.core.redaction import Redact
+from acp_agent.core.secrets import Redact
 from acp_agent.core.services import Compaction, Memories, Remembered
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
 from acp_agent.gates.gate import Gates
@@ -26,8 +26,9 @@ from acp_agent.session.slash import commands
 from acp_agent.session.slash.commands import ALWAYS, CommandName
 from acp_agent.session.slash.review import Review, review_changes, review_path
 from acp_agent.session.toolset import gate_factory
-from acp_agent.session.toolset.gate_memory import GateMemory
-from acp_agent.session.toolset.output import RedactedMemories
+from acp_agent.session.toolset.gate_factory import GateMemory
+from acp_agent.session.toolset.settings import RedactedMemories
+from acp_agent.session.verdicts import PolicyCommand
 
 _LISTED = 20  # notes
 _LONGEST = 300  # characters of a note in a list
@@ -265,8 +266,6 @@ class SlashCommandHandler:
 
     def policy(self, text: str) -> str:
         """Return the rules in force, or the verdict on one call."""
-        from acp_agent.session.slash.policy import PolicyCommand  # noqa: PLC0415 - few sessions ask
-
         session = self._session
         return PolicyCommand(self._loaded(), session.workspace, session.active, self.gates()).answer(text)
 

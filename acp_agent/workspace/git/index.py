@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from enum import Flag, auto
 from typing import NamedTuple
 
-from acp_agent.core.secret_files import secrecy
+from acp_agent.core.secrets import secrecy
 from acp_agent.workspace.git.folder import StampedReader
 from acp_agent.workspace.git.settings import NotReadable
 

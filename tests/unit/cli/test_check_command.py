@@ -24,8 +24,8 @@ from acp_agent.gates.blocklist import judge as blocked
 from acp_agent.gates.rules.permission_rules import Action, Rule
 from acp_agent.gates.rules.permission_rules import judge as settled
 from acp_agent.gates.shell.command import ShellText
-from acp_agent.session.toolset.gate_settings import permission_rules
-from acp_agent.session.toolset.roots import session_roots
+from acp_agent.session.toolset.backends import session_roots
+from acp_agent.session.toolset.settings import permission_rules
 from tests.unit.cli.conftest import COMMAND
 from tests.unit.gates import everyday, hostile
 from tests.unit.gates.chain import Chain, command, rules

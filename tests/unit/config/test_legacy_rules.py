@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from acp_agent.config.layers import Layer, Reader, key_of
 from acp_agent.config.load import BLOCKED, CONFIRM, USUAL, add_legacy_rules, legacy_rules, tighten
 from acp_agent.config.rules import PermissionRule, RuleAction
-from acp_agent.core.aliases import ALIASES
 from acp_agent.core.errors import ConfigError
+from acp_agent.core.types import ALIASES
 from acp_agent.gates.rules.permission_rules import Action, Rule, judge
 from acp_agent.gates.shell.command import ShellText
 

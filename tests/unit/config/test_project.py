@@ -12,10 +12,9 @@ from acp_agent.cli.config import toml_value
 from acp_agent.config.layers import RULES, keys
 from acp_agent.config.load import ProjectLoosens
 from acp_agent.config.tool_settings import ReadRule
-from acp_agent.core.aliases import ALIASES
-from acp_agent.core.types import Access
+from acp_agent.core.types import ALIASES, Access
 from acp_agent.gates.selection import Selection
-from acp_agent.session.toolset.gate_settings import permission_rules, tool_choice
+from acp_agent.session.toolset.settings import permission_rules, tool_choice
 from acp_agent.workspace.read_policy import ReadPolicy
 from tests.unit.config.conftest import told
 

@@ -30,10 +30,15 @@ from acp_agent.gates.paths.command_paths import Expand, unexpanded
 from acp_agent.gates.rules.permission_rules import Action, Rule
 from acp_agent.gates.rules.policy_rules import TrustLevel
 from acp_agent.gates.trust import Standing
-from acp_agent.session.toolset.gate_factory import GateContext, SessionGateState, build_gates, permission_gate
-from acp_agent.session.toolset.gate_memory import GateMemory
-from acp_agent.session.toolset.gate_settings import permission_rules
-from acp_agent.session.toolset.roots import session_roots
+from acp_agent.session.toolset.backends import session_roots
+from acp_agent.session.toolset.gate_factory import (
+    GateContext,
+    GateMemory,
+    SessionGateState,
+    build_gates,
+    permission_gate,
+)
+from acp_agent.session.toolset.settings import permission_rules
 from acp_agent.session.verdicts import judged
 
 

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.config.tool_settings import Profile
-from acp_agent.core.aliases import ALIASES
 from acp_agent.core.errors import ConfigError, ToolErrorCategory
-from acp_agent.core.types import CallOrigin, ToolKind, ToolSpec
+from acp_agent.core.types import ALIASES, CallOrigin, ToolKind, ToolSpec
 from acp_agent.gates.selection import (
     GROUPS,
     MAX_ENTRIES,

@@ -19,7 +19,7 @@ import anyio
 from acp_agent.config import Flags, Loaded, load
 from acp_agent.config.load import conduct_at_start
 from acp_agent.core.events import Event, ToolFinished
-from acp_agent.core.redaction import verbatim
+from acp_agent.core.secrets import verbatim
 from acp_agent.core.sessions import SessionRecord
 from acp_agent.core.types import CallOrigin, JsonObject, McpSubject, ToolCall, ToolResult
 from acp_agent.gates.rules.policy_rules import TrustLevel
@@ -29,8 +29,7 @@ from acp_agent.protocol.editor import Connection
 from acp_agent.session.engine import SessionEngine
 from acp_agent.session.factory import SessionFactory
 from acp_agent.session.session import Opening, Session, SessionDependencies, SessionWorkspace
-from acp_agent.session.toolset.session_tools import SessionTools
-from acp_agent.session.toolset.toolset import ReloadingToolset
+from acp_agent.session.toolset.toolset import ReloadingToolset, SessionTools
 from acp_agent.tools.bash import Bash
 from acp_agent.tools.delete_path import DeletePath
 from acp_agent.tools.fetch import Fetch

@@ -17,7 +17,7 @@ from acp_agent.core.messages import (
     Usage,
 )
 from acp_agent.core.ports import ModelRequest, Provider
-from acp_agent.core.redaction import verbatim
+from acp_agent.core.secrets import verbatim
 from acp_agent.llm.retry import SanitizingProvider
 from tests.rows import each_row
 

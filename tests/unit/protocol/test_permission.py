@@ -12,7 +12,7 @@ from acp_agent.core.ports import Decision, Question
 from acp_agent.core.types import Diff, ToolKind
 from acp_agent.protocol.client import EditorPaths
 from acp_agent.protocol.peer import Peer
-from acp_agent.protocol.permission import MAX_TEXT, EditorApprover, folded, question_content
+from acp_agent.protocol.questions import MAX_TEXT, EditorApprover, folded, question_content
 from tests.unit.protocol.wires import OtherEnd, connected
 
 pytestmark = pytest.mark.anyio

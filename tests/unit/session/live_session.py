@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from acp_agent.config.files import PERMISSION_FILE, data_dir
 from acp_agent.config.load import Flags, Loaded, conduct_at_start, load
-from acp_agent.core.redaction import verbatim
+from acp_agent.core.secrets import verbatim
 from acp_agent.core.services import Memories
 from acp_agent.core.sessions import SessionRecord, SessionSnapshot
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
@@ -19,8 +19,8 @@ from acp_agent.protocol.editor import Connection
 from acp_agent.session.factory import SessionFactory
 from acp_agent.session.model_choices import ModelChoices, ModelLists
 from acp_agent.session.session import Opening, Session, SessionDependencies, SessionWorkspace
-from acp_agent.session.toolset.gate_memory import GateMemories
-from acp_agent.session.toolset.output import known_secrets
+from acp_agent.session.toolset.gate_factory import GateMemories
+from acp_agent.session.toolset.settings import known_secrets
 from acp_agent.store.credentials import CredentialStore
 from acp_agent.store.decisions import McpPins
 from acp_agent.workspace.processes.tree import CommandWatchdog

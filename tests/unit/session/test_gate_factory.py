@@ -1,51 +1,69 @@
-"""How the gates of a session are wired: each sees the session's own files, repository and patterns."""
+"""What the gates remember of a session outlives its engines: no rest, load or move makes it undone (G2, G4, S4)."""
 
-import os
-from pathlib import Path
+import gc
 
-import pytest
+from acp_agent.config import ToolSettings
+from acp_agent.config.tool_settings import RateLimitSettings
+from acp_agent.core.ports import Invocation
+from acp_agent.core.types import ToolCall
+from acp_agent.gates.anomaly import Outcome
+from acp_agent.gates.rules.policy_rules import TrustLevel
+from acp_agent.session.toolset.gate_factory import GateMemories
+from tests.unit.gates.chain import call
 
-from tests.unit.gates.chain import Chain, command, full_auto, rules
-from tests.unit.gates.git_markers import git
-
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    folder = tmp_path / "project"
-    folder.mkdir()
-    (folder / "a.txt").write_text("a\n")
-    return folder
+TWO_AN_HOUR = ToolSettings(rate_limit=RateLimitSettings(calls_per_hour=2))
 
 
-def chain(root: Path, *allowed: str, **more) -> Chain:
-    return Chain(str(root), str(root.parent / "grants.toml"), rules(*allowed), **more)
+class Servers:
+    def trust(self, invocation: Invocation) -> TrustLevel:
+        del invocation
+        return TrustLevel.PROVISIONAL
 
 
-async def test_a_search_is_silent_until_a_link_in_the_folder_leads_out(root: Path):
-    """The sandbox looks at the links that there are: it neither asks for nothing nor takes one for a mere doubt."""
-    text = "grep -R a ."
-    assert await chain(root, "grep *").fate(command(text)) == "silent"
-    os.symlink("/etc", root / "out")
-    assert await chain(root, "grep *").fate(command(text)) == "asked"
-    assert await chain(root, "grep *", conduct=full_auto()).fate(command(text)) == "refused"
+def test_calls_alarms_and_what_the_user_refused_stay_and_the_conversation_does_not() -> None:
+    memories = GateMemories()
+    before = memories.of("s", "/work", TWO_AN_HOUR)
+    for number in range(2):
+        before.rate.take(ToolCall(str(number), "bash", {}))
+    for _ in range(20):
+        before.anomalies.record("bash", Outcome.BROKEN)
+    before.standing.tools["fetch"] = TrustLevel.BLOCKED
+    before.standing.workspace = TrustLevel.UNTRUSTED
+    before.learn("https://example.com/")
+
+    after = memories.of("s", "/work", TWO_AN_HOUR)
+    assert after.rate.wait(ToolCall("2", "bash", {})) > 0
+    assert after.anomalies.blocked("bash")
+    assert (after.standing.tools, after.standing.workspace) == ({"fetch": TrustLevel.BLOCKED}, TrustLevel.UNTRUSTED)
+    assert after.urls is not before.urls, "the store gives back what was typed"
+    assert after.quota.use.calls == 0, "so it does what was counted"
+
+    assert memories.of("s", "/work", ToolSettings()).rate.calls_per_hour == ToolSettings().rate_limit.calls_per_hour
+    other = memories.of("other", "/work", TWO_AN_HOUR)
+    assert (other.rate.used, other.anomalies.alarms, other.standing.tools) == (0, (), {})
 
 
-async def test_a_pattern_stands_for_the_files_that_it_finds_in_the_folder(root: Path):
-    assert await chain(root, "cat *").fate(command("cat *.txt")) == "silent"
-    os.symlink("/etc/hostname", root / "b.txt")
-    assert await chain(root, "cat *").fate(command("cat *.txt")) == "asked"
+def test_what_the_user_said_of_one_folder_does_not_count_in_another() -> None:
+    memories = GateMemories()
+    memories.of("s", "/trusted", ToolSettings()).standing.workspace = TrustLevel.TRUSTED
+    assert memories.of("s", "/other", ToolSettings()).standing.workspace is TrustLevel.PROVISIONAL
 
 
-async def test_a_branch_that_brings_files_which_editors_run_is_asked_about(root: Path):
-    git(root, "init", "-q", "-b", "main", ".")
-    git(root, "add", ".")
-    git(root, "commit", "-qm", "one")
-    git(root, "checkout", "-qb", "evil")
-    (root / ".envrc").write_text("evil\n")
-    git(root, "add", ".")
-    git(root, "commit", "-qm", "evil")
-    git(root, "checkout", "-q", "main")
-    assert await chain(root, "git *").fate(command("git checkout main")) == "silent"
-    assert await chain(root, "git *").fate(command("git checkout evil")) == "asked"
+def test_servers_that_are_gone_are_not_held_and_nothing_of_theirs_is_trusted() -> None:
+    memory, servers = GateMemories().of("s", "/work", ToolSettings()), Servers()
+    memory.trust_served(servers.trust)
+    assert memory.standing.served(call("bash")) is TrustLevel.PROVISIONAL
+    del servers
+    gc.collect()
+    assert memory.standing.served(call("bash")) is TrustLevel.UNTRUSTED
+
+
+def test_of_very_many_sessions_the_least_recently_used_is_forgotten() -> None:
+    memories = GateMemories()
+    for name in ("old", "used"):
+        memories.of(name, "/work", ToolSettings()).standing.tools["x"] = TrustLevel.BLOCKED
+    for number in range(999):
+        memories.of(str(number), "/work", ToolSettings())
+        memories.of("used", "/work", ToolSettings())
+    assert memories.of("used", "/work", ToolSettings()).standing.tools
+    assert not memories.of("old", "/work", ToolSettings()).standing.tools

@@ -11,7 +11,7 @@ from acp_agent.config import Flags, Loaded, load
 from acp_agent.config.load import MOST_ENTRIES
 from acp_agent.core.errors import ConfigError, Refused
 from acp_agent.core.types import Access
-from acp_agent.session.toolset.roots import protected_paths, session_roots, without_faulty_patterns
+from acp_agent.session.toolset.backends import protected_paths, session_roots, without_faulty_patterns
 
 BAD = ["../x", "$HOME/x", "~nobody-at-all/x", "x" * 1025, "{a,b}" * 9, "[b-a]", "", "/a/../b", "a\\u0000b"]
 Loading = Callable[..., Loaded]

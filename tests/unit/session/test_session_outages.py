@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from acp_agent.protocol.client import Client
-from acp_agent.session.locks import SessionLock
 from acp_agent.session.manager import SessionLimits
+from acp_agent.session.pool import SessionLock
 from acp_agent.store.session_locks import SessionLocks
 from acp_agent.store.sessions import SessionStore
 from tests.fakes.sessions import Process, holding, process

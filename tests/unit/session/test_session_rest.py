@@ -11,7 +11,7 @@ from acp_agent.core.conduct import AutoApprove, Mode
 from acp_agent.core.events import TextDelta, UserMessage
 from acp_agent.core.messages import TextPart
 from acp_agent.core.sessions import Change, UsageTotals
-from acp_agent.session.locks import SessionLock
+from acp_agent.session.pool import SessionLock
 from tests.fakes.sessions import holding, process
 from tests.unit.session.test_sessions import INVALID, METHODS, NOT_FOUND, usage
 

@@ -17,7 +17,7 @@ from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.output.redaction.rules import KnownSecrets
 from acp_agent.session.models import UsageLedger
 from acp_agent.session.snapshots import SessionState
-from acp_agent.session.toolset.gate_memory import GateMemory
+from acp_agent.session.toolset.gate_factory import GateMemory
 
 REF = ModelRef("p", "m")
 

@@ -14,14 +14,14 @@ from acp_agent.core.conduct import Mode, SessionOptions
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import Event, UsageChanged
 from acp_agent.core.messages import Usage
-from acp_agent.core.redaction import verbatim
+from acp_agent.core.secrets import verbatim
 from acp_agent.core.types import ToolCall
 from acp_agent.gates.anomaly import Outcome
 from acp_agent.session.models import spent
 from acp_agent.session.session import SessionWorkspace
 from acp_agent.session.slash.commands import ALWAYS, CommandName
 from acp_agent.session.slash.handler import CommandDependencies, Notes, SlashCommandHandler, run_memory
-from acp_agent.session.toolset.gate_memory import GateMemory
+from acp_agent.session.toolset.gate_factory import GateMemory
 from acp_agent.store.memories import MemoryStore
 from tests.fakes.fake_toolset import FakeToolset
 from tests.unit.store.databases import opened

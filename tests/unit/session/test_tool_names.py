@@ -8,7 +8,7 @@ import pytest
 
 import acp_agent
 from acp_agent.config.settings import Settings
-from acp_agent.core.aliases import ALIASES
+from acp_agent.core.types import ALIASES
 from acp_agent.gates.mode import READING
 from acp_agent.gates.selection import GROUPS, PROFILES
 from acp_agent.tools.lsp import lsp_tools

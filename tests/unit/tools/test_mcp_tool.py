@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.core.aliases import ALIASES
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.mcp import McpReply, McpState
-from acp_agent.core.types import ImagePart, JsonObject, McpSubject, ToolCall, ToolKind, ToolResult
+from acp_agent.core.types import ALIASES, ImagePart, JsonObject, McpSubject, ToolCall, ToolKind, ToolResult
 from acp_agent.tools.mcp_tool import MAX_DESCRIPTION, McpTool, server_slug, tool_names
 from acp_agent.tools.registry import default_tools
 from tests.fakes.fake_mcp import FakeConnection, definition, server

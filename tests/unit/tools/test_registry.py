@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from acp_agent.core.aliases import ALIASES
 from acp_agent.core.errors import AgentError, BackendUnavailable, Refused, ToolError, ToolErrorCategory
-from acp_agent.core.types import CommandSubject, McpSubject, PathSubject, UrlSubject
+from acp_agent.core.types import ALIASES, CommandSubject, McpSubject, PathSubject, UrlSubject
 from acp_agent.tools.registry import Registry, catalogue, default_tools
 from acp_agent.tools.tool import Tool
 from tests.fakes.memory_files import MemoryFileSystem

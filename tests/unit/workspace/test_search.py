@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from acp_agent.core.backends import GrepQuery
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
-from acp_agent.core.secret_files import Secrecy
+from acp_agent.core.secrets import Secrecy
 from acp_agent.core.types import Access
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.ripgrep import FoundLine, MatchReader

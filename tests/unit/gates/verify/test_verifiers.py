@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_agent.core import secret_files
+from acp_agent.core import secrets
 from acp_agent.core.conduct import Mode, SessionOptions
 from acp_agent.core.events import Event
 from acp_agent.core.ports import Invocation
-from acp_agent.core.secret_files import Secrecy, secrecy
+from acp_agent.core.secrets import Secrecy, secrecy
 from acp_agent.core.types import (
     Access,
     Allow,
@@ -138,10 +138,10 @@ def test_a_file_is_kept_by_its_name(path, level):
 
 @given(st.text("./ae*[nvkypmshrdEKſ\n") | st.lists(st.sampled_from(PARTS)).map("/".join))
 def test_most_names_are_told_at_a_glance_and_none_wrongly(path):
-    if not secret_files._HINT.search(path):  # pyright: ignore[reportPrivateUsage] - what is to be proven
+    if not secrets._HINT.search(path):  # pyright: ignore[reportPrivateUsage] - what is to be proven
         parts = [part for part in path.casefold().split("/") if part]
-        assert not parts or not secret_files._guarded(parts, absolute=True)  # pyright: ignore[reportPrivateUsage]
-        assert not parts or not secret_files._sealed(parts, absolute=True)  # pyright: ignore[reportPrivateUsage]
+        assert not parts or not secrets._guarded(parts, absolute=True)  # pyright: ignore[reportPrivateUsage]
+        assert not parts or not secrets._sealed(parts, absolute=True)  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize("access", Access)

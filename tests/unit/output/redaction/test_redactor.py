@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.core.redaction import placeholder
+from acp_agent.core.secrets import placeholder
 from acp_agent.output.redaction.redactor import Redactor, compile_extra
 from acp_agent.output.redaction.rules import KnownSecrets
 from tests.rows import each_row

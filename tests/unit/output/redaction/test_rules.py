@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.core.redaction import placeholder, placeholders
+from acp_agent.core.secrets import placeholder, placeholders
 from acp_agent.output.redaction.assignments import KeyKind, key_of
 from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.output.redaction.rules import KnownSecrets, Reads, built_in

@@ -12,8 +12,8 @@ from jsonschema import Draft202012Validator
 from acp_agent.core.ports import ElicitationAction, ElicitationAnswer, Form, Visit
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol.client import Client
-from acp_agent.protocol.elicitation import LONGEST, EditorElicitor, fitting
 from acp_agent.protocol.peer import Peer
+from acp_agent.protocol.questions import LONGEST, EditorElicitor, fitting
 from tests.rows import each_row
 from tests.unit.protocol.wires import OtherEnd, connected
 from tests.wire import schema

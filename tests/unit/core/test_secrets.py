@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_agent.core.redaction import asks_for_secret, names_secret
+from acp_agent.core.secrets import asks_for_secret, names_secret
 
 
 @pytest.mark.parametrize(

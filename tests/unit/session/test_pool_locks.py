@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from acp_agent.core.errors import RequestError
-from acp_agent.session.locks import SessionLock
+from acp_agent.session.pool import SessionLock
 from acp_agent.store.session_locks import SessionLocks
 from tests.unit.store.test_session_locks import other_process
 

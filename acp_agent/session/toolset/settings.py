@@ -1,16 +1,20 @@
-"""Settings as the gates hold them: policy, permission rules, blocklist, tool selection and verifiers."""
+"""The configuration as a session uses it: policy, rules, blocklist, tools, verifiers, redaction, filters."""
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache, partial
 
-from acp_agent.config import Loaded, PermissionRule, ShellSettings
+from anyio import to_thread
+
+from acp_agent.config import Loaded, PermissionRule, ProviderSettings, ShellSettings, secret_values
 from acp_agent.config.layers import RULES
 from acp_agent.config.limits_settings import VerifierSettings
 from acp_agent.config.policy_file import PlacedRule, merged_rules
 from acp_agent.config.rules import guarded
-from acp_agent.core.aliases import ALIASES
-from acp_agent.core.errors import ConfigError
+from acp_agent.core.errors import ConfigError, ToolError, ToolErrorCategory
+from acp_agent.core.secrets import Redact, placeholders
+from acp_agent.core.services import Memories, Remembered
+from acp_agent.core.types import ALIASES
 from acp_agent.gates.blocklist import BlocklistPolicy, Substitution
 from acp_agent.gates.policy import Policy
 from acp_agent.gates.rules.permission_rules import Action, Rule
@@ -18,6 +22,10 @@ from acp_agent.gates.rules.policy_rules import Effect, PolicyRule, TrustLevel
 from acp_agent.gates.selection import ModelSelection, Selection, ToolChoice, for_model
 from acp_agent.gates.verify.firewall import Firewall, Resolve
 from acp_agent.gates.verify.verifiers import Destructive, Injection, UrlGrounding, UrlMemory, Verifier
+from acp_agent.output.filters.engine import FilterEngine, RuleSource
+from acp_agent.output.pipeline import Pipeline, Sizes
+from acp_agent.output.redaction.redactor import Redactor, compile_extra
+from acp_agent.output.redaction.rules import KnownSecrets
 from acp_agent.workspace.command_files import SecretsBelow, real_path
 from acp_agent.workspace.roots import Roots
 
@@ -157,3 +165,77 @@ def verifiers(on: VerifierSettings, resolve: Resolve, shell: Roots, urls: UrlMem
         (on.url_grounding, UrlGrounding(urls)),
     )
     return tuple(verifier for wanted, verifier in every if wanted)
+
+
+_PREVIEW = 5_000
+"""Characters that the model sees of a text that is stored whole. With the notes around them they are under 6 KB."""
+
+
+def known_secrets(environ: Mapping[str, str], providers: Iterable[ProviderSettings] = ()) -> KnownSecrets:
+    """Return the keys of the providers, and the values of all variables whose names mean a secret.
+
+    MCP servers add their secrets later, and a CredentialStore adds the stored keys.
+    """
+    known = KnownSecrets()
+    known.add((*secret_values(environ), *(secret for each in providers for secret in each.secrets(environ))))
+    return known
+
+
+def redactor(loaded: Loaded, known: KnownSecrets, warn: Warn) -> Redactor:
+    """Return the redactor. It removes known values even if its rules are switched off."""
+    security = loaded.settings.tools.filters.security
+    for problem in compile_extra(security.extra_patterns)[1]:
+        warn(f"tools.filters.security.extra_patterns: {problem}")
+    return Redactor(known, extra_patterns=security.extra_patterns, enabled=security.enabled)
+
+
+def filter_engine(loaded: Loaded) -> FilterEngine | None:
+    """Return the filters of the user's file, or the built-in ones; None if they are switched off.
+
+    The problems of the file are in `warnings`.
+    """
+    filters = loaded.settings.tools.filters
+    if not filters.enabled:
+        return None
+    beside = os.path.join(os.path.dirname(loaded.file), "filters.toml") if loaded.file else ""
+    return FilterEngine(RuleSource(filters.filters_path or beside, required=filters.filters_path is not None))
+
+
+def pipeline(loaded: Loaded, redact: Redactor, filters: FilterEngine | None) -> Pipeline:
+    """Return the whole pipeline."""
+    threshold = loaded.settings.tools.overflow.threshold
+    return Pipeline(Sizes(threshold, min(_PREVIEW, threshold)), redact, filters)
+
+
+class RedactedMemories:
+    """Memories that redact every text before they pass it on."""
+
+    def __init__(self, memories: Memories, redact: Redact) -> None:
+        self._memories = memories
+        self._redact = redact
+
+    @property
+    def method(self) -> str:
+        """The method by which searches find notes."""
+        return self._memories.method
+
+    async def save(self, content: str) -> tuple[Remembered, bool]:
+        """Store a note without its secrets. Raises ToolError (invalid_parameters) if it contains only a secret."""
+        text = await self._redacted(content)
+        words = text
+        for mark in placeholders(text):
+            words = words.replace(mark, "")
+        if text.strip() and not words.strip():
+            raise ToolError(
+                ToolErrorCategory.INVALID_PARAMETERS,
+                "the note is nothing but a secret, and secrets are not remembered",
+                "Save where the secret is found instead, such as the name of its variable.",
+            )
+        return await self._memories.save(text)
+
+    async def search(self, query: str, limit: int) -> tuple[Remembered, ...]:
+        """Return the notes that match a query. Its secrets are removed, because no note contains any."""
+        return await self._memories.search(await self._redacted(query), limit)
+
+    async def _redacted(self, text: str) -> str:
+        return await to_thread.run_sync(self._redact, text, abandon_on_cancel=True)
