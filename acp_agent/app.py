@@ -245,7 +245,7 @@ class App:
             session.post_options()
 
     def _warm_up(self, session: Session) -> None:
-        """Load what the first prompt needs while the user types it."""
+        """Load the modules for the first prompt while the user types it."""
         while self._problems:
             session.notices.warn(self._problems.pop(0))
         self._background(session.announce)

@@ -222,7 +222,7 @@ class Compactor:
         return self._history.estimate() < before
 
     async def _triggered(self) -> bool:
-        """Sum up, unless it failed in this turn already. Return whether it was done."""
+        """Summarize, unless that has failed in this turn. Return whether it succeeded."""
         if self._failed or not self._history.earlier:
             self._failed = True
             return False

@@ -126,7 +126,7 @@ def _some(user: object, project: object) -> Tightened:
 
 
 def _narrower(user: object, project: object) -> Tightened:
-    """Tighten a list of all that is allowed, which allows everything while it is empty."""
+    """Tighten a list of allowed values. An empty list allows everything."""
     return _some(user, project) if _words(user) else Tightened(project)
 
 

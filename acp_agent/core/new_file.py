@@ -44,7 +44,7 @@ class NewFile:
     """
 
     def __init__(self, directory_fd: int, mode: int, *, unnamed: bool = True) -> None:
-        """Raises OSError."""
+        """Create the file. Raises OSError."""
         self._directory_fd = directory_fd
         self._name: str | None = None
         fd = _open_unnamed(directory_fd, mode) if unnamed and _UNNAMED else None

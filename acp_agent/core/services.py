@@ -111,7 +111,7 @@ class Memories(Protocol):
         ...
 
     async def search(self, query: str, limit: int) -> tuple[Remembered, ...]:
-        """The notes that fit best, best first. Raises StoreUnavailable."""
+        """Return the notes that fit best, best first. Raises StoreUnavailable."""
         ...
 
     @property
@@ -150,7 +150,7 @@ class Compressor(Protocol):
     """Shortens the conversation it belongs to, for the `compress_context` tool."""
 
     async def compress(self, focus: str) -> str:
-        """Summarize what lies before the current turn. Return one line about the result for the model.
+        """Summarize the messages before the current turn. Return one line about the result for the model.
 
         focus   what the summary must keep above all, in the model's words; may be empty
 

@@ -265,7 +265,7 @@ class PermissionGate(Gate):
         return self.settle(facts).verdict
 
     async def examine(self, facts: CallFacts) -> Verdict:
-        """Settle the call. Ask the user if nothing else decides: an Ask is never returned."""
+        """Decide the call. Ask the user if nothing else decides. The result is never an Ask."""
         verdict = self.judge(facts)
         if not isinstance(verdict, Ask):
             return verdict

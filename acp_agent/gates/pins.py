@@ -86,7 +86,7 @@ class PinBook:
         return _digest([self._identities.get(spec.server, ""), definition_digest(tool, spec)])
 
     def keep(self, tool: str, spec: ToolSpec) -> None:
-        """Pin a definition. It blocks."""
+        """Pin a definition. This blocks."""
         pin = Pin(definition_digest(tool, spec), spec.description)
         self._pins.keep(self._identities.get(spec.server, ""), spec.server, tool, pin)
 

@@ -35,7 +35,7 @@ class Find(Protocol):
     """Returns why a path is protected, or None; see `ProtectedPaths.find`."""
 
     def __call__(self, path: str, *, holding: bool = False) -> Protection | None:
-        """If `holding`, a folder counts as well if protected paths lie in it."""
+        """Return why the path is protected, or None. If `holding`, a folder above a protected path counts as well."""
         ...
 
 

@@ -58,7 +58,7 @@ class Standing:
     served: Callable[[Invocation], TrustLevel] = _untrusted
 
     def trust_folder(self, level: TrustLevel) -> None:
-        """Trust the session's folder as far as the user has said."""
+        """Set the trust level of the session's folder, as the user answered."""
         self.workspace = level
 
     def trust_served(self, served: Callable[[Invocation], TrustLevel]) -> None:

@@ -90,7 +90,7 @@ class TurnCalls:
         return self._occupied
 
     def novelty(self, call: ToolCall) -> float:
-        """The novelty from 1 to 0, by the number of other calls of the turn."""
+        """Return the novelty of a call, from 1 down to 0, by the number of other calls of the turn."""
         others = len(self._begun) - (call.id in self._begun)
         return max(0.0, 1 - others / _NOVEL_CALLS)
 

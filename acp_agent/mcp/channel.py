@@ -370,5 +370,5 @@ class Transport(Protocol):
     """One way to reach a server."""
 
     async def serve(self, channel: MessageChannel) -> None:
-        """Carry messages until the server is gone, then call `channel.mark_lost`. Raise nothing but cancellation."""
+        """Carry messages until the server is gone, then call `channel.mark_lost`. Raise only cancellation."""
         ...

@@ -85,7 +85,7 @@ class ToolListRefresh:
         self.wake()
 
     def wake(self) -> None:
-        """Let the waiting calls look again, also when no list will arrive any more."""
+        """Wake the waiting calls, even if no further list will arrive."""
         done, self._done = self._done, anyio.Event()
         done.set()
 

@@ -18,10 +18,10 @@ _MOST_CHOICES = 256
 _ANY_DEPTH = "(?:[^/]+/)*"
 _EVERYTHING_BELOW = "[^/]+(?:/[^/]+)*"
 REPOSITORIES = frozenset({".git", ".hg"})
-"""What only its own name stands for."""
+"""Names that only a literal pattern matches, never a wildcard."""
 
 NOTHING = r"[^\x00-\x{10FFFF}]"
-"""What a set without members, such as `[z-a]`, becomes."""
+"""The expression of a set without members, such as `[z-a]`."""
 
 
 class Glob:
@@ -142,7 +142,7 @@ def is_literal(name: str) -> bool:
 
 
 def to_regex(pattern: str) -> str:
-    """The regular expression (RE2) of a glob without empty names, in one pass. Not checked: see `LinearRegex`."""
+    """Return the regular expression (RE2) of a glob without empty names. It is not checked: see `LinearRegex`."""
     choices = _Choices(pattern)
     parts: list[str] = []
     name_starts, outside = True, list[bool]()  # whether a name starts here; and did where each open choice began
@@ -222,7 +222,7 @@ class _Choices:
 
 
 def _set(negated: str, body: str) -> str:
-    """`[a-z]`, `[!a-z]`. Never matches a slash."""
+    """Return the expression of a set, `[a-z]` or `[!a-z]`. It never matches a slash."""
     ranges = "".join(_ranges(body))
     if negated:
         return f"[^/{ranges}]"

@@ -137,7 +137,7 @@ def _failure(told: str) -> ToolError:
 
 
 def _limit_memory(pid: int) -> None:
-    """Limit what a hostile pattern, file or .gitignore can make ripgrep use; it then fails."""
+    """Limit ripgrep's memory against a hostile pattern, file or .gitignore. With more, ripgrep fails."""
     if sys.platform == "linux":
         with suppress(OSError):
             resource.prlimit(pid, resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))

@@ -221,7 +221,7 @@ T = TypeVar("T")
 
 
 class Effect(StrEnum):
-    """What a rule does with a call that it matches."""
+    """The effect of a rule on a call that it matches."""
 
     ALLOW = "allow"
     DENY = "deny"

@@ -70,11 +70,11 @@ def _regex(pattern: str) -> Callable[[str], bool]:
 
 
 Warn = Callable[[str], None]
-"""Tells the user, in one line, a problem of the configuration."""
+"""Shows the user a problem of the configuration, in one line."""
 
 
 def blocklist_policy(shell: ShellSettings) -> BlocklistPolicy:
-    """Return what `[tools.shell]` adds to the blocklist and removes from it."""
+    """Return the additions to the blocklist and the exceptions from it in `[tools.shell]`."""
     return BlocklistPolicy(
         shell.blocked_commands,
         shell.allowed_commands,
@@ -84,13 +84,13 @@ def blocklist_policy(shell: ShellSettings) -> BlocklistPolicy:
 
 
 def permission_rules(loaded: Loaded, warn: Warn, known: Collection[str] = ()) -> dict[str, tuple[Rule, ...]]:
-    """Return the rules by tool id. A malformed rule, or one for an unknown tool, is reported and never loosens.
+    """Return the rules by tool id. A malformed rule, or a rule for an unknown tool, is reported and allows nothing.
 
-    known   the ids of the tools there are; empty where it does not matter
+    known   the ids of all tools; empty if unknown ids are accepted
     """
     compiled: dict[str, tuple[Rule, ...]] = {}
     for tool, rules in loaded.settings.tools.permissions.items():
-        if known and tool not in known and not tool.startswith("mcp_"):  # those of servers come and go
+        if known and tool not in known and not tool.startswith("mcp_"):  # tools of servers come and go
             warn(f"[tools.permissions.{tool}]: there is no tool of that name ({', '.join(sorted(known))})")
         where = f"{loaded.origins.get(f'{RULES}.{tool}', '')} [[tools.permissions.{tool}]]".strip()
         compiled[tool] = _guarded(where, rules, warn)
@@ -98,7 +98,7 @@ def permission_rules(loaded: Loaded, warn: Warn, known: Collection[str] = ()) ->
 
 
 def compiled_rules(where: str, rules: tuple[PermissionRule, ...]) -> tuple[Rule, ...]:
-    """Rules with nothing wrong. Raises ConfigError naming `where`, the rule's number and what is wrong with it."""
+    """Return the compiled rules. Raises ConfigError, which names `where`, the rule's number and its mistake."""
     return tuple(_permission_rules_compiled(where, number, rule) for number, rule in enumerate(rules, start=1))
 
 
@@ -121,7 +121,7 @@ def _permission_rules_compiled(where: str, number: int, rule: PermissionRule) ->
 def tool_choice(loaded: Loaded, session: tuple[str, ...] | None, model: str = "") -> ToolChoice:
     """Return the choice for a model as `PROVIDER:MODEL`, by default the configured one.
 
-    session   the list of session/new, None when none was sent
+    session   the list of session/new; None if none was sent
     """
     return for_model(_general(loaded, session), _by_model(loaded), model or loaded.settings.llm.model or "")
 
@@ -129,7 +129,7 @@ def tool_choice(loaded: Loaded, session: tuple[str, ...] | None, model: str = ""
 def selection_in_force(
     loaded: Loaded, session: tuple[str, ...] | None, model: Callable[[], str]
 ) -> Callable[[], Selection]:
-    """Return a function that gives the selection for the model that `model` names at that moment."""
+    """Return a function that returns the selection for the model that `model` names at the time of the call."""
 
     @cache
     def of(name: str) -> Selection:
@@ -139,7 +139,7 @@ def selection_in_force(
 
 
 def every_choice(loaded: Loaded, session: tuple[str, ...] | None) -> Iterator[ToolChoice]:
-    """Yield the general choice and that of every entry of `by_model`."""
+    """Yield the general choice and the choice of every entry in `by_model`."""
     general = _general(loaded, session)
     yield general
     yield from (for_model(general, (each._replace(pattern="*"),), "") for each in _by_model(loaded))
@@ -156,7 +156,12 @@ def _by_model(loaded: Loaded) -> Iterator[ModelSelection]:
 
 
 def verifiers(on: VerifierSettings, resolve: Resolve, shell: Roots, urls: UrlMemory) -> tuple[Verifier, ...]:
-    """`resolve` tells where a path of a tool leads, `shell` what commands touch, `urls` what the user has typed."""
+    """Return the verifiers that are switched on.
+
+    resolve   returns the real path of a tool's path
+    shell     the directories that commands may name
+    urls      the URLs that the user has typed
+    """
     real, below = partial(real_path, folder=shell.cwd), SecretsBelow(shell)
     every: tuple[tuple[bool, Verifier], ...] = (
         (on.destructive, Destructive()),

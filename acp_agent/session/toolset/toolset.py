@@ -177,10 +177,10 @@ _ADVICE = "No tool can help here: tell the user what to mend."
 
 
 class DenyAllToolset:
-    """Refuses everything for one reason: the catalogue, the gates, the files and the web of a session in one object."""
+    """A toolset that refuses everything for one reason. It replaces the catalogue, the gates, the files and the web."""
 
     def __init__(self, fault: AgentError) -> None:
-        self._reason = f"{fault}. Nothing runs until this is mended; then the change applies at once, without a restart"
+        self._reason = f"{fault}. Nothing runs until this is corrected; the change then applies without a restart"
 
     # ---------------------------------------------------------------------------------- the catalogue
 

@@ -93,7 +93,7 @@ class LinuxProcessTable:
         return [int(child) for tid in threads for child in _read(f"/proc/{pid}/task/{tid}/children").split()]
 
     def mark(self, pid: int) -> str | None:
-        """Look again at a process that is becoming another program: for that moment it has no environment."""
+        """Return the mark. Read again if the process is just executing another program and has no environment."""
         before = None
         for _ in range(_MOST_LOOKS):
             environment = _read(f"/proc/{pid}/environ")
