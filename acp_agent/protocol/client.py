@@ -1,12 +1,18 @@
-"""The editor: its name and capabilities, as `initialize` gives them, and its spelling of paths.
+"""What the editor says of itself: its name, capabilities and spelling of paths (`initialize`), and its MCP servers.
 
-A capability that is not offered is off.
+An entry of `mcpServers` that cannot be used is left out and the user is told. The session still opens. Variables that
+would make a program run something else are dropped later, by the connection. See
+https://agentclientprotocol.com/protocol/session-setup.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from acp_agent.capabilities import LSP_METHODS
+from acp_agent.core.mcp import MAX_SERVERS, HttpServer, McpOrigin, McpReach, McpServer, StdioServer
 from acp_agent.core.types import Json, JsonObject
 
 _MOST_METHODS = 64
@@ -111,3 +117,125 @@ class EditorPaths:
         if path.startswith(self._real.rstrip("/") + "/"):
             return os.path.join(self._folder, os.path.relpath(path, self._real))
         return path
+
+
+STARTUP_SECONDS = 300.0
+"""Seconds until the tools of an editor's server must be known: `npx` may download the server first."""
+
+_LONGEST = 200
+"""Characters of a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class EditorServers:
+    """The servers that can be used, and a line for the user about each entry that was left out."""
+
+    servers: tuple[McpServer, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class _Unusable(Exception):
+    """An entry that cannot be used. The message says what was expected."""
+
+
+def read_servers(entries: Sequence[Json]) -> EditorServers:
+    """Read `mcpServers`. Never raises."""
+    servers: list[McpServer] = []
+    problems: list[str] = []
+    for at, entry in enumerate(entries[:MAX_SERVERS]):
+        name = entry.get("name") if isinstance(entry, dict) else None
+        where = f"MCP server {name[:_LONGEST]!r}" if isinstance(name, str) and name else f"mcpServers[{at}]"
+        try:
+            servers.append(_server(entry))
+        except _Unusable as why:
+            problems.append(f"{where} is not used: {why}")
+    if len(entries) > MAX_SERVERS:
+        problems.append(f"of {len(entries)} MCP servers only the first {MAX_SERVERS} are used")
+    return EditorServers(tuple(servers), tuple(problems))
+
+
+def _server(entry: Json) -> McpServer:
+    if not isinstance(entry, dict):
+        raise _Unusable("expected an object")
+    name = _required_text(entry, "name")
+    if len(name) > _LONGEST:
+        raise _Unusable(f"name: expected at most {_LONGEST} characters")
+    return McpServer(name, _reach(entry), McpOrigin.EDITOR, startup_timeout=STARTUP_SECONDS)
+
+
+def _reach(entry: JsonObject) -> McpReach:
+    """Read how a server is reached. `type` is missing for stdio; `sse` is deprecated and used as streamable HTTP."""
+    kind = entry.get("type", "stdio")
+    match kind:
+        case "stdio":
+            return StdioServer(_required_text(entry, "command"), _args(entry), tuple(_pairs(entry, "env")))
+        case "http" | "sse":
+            url = _url(entry)
+            return HttpServer(url, tuple(_headers(entry)), allow_private=_names_a_private_host(url))
+        case _:
+            raise _Unusable(f"type = {str(kind)[:_LONGEST]!r}: expected stdio, http or sse")
+
+
+def _args(entry: JsonObject) -> tuple[str, ...]:
+    args = entry.get("args")
+    if args is None:
+        return ()
+    if not isinstance(args, list) or not all(isinstance(each, str) and "\0" not in each for each in args):
+        raise _Unusable("args: expected a list of texts")
+    return tuple(str(each) for each in args)
+
+
+def _pairs(entry: JsonObject, key: str) -> list[tuple[str, str]]:
+    """Read a list of `{name, value}`; a missing list is empty."""
+    given = entry.get(key)
+    if not isinstance(given, list | None):
+        raise _Unusable(f"{key}: expected a list of objects with name and value")
+    pairs: list[tuple[str, str]] = []
+    for each in given or ():
+        match each:
+            case {"name": str(name), "value": str(value)} if name and "\0" not in name + value:
+                pairs.append((name, value))
+            case _:
+                raise _Unusable(f"{key}: expected a list of objects with name and value")
+    return pairs
+
+
+def _headers(entry: JsonObject) -> list[tuple[str, str]]:
+    headers = _pairs(entry, "headers")
+    for name, value in headers:
+        if not all(each.isascii() and each.isprintable() for each in (name, value)):
+            raise _Unusable(f"headers: {name[:_LONGEST]!r}: expected name and value in ASCII, on one line")
+    return headers
+
+
+def _required_text(entry: JsonObject, key: str) -> str:
+    value = entry.get(key)
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise _Unusable(f"{key}: expected a text that is not empty")
+    return value
+
+
+def _names_a_private_host(url: str) -> bool:
+    """Return whether the address itself says that it is on this machine or in a private network.
+
+    Then the user chose it on purpose. A name that only resolves to such an address may be an attacker's, and so may
+    link-local addresses, where cloud machines serve their credentials.
+    """
+    host = (urlsplit(url).hostname or "").removesuffix(".")
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+    return (address.is_private or address.is_loopback) and not (address.is_link_local or address.is_unspecified)
+
+
+def _url(entry: JsonObject) -> str:
+    url = _required_text(entry, "url")
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or not url.isprintable():
+        raise _Unusable("url: expected an http:// or https:// address")
+    return url

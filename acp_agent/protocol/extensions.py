@@ -25,8 +25,8 @@ from acp_agent.core.sessions import SessionRecord, StoredEvent, UsageTotals
 from acp_agent.core.types import Access, CommandSubject, Json, JsonObject, PathSubject, Subject, ToolSpec, UrlSubject
 from acp_agent.output.markdown_images import defused
 from acp_agent.protocol import jsonrpc
+from acp_agent.protocol.client import read_servers
 from acp_agent.protocol.jsonrpc import RpcError, internal_error, invalid_params, method_not_found
-from acp_agent.protocol.mcp_servers import read_servers
 from acp_agent.protocol.updates import iso_time
 from acp_agent.session.extension_host import ExtensionHost
 from acp_agent.session.manager import SessionManager

@@ -22,9 +22,9 @@ from acp_agent.core.types import Json, JsonObject
 from acp_agent.log import Log
 from acp_agent.output.markdown_images import defused
 from acp_agent.protocol import options
+from acp_agent.protocol.client import read_servers
 from acp_agent.protocol.editor import Connection
 from acp_agent.protocol.jsonrpc import invalid_params, session_not_found
-from acp_agent.protocol.mcp_servers import read_servers
 from acp_agent.protocol.peer import Incoming, NotificationHandler, RequestHandler
 from acp_agent.protocol.updates import iso_time
 from acp_agent.session.manager import SessionManager

@@ -20,13 +20,12 @@ from acp_agent.gates.rules.policy_rules import TrustLevel
 from acp_agent.output.redacted_view import RedactedApprover, RedactedEvents
 from acp_agent.output.sanitize import sanitize
 from acp_agent.session.conversation import Conversation, SessionAgent, history_of, tool_selection
-from acp_agent.session.engine import SessionEngine, TurnEngine
+from acp_agent.session.engine import SessionEngine, SessionState, TurnEngine
 from acp_agent.session.mcp_servers import SessionMcpServers
 from acp_agent.session.model_choices import ModelChoices
 from acp_agent.session.models import SessionModels
 from acp_agent.session.session import Session
 from acp_agent.session.slash.handler import CommandDependencies, SlashCommandHandler
-from acp_agent.session.snapshots import SessionState
 from acp_agent.session.titles import Summarizer, TitleUpdater, TitleWriter
 from acp_agent.session.toolset.backends import SessionBackends, reported_diagnostics
 from acp_agent.session.toolset.gate_factory import SessionGateState

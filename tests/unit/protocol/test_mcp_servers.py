@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.mcp import HttpServer, McpOrigin, StdioServer
-from acp_agent.protocol.mcp_servers import MAX_SERVERS, read_servers
+from acp_agent.protocol.client import MAX_SERVERS, read_servers
 
 STDIO: dict[str, Any] = {"name": "s", "command": "/bin/s", "args": ["-x"], "env": [{"name": "A", "value": "1"}]}
 HTTP: dict[str, Any] = {"type": "http", "name": "h", "url": "https://h/", "headers": [{"name": "K", "value": "v"}]}

@@ -15,8 +15,8 @@ from acp_agent.core.types import CallOrigin, ToolCall
 from acp_agent.llm.models import ModelRef, Price
 from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.output.redaction.rules import KnownSecrets
+from acp_agent.session.engine import SessionState
 from acp_agent.session.models import UsageLedger
-from acp_agent.session.snapshots import SessionState
 from acp_agent.session.toolset.gate_factory import GateMemory
 
 REF = ModelRef("p", "m")

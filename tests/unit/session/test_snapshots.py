@@ -22,7 +22,7 @@ from acp_agent.core.messages import (
 from acp_agent.core.sessions import HistoryState
 from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.output.redaction.rules import KnownSecrets
-from acp_agent.session.snapshots import RedactedHistory
+from acp_agent.session.engine import RedactedHistory
 
 SECRET = "tok-obviously-fake-4711-abcdef"
 
