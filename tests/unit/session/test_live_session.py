@@ -236,6 +236,11 @@ async def test_with_a_turn_what_the_user_may_have_changed_is_searched_anew(live:
     assert "needle two" in (await live.call("grep", pattern="needle", path=".")).text
 
 
+async def test_an_engine_that_is_closed_gives_its_session_no_title_any_more(live: LiveSession):
+    await live.open().factory.engine().close()
+    live.factory._turn_began("a title of which nobody may hear")
+
+
 async def test_nothing_is_built_while_nothing_changes(live: LiveSession, monkeypatch: pytest.MonkeyPatch):
     live.open()
     old = live.config.stat().st_mtime_ns - 10**10
