@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from acp_agent.core.conduct import Mode
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.messages import TURN_CUT_OFF
+from acp_agent.core.session_options import Mode
 from acp_agent.core.types import ToolSpec
 from acp_agent.text import defanged
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from acp_agent import __version__
-from acp_agent.core.conduct import AutoApprove, Mode
 from acp_agent.core.errors import AgentError
+from acp_agent.core.session_options import AutoApprove, Mode
 
 
 class CommandLine(argparse.ArgumentParser):

@@ -45,8 +45,8 @@ from acp_agent.config.rules import PermissionRule, RuleAction, guarded
 from acp_agent.config.section import Section, Tightened, secret_values
 from acp_agent.config.settings import Settings
 from acp_agent.config.vendors import add_vendors, check_models
-from acp_agent.core.conduct import AutoApprove, Autonomy, Mode, SessionOptions, tighter
 from acp_agent.core.errors import ConfigError
+from acp_agent.core.session_options import AutoApprove, Autonomy, Mode, SessionOptions, tighter
 
 
 class ProjectLoosens(ConfigError):

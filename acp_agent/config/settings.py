@@ -19,7 +19,7 @@ from acp_agent.config.offer_settings import ToolFilterSettings
 from acp_agent.config.provider_settings import LlmSettings, OptionalModel, model_name
 from acp_agent.config.section import OFF, SMALLER, SMALLER_OR_UNLIMITED, PathText, Seconds, Section, no_looser
 from acp_agent.config.tool_settings import ToolSettings
-from acp_agent.core.conduct import AutoApprove, Mode
+from acp_agent.core.session_options import AutoApprove, Mode
 from acp_agent.core.types import Json, JsonObject
 
 

@@ -43,7 +43,7 @@ from acp_agent.config.section import (
     Words,
     no_looser,
 )
-from acp_agent.core.conduct import Autonomy
+from acp_agent.core.session_options import Autonomy
 
 
 class DenyGroup(StrEnum):

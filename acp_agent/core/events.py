@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from acp_agent.core.conduct import Choices, Mode, SessionOptions
 from acp_agent.core.messages import PromptPart
+from acp_agent.core.session_options import Choices, Mode, SessionOptions
 from acp_agent.core.types import Diff, JsonObject, Location, ToolKind, ToolResult
 
 

@@ -9,9 +9,9 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.events import PlanEntry, TextDelta, ThoughtDelta, ToolFinished, TranscriptEvent
 from acp_agent.core.messages import Message, Usage
+from acp_agent.core.session_options import SessionOptions
 
 
 @dataclass(frozen=True, slots=True)

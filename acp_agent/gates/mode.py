@@ -6,7 +6,7 @@ The permission gate enforces the other levels: `supervised` asks as usual, `full
 from collections.abc import Callable
 from typing import ClassVar, assert_never
 
-from acp_agent.core.conduct import Mode, SessionOptions
+from acp_agent.core.session_options import Mode, SessionOptions
 from acp_agent.core.types import (
     Allow,
     CommandSubject,

@@ -21,9 +21,9 @@ from typing import ClassVar, NamedTuple, assert_never
 
 import anyio
 
-from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import Approver, Decision, Invocation
+from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.core.types import (
     Access,
     Allow,

@@ -12,9 +12,9 @@ from typing import assert_never
 
 import anyio.to_thread
 
-from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.mcp import HttpServer, McpServer, StdioServer
+from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.core.types import Allow, Ask, CallOrigin, Deny, JsonObject, McpSubject, ToolResult, ToolSpec, Verdict
 from acp_agent.gates.gate import CallFacts, Gate
 from acp_agent.store.decisions import McpPins, Pin

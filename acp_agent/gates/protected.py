@@ -15,8 +15,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.core.types import Access, Allow, Ask, CallOrigin, Deny, Verdict
 from acp_agent.gates.gate import CallFacts, CommandFacts, Gate
 from acp_agent.gates.git_calls import GitGuard

@@ -13,9 +13,9 @@ from uuid import uuid4
 
 import anyio.to_thread
 
-from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.ports import Approver, Decision, Invocation, Question
+from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.core.types import (
     Allow,
     Ask,

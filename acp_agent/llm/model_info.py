@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from acp_agent.config.model_settings import Effort, ModelOptions
 from acp_agent.config.provider_settings import ProviderType
-from acp_agent.core.conduct import DEFAULT, OFF, ON, TEMPERATURES, Levels
+from acp_agent.core.session_options import DEFAULT, OFF, ON, TEMPERATURES, Levels
 from acp_agent.llm.models import ModelLimits, ModelTable, Price
 from acp_agent.llm.provider_config import ProviderConfig
 

@@ -18,9 +18,9 @@ from pydantic.alias_generators import to_camel
 
 from acp_agent.config import Loaded
 from acp_agent.core.clock import now_ms
-from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.errors import AgentError
 from acp_agent.core.mcp import HttpServer, ListedServer
+from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.sessions import SessionRecord, StoredEvent, UsageTotals
 from acp_agent.core.types import Access, CommandSubject, Json, JsonObject, PathSubject, Subject, ToolSpec, UrlSubject
 from acp_agent.output.markdown_images import defused

@@ -9,7 +9,7 @@ from enum import StrEnum
 from itertools import groupby
 from typing import TypeAlias, TypeVar
 
-from acp_agent.core.conduct import (
+from acp_agent.core.session_options import (
     DEFAULT,
     OFF,
     ON,

@@ -11,9 +11,9 @@ import anyio.to_thread
 from acp_agent.config import Loaded
 from acp_agent.config.load import conduct_at_start
 from acp_agent.config.settings import audit_file
-from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.errors import InvalidField, InvalidState, SessionNotFound, StoreUnavailable
 from acp_agent.core.mcp import MAX_SERVERS, ListedServer, McpServer
+from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.sessions import SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import JsonObject, Subject, ToolSpec
 from acp_agent.session.engine import SessionEngine

@@ -11,10 +11,10 @@ from acp_agent.agent.tool_calls import ShownPlan
 from acp_agent.agent.turn import Agent
 from acp_agent.config import Loaded
 from acp_agent.config.memory_settings import InstructionSettings
-from acp_agent.core.conduct import Chosen, chosen
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Event, Notice, Severity, UsageChanged
 from acp_agent.core.ports import Elicitor, Embedder
+from acp_agent.core.session_options import Chosen, chosen
 from acp_agent.core.sessions import SessionSnapshot
 from acp_agent.gates.rules.policy_rules import TrustLevel
 from acp_agent.output.redacted_view import RedactedApprover, RedactedEvents

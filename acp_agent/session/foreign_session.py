@@ -15,10 +15,10 @@ from functools import cache
 from typing import TypeVar, cast
 from uuid import uuid4
 
-from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.events import ToolFinished, ToolStarted, TranscriptEvent, UsageChanged, UserMessage
 from acp_agent.core.messages import Message, OpaquePart, Part, PromptPart, TextPart, ThoughtPart, ToolResultPart, Usage
 from acp_agent.core.secrets import Redact, verbatim
+from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.sessions import SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import Diff, ImagePart, Location, ToolResult
 from acp_agent.output.markdown_images import defused

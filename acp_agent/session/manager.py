@@ -18,7 +18,6 @@ from uuid import uuid4
 
 import anyio
 
-from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.editor import EditorConnection
 from acp_agent.core.errors import (
     AgentError,
@@ -28,6 +27,7 @@ from acp_agent.core.errors import (
     SessionNotFound,
     StoreUnavailable,
 )
+from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.sessions import Change, SessionRecord, SessionSnapshot, StoredEvent
 from acp_agent.log import Log
 from acp_agent.session.pool import (

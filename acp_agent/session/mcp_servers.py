@@ -16,11 +16,11 @@ from acp_agent.config import Loaded
 from acp_agent.config.files import PROJECT_FILE
 from acp_agent.config.mcp_settings import MOST_OF_A_PROJECT, McpServerSettings
 from acp_agent.config.section import holds_secret, is_everyday
-from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.errors import ConfigError, ToolError
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
 from acp_agent.core.ports import Approver, Elicitor
 from acp_agent.core.secrets import Redact
+from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.gates.rules.policy_rules import TrustLevel
 from acp_agent.gates.trust import workspace_trust
 from acp_agent.session.mcp_connections import McpConnections, RunningConnection

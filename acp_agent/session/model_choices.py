@@ -11,7 +11,6 @@ import anyio.to_thread
 
 from acp_agent.config.model_settings import ModelSettings
 from acp_agent.config.provider_settings import LlmSettings, ProviderSettings, ProviderType
-from acp_agent.core.conduct import Levels, ModelChoice, SessionOptions, model_in_force
 from acp_agent.core.errors import (
     AgentError,
     ConfigError,
@@ -20,6 +19,7 @@ from acp_agent.core.errors import (
     ToolError,
     ToolErrorCategory,
 )
+from acp_agent.core.session_options import Levels, ModelChoice, SessionOptions, model_in_force
 from acp_agent.llm import model_info
 from acp_agent.llm.model_info import ModelInfo
 from acp_agent.llm.models import ModelRef, ModelTable, Price, load_table

@@ -9,11 +9,11 @@ import anyio.to_thread
 from acp_agent.config import LlmSettings, Loaded, model_advice
 from acp_agent.config.model_settings import ModelOptions
 from acp_agent.config.provider_settings import ProviderType
-from acp_agent.core.conduct import Chosen
 from acp_agent.core.errors import AgentError, ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import Usage
 from acp_agent.core.ports import Embedder, Provider
 from acp_agent.core.secrets import Redact
+from acp_agent.core.session_options import Chosen
 from acp_agent.core.sessions import UsageTotals
 from acp_agent.llm.catalog import Catalog, ModelRef, parse_model
 from acp_agent.llm.models import Price

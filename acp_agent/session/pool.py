@@ -8,9 +8,9 @@ from typing import TypeVar
 
 import anyio
 
-from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.errors import InvalidState, RequestError, RequestFailed, SessionNotFound, StoreUnavailable
 from acp_agent.core.process_limits import can_open
+from acp_agent.core.session_options import SessionOptions
 from acp_agent.log import Log
 from acp_agent.session.session import Session
 from acp_agent.store.session_locks import SessionLocks

@@ -14,7 +14,6 @@ from typing import Any
 import anyio
 
 from acp_agent.config.load import Loaded, conduct_taken_up
-from acp_agent.core.conduct import LEAVE, AutoApprove, Choices, Mode, SessionOptions, model_in_force, settle
 from acp_agent.core.editor import LanguageSettings, ReadPrompt, SessionEditor, SharedLanguages
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import (
@@ -30,6 +29,7 @@ from acp_agent.core.events import (
 from acp_agent.core.mcp import McpServer
 from acp_agent.core.messages import StopReason
 from acp_agent.core.secrets import Redact
+from acp_agent.core.session_options import LEAVE, AutoApprove, Choices, Mode, SessionOptions, model_in_force, settle
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionSnapshot, UsageTotals
 from acp_agent.log import Log
 from acp_agent.session.slash import commands

@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import Literal, assert_never
 
 from acp_agent.config import Loaded
-from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.ports import Invocation, ToolContext
+from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.types import (
     Access,
     Allow,

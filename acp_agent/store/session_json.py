@@ -9,7 +9,7 @@ member `type` names the class.
     format     "acp-agent-session"
     version    1
     record     core.sessions.SessionRecord
-    conduct    core.conduct.SessionOptions
+    conduct    core.session_options.SessionOptions
     tally      core.sessions.UsageTotals
     messages   the model's conversation: [{"role", "parts": [...]}, ...] (core.messages.Message), at most 10,000
     knowledge, tokens    of core.sessions.HistoryState
@@ -28,7 +28,6 @@ from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, cast, get_args, get_origin
 
-from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.errors import AgentError, StoreUnavailable
 from acp_agent.core.events import (
     PlanChanged,
@@ -50,6 +49,7 @@ from acp_agent.core.messages import (
     ToolResultPart,
     ToolUsePart,
 )
+from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.sessions import HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import ImagePart, Json, JsonObject
 

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import anyio
 
-from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.errors import StoreUnavailable
+from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.log import Log
 from acp_agent.store import session_rows

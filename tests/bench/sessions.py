@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import anyio
 
-from acp_agent.core.conduct import SessionOptions
+from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.sessions import SessionRecord
 from acp_agent.store.db import Database
 from acp_agent.store.sessions import SessionStore

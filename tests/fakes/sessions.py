@@ -12,12 +12,12 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
-from acp_agent.core.conduct import Levels, ModelChoice, SessionOptions, settle
 from acp_agent.core.editor import ReadPrompt
 from acp_agent.core.errors import AgentError, RequestError
 from acp_agent.core.events import Notice, Severity, TextDelta, UserMessage
 from acp_agent.core.messages import Message, Role, StopReason, TextPart
 from acp_agent.core.secrets import Redact, verbatim
+from acp_agent.core.session_options import Levels, ModelChoice, SessionOptions, settle
 from acp_agent.core.sessions import Change, HistoryState, SessionSnapshot, UsageTotals
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.editor import Connection

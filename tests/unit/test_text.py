@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from acp_agent.agent.aids.phases import PhaseCalls, Reflection, Reputation
 from acp_agent.agent.prompt import ProjectNote, notes_block, system_prompt
 from acp_agent.agent.summary import fit, section, summary_request
-from acp_agent.core.conduct import Mode
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import Message, Role, TextPart, ToolUsePart
+from acp_agent.core.session_options import Mode
 from acp_agent.core.types import ToolResult
 from acp_agent.output.sanitize import fence
 from acp_agent.text import TAGS, clip, defanged, measure, title, visible

@@ -10,13 +10,13 @@ from acp_agent.agent.prompt import ran
 from acp_agent.config import Loaded
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.clock import utc
-from acp_agent.core.conduct import Choices, Mode, SessionOptions, model_in_force
 from acp_agent.core.errors import AgentError, StoreUnavailable
 from acp_agent.core.events import EventSink, UsageChanged
 from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.ports import Toolset
 from acp_agent.core.secrets import Redact
 from acp_agent.core.services import Compaction, Memories, Remembered
+from acp_agent.core.session_options import Choices, Mode, SessionOptions, model_in_force
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
 from acp_agent.gates.gate import Gates
 from acp_agent.session.conversation import Conversation

@@ -11,10 +11,10 @@ from functools import partial
 from weakref import WeakMethod
 
 from acp_agent.config import Loaded, Settings, ToolSettings
-from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.events import EventSink
 from acp_agent.core.ports import Approver, Invocation
 from acp_agent.core.services import Overflow
+from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.types import ALIASES, Access
 from acp_agent.execution.audit import AuditExecutor, Auditor
 from acp_agent.execution.cache import CacheExecutor, ResultCache, Stamp

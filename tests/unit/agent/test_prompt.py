@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.agent.prompt import FACTS_BYTES, RULES_BYTES, TOOLS_BYTES, system_prompt, tool_catalogue
-from acp_agent.core.conduct import Mode
+from acp_agent.core.session_options import Mode
 from acp_agent.core.types import ToolKind, ToolSpec
 from acp_agent.tools.registry import default_tools
 

@@ -7,7 +7,6 @@ import zlib
 from collections.abc import AsyncIterator, Iterable
 from functools import cache
 
-from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import (
     PlanChanged,
@@ -22,6 +21,7 @@ from acp_agent.core.events import (
     UserMessage,
 )
 from acp_agent.core.messages import LinkPart, Message, ResourcePart, Role, TextPart, Usage
+from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.sessions import HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import Diff, ImagePart, JsonObject, ToolKind, ToolResult
 

@@ -15,10 +15,10 @@ import pytest
 
 from acp_agent.cli.commands import command_line
 from acp_agent.cli.sessions import sessions, short_ids
-from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import TextDelta, TranscriptEvent, UserMessage
 from acp_agent.core.messages import TextPart
+from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.sessions import Change, SessionRecord, SessionSnapshot, UsageTotals
 from acp_agent.core.types import ToolKind, ToolResult
 from acp_agent.store.db import Database

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.config.load import Flags, conduct_at_start, conduct_opened, conduct_taken_up
-from acp_agent.core.conduct import LEAVE, AutoApprove, Autonomy, Mode, SessionOptions
+from acp_agent.core.session_options import LEAVE, AutoApprove, Autonomy, Mode, SessionOptions
 
 SUGGEST, EDIT, FULL = AutoApprove.SUGGEST, AutoApprove.AUTO_EDIT, AutoApprove.FULL_AUTO
 

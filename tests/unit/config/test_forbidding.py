@@ -4,7 +4,7 @@ import pytest
 
 from acp_agent.config.load import Flags, conduct_at_start, load
 from acp_agent.config.tool_settings import DEFAULT_GROUPS, DenyGroup
-from acp_agent.core.conduct import AutoApprove, Mode
+from acp_agent.core.session_options import AutoApprove, Mode
 
 BLOCKED = "ACP_AGENT_TOOLS__SHELL__BLOCKED_COMMANDS"
 

@@ -6,7 +6,7 @@ import pytest
 
 from acp_agent.config.load import Flags, load
 from acp_agent.config.settings import Settings
-from acp_agent.core.conduct import Mode
+from acp_agent.core.session_options import Mode
 
 
 def test_nothing_set_gives_the_defaults_of_the_requirements(loading):

@@ -7,10 +7,10 @@ from functools import cache
 from tempfile import TemporaryDirectory
 
 from acp_agent.config import Flags, Loaded, load
-from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.errors import Refused
 from acp_agent.core.events import Event
 from acp_agent.core.ports import Decision, Invocation, Question, ToolContext
+from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.core.types import (
     Access,
     CallOrigin,

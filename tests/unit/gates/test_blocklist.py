@@ -2,9 +2,9 @@
 
 import pytest
 
-from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.ports import Decision
+from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.core.types import Allow, Ask, CallOrigin, Deny
 from acp_agent.gates.blocklist import BlocklistGate, BlocklistPolicy, Substitution, find_blocked_command, judge
 from acp_agent.gates.shell.command import ShellText

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.core.conduct import SessionOptions
+from acp_agent.core.session_options import SessionOptions
 from acp_agent.gates.rules.permission_rules import Rule
 from acp_agent.gates.shell.command import analyse
 from tests.unit.gates import everyday, hostile

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.ports import Decision
+from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.core.types import Access, CallOrigin, PathSubject
 from acp_agent.gates.rules.permission_rules import Action
 from tests.unit.gates.chain import Chain, ScriptedApprover, call, command, full_auto, rules

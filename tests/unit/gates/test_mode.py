@@ -3,8 +3,8 @@
 import pytest
 
 from acp_agent.config.load import level_at_start
-from acp_agent.core.conduct import AutoApprove, Autonomy, Mode, SessionOptions
 from acp_agent.core.errors import ToolErrorCategory
+from acp_agent.core.session_options import AutoApprove, Autonomy, Mode, SessionOptions
 from acp_agent.core.types import (
     Access,
     Allow,

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Decision, Invocation, Question
+from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.core.types import Access, ApprovedBy, CallOrigin, PathSubject, Ruling, ToolResult, UrlSubject
 from acp_agent.gates.gate import CallFacts
 from acp_agent.gates.rules.permission_rules import Action, Rule

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.ports import Decision, Invocation, Question
+from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.core.types import Access, CallOrigin, PathSubject, UrlSubject
 from acp_agent.gates.grants import GrantKind, site
 from acp_agent.gates.rules.permission_rules import Action, Rule

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.core.conduct import Mode, SessionOptions
 from acp_agent.core.ports import Decision, Invocation
+from acp_agent.core.session_options import Mode, SessionOptions
 from acp_agent.core.types import Access, Ask, CommandSubject, Deny, McpSubject, PathSubject, Phase, UrlSubject
 from acp_agent.gates.grants import Grant, GrantKind
 from acp_agent.gates.policy import Policy

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.core.conduct import AutoApprove, SessionOptions
 from acp_agent.core.errors import ToolErrorCategory
+from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.core.types import Access, Allow, Ask, CallOrigin, Deny, PathSubject
 from acp_agent.gates.gate import Gate
 from acp_agent.gates.paths.command_paths import MAX_WORDS

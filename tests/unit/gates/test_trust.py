@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.ports import Decision
+from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.types import (
     Access,
     Allow,

@@ -6,7 +6,7 @@ import pytest
 
 from acp_agent.config.model_settings import Effort, ModelOptions
 from acp_agent.config.provider_settings import ProviderType
-from acp_agent.core.conduct import DEFAULT, TEMPERATURES, Levels
+from acp_agent.core.session_options import DEFAULT, TEMPERATURES, Levels
 from acp_agent.llm import model_info
 from acp_agent.llm.model_info import ModelInfo
 from acp_agent.llm.models import load_table

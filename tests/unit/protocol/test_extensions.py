@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.capabilities import EXT_METHODS
-from acp_agent.core.conduct import Mode, SessionOptions
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import TextDelta
 from acp_agent.core.mcp import HttpServer, ListedServer, McpOrigin, McpServer, McpState
 from acp_agent.core.messages import Usage
+from acp_agent.core.session_options import Mode, SessionOptions
 from acp_agent.core.sessions import HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import Access, CommandSubject, PathSubject, ToolKind, ToolSpec, UrlSubject
 from acp_agent.protocol.extensions import Extensions

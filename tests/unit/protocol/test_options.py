@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from acp_agent.cli.agent_process import Direction, RecordedFrame, Recording
-from acp_agent.core.conduct import (
+from acp_agent.core.session_options import (
     DEFAULT,
     AutoApprove,
     Chosen,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.core.conduct import SessionOptions
+from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.sessions import SessionRecord
 from acp_agent.protocol.jsonrpc import RpcError
 from acp_agent.protocol.session_methods import PAGE, listed

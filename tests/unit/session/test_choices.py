@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from acp_agent.config.provider_settings import LlmSettings
-from acp_agent.core.conduct import Levels, SessionOptions
 from acp_agent.core.errors import ProviderError, ProviderErrorKind, ToolError
+from acp_agent.core.session_options import Levels, SessionOptions
 from acp_agent.llm.catalog import Catalog
 from acp_agent.llm.model_info import ModelInfo
 from acp_agent.llm.models import Price

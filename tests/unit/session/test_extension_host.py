@@ -14,12 +14,12 @@ import pytest
 
 from acp_agent.config import Flags, Loaded, load
 from acp_agent.config.load import conduct_at_start
-from acp_agent.core.conduct import AutoApprove, Mode, SessionOptions
 from acp_agent.core.errors import RequestError, StoreUnavailable
 from acp_agent.core.events import TextDelta, UserMessage
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
 from acp_agent.core.messages import LinkPart, Message, Role, TextPart, Usage
 from acp_agent.core.secrets import verbatim
+from acp_agent.core.session_options import AutoApprove, Mode, SessionOptions
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import Access, PathSubject, Subject
 from acp_agent.gates.gate import Gates

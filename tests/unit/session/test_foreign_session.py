@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.cli.agent_process import Direction, RecordedFrame, Recording
-from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import (
     PlanChanged,
@@ -34,6 +33,7 @@ from acp_agent.core.messages import (
     ToolResultPart,
     ToolUsePart,
 )
+from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.sessions import HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import Diff, ImagePart, JsonObject, Location, ToolKind, ToolResult
 from acp_agent.protocol.client import Client, EditorPaths

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.core.conduct import AutoApprove, Mode
 from acp_agent.core.errors import Refused
 from acp_agent.core.services import WebCaller
+from acp_agent.core.session_options import AutoApprove, Mode
 from acp_agent.core.types import Access
 from acp_agent.protocol.options import set_mode
 from tests.unit.session.live_session import LiveSession

@@ -11,10 +11,10 @@ import anyio
 import pytest
 
 from acp_agent.config import Flags, load
-from acp_agent.core.conduct import AutoApprove, Mode, SessionOptions
 from acp_agent.core.events import Event, Notice
 from acp_agent.core.mcp import McpDefinition, McpOrigin, McpReply, McpServer, McpState
 from acp_agent.core.ports import Backends, Decision, Question
+from acp_agent.core.session_options import AutoApprove, Mode, SessionOptions
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
 from acp_agent.execution.cache import ResultCache
 from acp_agent.execution.runner import DynExecutor, ToolRunner

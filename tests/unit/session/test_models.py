@@ -14,12 +14,12 @@ import pytest
 from acp_agent.agent.hooks import AllTools
 from acp_agent.config.load import Loaded
 from acp_agent.config.settings import Settings
-from acp_agent.core.conduct import Chosen, SessionOptions
 from acp_agent.core.errors import ConfigError, ProviderError
 from acp_agent.core.events import Event, Notice
 from acp_agent.core.messages import Message, ModelDone, Role, TextPart
 from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.core.services import Compaction
+from acp_agent.core.session_options import Chosen, SessionOptions
 from acp_agent.core.types import ToolKind, ToolSpec
 from acp_agent.llm.catalog import Catalog
 from acp_agent.session.conversation import Conversation, SessionAgent

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from acp_agent.agent import prompt as notes
-from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.events import TextDelta, ThoughtDelta
 from acp_agent.core.messages import Message, Role, TextPart
+from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.sessions import HistoryState, SessionRecord, SessionSnapshot, UsageTotals
 from acp_agent.protocol.client import Client
 from tests.unit.session.live_session import LiveSession

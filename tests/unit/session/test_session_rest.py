@@ -7,9 +7,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from acp_agent.core.conduct import AutoApprove, Mode
 from acp_agent.core.events import TextDelta, UserMessage
 from acp_agent.core.messages import TextPart
+from acp_agent.core.session_options import AutoApprove, Mode
 from acp_agent.core.sessions import Change, UsageTotals
 from acp_agent.session.pool import SessionLock
 from tests.fakes.sessions import holding, process

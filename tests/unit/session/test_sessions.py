@@ -9,10 +9,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from acp_agent.core.conduct import Mode
 from acp_agent.core.errors import ConfigError, RequestError, StoreUnavailable
 from acp_agent.core.events import TextDelta
 from acp_agent.core.services import Compaction, Summary
+from acp_agent.core.session_options import Mode
 from acp_agent.core.sessions import Change
 from acp_agent.session.session import SessionWorkspace
 from acp_agent.session.slash.commands import ALWAYS, CommandName

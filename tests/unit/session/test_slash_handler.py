@@ -10,11 +10,11 @@ import pytest
 
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.config.tool_settings import ToolSettings
-from acp_agent.core.conduct import Mode, SessionOptions
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import Event, UsageChanged
 from acp_agent.core.messages import Usage
 from acp_agent.core.secrets import verbatim
+from acp_agent.core.session_options import Mode, SessionOptions
 from acp_agent.core.types import ToolCall
 from acp_agent.gates.anomaly import Outcome
 from acp_agent.session.models import spent

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from acp_agent.config.load import Flags, load
-from acp_agent.core.conduct import Mode, SessionOptions
+from acp_agent.core.session_options import Mode, SessionOptions
 from acp_agent.gates.grants import GrantStore
 from acp_agent.session.session import SessionWorkspace
 from acp_agent.session.toolset.backends import session_roots

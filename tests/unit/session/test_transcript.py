@@ -10,10 +10,10 @@ import anyio
 import anyio.abc
 import pytest
 
-from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import Event, Notice, Severity, TextDelta, ToolStarted, UserMessage
 from acp_agent.core.messages import Message, Role, TextPart
+from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, UsageTotals
 from acp_agent.core.types import ToolKind
 from acp_agent.session.manager import DeferredRepository

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import anyio
 
-from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.events import TextDelta, UsageChanged
 from acp_agent.core.messages import Message, Role, TextPart
+from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionRepository, UsageTotals
 from acp_agent.store.sessions import SessionStore
 from tests.unit.store.databases import integrity, opened

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_agent.core.conduct import AutoApprove, Mode, SessionOptions
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import TextDelta, ToolFinished, ToolStarted, TranscriptEvent, UserMessage
 from acp_agent.core.messages import Message, OpaquePart, Role, TextPart, ThoughtPart, ToolResultPart, ToolUsePart
+from acp_agent.core.session_options import AutoApprove, Mode, SessionOptions
 from acp_agent.core.sessions import HistoryState, SessionRecord, SessionSnapshot, UsageTotals
 from acp_agent.core.types import JsonObject, ToolKind, ToolResult
 from acp_agent.store.session_json import (

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.agent.history import History
-from acp_agent.core.conduct import AutoApprove, Mode, SessionOptions
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import (
     PlanChanged,
@@ -26,6 +25,7 @@ from acp_agent.core.events import (
     UserMessage,
 )
 from acp_agent.core.messages import LinkPart, Message, ResourcePart, Role, TextPart, ToolResultPart, ToolUsePart, Usage
+from acp_agent.core.session_options import AutoApprove, Mode, SessionOptions
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionRepository, UsageTotals
 from acp_agent.core.types import ToolResult
 from acp_agent.store import session_rows

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.core.conduct import AutoApprove, Mode, SessionOptions
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import TextDelta, ToolStarted, UsageChanged
 from acp_agent.core.messages import Message, Role, TextPart, Usage
 from acp_agent.core.services import Compaction, Summary
+from acp_agent.core.session_options import AutoApprove, Mode, SessionOptions
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import JsonObject, ToolKind
 from acp_agent.store import sessions as statements

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.core.conduct import AutoApprove, Mode, SessionOptions
 from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.ports import Decision
 from acp_agent.core.services import Memories, Remembered
+from acp_agent.core.session_options import AutoApprove, Mode, SessionOptions
 from acp_agent.core.types import Ask, ToolResult
 from acp_agent.gates.grants import GrantStore
 from acp_agent.gates.mode import ModeGate

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.core.conduct import SessionOptions
+from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.types import Ask, Deny
 from acp_agent.gates.gate import CallFacts, CommandFacts
 from acp_agent.gates.git_calls import GitGuard

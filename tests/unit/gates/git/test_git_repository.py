@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_agent.core.conduct import SessionOptions
 from acp_agent.core.ports import Decision
+from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.types import Allow, Ask, Deny, Verdict
 from acp_agent.gates.git_calls import GitGuard
 from acp_agent.gates.protected import ProtectedGate

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.core import secrets
-from acp_agent.core.conduct import Mode, SessionOptions
 from acp_agent.core.events import Event
 from acp_agent.core.ports import Invocation
 from acp_agent.core.secrets import Secrecy, secrecy
+from acp_agent.core.session_options import Mode, SessionOptions
 from acp_agent.core.types import (
     Access,
     Allow,
