@@ -15,7 +15,7 @@ settings.register_profile(
     "suite",
     deadline=None,
     derandomize=True,
-    max_examples=30,
+    max_examples=22,
     phases=set(Phase) - {Phase.explain},
     suppress_health_check=_NOISY,
 )

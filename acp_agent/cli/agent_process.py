@@ -178,7 +178,7 @@ def seen_calls(recording: Recording) -> list[SeenCall]:
 
 
 _LOG_KEPT = 64 * 1024  # bytes of the agent's log, shown after a failure
-_END_GRACE = 2.0  # seconds between closing its stdin, SIGTERM and SIGKILL
+_END_GRACE = 2.0
 _LONGEST_LINE = 1 << 30  # bytes
 
 
@@ -197,11 +197,20 @@ class AgentProcess:
     message and goes on, and hands on no updates and members that its models do not know. Here `recording` holds every
     message of both directions as it is.
 
-    `failure` is the error that stopped the reading: a line that is no message, or a screen that cannot be drawn on.
+    grace     seconds between closing its stdin, SIGTERM and SIGKILL at the end
+    failure   the error that stopped the reading: a line that is no message, or a screen that cannot be drawn on
     """
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], cwd: str, recording: Recording) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        cwd: str,
+        recording: Recording,
+        grace: float = _END_GRACE,
+    ) -> None:
         self.recording = recording
+        self._grace = grace
         self.failure: Exception | None = None
         self._start = (command, environment, cwd)
         self._process: Process | None = None
@@ -236,7 +245,7 @@ class AgentProcess:
     async def end(self) -> None:
         """Close the agent's stdin, wait for its end, and kill it if it does not end."""
         if self._process is not None:
-            await end_agent(self._process)
+            await end_agent(self._process, self._grace)
 
     async def send(self, message: JsonObject) -> None:
         """Write one message and record it. Raises ConnectionError if the agent cannot read a request."""
@@ -301,13 +310,16 @@ async def open_agent(command: Sequence[str], environment: Mapping[str, str], cwd
     )  # fmt: skip
 
 
-async def end_agent(process: Process) -> None:
-    """End an agent as editors do: close its stdin, then send SIGTERM, then SIGKILL to its process group."""
+async def end_agent(process: Process, grace: float = _END_GRACE) -> None:
+    """End an agent as editors do: close its stdin, then send SIGTERM, then SIGKILL to its process group.
+
+    grace   seconds between these steps
+    """
     assert process.stdin is not None
     with anyio.CancelScope(shield=True):
         await process.stdin.aclose()
         for number in (signal.SIGTERM, signal.SIGKILL):
-            with anyio.move_on_after(_END_GRACE):
+            with anyio.move_on_after(grace):
                 await process.wait()
                 return
             os.killpg(process.pid, number)

@@ -44,9 +44,12 @@ QUESTION = 'ask("session/request_permission", toolCall={"toolCallId": "c", "titl
 class Agent(AgentProcess):
     """An agent whose messages a test can wait for."""
 
-    def __init__(self, program: str, folder: Path, watch: Callable[[RecordedFrame], None] | None = None) -> None:
+    def __init__(
+        self, program: str, folder: Path, watch: Callable[[RecordedFrame], None] | None = None, grace: float = 2.0
+    ) -> None:
         self.messages = LiveRecording(watch)
-        super().__init__([sys.executable, "-c", AGENT + program], dict(os.environ), str(folder), self.messages)
+        command = [sys.executable, "-c", AGENT + program]
+        super().__init__(command, dict(os.environ), str(folder), self.messages, grace)
 
 
 def quiet(_terminal: str, _text: str) -> None:
@@ -280,7 +283,7 @@ async def test_an_answer_that_is_not_acp_is_refused(tmp_path):
 
 async def test_an_agent_that_ignores_everything_is_killed(tmp_path):
     stubborn = "import signal as s, time; s.signal(s.SIGTERM, s.SIG_IGN); print('{}', flush=True); time.sleep(99)"
-    agent = Agent(stubborn, tmp_path)
+    agent = Agent(stubborn, tmp_path, grace=0.2)
     with anyio.fail_after(PATIENCE):
         async with agent.running(), Editor(agent, allowing):
             await agent.messages.until(lambda _frame: True)
