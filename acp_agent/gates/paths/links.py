@@ -178,11 +178,11 @@ def without_made(path: str, made: Collection[str], exists: Callable[[str], bool]
     """Return a path without every `folder/..` whose folder the line makes and that does not exist yet."""
     kept = list[str]()
     deepest = max((each.count("/") + 1 for each in made), default=0)
-    for part in path.split("/"):
+    for at, part in enumerate(path.split("/")):
         above = "/".join(kept) if part == ".." and len(kept) <= deepest else ""
         if above and above in made and not exists(above):
             kept.pop()
-        elif part not in ("", ".") or (part == "" and not kept):
+        elif part not in ("", ".") or (part == "" and at == 0):
             kept.append(part)
     return "/".join(kept) or ("/" if path.startswith("/") else ".")
 

@@ -4,7 +4,7 @@ import os
 from functools import partial
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acp_agent.core.errors import Refused, ToolErrorCategory
@@ -270,6 +270,7 @@ def test_tools_and_commands_have_sandboxes_of_their_own(tmp_path):
 
 
 @given(st.lists(st.sampled_from(["", ".", "..", "a", "b"]), min_size=1, max_size=6).map("/".join))
+@example(".//a")
 def test_a_path_of_which_nothing_is_made_stays_where_it_is(path: str):
     def plain(text: str) -> str:
         return os.path.normpath(text).replace("//", "/")
