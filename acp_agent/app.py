@@ -23,7 +23,7 @@ import anyio.to_thread
 from acp_agent.capabilities import fork_offered, initialize_result
 from acp_agent.config import database_file
 from acp_agent.config.files import STRICT_VARIABLE
-from acp_agent.config.load import Flags, Loaded, conduct_at_start, conduct_opened, load
+from acp_agent.config.load import Flags, Loaded, load, options_at_start, options_opened
 from acp_agent.core.clock import now_ms
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Notice, Severity
@@ -337,7 +337,7 @@ def _options(loaded: Loaded, saved: SessionSnapshot | None, choices: ModelChoice
     """Return the options of a new or stored session, and lines for the user about what was changed."""
     tightened = ""
     if saved is None:
-        conduct = conduct_at_start(loaded)
+        options = options_at_start(loaded)
     else:
-        conduct, tightened = conduct_opened(loaded, saved.conduct)
-    return conduct, [line for line in (tightened, settle(conduct, choices)) if line]
+        options, tightened = options_opened(loaded, saved.options)
+    return options, [line for line in (tightened, settle(options, choices)) if line]

@@ -158,7 +158,7 @@ class Hooks:
     """The hooks of one conversation. They have state, so two conversations never share them.
 
     began      is called when the history has the prompt. A model may be silent for long afterwards
-    abandoned  returns whether a cancelled turn was cancelled because the session ends, not by the user
+    session_ended  returns whether a cancelled turn was cancelled because the session ends, not by the user
     """
 
     offer: ToolSelection = field(default_factory=AllTools)
@@ -166,4 +166,4 @@ class Hooks:
     phases: Phases = field(default_factory=_NoPhases)
     room: ContextLimiter = field(default_factory=_NoLimiter)
     began: Callable[[], None] = _untold
-    abandoned: Callable[[], bool] = _by_the_user
+    session_ended: Callable[[], bool] = _by_the_user

@@ -250,7 +250,7 @@ class Agent:
             return await turn.explain(error)
         except anyio.get_cancelled_exc_class():
             self.history.repair(NOT_RUN)
-            note = notes.INTERRUPTED if self.hooks.abandoned() else notes.CANCELLED
+            note = notes.INTERRUPTED if self.hooks.session_ended() else notes.CANCELLED
             self.history.append(Message(Role.USER, (TextPart(note),)))
             raise
         finally:

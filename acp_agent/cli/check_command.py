@@ -9,7 +9,7 @@ from typing import cast
 
 from acp_agent.config import Loaded, data_path, key_of
 from acp_agent.config.layers import RULES, Layer, Reader
-from acp_agent.config.load import conduct_at_start
+from acp_agent.config.load import options_at_start
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import CommandSubject, Json, JsonObject, ToolCall, ToolResult
@@ -94,7 +94,7 @@ class CommandJudge:
     def __init__(
         self, loaded: Loaded, files: Roots, shell: Roots, warn: Warn, rules: tuple[Rule, ...] | None = None
     ) -> None:
-        self._context = GateContext(conduct_at_start(loaded), files.resolve, shell)
+        self._context = GateContext(options_at_start(loaded), files.resolve, shell)
         self._spec = Bash().spec()
         self._no_answers = GrantStore(os.devnull, warn)
         self._compiled: dict[str, tuple[Rule, ...]] = {}

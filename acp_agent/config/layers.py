@@ -241,7 +241,7 @@ def _table(value: object) -> dict[str, object]:
 
 _TOOLS, _READING, _BY_MODEL = "tools", "tools.file", "tools.by_model"
 _EFFECTIVE_WHEN_SET = ("tools.autonomy_level", "acp.auto_approve")
-"""Settings whose default, when it is set, has another effect than no value: see `conduct.level_at_start`."""
+"""Settings whose default, when it is set, has another effect than no value: see `session_options.level_at_start`."""
 
 _TABLES = (PROVIDERS, SERVERS)
 """Lists whose good entries count even if another entry is faulty."""

@@ -406,7 +406,7 @@ def _tree(model: type[Section], prefix: str, values: Mapping[str, object]) -> di
     return tree
 
 
-def conduct_at_start(loaded: Loaded) -> SessionOptions:
+def options_at_start(loaded: Loaded) -> SessionOptions:
     """Return the mode, the approval level and the read-only state of a new session under this configuration."""
     acp, autonomy, said = loaded.settings.acp, loaded.settings.tools.autonomy_level, loaded.origins
     level = acp.auto_approve
@@ -418,34 +418,34 @@ def conduct_at_start(loaded: Loaded) -> SessionOptions:
     return SessionOptions(acp.mode, level, readonly=autonomy is Autonomy.READONLY)
 
 
-def conduct_opened(loaded: Loaded, saved: SessionOptions) -> tuple[SessionOptions, str]:
-    """Return the same as `conduct_taken_up`, for a session that this process opens for the first time.
+def options_opened(loaded: Loaded, saved: SessionOptions) -> tuple[SessionOptions, str]:
+    """Return the same as `options_taken_up`, for a session that this process opens for the first time.
 
     An approval level on the command line replaces the level that the user chose in the session, and is not stored.
     """
     if _is_on_the_command_line(loaded):
         saved = replace(saved, chosen=tuple(name for name in saved.chosen if name != "auto_approve"))
-    return conduct_taken_up(loaded, saved)
+    return options_taken_up(loaded, saved)
 
 
-def conduct_taken_up(loaded: Loaded, saved: SessionOptions) -> tuple[SessionOptions, str]:
-    """Return the conduct of a session that continues under this configuration, and a message for the user or "".
+def options_taken_up(loaded: Loaded, saved: SessionOptions) -> tuple[SessionOptions, str]:
+    """Return the options of a session that continues under this configuration, and a message for the user or "".
 
-    It equals the conduct of a new session, except for what the user chose in this session. A choice does not lift what
+    It equals the options of a new session, except for what the user chose in this session. A choice does not lift what
     the configuration forbids now: `readonly` always holds, and of a mode or level that the project's file sets, the
     stricter one holds. What the user chooses afterwards is not limited by this.
     """
-    start = conduct_at_start(loaded)
-    conduct = saved.taken_up(start, _most(loaded, start))
-    tightened = ", ".join(_conduct_tightened(saved, conduct))
+    start = options_at_start(loaded)
+    options = saved.taken_up(start, _most(loaded, start))
+    tightened = ", ".join(_options_tightened(saved, options))
     return (
-        conduct,
+        options,
         tightened and f"The configuration is stricter now, so this session may do less than before: {tightened}",
     )
 
 
 def _most(loaded: Loaded, start: SessionOptions) -> SessionOptions:
-    """Return the loosest conduct that a choice of the user may still have under this configuration."""
+    """Return the loosest options that a choice of the user may still have under this configuration."""
     mode = start.mode if _is_projects(loaded, "acp.mode") else Mode.CODE
     sets_level = _is_projects(loaded, "acp.auto_approve") or _is_projects(loaded, "tools.autonomy_level")
     return SessionOptions(mode, start.auto_approve if sets_level else AutoApprove.FULL_AUTO, readonly=start.readonly)
@@ -460,8 +460,8 @@ def _is_projects(loaded: Loaded, name: str) -> bool:
     return f"{PROJECT_FILE} over " in loaded.origins.get(name, "")
 
 
-def _conduct_tightened(before: SessionOptions, now: SessionOptions) -> Iterator[str]:
-    """Yield a phrase for each part of the conduct that became stricter."""
+def _options_tightened(before: SessionOptions, now: SessionOptions) -> Iterator[str]:
+    """Yield a phrase for each part of the options that became stricter."""
     if now.mode is not before.mode and tighter(now.mode, before.mode) is now.mode:
         yield f"mode {now.mode} instead of {before.mode}"
     level = now.auto_approve

@@ -199,9 +199,9 @@ class Choices(Protocol):
         ...
 
 
-def model_in_force(conduct: SessionOptions, choices: Choices) -> str:
+def model_in_force(options: SessionOptions, choices: Choices) -> str:
     """Return the model of the next prompt as `PROVIDER:MODEL`; empty if there is none."""
-    return conduct.model or choices.initial
+    return options.model or choices.initial
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,13 +213,13 @@ class Chosen:
     temperature: str = ""
 
 
-def chosen(conduct: SessionOptions, choices: Choices, model: str = "") -> Chosen:
+def chosen(options: SessionOptions, choices: Choices, model: str = "") -> Chosen:
     """Return the choices that a model takes, by default the one in force. The other ones stay for other models."""
-    model = model or model_in_force(conduct, choices)
+    model = model or model_in_force(options, choices)
     return Chosen(
-        conduct.model,
-        _taken(conduct.thought_level, choices.thinking(model)),
-        _taken(conduct.temperature, choices.temperature(model)),
+        options.model,
+        _taken(options.thought_level, choices.thinking(model)),
+        _taken(options.temperature, choices.temperature(model)),
     )
 
 
@@ -227,11 +227,11 @@ def _taken(value: str, levels: Levels | None) -> str:
     return value if levels is not None and value in levels.values else ""
 
 
-def settle(conduct: SessionOptions, choices: Choices) -> str:
+def settle(options: SessionOptions, choices: Choices) -> str:
     """Go back to the initial model if the chosen one no longer exists. Return a line for the user, or ""."""
-    gone = conduct.model
+    gone = options.model
     if not gone or choices.has(gone):
         return ""
-    conduct.model = ""
+    options.model = ""
     instead = f"{choices.initial} answers instead" if choices.initial else "choose another one with /model"
     return f"The model of this session, {gone}, is no longer available; {instead}."

@@ -84,7 +84,7 @@ class Change:
 
     events: Sequence[TranscriptEvent] = ()
     history: HistoryState | None = None
-    conduct: SessionOptions | None = None
+    options: SessionOptions | None = None
     usage: UsageTotals | None = None
     title: str | None = None
     model: str | None = None
@@ -106,7 +106,7 @@ class SessionSnapshot:
     """
 
     record: SessionRecord
-    conduct: SessionOptions
+    options: SessionOptions
     usage: UsageTotals
     history: HistoryState
     plan: tuple[PlanEntry, ...] = ()

@@ -43,8 +43,8 @@ def _untrusted(invocation: Invocation) -> TrustLevel:
 
 
 @dataclass(slots=True)
-class Standing:
-    """How far the parts of one session are trusted. It is read for each call.
+class SessionTrust:
+    """The trust in the parts of one session. It is read for each call.
 
     turn        the trust in what drives the turn: the user, or a skill with less (set for the time of its turn)
     workspace   the user's trust in the folder
@@ -94,13 +94,13 @@ class TrustGate(Gate):
 
     name = "trust"
 
-    def __init__(self, standing: Standing, conduct: SessionOptions | None = None) -> None:
-        self._standing = standing
+    def __init__(self, trust: SessionTrust, conduct: SessionOptions | None = None) -> None:
+        self._trust = trust
         self._conduct = conduct
 
     def allows(self, spec: ToolSpec) -> bool:
         """Return whether a tool is offered to the model."""
-        return self._standing.tools.get(spec.name) is not TrustLevel.BLOCKED
+        return self._trust.tools.get(spec.name) is not TrustLevel.BLOCKED
 
     def judge(self, facts: CallFacts) -> Verdict:
         verdict = self._judge(facts)
@@ -111,8 +111,8 @@ class TrustGate(Gate):
 
     def _judge(self, facts: CallFacts) -> Verdict:
         invocation = facts.invocation
-        name, turn = facts.spec.name, self._standing.turn
-        tool = self._standing.of_tool(invocation)
+        name, turn = facts.spec.name, self._trust.turn
+        tool = self._trust.of_tool(invocation)
         acts = _runs_or_changes(invocation)
         own = acts or _reaches_web(invocation)
         if TrustLevel.BLOCKED in (tool, turn):
@@ -121,7 +121,7 @@ class TrustGate(Gate):
             return Deny(f"'{name}' is not available to an untrusted skill", rule=f"turn {turn.value}")
         if tool is TrustLevel.UNTRUSTED:
             return Deny(f"'{name}' is not trusted with this", rule=f"tool {tool.value}") if own else _asking(invocation)
-        if self._standing.workspace.counts or not (acts or invocation.spec.mutates):
+        if self._trust.workspace.counts or not (acts or invocation.spec.mutates):
             return Allow()
         return Ask("this folder is not trusted")
 

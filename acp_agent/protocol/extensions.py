@@ -129,15 +129,15 @@ def _record_object(record: SessionRecord) -> JsonObject:
     }
 
 
-def _options_object(conduct: SessionOptions) -> JsonObject:
+def _options_object(options: SessionOptions) -> JsonObject:
     """Return the options that the user chose; null where the configuration decides."""
     return {
-        "mode": conduct.mode.value,
-        "autoApprove": conduct.auto_approve.value,
-        "readonly": conduct.readonly,
-        "model": conduct.model or None,
-        "thoughtLevel": conduct.thought_level or None,
-        "temperature": conduct.temperature or None,
+        "mode": options.mode.value,
+        "autoApprove": options.auto_approve.value,
+        "readonly": options.readonly,
+        "model": options.model or None,
+        "thoughtLevel": options.thought_level or None,
+        "temperature": options.temperature or None,
     }
 
 
@@ -208,7 +208,7 @@ async def session_get(params: GetParams, host: ExtensionHost) -> JsonObject:
     page = found[: params.limit]
     answer: JsonObject = {
         "session": _record_object(saved.record),
-        "conduct": _options_object(saved.conduct),
+        "conduct": _options_object(saved.options),
         "tally": _usage_object(saved.usage),
         "events": [event_object(one) for one in page],
     }

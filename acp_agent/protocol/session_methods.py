@@ -128,7 +128,7 @@ class SessionMethods:
     # ------------------------------------------------------------------------------- turns
 
     async def _prompt(self, params: JsonObject, incoming: Incoming) -> JsonObject:
-        if not await self._sessions.loads.over(_id(params)):
+        if not await self._sessions.loads.wait(_id(params)):
             return _prompt_response(Answer(StopReason.CANCELLED))
         session = self._sessions.get(_id(params))
         incoming.on_cancel(session.turns.cancel)
@@ -146,7 +146,7 @@ class SessionMethods:
     # ------------------------------------------------------------------------------- options
 
     async def _set_mode(self, params: JsonObject, incoming: Incoming) -> JsonObject:
-        await self._sessions.loads.over(_id(params))
+        await self._sessions.loads.wait(_id(params))
         session = self._sessions.get(_id(params))
         before = replace(session.options)
         options.set_mode(session.options, params.get("modeId"))
@@ -158,7 +158,7 @@ class SessionMethods:
 
     async def _set_config_option(self, params: JsonObject, incoming: Incoming) -> JsonObject:
         """Set an option. Sends no updates if nothing changes: JetBrains sets every option before each prompt."""
-        await self._sessions.loads.over(_id(params))
+        await self._sessions.loads.wait(_id(params))
         session = self._sessions.get(_id(params))
         before = replace(session.options)
         options.set_option(session.options, params.get("configId"), params.get("value"), session.choices)

@@ -90,15 +90,15 @@ class Conversation:
         emit: EventSink,
         *,
         began: Callable[[], None],
-        abandoned: Callable[[], bool],
+        session_ended: Callable[[], bool],
     ) -> Agent:
         """Return the agent, and make it at the first call. It uses this model and this system prompt from now on.
 
-        began       called when a turn begins
-        abandoned   whether the turn was ended because the session ends
+        began           called when a turn begins
+        session_ended   returns whether the turn was cancelled because the session ends
         """
         if self.agent is None:
-            hooks = replace(self.hooks, began=began, abandoned=abandoned)
+            hooks = replace(self.hooks, began=began, session_ended=session_ended)
             self.agent = Agent(provider, toolset, self.history, emit, self.limits, prompt, hooks=hooks)
         self.agent.use(provider, prompt)
         return self.agent
@@ -193,7 +193,7 @@ class SessionAgent:
             self._toolset,
             self._emit,
             began=self._session.transcript.save_soon,
-            abandoned=lambda: self._session.turns.abandoned,
+            session_ended=lambda: self._session.turns.session_ended,
         )
 
     async def _system_prompt(self) -> str:

@@ -181,7 +181,7 @@ class ModelTurns(Protocol):
 
 
 class TurnEngine:
-    """Answers prompts: slash commands itself, everything else with the model.
+    """An answerer of prompts: it runs slash commands, and a turn of the model for everything else.
 
     agent         returns the agent that runs turns. Raises AgentError, whose text tells the user how to set up a model
     backends      returns the backends with which the links of a prompt are read

@@ -9,7 +9,7 @@ import anyio
 import anyio.to_thread
 
 from acp_agent.config import Loaded
-from acp_agent.config.load import conduct_at_start
+from acp_agent.config.load import options_at_start
 from acp_agent.config.settings import audit_file
 from acp_agent.core.errors import InvalidField, InvalidState, SessionNotFound, StoreUnavailable
 from acp_agent.core.mcp import MAX_SERVERS, ListedServer, McpServer
@@ -206,7 +206,7 @@ def _mended(
     """Return an imported session in a form that may be stored here, without the secrets of this machine."""
     known = known_secrets(os.environ, loaded.settings.llm.providers)
     CredentialStore(os.environ, known.add).introduce()
-    return sound(saved, told, conduct_at_start(loaded), now, redactor(loaded, known, _unheard))
+    return sound(saved, told, options_at_start(loaded), now, redactor(loaded, known, _unheard))
 
 
 def _unheard(message: str) -> None:

@@ -240,7 +240,7 @@ class SessionFactory:
         await self._emit(event)
 
     async def _project_notes(self, loaded: Loaded) -> str:
-        trusted = self._gate_state.memory.standing.workspace.counts
+        trusted = self._gate_state.memory.trust.workspace.counts
         return await self._notes.block(loaded.settings.agent.instructions, self._tools.roots, trusted=trusted)
 
     def _trust_folder(self, level: TrustLevel) -> None:

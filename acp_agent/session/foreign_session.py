@@ -98,7 +98,7 @@ def is_folder(path: str) -> bool:
 
 
 def sound(
-    saved: SessionSnapshot, told: Sequence[StoredEvent], conduct: SessionOptions, now: int, redact: Redact = verbatim
+    saved: SessionSnapshot, told: Sequence[StoredEvent], options: SessionOptions, now: int, redact: Redact = verbatim
 ) -> tuple[SessionSnapshot, Sequence[StoredEvent]]:
     """Return the session with a new id and with options of ours. `now` is in milliseconds since 1970.
 
@@ -109,7 +109,7 @@ def sound(
     shown = _Shown((record.cwd, *record.additional), redact)
     events = [replace(one, at=min(one.at, now), event=shown.event(one.event)) for one in told]
     history = replace(saved.history, messages=tuple(_message(each, redact) for each in saved.history.messages))
-    return replace(saved, record=record, conduct=conduct, usage=_tally(saved.usage), history=history), events
+    return replace(saved, record=record, options=options, usage=_tally(saved.usage), history=history), events
 
 
 def _record(record: SessionRecord, now: int, redact: Redact) -> SessionRecord:

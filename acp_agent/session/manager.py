@@ -108,6 +108,7 @@ class SessionManager:
     make_session   makes a session
     limits         returns the limits of the configuration
     clock          milliseconds since 1970
+    lock_seconds   seconds to wait for a session that another process may be about to close
     loads          the sessions that are being loaded
     """
 
@@ -119,11 +120,12 @@ class SessionManager:
         limits: Callable[[], SessionLimits],
         clock: Callable[[], int],
         trouble: str = "",
+        lock_seconds: float = 3.0,
     ) -> None:
         self.store = store
         self.limits = limits
         self.loads = PendingLoads()
-        self._lock = SessionLock(locks)
+        self._lock = SessionLock(locks, lock_seconds)
         self._make_session = make_session
         self._clock = clock
         self._trouble = trouble
@@ -159,7 +161,7 @@ class SessionManager:
         """
         if self.store is not None and session_id not in self._acts:
             must_be_idle(self._known.get(session_id))  # a prompt that follows the load has to wait
-        with self.loads.begun(session_id) as is_known:
+        with self.loads.loading(session_id) as is_known:
             async with self._acts.of(session_id):
                 if self.store is None:
                     is_known()
@@ -210,7 +212,7 @@ class SessionManager:
             made = replace(record, cwd=workspace.cwd, additional=workspace.additional)
             async with self._pool.room(source_id):
                 try:
-                    await readable(self.store.fork(source_id, made, saved.conduct))
+                    await readable(self.store.fork(source_id, made, saved.options))
                     return await self._opened(made.id, workspace, connection)
                 except BaseException:
                     with anyio.CancelScope(shield=True), suppress(StoreUnavailable):
@@ -289,7 +291,7 @@ class SessionManager:
 
     async def close(self, session_id: str) -> None:
         """Close a session; it can be loaded again. Raises RequestError if it is not known here."""
-        self._abandon(session_id)
+        self._cancel_turn(session_id)
         async with self._acts.of(session_id):  # a load may be about to make it known
             session = self.get(session_id)
             del self._known[session_id]
@@ -300,7 +302,7 @@ class SessionManager:
 
     async def delete(self, session_id: str) -> bool:
         """Close a session and delete it from the store. Return False if it did not exist. Raises RequestError."""
-        self._abandon(session_id)
+        self._cancel_turn(session_id)
         async with self._acts.of(session_id):
             session = self._known.get(session_id)
             if session is None and (self.store is None or await readable(self.store.find(session_id)) is None):
@@ -326,15 +328,15 @@ class SessionManager:
             session.move(cwd)
             await self._pool.evict(session)
 
-    def _abandon(self, session_id: str) -> None:
+    def _cancel_turn(self, session_id: str) -> None:
         """Cancel the session's turn now, so that a later answer of the editor cannot start a tool."""
         if session := self.find(session_id):
-            session.turns.abandon()
+            session.turns.end_with_session()
 
     def cancel_all(self) -> None:
         """Cancel every turn, because the editor is gone."""
         for session in self._known.values():
-            session.turns.abandon()
+            session.turns.end_with_session()
 
     async def flush(self, *, within: float | None = None, patience: float | None = None) -> None:
         """Store the pending events of every session. See EventQueue.flush."""

@@ -177,8 +177,8 @@ def _wish(entry: McpServerSettings) -> str:
     return f"{entry.name} would {does}: {json.dumps(table, sort_keys=True)}"
 
 
-def _nobody_is_asked(conduct: SessionOptions) -> bool:
-    return conduct.auto_approve is AutoApprove.FULL_AUTO
+def _nobody_is_asked(options: SessionOptions) -> bool:
+    return options.auto_approve is AutoApprove.FULL_AUTO
 
 
 def _home() -> str:

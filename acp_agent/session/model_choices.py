@@ -250,7 +250,7 @@ class ModelChoices:
             if words and all(word in f"{choice.value} {choice.title}".lower() for word in words)
         ]
 
-    def choose(self, conduct: SessionOptions, text: str) -> str:
+    def choose(self, options: SessionOptions, text: str) -> str:
         """Choose the model that a text means. Return the message for the user. Raises ToolError."""
         text = text.strip()
         found = self.find(text)
@@ -261,14 +261,14 @@ class ModelChoices:
             everything = self._everything()
             available = f". Available: {_named(everything)}" if everything else "; no model is configured"
             raise _wrong(f"no matching model found{available}")
-        if value == model_in_force(conduct, self):
+        if value == model_in_force(options, self):
             return f"{value} answers already."
-        conduct.choose(model=value)
+        options.choose(model=value)
         return f"{value} answers from the next prompt on."
 
-    def listed(self, conduct: SessionOptions) -> str:
+    def listed(self, options: SessionOptions) -> str:
         """Return all models as markdown, with the one in force marked. Raises ToolError if there are none."""
-        current = model_in_force(conduct, self)
+        current = model_in_force(options, self)
         models = self.models(current)
         if not models:
             raise _wrong("model switching not configured: set model under [llm], or available_models under [acp]")

@@ -26,18 +26,18 @@ class SessionLock:
     """The locks of sessions between processes: two processes never write one session at once.
 
     locks      None if nothing is stored; every session then belongs to this process
-    patience   seconds to wait for the locks of another process that may be about to end
+    seconds    seconds to wait for the locks of another process that may be about to end
     """
 
-    def __init__(self, locks: SessionLocks | None, *, patience: float = 3.0) -> None:
+    def __init__(self, locks: SessionLocks | None, seconds: float = 0.0) -> None:
         self._locks = locks
-        self._patience = patience
+        self._seconds = seconds
 
     async def take(self, session_id: str) -> None:
         """Lock a session. Raises RequestError if another process keeps it locked."""
         if self._locks is None:
             return
-        deadline = anyio.current_time() + self._patience
+        deadline = anyio.current_time() + self._seconds
         try:
             while not self._locks.take(session_id):
                 if anyio.current_time() > deadline:
@@ -140,31 +140,31 @@ class PendingLoads:
 
     def __init__(self) -> None:
         self._loading = Counter[str]()
-        self._over = anyio.Event()
+        self._ended = anyio.Event()
         self._waiting: dict[str, list[anyio.CancelScope]] = {}
 
     @contextmanager
-    def begun(self, session_id: str) -> Generator[Callable[[], None]]:
+    def loading(self, session_id: str) -> Generator[Callable[[], None]]:
         """Count a session as being loaded until the body calls the yielded function or ends."""
         self._loading[session_id] += 1
         loading = True
 
-        def over() -> None:
+        def end() -> None:
             nonlocal loading
             if not loading:
                 return
             loading = False
             self._loading[session_id] -= 1
             self._loading += Counter()  # forgets the counts that are 0
-            ended, self._over = self._over, anyio.Event()
+            ended, self._ended = self._ended, anyio.Event()
             ended.set()
 
         try:
-            yield over
+            yield end
         finally:
-            over()
+            end()
 
-    async def over(self, session_id: str) -> bool:
+    async def wait(self, session_id: str) -> bool:
         """Wait until a session is not being loaded. Return False if `cancel` was called meanwhile."""
         if session_id not in self._loading:
             return True
@@ -174,7 +174,7 @@ class PendingLoads:
         try:
             with scope:
                 while session_id in self._loading:
-                    await self._over.wait()
+                    await self._ended.wait()
         finally:
             waiting.remove(scope)
             if not waiting:
@@ -354,7 +354,7 @@ class SessionPool:
         """Lock an evicted session, and return its options in the store. Raises RequestError."""
         assert self._store is not None, "it is stored"
         async with self._lock.taken(session.id):
-            options = await readable(self._store.of(session.id).conduct())
+            options = await readable(self._store.of(session.id).options())
             if options is None:
                 del self.known[session.id]
                 raise SessionNotFound(session.id)

@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 
-from acp_agent.config.load import Loaded, conduct_taken_up
+from acp_agent.config.load import Loaded, options_taken_up
 from acp_agent.core.editor import LanguageSettings, ReadPrompt, SessionEditor, SharedLanguages
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import (
@@ -204,7 +204,7 @@ class Session:
         self._redact = dependencies.redact
         self._reads_only = False
         self._commands: frozenset[commands.CommandName] | None = None  # those that the editor has been sent
-        self._stored = StoredOptions(options, None if saved is None else saved.conduct)
+        self._stored = StoredOptions(options, None if saved is None else saved.options)
         self._was_evicted = False
         self._usage: UsageTotals | None = None  # from before the eviction
 
@@ -412,7 +412,7 @@ class Session:
 
     def apply_config(self, loaded: Loaded) -> None:
         """Apply a changed configuration to the user's options, and warn them of every option that became stricter."""
-        options, stricter = conduct_taken_up(loaded, self.options)
+        options, stricter = options_taken_up(loaded, self.options)
         if stricter:
             self.notices.warn(stricter)
         if options != self.options:
@@ -446,7 +446,7 @@ class Session:
     def store_options(self) -> None:
         """Store the user's options. An evicted session stores them in `resumed`: another process may have it open."""
         if self.resident:
-            self.transcript.store(Change(conduct=self._stored.store(self.options)))
+            self.transcript.store(Change(options=self._stored.store(self.options)))
 
     @property
     def chosen_while_evicted(self) -> bool:

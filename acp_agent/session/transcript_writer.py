@@ -69,7 +69,7 @@ class _Pieces:
 
 
 class TranscriptWriter:
-    """Writes one session.
+    """The writer of one session.
 
     repository   the store of the session; None if it is not stored
     warn         shows the user a problem
@@ -296,7 +296,7 @@ def _merged(one: Change, two: Change) -> Change:
     return Change(
         events=(*one.events, *two.events),
         history=two.history or one.history,
-        conduct=two.conduct or one.conduct,
+        options=two.options or one.options,
         usage=two.usage or one.usage,
         title=one.title if two.title is None else two.title,
         model=two.model or one.model,

@@ -62,14 +62,14 @@ class Engine(Protocol):
 
 
 class TurnSlot:
-    """Runs turns, one at a time.
+    """The one place in which a turn of the session may run.
 
-    used_at     the time when the last turn began or ended, on the clock of the event loop
-    abandoned   whether the last turn was ended by the end of the session and not by the user
+    used_at         the time when the last turn began or ended, on the clock of the event loop
+    session_ended   whether the last turn was cancelled because the session ends, and not by the user
     """
 
     def __init__(self) -> None:
-        self.abandoned = False
+        self.session_ended = False
         self.used_at = anyio.current_time()
         self._scope: anyio.CancelScope | None = None
         self._over = anyio.Event()
@@ -108,7 +108,7 @@ class TurnSlot:
         if self._scope is not None:
             raise InvalidState("prompt already in progress")
         scope = self._scope = anyio.CancelScope()
-        self.abandoned = False
+        self.session_ended = False
         self.touch()
         try:
             with scope:
@@ -131,16 +131,16 @@ class TurnSlot:
         if self._scope is not None:
             self._scope.cancel()
 
-    def abandon(self) -> None:
+    def end_with_session(self) -> None:
         """Cancel the running turn because the session ends, so no answer is needed."""
         if self._scope is not None and not self._scope.cancel_called:
-            self.abandoned = True
+            self.session_ended = True
             self._scope.cancel()
 
     async def close(self, within: float = _CLOSING) -> None:
         """Refuse new turns, cancel the running one, and wait up to `within` seconds for its end."""
         self._closed = True
-        self.abandon()
+        self.end_with_session()
         with anyio.move_on_after(within):
             while self._scope is not None:
                 await self._over.wait()

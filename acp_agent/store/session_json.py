@@ -9,7 +9,7 @@ member `type` names the class.
     format     "acp-agent-session"
     version    1
     record     core.sessions.SessionRecord
-    conduct    core.session_options.SessionOptions
+    options    core.session_options.SessionOptions; files of earlier versions call it `conduct`
     tally      core.sessions.UsageTotals
     messages   the model's conversation: [{"role", "parts": [...]}, ...] (core.messages.Message), at most 10,000
     knowledge, tokens    of core.sessions.HistoryState
@@ -317,7 +317,7 @@ def _head(saved: SessionSnapshot) -> JsonObject:
         "format": FORMAT,
         "version": VERSION,
         "record": to_json(saved.record),
-        "conduct": to_json(saved.conduct),
+        "options": to_json(saved.options),
         "tally": to_json(saved.usage),
         "messages": [
             {"role": message.role.value, "parts": to_json(message.parts)} for message in saved.history.messages
@@ -344,9 +344,10 @@ def read_session_file(data: JsonObject) -> tuple[SessionSnapshot, tuple[StoredEv
             raise NotASessionFile(f"{name}: expected at most {MOST_EVENTS:,}, not {len(items):,}")
     _measure(data)
     messages = tuple(_at(f"messages[{n}]", lambda one=one: from_json(Message, one)) for n, one in enumerate(given))
+    options = "options" if "options" in data else "conduct"
     saved = SessionSnapshot(
         record=_at("record", lambda: from_json(SessionRecord, data.get("record"))),
-        conduct=_at("conduct", lambda: from_json(SessionOptions, data.get("conduct", {}))),
+        options=_at(options, lambda: from_json(SessionOptions, data.get(options, {}))),
         usage=_at("tally", lambda: from_json(UsageTotals, data.get("tally", {}))),
         history=HistoryState(messages, _count(data, "knowledge"), _count(data, "tokens")),
     )

@@ -63,7 +63,7 @@ class SqliteSessionRepository:
         updates, rows = (
             dict(_updates(change, now)),
             session_rows.rows_of(change.events),
-        )  # conduct may change any moment
+        )  # options may change any moment
 
         def step(connection: sqlite3.Connection) -> tuple[Any, ...]:
             row = self._set(connection, updates) or self._put_back(connection, updates)
@@ -104,7 +104,7 @@ class SqliteSessionRepository:
         """See SessionRepository.snapshot. Options and totals that cannot be read get their defaults."""
         return await self._database.read_at_once(self._read)
 
-    async def conduct(self) -> SessionOptions | None:
+    async def options(self) -> SessionOptions | None:
         """Return what the user has chosen, in any process, or None if the session is not stored.
 
         Raises StoreUnavailable.
@@ -156,12 +156,12 @@ class SqliteSessionRepository:
         if row is None:
             return None
         self._row = row
-        *record, conduct, tally, knowledge, tokens = row
+        *record, options, tally, knowledge, tokens = row
         messages, lost = self._history.read(connection)
         took = self._readable(UsageTotals(), tally)
         return SessionSnapshot(
             record_of((self._column, *record)),
-            self._readable(SessionOptions(), conduct),
+            self._readable(SessionOptions(), options),
             took,
             HistoryState(messages, knowledge, tokens, lost),
             session_rows.last_plan(connection, self._column),
@@ -189,8 +189,8 @@ def _updates(change: Change, now: int) -> Iterator[tuple[str, int | str | bytes]
             yield setting, to_column(text)
     if change.additional is not None:
         yield "additional = ?", json_bytes(list(change.additional))
-    if change.conduct is not None:
-        yield "conduct = ?", json_bytes(to_json(change.conduct))
+    if change.options is not None:
+        yield "conduct = ?", json_bytes(to_json(change.options))
     if change.usage is not None:
         yield "tally = ?", json_bytes(to_json(change.usage))
     if change.history is not None:
@@ -280,13 +280,13 @@ class SessionStore:
     async def create(
         self,
         record: SessionRecord,
-        conduct: SessionOptions,
+        options: SessionOptions,
         tally: UsageTotals | None = None,
         *,
         patience: float | None = None,
     ) -> None:
         """Store a new session. A stored one stays as it is; a deleted one is refused. A time of 0 means now."""
-        row = self._row(record, conduct, tally or UsageTotals())
+        row = self._row(record, options, tally or UsageTotals())
         await self._database.write_at_once(lambda connection: _insert(connection, record.id, row), patience=patience)
 
     async def find(self, session_id: str) -> SessionRecord | None:
@@ -324,9 +324,9 @@ class SessionStore:
         await self._database.empty_log()
         return was_there
 
-    async def fork(self, source: str, target: SessionRecord, conduct: SessionOptions) -> bool:
+    async def fork(self, source: str, target: SessionRecord, options: SessionOptions) -> bool:
         """Copy a session as it is now, with its usage, to a new one. Return whether the source is stored."""
-        row = self._row(target, conduct, UsageTotals())
+        row = self._row(target, options, UsageTotals())
         keys = to_column(source), to_column(target.id)
 
         def step(connection: sqlite3.Connection) -> bool:
@@ -344,7 +344,7 @@ class SessionStore:
 
     async def take_in(self, saved: SessionSnapshot, told: Sequence[StoredEvent]) -> None:
         """Store a session of another store under a new id, whole or not at all. A time of 0 means now."""
-        row, key = self._row(saved.record, saved.conduct, saved.usage), to_column(saved.record.id)
+        row, key = self._row(saved.record, saved.options, saved.usage), to_column(saved.record.id)
         history = saved.history
 
         def step(connection: sqlite3.Connection) -> None:
@@ -378,7 +378,7 @@ class SessionStore:
     def _now(self) -> int:
         return int(self._seconds() * 1000)
 
-    def _row(self, record: SessionRecord, conduct: SessionOptions, tally: UsageTotals) -> tuple[object, ...]:
+    def _row(self, record: SessionRecord, options: SessionOptions, tally: UsageTotals) -> tuple[object, ...]:
         now = self._now()
         return (
             to_column(record.id),
@@ -389,7 +389,7 @@ class SessionStore:
             record.updated_at or now,
             record.prompts,
             to_column(record.model),
-            json_bytes(to_json(conduct)),
+            json_bytes(to_json(options)),
             json_bytes(to_json(tally)),
         )
 

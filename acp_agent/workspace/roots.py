@@ -345,9 +345,15 @@ class RootPool:
     def __init__(self) -> None:
         self._open: dict[str, Root] = {}
         self._replaced: list[Root] = []
+        self._closed = False
 
     def open(self, path: str) -> Root:
-        """Return the folder that is at the path now. Raises OSError, and ValueError for an impossible path."""
+        """Return the folder that is at the path now.
+
+        Raises OSError, also after `close` (EBADF), and ValueError for an impossible path.
+        """
+        if self._closed:
+            raise OSError(errno.EBADF, "the session was closed")
         real = os.path.realpath(path, strict=True)
         root = self._open.get(real)
         if root is not None and root.is_at(os.stat(real)):
@@ -365,7 +371,8 @@ class RootPool:
         self._replaced = []
 
     def close(self) -> None:
-        """Close all folders. Nothing below them can be opened afterwards."""
+        """Close all folders. Nothing below them can be opened afterwards, and `open` refuses."""
+        self._closed = True
         self.close_replaced()
         for root in self._open.values():
             root.close()

@@ -114,7 +114,7 @@ def test_a_level_of_the_command_line_is_not_kept_with_the_session(folder, flags)
     folder.run(*flags, "/mode code")
     assert folder.run(*flags, "mend it").returncode == 0
     for listed in folder.sessions():
-        kept = json.loads(folder.call("sessions", "export", listed["id"], "--json", "-"))["conduct"]
+        kept = json.loads(folder.call("sessions", "export", listed["id"], "--json", "-"))["options"]
         assert {"auto_approve", "readonly"}.isdisjoint(kept)
         assert "auto_approve" not in kept.get("chosen", [])
 

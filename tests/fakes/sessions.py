@@ -159,6 +159,7 @@ class Process:
     locks: SessionLocks | None
     limits: SessionLimits = field(default_factory=SessionLimits)
     trouble: str = ""
+    lock_seconds: float = 3.0
 
     def __post_init__(self) -> None:
         self.editor = Editor()
@@ -173,7 +174,7 @@ class Process:
         self.unmade: AgentError | None = None
         self.being_made = anyio.Event()
         self.sessions = SessionManager(
-            self.store, self.locks, self._open, lambda: self.limits, lambda: self.now, self.trouble
+            self.store, self.locks, self._open, lambda: self.limits, lambda: self.now, self.trouble, self.lock_seconds
         )
         self.methods = SessionMethods(self.sessions, self._connection, lambda _: None, fork=True)
         self._requests = count(1)
@@ -186,7 +187,7 @@ class Process:
     def _open(self, opening: Opening) -> Session:
         needs = SessionDependencies(self._engine, self.sessions.resume, verbatim, self.tasks.start_soon, self._clock)
         saved = opening.saved
-        conduct = SessionOptions() if saved is None else saved.conduct
+        conduct = SessionOptions() if saved is None else saved.options
         gone = settle(conduct, self.choices)
         notices = [Notice(Severity.WARNING, gone)] if gone else []
         return Session(needs, opening, conduct, self.choices, notices)
@@ -323,12 +324,14 @@ class Outcome:
 
 
 @asynccontextmanager
-async def process(root: Path, *, most: int = 16, locking: bool = True, patience: float = 5.0) -> AsyncIterator[Process]:
+async def process(
+    root: Path, *, most: int = 16, locking: bool = True, patience: float = 5.0, lock_seconds: float = 3.0
+) -> AsyncIterator[Process]:
     """A process of its own, but for the locks: with `locking` only one of those that run here may use them."""
     async with opened(root / "agent.db", patience=patience) as database, anyio.create_task_group() as tasks:
         locks = SessionLocks(str(root / "sessions.lock")) if locking else None
         try:
-            yield Process(root, tasks, SessionStore(database), locks, SessionLimits(most))
+            yield Process(root, tasks, SessionStore(database), locks, SessionLimits(most), lock_seconds=lock_seconds)
         finally:
             tasks.cancel_scope.cancel()
             if locks is not None:

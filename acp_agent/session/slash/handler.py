@@ -89,11 +89,11 @@ _MODES = {
 class SelectableModels(Choices, Protocol):
     """The part of `ModelChoices` that describes the models as text."""
 
-    def listed(self, conduct: SessionOptions) -> str:
+    def listed(self, options: SessionOptions) -> str:
         """Return all models as markdown. Raises ToolError if there are none."""
         ...
 
-    def choose(self, conduct: SessionOptions, text: str) -> str:
+    def choose(self, options: SessionOptions, text: str) -> str:
         """Choose the model that a text means. Return the message for the user. Raises ToolError."""
         ...
 
@@ -140,7 +140,7 @@ class CommandDependencies:
 
 
 class SlashCommandHandler:
-    """Runs the slash commands of one session. Answers are markdown.
+    """The handler of the slash commands of one session. Answers are markdown.
 
     loaded   returns the configuration in force
     emit     shows events

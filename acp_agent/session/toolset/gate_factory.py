@@ -37,7 +37,7 @@ from acp_agent.gates.rules.permission_rules import Rule
 from acp_agent.gates.rules.policy_rules import TrustLevel
 from acp_agent.gates.sandbox import SandboxGate
 from acp_agent.gates.selection import SelectionGate, unknown_entries
-from acp_agent.gates.trust import Standing, TrustGate
+from acp_agent.gates.trust import SessionTrust, TrustGate
 from acp_agent.gates.utility import TurnCalls, UtilityGate
 from acp_agent.gates.verify.verifiers import UrlMemory, VerifierGate
 from acp_agent.output.pipeline import Pipeline
@@ -75,7 +75,7 @@ class GateMemory:
     urls: UrlMemory = field(default_factory=UrlMemory)
     turn: TurnCalls = field(default_factory=TurnCalls)
     mentioned: Mentioned = field(default_factory=Mentioned)
-    standing: Standing = field(default_factory=Standing)
+    trust: SessionTrust = field(default_factory=SessionTrust)
 
     def trust_served(self, trust: Callable[[Invocation], TrustLevel]) -> None:
         """Use `trust` for the trust level of MCP tools. The owner of the method is not kept alive."""
@@ -85,11 +85,11 @@ class GateMemory:
             ours = known()
             return TrustLevel.UNTRUSTED if ours is None else ours(invocation)
 
-        self.standing.trust_served(served)
+        self.trust.trust_served(served)
 
     def trust_folder(self, level: TrustLevel) -> None:
         """Set the trust level of the session's folder, as the user answered."""
-        self.standing.trust_folder(level)
+        self.trust.trust_folder(level)
 
     @classmethod
     def new(cls, tools: ToolSettings) -> "GateMemory":
@@ -128,7 +128,7 @@ class _Carried:
     folder: str
     anomalies: AnomalyDetector
     rate: RateLimit
-    standing: Standing
+    trust: SessionTrust
 
 
 class GateMemories:
@@ -141,11 +141,11 @@ class GateMemories:
         """Return the memory for a new engine. The user's answer about another folder is not taken over."""
         memory, before = GateMemory.new(tools), self._carried.pop(session_id, None)
         if before is not None:
-            memory = replace(memory, anomalies=before.anomalies, rate=before.rate, standing=before.standing)
+            memory = replace(memory, anomalies=before.anomalies, rate=before.rate, trust=before.trust)
             memory.limit(tools)
             if before.folder != folder:
                 memory.trust_folder(TrustLevel.PROVISIONAL)
-        self._carried[session_id] = _Carried(folder, memory.anomalies, memory.rate, memory.standing)
+        self._carried[session_id] = _Carried(folder, memory.anomalies, memory.rate, memory.trust)
         for oldest in [*self._carried][: max(len(self._carried) - _MOST_REMEMBERED, 0)]:
             del self._carried[oldest]
         return memory
@@ -166,13 +166,13 @@ class GateContext:
     model        returns the model in force as `PROVIDER:MODEL`; "" stands for the configured one
     """
 
-    conduct: SessionOptions
+    options: SessionOptions
     resolve: Callable[[str, Access], str]
     shell: Roots
     refuse_url: Callable[[str], str | None] = _no_opinion
     offered: tuple[str, ...] | None = None
     urls: UrlMemory = field(default_factory=UrlMemory)
-    standing: Standing = field(default_factory=Standing)
+    trust: SessionTrust = field(default_factory=SessionTrust)
     model: Callable[[], str] = str
 
 
@@ -225,7 +225,7 @@ def permission_gate(
     """Return the permission gate. Without an approver it refuses calls about which it would ask."""
     return PermissionGate(
         rules=rules,
-        conduct=context.conduct,
+        conduct=context.options,
         grants=grants,
         approver=approver,
         resolve=context.resolve,
@@ -252,7 +252,7 @@ def build_gates(
     tools   the names of all tools; empty if unknown names are accepted
     state   None leaves out the gates that count calls or watch results
     """
-    settings, conduct, standing = loaded.settings, context.conduct, context.standing
+    settings, options, trust = loaded.settings, context.options, context.trust
     resolve, resolve_command = context.resolve, context.shell.resolve
     cwd = context.shell.cwd
     _warn_of_unknown_tools(loaded, context, warn, tools)
@@ -260,12 +260,12 @@ def build_gates(
         BlocklistGate(blocklist_policy(settings.tools.shell)),
         state and QuotaGate(state.memory.quota),
         state and RateLimitGate(state.memory.rate),
-        ModeGate(conduct),
+        ModeGate(options),
         SelectionGate(selection_in_force(loaded, context.offered, context.model)),
-        AutonomyGate(lambda: conduct.readonly),
-        TrustGate(standing, conduct),
-        PolicyGate(session_policy(loaded, cwd, warn), cwd=cwd, realpath=os.path.realpath, trust=standing.of),
-        PinsGate(state.servers.book, conduct) if state and state.servers else None,
+        AutonomyGate(lambda: options.readonly),
+        TrustGate(trust, options),
+        PolicyGate(session_policy(loaded, cwd, warn), cwd=cwd, realpath=os.path.realpath, trust=trust.of),
+        PinsGate(state.servers.book, options) if state and state.servers else None,
         VerifierGate(verifiers(settings.tools.verifiers, resolve, context.shell, context.urls)),
         SandboxGate(resolve, resolve_command, context.refuse_url, WorkspaceFiles(cwd, resolve_command)),
         _protected(loaded, context),
@@ -309,7 +309,7 @@ def _protected(loaded: Loaded, context: GateContext) -> ProtectedGate:
     resolve_command = context.shell.resolve
     return ProtectedGate(
         find=protected_paths(loaded, context.shell.cwd).find,
-        conduct=context.conduct,
+        conduct=context.options,
         resolve=context.resolve,
         resolve_command=resolve_command,
         git=GitGuard(GitRepositories(resolve_command), GitChanges(resolve_command)),

@@ -319,9 +319,9 @@ class SessionTools:
         files, web = self._backends.files(roots), self._backends.web(loaded, lasting.auditor)
         registry = Registry(self._tools(loaded))
         active, memory = self._session.active, lasting.memory
-        standing, model = memory.standing, self._needs.model
+        trust, model = memory.trust, self._needs.model
         context = GateContext(
-            active, files.resolve, shell_roots, web.refusal, workspace.tools, memory.urls, standing, model
+            active, files.resolve, shell_roots, web.refusal, workspace.tools, memory.urls, trust, model
         )
         kept = loaded.settings.tools.result_cache
         self._cache = ResultCache(enabled=kept.enabled, ttl=kept.ttl_secs)

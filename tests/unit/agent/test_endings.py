@@ -134,7 +134,7 @@ async def test_the_model_learns_that_a_prompt_was_cancelled() -> None:
 
 async def test_the_model_learns_that_nobody_cancelled_a_turn_that_ended_with_its_session() -> None:
     hang = Hang()
-    talk = Conversation([Step(text=("Half ", "an ans"), hang=hang)], hooks=Hooks(abandoned=lambda: True))
+    talk = Conversation([Step(text=("Half ", "an ans"), hang=hang)], hooks=Hooks(session_ended=lambda: True))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(talk.prompt)
         await hang.reached.wait()

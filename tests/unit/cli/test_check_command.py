@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from acp_agent.__main__ import main
 from acp_agent.cli.check_command import CommandJudge
-from acp_agent.config.load import Flags, Loaded, conduct_at_start, load
+from acp_agent.config.load import Flags, Loaded, load, options_at_start
 from acp_agent.gates.blocklist import BlocklistPolicy
 from acp_agent.gates.blocklist import judge as blocked
 from acp_agent.gates.rules.permission_rules import Action, Rule
@@ -399,7 +399,7 @@ async def test_it_is_so_also_by_a_configuration_that_denies_in_every_way(attacke
     calls = [*ASKED, *(call for _, each in CALLS.values() for call in each)]
     texts = [str(arguments["command"]) for tool, arguments in calls if tool == "bash"]
     with judging(attacked, CONFIG) as (judge, loaded):
-        chain = Chain(str(attacked), str(tmp_path / "grants"), conduct=conduct_at_start(loaded), loaded=loaded)
+        chain = Chain(str(attacked), str(tmp_path / "grants"), conduct=options_at_start(loaded), loaded=loaded)
         for text in (*texts, "ls", "git status; cat a/x"):
             verdict = judge.verdict(text)
             assert verdict.word == FATES[await chain.fate(command(text))], text

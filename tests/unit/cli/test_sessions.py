@@ -57,7 +57,7 @@ def keep(data: Path, session: SessionSnapshot, told: list[TranscriptEvent]) -> N
         database = Database(str(data / "acp-agent.db"), print)
         try:
             store = SessionStore(database, lambda: next(ticks))
-            await store.create(session.record, session.conduct, session.usage)
+            await store.create(session.record, session.options, session.usage)
             await store.of(session.record.id).write(Change(events=told, history=session.history))
         finally:
             await database.aclose()

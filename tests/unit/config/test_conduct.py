@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.config.load import Flags, conduct_at_start, conduct_opened, conduct_taken_up
+from acp_agent.config.load import Flags, options_at_start, options_opened, options_taken_up
 from acp_agent.core.session_options import LEAVE, AutoApprove, Autonomy, Mode, SessionOptions
 
 SUGGEST, EDIT, FULL = AutoApprove.SUGGEST, AutoApprove.AUTO_EDIT, AutoApprove.FULL_AUTO
@@ -14,7 +14,7 @@ SUGGEST, EDIT, FULL = AutoApprove.SUGGEST, AutoApprove.AUTO_EDIT, AutoApprove.FU
 
 def test_a_session_starts_as_the_configuration_says(loading):
     def start(user: str, project: str = ""):
-        conduct = conduct_at_start(loading(user, project))
+        conduct = options_at_start(loading(user, project))
         return conduct.auto_approve, conduct.readonly, conduct.autonomy
 
     full, supervised = "tools.autonomy_level = 'full'\n", "tools.autonomy_level = 'supervised'\n"
@@ -72,25 +72,25 @@ def test_of_the_leave_only_what_was_chosen_in_the_session_is_kept(conduct, store
 def test_a_level_of_the_command_line_holds_in_this_process_and_no_longer(loading, level):
     flagged = loading("tools.autonomy_level = 'supervised'\n", flags=Flags(auto_approve=level.value))
     plain = loading("")
-    assert conduct_at_start(flagged).auto_approve is level
+    assert options_at_start(flagged).auto_approve is level
     subsets = [
         tuple(name for name, taken in zip(LEAVE, each, strict=True) if taken) for each in product((0, 1), repeat=3)
     ]
     for mode, before, readonly, chosen in product(MODES, LEVELS, (False, True), subsets):
         saved = SessionOptions(mode, before, readonly=readonly, chosen=chosen)
-        opened, _ = conduct_opened(flagged, saved)
+        opened, _ = options_opened(flagged, saved)
         assert opened.auto_approve is level
         kept = opened.to_keep(saved)
         assert kept.auto_approve is saved.auto_approve
         assert set(kept.chosen) == set(saved.chosen)
-        later, _ = conduct_opened(plain, kept)
+        later, _ = options_opened(plain, kept)
         assert later.auto_approve is (before if "auto_approve" in chosen else SUGGEST)
 
 
 def test_what_the_user_chooses_after_a_level_of_the_command_line_is_theirs(loading):
     flagged = loading("", flags=Flags(auto_approve="full-auto"))
     chosen = SessionOptions(auto_approve=EDIT, chosen=("auto_approve",))
-    assert conduct_taken_up(flagged, chosen)[0].auto_approve is EDIT, "it rested, and wakes"
+    assert options_taken_up(flagged, chosen)[0].auto_approve is EDIT, "it rested, and wakes"
     assert chosen.to_keep(SessionOptions()).auto_approve is EDIT
 
 
@@ -108,7 +108,7 @@ def test_what_the_user_chooses_after_a_level_of_the_command_line_is_theirs(loadi
     ],
 )
 def test_what_the_user_chose_holds_but_for_what_is_forbidden_by_now(loading, user, folder, mode, level, readonly):
-    conduct, told = conduct_taken_up(loading(user, folder), CHOSEN)
+    conduct, told = options_taken_up(loading(user, folder), CHOSEN)
     assert (conduct.mode, conduct.auto_approve, conduct.readonly) == (mode, level, readonly)
     assert bool(told) == (conduct != CHOSEN)
     assert ("read-only" in told) == readonly
@@ -117,7 +117,7 @@ def test_what_the_user_chose_holds_but_for_what_is_forbidden_by_now(loading, use
 def test_what_the_user_has_not_chosen_is_the_configurations(loading):
     for name, user in product(LEAVE, ["acp.mode = 'ask'\n", "acp.auto_approve = 'auto-edit'\n"]):
         loaded = loading(user)
-        start = conduct_at_start(loaded)
-        conduct, _ = conduct_taken_up(loaded, SessionOptions(Mode.ASK, FULL, readonly=True, chosen=(name,)))
+        start = options_at_start(loaded)
+        conduct, _ = options_taken_up(loaded, SessionOptions(Mode.ASK, FULL, readonly=True, chosen=(name,)))
         assert all(getattr(conduct, each) == getattr(start, each) for each in LEAVE if each != name)
-    assert conduct_taken_up(loading(""), SessionOptions(Mode.ASK, readonly=True)) == (SessionOptions(), "")
+    assert options_taken_up(loading(""), SessionOptions(Mode.ASK, readonly=True)) == (SessionOptions(), "")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_agent.config.load import Flags, conduct_at_start, load
+from acp_agent.config.load import Flags, load, options_at_start
 from acp_agent.config.tool_settings import DEFAULT_GROUPS, DenyGroup
 from acp_agent.core.session_options import AutoApprove, Mode
 
@@ -63,7 +63,7 @@ def test_what_a_project_forbids_in_a_faulty_list_is_forbidden(loading):
     ],
 )
 def test_a_level_nobody_understands_counts_as_the_default_that_was_chosen(loading, text: str, level: AutoApprove):
-    assert conduct_at_start(loading(text)).auto_approve is level
+    assert options_at_start(loading(text)).auto_approve is level
 
 
 def test_a_level_or_mode_nobody_understands_lifts_none_from_below(loading):
@@ -73,15 +73,15 @@ def test_a_level_or_mode_nobody_understands_lifts_none_from_below(loading):
         "ACP_AGENT_ACP__MODE": "al",
     }
     file = "[tools]\nautonomy_level = 'readonly'\n[acp]\nmode = 'ask'\nauto_approve = 'suggest'\n"
-    conduct = conduct_at_start(loading(file, environ=environ))
+    conduct = options_at_start(loading(file, environ=environ))
     assert (conduct.readonly, conduct.mode, conduct.auto_approve) == (True, Mode.ASK, AutoApprove.SUGGEST)
-    project = conduct_at_start(loading(file, "[tools]\nautonomy_level = 7\n[acp]\nmode = 7\n"))
+    project = options_at_start(loading(file, "[tools]\nautonomy_level = 7\n[acp]\nmode = 7\n"))
     assert (project.readonly, project.mode) == (True, Mode.ASK)
 
 
 def test_a_mode_nobody_understands_is_the_default_and_a_project_may_still_tighten_it(loading):
-    assert conduct_at_start(loading("[acp]\nmode = 'aks'\n")).mode is Mode.CODE
-    assert conduct_at_start(loading("[acp]\nmode = 'aks'\n", "[acp]\nmode = 'ask'\n")).mode is Mode.ASK
+    assert options_at_start(loading("[acp]\nmode = 'aks'\n")).mode is Mode.CODE
+    assert options_at_start(loading("[acp]\nmode = 'aks'\n", "[acp]\nmode = 'ask'\n")).mode is Mode.ASK
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from acp_agent.gates.grants import GrantStore
 from acp_agent.gates.paths.command_paths import Expand, unexpanded
 from acp_agent.gates.rules.permission_rules import Action, Rule
 from acp_agent.gates.rules.policy_rules import TrustLevel
-from acp_agent.gates.trust import Standing
+from acp_agent.gates.trust import SessionTrust
 from acp_agent.session.toolset.backends import session_roots
 from acp_agent.session.toolset.gate_factory import (
     GateContext,
@@ -186,10 +186,10 @@ class Chain:
 
     def _gates(self) -> Gates:
         loaded, tools = self.loaded, self.loaded.settings.tools
-        standing = Standing(tools=dict.fromkeys(self.foreign, TrustLevel.TRUSTED))
-        memory = replace(GateMemory.new(tools), standing=standing)
+        trust = SessionTrust(tools=dict.fromkeys(self.foreign, TrustLevel.TRUSTED))
+        memory = replace(GateMemory.new(tools), trust=trust)
         files, shell = (session_roots(loaded, self.root, for_shell=commands) for commands in (False, True))
-        context = GateContext(self.conduct, files.resolve, shell, urls=memory.urls, standing=memory.standing)
+        context = GateContext(self.conduct, files.resolve, shell, urls=memory.urls, trust=memory.trust)
         state = SessionGateState(self.approver or ScriptedApprover(), self.grants, memory, None, _unheard)
         rules = permission_rules(loaded, self.warnings, tuple(SPECS))
         rules = {self.tool: tuple(self.allow)} if self.allow else rules

@@ -23,7 +23,7 @@ from acp_agent.core.types import (
     UrlSubject,
 )
 from acp_agent.gates.rules.policy_rules import TrustLevel, lowest
-from acp_agent.gates.trust import Standing, TrustGate, contents_digest, workspace_trust
+from acp_agent.gates.trust import SessionTrust, TrustGate, contents_digest, workspace_trust
 from acp_agent.store.decisions import TrustedFolders
 from tests.unit.gates.chain import SPECS, Judged, ScriptedApprover, Warnings, call, command, full_auto
 
@@ -46,14 +46,14 @@ ACTING = {"bash", "write", "delete", "hidden command", "no subjects", "mcp", "mc
 REACHING = {"fetch", "mcp that fetches"}
 
 
-def verdicts(standing: Standing) -> dict[str, str]:
-    judged = Judged(TrustGate(standing))
+def verdicts(trust: SessionTrust) -> dict[str, str]:
+    judged = Judged(TrustGate(trust))
     names = {Allow: "allow", Ask: "ask", Deny: "deny"}
     return {name: names[type(judged.judge(invocation))] for name, invocation in CALLS.items()}
 
 
-def which(standing: Standing, said: str) -> set[str]:
-    return {name for name, verdict in verdicts(standing).items() if verdict == said}
+def which(trust: SessionTrust, said: str) -> set[str]:
+    return {name for name, verdict in verdicts(trust).items() if verdict == said}
 
 
 # ------------------------------------------------------------------------------------------------------ levels
@@ -67,48 +67,48 @@ def test_levels_are_ordered():
 
 
 def test_our_own_tools_pass_and_a_server_nobody_vouched_for_asks():
-    standing = Standing()
-    assert which(standing, "ask") == {"mcp"}
-    assert which(standing, "deny") == {"mcp that runs", "mcp that fetches"}
-    standing.tools["mcp_x_y"] = TrustLevel.PROVISIONAL
-    assert set(verdicts(standing).values()) == {"allow"}
+    trust = SessionTrust()
+    assert which(trust, "ask") == {"mcp"}
+    assert which(trust, "deny") == {"mcp that runs", "mcp that fetches"}
+    trust.tools["mcp_x_y"] = TrustLevel.PROVISIONAL
+    assert set(verdicts(trust).values()) == {"allow"}
 
 
 def test_an_untrusted_turn_reads_and_no_more():
-    standing = Standing(turn=TrustLevel.UNTRUSTED, tools={"mcp_x_y": TrustLevel.TRUSTED})
-    assert which(standing, "deny") == ACTING | REACHING
-    assert which(standing, "allow") == {"read", "list"}
+    trust = SessionTrust(turn=TrustLevel.UNTRUSTED, tools={"mcp_x_y": TrustLevel.TRUSTED})
+    assert which(trust, "deny") == ACTING | REACHING
+    assert which(trust, "allow") == {"read", "list"}
 
 
-@pytest.mark.parametrize("standing", [Standing(turn=TrustLevel.BLOCKED), Standing(TrustLevel.BLOCKED)])
-def test_a_blocked_turn_does_nothing(standing):
-    assert which(standing, "deny") == set(CALLS)
+@pytest.mark.parametrize("trust", [SessionTrust(turn=TrustLevel.BLOCKED), SessionTrust(TrustLevel.BLOCKED)])
+def test_a_blocked_turn_does_nothing(trust):
+    assert which(trust, "deny") == set(CALLS)
 
 
 def test_a_blocked_tool_does_nothing_and_leaves_the_catalogue():
-    standing = Standing(tools={"bash": TrustLevel.BLOCKED})
-    gate = TrustGate(standing)
-    assert verdicts(standing)["bash"] == "deny"
+    trust = SessionTrust(tools={"bash": TrustLevel.BLOCKED})
+    gate = TrustGate(trust)
+    assert verdicts(trust)["bash"] == "deny"
     assert {name for name, spec in SPECS.items() if not gate.allows(spec)} == {"bash"}
-    standing.tools.clear()
-    assert verdicts(standing)["bash"] == "allow"
+    trust.tools.clear()
+    assert verdicts(trust)["bash"] == "allow"
     assert gate.allows(SPECS["bash"])
 
 
 def test_in_an_untrusted_folder_what_runs_or_changes_asks():
-    standing = Standing(workspace=TrustLevel.UNTRUSTED, tools={"mcp_x_y": TrustLevel.TRUSTED})
-    assert which(standing, "ask") == ACTING
-    assert which(standing, "allow") == {"read", "list", "fetch"}
+    trust = SessionTrust(workspace=TrustLevel.UNTRUSTED, tools={"mcp_x_y": TrustLevel.TRUSTED})
+    assert which(trust, "ask") == ACTING
+    assert which(trust, "allow") == {"read", "list", "fetch"}
 
 
 async def test_a_denial_names_what_decided():
-    result = await Judged(TrustGate(Standing(turn=TrustLevel.UNTRUSTED))).execute(command("ls"))
+    result = await Judged(TrustGate(SessionTrust(turn=TrustLevel.UNTRUSTED))).execute(command("ls"))
     assert result.ruling is not None
     assert (result.ruling.gate, result.ruling.rule) == ("trust", "turn untrusted")
 
 
 async def test_an_ask_travels_on_with_the_call_whatever_rules_say_later():
-    judged = Judged(TrustGate(Standing()))
+    judged = Judged(TrustGate(SessionTrust()))
     result = await judged.execute(CALLS["mcp"])
     assert result.failure is not None
     assert result.failure.message == "a tool of x, which is not trusted; nobody can be asked"
@@ -116,7 +116,7 @@ async def test_an_ask_travels_on_with_the_call_whatever_rules_say_later():
 
 
 def test_where_nothing_is_asked_what_would_be_is_refused_but_not_to_the_user_himself():
-    gate = Judged(TrustGate(Standing(workspace=TrustLevel.UNTRUSTED), full_auto()))
+    gate = Judged(TrustGate(SessionTrust(workspace=TrustLevel.UNTRUSTED), full_auto()))
     mine = call("mcp_x_y", MCP, origin=CallOrigin.USER)
     for invocation in (CALLS["mcp"], CALLS["bash"]):
         verdict = gate.judge(invocation)
@@ -125,21 +125,21 @@ def test_where_nothing_is_asked_what_would_be_is_refused_but_not_to_the_user_him
         assert "full-auto" in verdict.reason
     assert isinstance(gate.judge(CALLS["read"]), Allow)
     assert isinstance(gate.judge(mine), Ask)
-    asking = Judged(TrustGate(Standing(), SessionOptions()))
+    asking = Judged(TrustGate(SessionTrust(), SessionOptions()))
     assert isinstance(asking.judge(CALLS["mcp"]), Ask)
 
 
 @pytest.mark.parametrize(
-    ("standing", "expected"),
+    ("trust", "expected"),
     [
-        (Standing(), "trusted"),
-        (Standing(workspace=TrustLevel.UNTRUSTED), "untrusted"),
-        (Standing(workspace=TrustLevel.TRUSTED, turn=TrustLevel.PROVISIONAL), "provisional"),
-        (Standing(tools={"bash": TrustLevel.BLOCKED}), "blocked"),
+        (SessionTrust(), "trusted"),
+        (SessionTrust(workspace=TrustLevel.UNTRUSTED), "untrusted"),
+        (SessionTrust(workspace=TrustLevel.TRUSTED, turn=TrustLevel.PROVISIONAL), "provisional"),
+        (SessionTrust(tools={"bash": TrustLevel.BLOCKED}), "blocked"),
     ],
 )
-def test_a_call_is_trusted_as_far_as_the_least_it_depends_on(standing, expected):
-    assert standing.of(command("ls")).value == expected
+def test_a_call_is_trusted_as_far_as_the_least_it_depends_on(trust, expected):
+    assert trust.of(command("ls")).value == expected
 
 
 subjects = st.lists(
@@ -160,7 +160,7 @@ def test_less_trust_never_lets_more_through(name, touched: list[Subject], one, o
     invocation = call(name, *touched)
 
     def strictness(turn: TrustLevel, folder: TrustLevel, tool: TrustLevel) -> int:
-        return STRICTNESS[type(Judged(TrustGate(Standing(turn, folder, {name: tool}))).judge(invocation))]
+        return STRICTNESS[type(Judged(TrustGate(SessionTrust(turn, folder, {name: tool}))).judge(invocation))]
 
     turn, folder, tool = one
     before = strictness(turn, folder, tool)

@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 
 from acp_agent.config import Flags, Loaded, load
-from acp_agent.config.load import conduct_at_start
+from acp_agent.config.load import options_at_start
 from acp_agent.core.events import Event, ToolFinished
 from acp_agent.core.secrets import verbatim
 from acp_agent.core.sessions import SessionRecord
@@ -146,7 +146,7 @@ class Reachable(SessionFactory):
 
     def trust(self, level: TrustLevel) -> None:
         """How far the user trusts the server's tools."""
-        self._gate_state.memory.standing.tools.update({tool.name: level for tool in SERVED})
+        self._gate_state.memory.trust.tools.update({tool.name: level for tool in SERVED})
 
 
 class Heard(Session):
@@ -213,7 +213,7 @@ async def opened(client: Client, work: Path, scripts: Path) -> AsyncGenerator[Op
         needs = SessionDependencies(make, allowed, verbatim, tasks.start_soon, lambda: 0)
         offered = Connection(peer, client).session("reachable", str(work))
         opening = Opening(SessionRecord("reachable", str(work)), SessionWorkspace(str(work)), offered)
-        session = Heard(needs, opening, conduct_at_start(loaded), shop.choices(loaded))
+        session = Heard(needs, opening, options_at_start(loaded), shop.choices(loaded))
         factory = Reachable(shop, session, loaded, reload)
         engine = factory.engine()
         factory.trust(TrustLevel.TRUSTED)

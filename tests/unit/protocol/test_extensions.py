@@ -193,7 +193,7 @@ async def test_a_document_that_is_no_whole_session_is_the_clients_mistake():
         {**good, "version": 2},
         {**good, "events": events * 2001},
         {**good, "events": [*events, {"kind": "nonsense"}]},
-        {**good, "conduct": {"mode": 7}},
+        {**good, "options": {"mode": 7}},
     ):
         error = await refused("session/import", host, session=spoilt)
         assert (error.code, error.data) == (-32602, {"key": "session"})

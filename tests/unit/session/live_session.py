@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from acp_agent.config.files import PERMISSION_FILE, data_dir
-from acp_agent.config.load import Flags, Loaded, conduct_at_start, load
+from acp_agent.config.load import Flags, Loaded, load, options_at_start
 from acp_agent.core.secrets import verbatim
 from acp_agent.core.services import Memories
 from acp_agent.core.sessions import SessionRecord, SessionSnapshot
@@ -146,7 +146,7 @@ class LiveSession:
         self.session = Session(
             SessionDependencies(unused, unused, verbatim, self.later.append, lambda: 0),
             Opening(SessionRecord("live", str(self.work)), workspace, editor),
-            conduct_at_start(loaded),
+            options_at_start(loaded),
             shop.choices(loaded),
         )
         self.factory = SessionFactory(shop, self.session, loaded, reload, saved)

@@ -13,7 +13,7 @@ import anyio.abc
 import pytest
 
 from acp_agent.config import Flags, Loaded, load
-from acp_agent.config.load import conduct_at_start
+from acp_agent.config.load import options_at_start
 from acp_agent.core.errors import RequestError, StoreUnavailable
 from acp_agent.core.events import TextDelta, UserMessage
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
@@ -125,7 +125,7 @@ class World:
 
     def _open(self, opening: Opening) -> Session:
         loaded, saved = self.configured(opening.workspace.cwd), opening.saved
-        conduct = conduct_at_start(loaded) if saved is None else saved.conduct
+        conduct = options_at_start(loaded) if saved is None else saved.options
         known: Any = None
         choices = ModelChoices(loaded.settings.llm, (), known, fetches=False)
         needs = SessionDependencies(self._engine, self.sessions.resume, verbatim, self.tasks.start_soon, lambda: NOW)
@@ -213,7 +213,7 @@ async def test_a_session_from_elsewhere_brings_its_words_but_neither_its_leave_n
     taken = await world.host.take_in(FOREIGN, TOLD)
 
     saved = await world.host.saved(taken)
-    assert saved.conduct == SessionOptions()
+    assert saved.options == SessionOptions()
     assert saved.history == HISTORY
     assert saved.record == SessionRecord(taken, "/elsewhere", ("/more",), "A title", NOW, NOW, 2, "a:b")
     assert saved.usage == UsageTotals(0, 2**53 - 1, Usage(1, 0), None, calls=0, batches=3)
@@ -394,5 +394,5 @@ async def test_a_folder_that_wants_more_care_gets_it_where_the_user_has_not_chos
             Mode.ASK, AutoApprove.AUTO_EDIT, readonly=True, chosen=("mode", "auto_approve")
         )
         for session in (chosen, untouched):  # only what the user chose is kept, not what the folder wants
-            assert (await world.host.saved(session.id)).conduct == session.options.to_keep(SessionOptions())
+            assert (await world.host.saved(session.id)).options == session.options.to_keep(SessionOptions())
         assert os.path.basename(untouched.workspace.cwd) == "careful"

@@ -27,43 +27,43 @@ def test_calls_alarms_and_what_the_user_refused_stay_and_the_conversation_does_n
         before.rate.take(ToolCall(str(number), "bash", {}))
     for _ in range(20):
         before.anomalies.record("bash", Outcome.BROKEN)
-    before.standing.tools["fetch"] = TrustLevel.BLOCKED
-    before.standing.workspace = TrustLevel.UNTRUSTED
+    before.trust.tools["fetch"] = TrustLevel.BLOCKED
+    before.trust.workspace = TrustLevel.UNTRUSTED
     before.learn("https://example.com/")
 
     after = memories.of("s", "/work", TWO_AN_HOUR)
     assert after.rate.wait(ToolCall("2", "bash", {})) > 0
     assert after.anomalies.blocked("bash")
-    assert (after.standing.tools, after.standing.workspace) == ({"fetch": TrustLevel.BLOCKED}, TrustLevel.UNTRUSTED)
+    assert (after.trust.tools, after.trust.workspace) == ({"fetch": TrustLevel.BLOCKED}, TrustLevel.UNTRUSTED)
     assert after.urls is not before.urls, "the store gives back what was typed"
     assert after.quota.use.calls == 0, "so it does what was counted"
 
     assert memories.of("s", "/work", ToolSettings()).rate.calls_per_hour == ToolSettings().rate_limit.calls_per_hour
     other = memories.of("other", "/work", TWO_AN_HOUR)
-    assert (other.rate.used, other.anomalies.alarms, other.standing.tools) == (0, (), {})
+    assert (other.rate.used, other.anomalies.alarms, other.trust.tools) == (0, (), {})
 
 
 def test_what_the_user_said_of_one_folder_does_not_count_in_another() -> None:
     memories = GateMemories()
-    memories.of("s", "/trusted", ToolSettings()).standing.workspace = TrustLevel.TRUSTED
-    assert memories.of("s", "/other", ToolSettings()).standing.workspace is TrustLevel.PROVISIONAL
+    memories.of("s", "/trusted", ToolSettings()).trust.workspace = TrustLevel.TRUSTED
+    assert memories.of("s", "/other", ToolSettings()).trust.workspace is TrustLevel.PROVISIONAL
 
 
 def test_servers_that_are_gone_are_not_held_and_nothing_of_theirs_is_trusted() -> None:
     memory, servers = GateMemories().of("s", "/work", ToolSettings()), Servers()
     memory.trust_served(servers.trust)
-    assert memory.standing.served(call("bash")) is TrustLevel.PROVISIONAL
+    assert memory.trust.served(call("bash")) is TrustLevel.PROVISIONAL
     del servers
     gc.collect()
-    assert memory.standing.served(call("bash")) is TrustLevel.UNTRUSTED
+    assert memory.trust.served(call("bash")) is TrustLevel.UNTRUSTED
 
 
 def test_of_very_many_sessions_the_least_recently_used_is_forgotten() -> None:
     memories = GateMemories()
     for name in ("old", "used"):
-        memories.of(name, "/work", ToolSettings()).standing.tools["x"] = TrustLevel.BLOCKED
+        memories.of(name, "/work", ToolSettings()).trust.tools["x"] = TrustLevel.BLOCKED
     for number in range(999):
         memories.of(str(number), "/work", ToolSettings())
         memories.of("used", "/work", ToolSettings())
-    assert memories.of("used", "/work", ToolSettings()).standing.tools
-    assert not memories.of("old", "/work", ToolSettings()).standing.tools
+    assert memories.of("used", "/work", ToolSettings()).trust.tools
+    assert not memories.of("old", "/work", ToolSettings()).trust.tools

@@ -70,9 +70,9 @@ class World:
         pins = McpPins(str(self.root / "pins.toml"), self.warnings.append)
         self.servers = McpConnections(pins, self.started.append, self.notices.append, self._connect)
         memory = GateMemory.new(loaded.settings.tools)
-        memory.standing.served = self.servers.trust
+        memory.trust.served = self.servers.trust
         files, shell = (session_roots(loaded, str(work), for_shell=commands) for commands in (False, True))
-        context = GateContext(self.conduct, files.resolve, shell, standing=memory.standing)
+        context = GateContext(self.conduct, files.resolve, shell, trust=memory.trust)
         grants = GrantStore(str(self.root / "grants.toml"), self.warnings.append)
         state = SessionGateState(self.approver, grants, memory, None, self._emit, servers=self.servers)
         known = KnownSecrets()

@@ -210,15 +210,15 @@ async def test_the_time_of_the_last_use_is_that_of_a_beginning_or_an_end() -> No
 async def test_who_ended_a_turn_is_known() -> None:
     slot = TurnSlot()
     settling = Settling(slot)
-    for end, abandoned in ((slot.cancel, False), (slot.abandon, True), (slot.cancel, False)):
+    for end, abandoned in ((slot.cancel, False), (slot.end_with_session, True), (slot.cancel, False)):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ran, slot, for_ever, settling)
             await anyio.wait_all_tasks_blocked()
             end()
-            slot.abandon() if end == slot.cancel else slot.cancel()  # too late to be why
-            assert slot.abandoned is abandoned
-    slot.abandon()
-    assert not slot.abandoned, "none ran"
+            slot.end_with_session() if end == slot.cancel else slot.cancel()  # too late to be why
+            assert slot.session_ended is abandoned
+    slot.end_with_session()
+    assert not slot.session_ended, "none ran"
 
 
 async def test_a_turn_that_is_closed_is_abandoned() -> None:
@@ -227,4 +227,4 @@ async def test_a_turn_that_is_closed_is_abandoned() -> None:
         tasks.start_soon(ran, slot, for_ever, Settling(slot))
         await anyio.wait_all_tasks_blocked()
         await slot.close(5)
-    assert slot.abandoned
+    assert slot.session_ended

@@ -200,7 +200,7 @@ async def test_ten_thousand_events_are_taken_and_not_one_more():
         ({"record": None}, "record: "),
         ({"record": {"id": 1, "cwd": "/"}}, "record: "),
         ({"record": {"id": "1"}}, "record: SessionRecord without cwd"),
-        ({"conduct": {"mode": "fast"}}, "conduct: "),
+        ({"options": {"mode": "fast"}, "conduct": {}}, "options: "),
         ({"tally": {"cost": "much"}}, "tally: "),
         ({"messages": {}}, "messages: expected a list, not an object"),
         ({"messages": [{"role": "user", "parts": []}, {"role": "system", "parts": []}]}, r"messages\[1\]: "),
@@ -223,6 +223,15 @@ async def test_what_is_wrong_in_a_file_is_said_with_its_place(change, error):
     data = await session_object(WHOLE, telling(at(events()))) | change
     with pytest.raises(NotASessionFile, match=f"^{error}"):
         read_session_file(data)
+
+
+async def test_the_options_are_also_read_by_their_earlier_name():
+    data = await session_object(WHOLE, telling(at(events())))
+    assert read_session_file(data)[0].options == WHOLE.options != SessionOptions()
+    data["conduct"] = data.pop("options")
+    assert read_session_file(data)[0].options == WHOLE.options
+    with pytest.raises(NotASessionFile, match=r"^conduct: "):
+        read_session_file(data | {"conduct": {"mode": "fast"}})
 
 
 def nested(levels: int) -> JsonObject:
@@ -257,7 +266,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
     max_leaves=12,
 )
-MEMBERS = ("record", "conduct", "tally", "messages", "events", "knowledge")
+MEMBERS = ("record", "options", "tally", "messages", "events", "knowledge")
 
 
 @given(st.dictionaries(st.sampled_from(MEMBERS), JSON))

@@ -107,7 +107,7 @@ async def test_every_part_of_a_change_is_there_after_a_restart(path):
         saved = await repository.snapshot()
         assert saved is not None
         assert saved.record == SessionRecord("s", "/elsewhere", ("/x", "/\ud800"), "new \udc80", 1_000, 5_000, 1, "a:b")
-        assert (saved.conduct, saved.usage, saved.history) == (replace(conduct, mode=Mode.ASK), tally, history)
+        assert (saved.options, saved.usage, saved.history) == (replace(conduct, mode=Mode.ASK), tally, history)
         assert [each.at async for each in repository.events()] == [5_000, 5_000]
         assert await told(repository) == list(change.events)
 
@@ -137,7 +137,7 @@ async def test_a_state_that_cannot_be_read_is_that_of_a_new_session_and_logged(p
         await database.write(query("UPDATE conversations SET conduct = '{', tally = x'ff', additional = '7'"))
         saved = await repository.snapshot()
         assert saved is not None
-        assert (saved.conduct, saved.usage, saved.record.additional) == (SessionOptions(), UsageTotals(), ())
+        assert (saved.options, saved.usage, saved.record.additional) == (SessionOptions(), UsageTotals(), ())
         assert [line["level"] for line in log] == ["warning", "warning"]
 
 
@@ -468,7 +468,7 @@ async def test_a_session_whose_database_was_removed_is_put_back_with_all_but_wha
         saved = await store.of("s").snapshot()
         assert saved is not None
         assert saved.record == replace(RECORD, title="U", model="a:b", prompts=2)
-        assert (saved.conduct, saved.usage) == (SessionOptions(Mode.ASK), tally)
+        assert (saved.options, saved.usage) == (SessionOptions(Mode.ASK), tally)
         assert saved.history == HistoryState(more, 0, 9)
         assert await told(repository) == [event]
 

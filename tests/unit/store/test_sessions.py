@@ -66,7 +66,7 @@ async def test_a_session_is_found_as_it_was_created(path, text):
         assert await store.page(cwd=given.cwd) == (given,)
         saved = await store.of(given.id).snapshot()
         assert saved is not None
-        assert (saved.record, saved.conduct, saved.usage) == (given, SessionOptions(Mode.ASK), UsageTotals(calls=5))
+        assert (saved.record, saved.options, saved.usage) == (given, SessionOptions(Mode.ASK), UsageTotals(calls=5))
         await store.create(SessionRecord("now", "/"), SessionOptions())
         assert await store.find("now") == SessionRecord("now", "/", created_at=7_500, updated_at=7_500)
         assert await store.find(f"other{text}") is None
@@ -218,7 +218,7 @@ async def test_a_fork_has_all_of_its_source_and_goes_its_own_way(path):
         assert saved is not None
         assert source is not None
         assert saved.record == SessionRecord("t", "/other", ("/x",), "copy", 5_000, 6_000, 3, "a:b")
-        assert (saved.conduct, saved.usage, saved.history) == (conduct, tally, HISTORY)
+        assert (saved.options, saved.usage, saved.history) == (conduct, tally, HISTORY)
         assert [each async for each in fork.events()] == [each async for each in store.of("s").events()]
         assert [await overflow_of(database, "t").get(each) for each in references] == ["one", "two"]
         assert await database.read(query("SELECT text FROM summaries WHERE conversation_id = 't'")) == [("x",)]

@@ -220,3 +220,13 @@ def test_roots_of_a_pool_leave_the_closing_to_it(tmp_path):
     pool.close()
     with pytest.raises(Exception, match="Bad file descriptor"):
         one.place("a", Access.READ).open_regular()
+
+
+def test_a_closed_pool_opens_no_folder_again(tmp_path):
+    pool = RootPool()
+    pool.open(str(tmp_path))
+    pool.close()
+    with pytest.raises(OSError, match="the session was closed"):
+        pool.open(str(tmp_path))
+    with pytest.raises(ConfigError, match="the session was closed"):
+        Roots(str(tmp_path), open_root=pool.open)
