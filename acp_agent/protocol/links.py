@@ -15,7 +15,7 @@ from acp_agent.core.backends import EntryKind, FileSystem
 from acp_agent.core.errors import AgentError
 from acp_agent.core.services import Web, WebCaller
 from acp_agent.core.types import Access
-from acp_agent.tools.html import readable
+from acp_agent.tools.web import readable
 
 _WINDOWS = re.compile(r"/?[A-Za-z]:(?:[\\/]|\Z)|\\\\")
 _LONGEST_SHOWN = 2000

@@ -1,12 +1,14 @@
-"""edit: replace one exact string in a file, or refuse.
+"""write and edit: replace a whole file, or one exact string in it. A text is written only as the user was shown it.
 
-A model writes LF. If the string it wants has no CR, CRLF line ends of the file are read as LF, and the replacement gets
-the line ends found there. A string with a CR is taken literally, and so is its replacement; this edits line ends.
+A model writes LF. If the string that edit is to replace has no CR, CRLF line ends of the file are read as LF, and the
+replacement gets the line ends found there. A string with a CR is taken literally, and so is its replacement; this edits
+line ends.
 
 If the string is not in the file, the error shows the most similar lines. The search is linear in the file: a window of
 as many lines as wanted counts the words it shares with them, so lines with wrong indentation are found, too.
 """
 
+import os
 import re
 from bisect import bisect_left
 from collections import Counter
@@ -18,13 +20,81 @@ from typing import NamedTuple
 import anyio.to_thread
 from pydantic import Field
 
-from acp_agent.core.backends import FileSystem
+from acp_agent.core.backends import EntryKind, FileSystem
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.secrets import placeholders
 from acp_agent.core.types import Access, Diff, PathSubject, Subject, ToolKind, ToolResult
-from acp_agent.tools.change import change, commit, shown_text
+from acp_agent.text import visible
 from acp_agent.tools.tool import Name, Params, Text, Tool, changed, numbered, split_lines
+
+
+async def previous_text(files: FileSystem, path: str) -> str | None:
+    """Return the text of the file, or None if it does not exist.
+
+    Raises what `read_text` raises for a file that exists but cannot be read, since it must not be replaced. Raises
+    Refused if the path may not be looked at, and ToolError if it is below a file.
+    """
+    if await files.kind(path) is not None:
+        return await files.read_text(path)
+    if await _is_below_a_file(files, path):
+        msg = f"{visible(path)}: a part of the path is a file, not a directory"
+        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, msg)
+    return None
+
+
+async def _is_below_a_file(files: FileSystem, path: str) -> bool:
+    """Return whether the nearest existing path above this one is not a directory."""
+    folder = os.path.dirname(files.resolve(path, Access.WRITE))
+    try:
+        while (kind := await files.kind(folder)) is None:
+            folder = os.path.dirname(folder)
+    except Refused:  # writing reports it
+        return False
+    return kind is not EntryKind.DIRECTORY
+
+
+def shown_text(context: ToolContext) -> str | None:
+    """Return the old text of the change that the user was shown, or None. `commit` compares the file with it."""
+    return context.previewed[0].old_text if context.previewed else None
+
+
+def change(files: FileSystem, path: str, old: str | None, new: str, max_bytes: int) -> Diff:
+    """Return the change of one file, with an absolute path.
+
+    Raises ToolError (invalid_parameters) for a text over `max_bytes`, and for one with more redaction placeholders than
+    the old text: a placeholder would replace a secret.
+    """
+    size = len(new.encode())
+    if size > max_bytes:
+        msg = f"{visible(path)} would be {size} bytes: at most {max_bytes} can be written"
+        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg)
+    added = placeholders(new) - placeholders(old or "")
+    if added:
+        msg = (
+            f"the new text of {visible(path)} contains {', '.join(sorted(added))}, which the old text does not contain"
+        )
+        advice = (
+            "You saw redacted text: the placeholder stands for a value that you were not shown. To keep that value, "
+            "edit only the text around it. For a new value, ask the user."
+        )
+        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg, advice)
+    return Diff(files.resolve(path, Access.WRITE), old, new)
+
+
+async def commit(made: Diff, path: str, context: ToolContext) -> None:
+    """Write the change if it is the one the user was shown and the file is unchanged since.
+
+    Raises ToolError (permanent_failure) if the path or the file changed in between.
+    """
+    if context.previewed and made not in context.previewed:
+        raise ToolError(
+            ToolErrorCategory.PERMANENT_FAILURE,
+            f"{visible(path)}: file changed between diff preview and write; aborting",
+            "Read the file again, then repeat the change.",
+        )
+    await context.files.write_text(path, made.new_text, expected=made.old_text)
+
 
 _MAX_TEXT = 1_000_000  # characters: in a longer text the search costs more than it helps
 _MAX_SHOWN_LINES = 12
@@ -260,3 +330,47 @@ def _missed(miss: NoMatch) -> ToolResult:
     if not miss.nearest:
         return failed
     return replace(failed, text=f"{failed.text}\n{miss.nearest}", display=f"{failed.shown}\n{miss.nearest}")
+
+
+class WriteParams(Params):
+    """Create a file or replace all of it, creating folders as needed. To change a part, use edit."""
+
+    path: Name
+    content: Text
+
+
+class Write(Tool[WriteParams]):
+    """Writes through the FileSystem port. A file that uses CRLF keeps it."""
+
+    name = "write"
+    kind = ToolKind.EDIT
+    mutates = True
+    params = WriteParams
+
+    def __init__(self, *, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+
+    def subjects(self, params: WriteParams) -> tuple[Subject, ...]:
+        return (PathSubject(params.path, Access.WRITE),)
+
+    async def preview(self, params: WriteParams, files: FileSystem) -> tuple[Diff, ...]:
+        return (self._change(params, files, await previous_text(files, params.path)),)
+
+    async def run(self, params: WriteParams, context: ToolContext) -> ToolResult:
+        old = shown_text(context)
+        if old is None:
+            old = await previous_text(context.files, params.path)
+        made = self._change(params, context.files, old)
+        await commit(made, params.path, context)
+        text = f"Wrote {len(made.new_text.encode())} bytes to {params.path}"
+        return ToolResult(text, diffs=(made,), locations=changed((made,)))
+
+    def _change(self, params: WriteParams, files: FileSystem, old: str | None) -> Diff:
+        new = params.content
+        if old is not None and _all_crlf(old) and "\r" not in new:
+            new = new.replace("\n", "\r\n")
+        return change(files, params.path, old, new, self._max_bytes)
+
+
+def _all_crlf(text: str) -> bool:
+    return 0 < text.count("\n") == text.count("\r\n")

@@ -9,24 +9,16 @@ from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import ALIASES, JsonObject, ToolCall, ToolKind, ToolSpec
 from acp_agent.tools.bash import Bash
-from acp_agent.tools.copy_path import CopyPath
-from acp_agent.tools.create_directory import CreateDirectory
-from acp_agent.tools.delete_path import DeletePath
+from acp_agent.tools.conversation import CompressContext, UpdatePlan
 from acp_agent.tools.diagnostics import Diagnostics
-from acp_agent.tools.edit import Edit
-from acp_agent.tools.fetch import Fetch
-from acp_agent.tools.find_path import FindPath
-from acp_agent.tools.grep import Grep
-from acp_agent.tools.list_directory import ListDirectory
-from acp_agent.tools.memory_save import MemorySave
-from acp_agent.tools.memory_search import MemorySearch
-from acp_agent.tools.move_path import MovePath
+from acp_agent.tools.edit import Edit, Write
+from acp_agent.tools.memory import MemorySave, MemorySearch
+from acp_agent.tools.path_tools import CopyPath, CreateDirectory, DeletePath, ListDirectory, MovePath
 from acp_agent.tools.read import Read
 from acp_agent.tools.read_overflow import ReadOverflow
+from acp_agent.tools.search import FindPath, Grep
 from acp_agent.tools.tool import Tool, no_object, quote
-from acp_agent.tools.update_plan import UpdatePlan
-from acp_agent.tools.web_scrape import WebScrape
-from acp_agent.tools.write import Write
+from acp_agent.tools.web import Fetch, WebScrape
 
 
 class ToolLimits(NamedTuple):
@@ -110,8 +102,6 @@ def _optional(*, memory: bool, compression: bool, questions: bool) -> Iterator[T
         yield MemorySearch()
         yield MemorySave()
     if compression:
-        from acp_agent.tools.compress_context import CompressContext  # noqa: PLC0415 - off by default
-
         yield CompressContext()
 
 

@@ -12,8 +12,7 @@ from acp_agent.core.ports import ModelRequest
 from acp_agent.core.session_options import Mode
 from acp_agent.core.types import ToolSpec
 from acp_agent.llm.catalog import Catalog, ProviderConfig, parse_model
-from acp_agent.tools.memory_save import MemorySave
-from acp_agent.tools.memory_search import MemorySearch
+from acp_agent.tools.memory import MemorySave, MemorySearch
 from acp_agent.tools.registry import default_tools
 from tests.bench.file_tools import Sample
 from tests.fakes.scripted_http import Reply, ScriptedHttp

@@ -31,11 +31,11 @@ from acp_agent.session.factory import SessionFactory
 from acp_agent.session.session import Opening, Session, SessionDependencies, SessionWorkspace
 from acp_agent.session.toolset.toolset import ReloadingToolset, SessionTools
 from acp_agent.tools.bash import Bash
-from acp_agent.tools.delete_path import DeletePath
-from acp_agent.tools.fetch import Fetch
+from acp_agent.tools.edit import Write
+from acp_agent.tools.path_tools import DeletePath
 from acp_agent.tools.read import Read
 from acp_agent.tools.tool import Tool
-from acp_agent.tools.write import Write
+from acp_agent.tools.web import Fetch
 from tests.unit.protocol.wires import OtherEnd, connected
 from tests.unit.session.live_session import Shop
 

@@ -13,8 +13,7 @@ from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.output.redaction.rules import KnownSecrets
 from acp_agent.session.slash.handler import RedactedMemories
 from acp_agent.store.memories import MemoryStore
-from acp_agent.tools.memory_save import MemorySave
-from acp_agent.tools.memory_search import MemorySearch
+from acp_agent.tools.memory import MemorySave, MemorySearch
 from tests.unit.store.databases import opened, others
 from tests.unit.tools.workbench import Workbench
 

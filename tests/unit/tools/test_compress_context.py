@@ -6,7 +6,7 @@ import pytest
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.types import ToolKind
-from acp_agent.tools.compress_context import CompressContext
+from acp_agent.tools.conversation import CompressContext
 from tests.unit.tools.workbench import Workbench
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ import pytest
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.services import WebCaller, WebPage
 from acp_agent.core.types import ToolKind, UrlSubject
-from acp_agent.tools.fetch import Fetch
+from acp_agent.tools.web import Fetch
 from tests.unit.tools.workbench import Workbench
 
 pytestmark = pytest.mark.anyio

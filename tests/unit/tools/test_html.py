@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from acp_agent.core.services import WebPage
 from acp_agent.tools import html_page
-from acp_agent.tools.html import is_html, readable
 from acp_agent.tools.html_page import TreeBuilder, page_markdown, tree
 from acp_agent.tools.html_page import plain_text as plain_text_of
+from acp_agent.tools.web import is_html, readable
 
 URL = "https://e.com/docs/page"
 

@@ -15,8 +15,7 @@ from acp_agent.gates.grants import GrantStore
 from acp_agent.gates.mode import ModeGate
 from acp_agent.gates.permission import PermissionGate
 from acp_agent.gates.rules.permission_rules import Action, Rule
-from acp_agent.tools.memory_save import MemorySave
-from acp_agent.tools.memory_search import MemorySearch
+from acp_agent.tools.memory import MemorySave, MemorySearch
 from tests.unit.gates.chain import Judged, ScriptedApprover, inside
 from tests.unit.tools.workbench import Workbench
 

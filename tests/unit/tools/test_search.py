@@ -11,7 +11,7 @@ from acp_agent.core.backends import FoundPaths, GrepMatches, GrepQuery
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import Access, PathSubject, ToolKind
-from acp_agent.tools.list_directory import ListDirectory
+from acp_agent.tools.path_tools import ListDirectory
 from acp_agent.tools.registry import Registry, ToolLimits, default_tools
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.roots import Roots

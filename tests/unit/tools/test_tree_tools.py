@@ -7,10 +7,7 @@ import pytest
 
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, Location, PathSubject, ToolKind, ToolResult
-from acp_agent.tools.copy_path import CopyPath
-from acp_agent.tools.create_directory import CreateDirectory
-from acp_agent.tools.delete_path import DeletePath
-from acp_agent.tools.move_path import MovePath
+from acp_agent.tools.path_tools import CopyPath, CreateDirectory, DeletePath, MovePath
 from acp_agent.tools.registry import Registry
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.roots import Roots

@@ -7,7 +7,7 @@ import pytest
 from acp_agent.core.errors import ToolError
 from acp_agent.core.events import PlanEntry, PlanPriority, PlanStatus
 from acp_agent.core.types import ToolKind
-from acp_agent.tools.update_plan import UpdatePlan
+from acp_agent.tools.conversation import UpdatePlan
 from tests.unit.tools.workbench import Workbench
 
 pytestmark = pytest.mark.anyio

@@ -7,8 +7,8 @@ import pytest
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.services import WebCaller, WebPage
 from acp_agent.core.types import ToolKind, UrlSubject
-from acp_agent.tools import html_page, web_scrape
-from acp_agent.tools.web_scrape import WebScrape
+from acp_agent.tools import html_page, web
+from acp_agent.tools.web import WebScrape
 from tests.unit.tools.workbench import Workbench
 
 pytestmark = pytest.mark.anyio
@@ -141,7 +141,7 @@ async def test_a_page_too_deep_or_too_large_is_an_error_with_a_way_on(
 
 
 async def test_results_that_hold_one_another_end_at_a_limit(bench: Workbench, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(web_scrape, "MAX_CHARS", 10_000)
+    monkeypatch.setattr(web, "MAX_CHARS", 10_000)
     bench.web.put(URL, "<div>" * 60 + "x" * 3000)
     text = await scraped(bench, "div", limit=100, extract="html")
     assert len(text) < 11_000

@@ -1,4 +1,7 @@
-"""web_scrape: parts of a web page, by CSS selector."""
+"""fetch and web_scrape: a web page as text, and parts of a page by CSS selector.
+
+The modules that read HTML cost 60 ms and 9 MiB, so they are loaded with the first page.
+"""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,18 +11,69 @@ from pydantic import Field
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
-from acp_agent.core.services import WebCaller
+from acp_agent.core.services import WebCaller, WebPage
 from acp_agent.core.types import Diff, Subject, ToolKind, ToolResult, UrlSubject
-from acp_agent.tools.html import CUT, is_html
 from acp_agent.tools.tool import WHOLE, Name, Params, Text, Tool
 
 if TYPE_CHECKING:
     from bs4 import Tag
 
+CUT = "[The page goes on: it is larger than what is read of one page]"
+"""The last line of a page that arrived truncated."""
+_HTML_TYPES = {"text/html", "application/xhtml+xml"}
 MAX_CHARS = 1024 * 1024
 """Characters of all results together: elements contain one another, so a hundred may hold a page a hundred times."""
 
 _ATTRIBUTE = "attr:"
+
+
+def is_html(page: WebPage) -> bool:
+    """Return whether a page is HTML: its type says so, or it has no type and begins like HTML."""
+    kind = page.content_type.partition(";")[0].strip()
+    begins = page.text[:256].lstrip("\ufeff \t\r\n").lower()
+    return kind in _HTML_TYPES or (not kind and begins.startswith(("<!doctype html", "<html")))
+
+
+async def readable(page: WebPage) -> str:
+    """Return a page as text. HTML is converted in a thread; other text is unchanged. A truncated page says so."""
+    text = page.text
+    if is_html(page):
+        text = await anyio.to_thread.run_sync(_converted, text, page.url, abandon_on_cancel=True)
+    return "\n\n".join(part for part in (text, CUT) if part) if page.truncated else text
+
+
+def _converted(markup: str, url: str) -> str:
+    from acp_agent.tools.html_page import page_markdown  # noqa: PLC0415 - see the module's docstring
+
+    return page_markdown(markup, url)
+
+
+class FetchParams(Params):
+    """Read a web page as Markdown with its links. JSON and other text are returned unchanged. Only https URLs."""
+
+    url: Name
+
+
+class Fetch(Tool[FetchParams]):
+    """Reads through the Web port."""
+
+    name = "fetch"
+    kind = ToolKind.FETCH
+    mutates = False
+    cacheable = True
+    external = True
+    params = FetchParams
+
+    def subjects(self, params: FetchParams) -> tuple[Subject, ...]:
+        return (UrlSubject(params.url),)
+
+    async def run(self, params: FetchParams, context: ToolContext) -> ToolResult:
+        page = await context.backends.web.get(params.url, WebCaller(self.name, context.call_id), truncate=True)
+        text = await readable(page)
+        return ToolResult(
+            text or f"Nothing to read at {params.url}",
+            envelope={"url": page.url, "content_type": page.content_type, "requested": params.url},
+        )
 
 
 class WebScrapeParams(Params):

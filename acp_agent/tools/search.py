@@ -1,7 +1,7 @@
-"""grep: find lines of files that match a regular expression."""
+"""grep and find_path: find lines of files by a regular expression, and files and folders by a glob."""
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Annotated
 
@@ -118,21 +118,74 @@ def _below(params: GrepParams) -> str:
 
 def _left_out(found: GrepMatches, base: str) -> Iterator[str]:
     """Yield what was asked for but not searched."""
-    count = len(found.too_large)
-    if count:
-        names = [visible(relative(path, base)) for path in found.too_large[:_MOST_NAMED]]
-        names += ["..."] if count > _MOST_NAMED else []
-        size = f"{found.size_limit // 2**20} MiB" if found.size_limit >= 2**20 else f"{found.size_limit} bytes"
-        subject, name = ("1 file", "name it") if count == 1 else (f"{count} files", "name one")
-        verb = "was" if count == 1 else "were"
-        yield f"({subject} over {size} {verb} not searched: {', '.join(names)}; {name} as path to search it)"
-    count = len(found.secrets)
-    if count:
-        names = [visible(relative(path, base)) for path in found.secrets[:_MOST_NAMED]]
-        names += ["..."] if count > _MOST_NAMED else []
-        subject, name = ("1 file", "name it") if count == 1 else (f"{count} files", "name one")
-        verb = "was" if count == 1 else "were"
-        yield f"({subject} that may hold secrets {verb} not searched: {', '.join(names)}; {name} as path to be asked)"
+    size = f"{found.size_limit // 2**20} MiB" if found.size_limit >= 2**20 else f"{found.size_limit} bytes"
+    for paths, reason, purpose in (
+        (found.too_large, f"over {size}", "to search it"),
+        (found.secrets, "that may hold secrets", "to be asked"),
+    ):
+        if paths:
+            names = [visible(relative(path, base)) for path in paths[:_MOST_NAMED]]
+            names += ["..."] if len(paths) > _MOST_NAMED else []
+            one = len(paths) == 1
+            files, name = (
+                (f"1 file {reason} was", "name it") if one else (f"{len(paths)} files {reason} were", "name one")
+            )
+            yield f"({files} not searched: {', '.join(names)}; {name} as path {purpose})"
     if found.stopped is not None:
         where = visible(relative(found.stopped, base))
         yield f"(time ran out at {where}: it and what comes after it were not searched to the end; give a smaller path)"
+
+
+class FindPathParams(Params):
+    """Find files by name below a folder. Files that .gitignore names are left out."""
+
+    pattern: Name = Field(description='Glob relative to path; without a slash at any depth: "*.py"')
+    path: Name = "."
+    max_results: Annotated[int, Field(ge=1, le=1000), WHOLE] | None = None
+
+
+class FindPath(Tool[FindPathParams]):
+    """Searches names through the FileSystem port.
+
+    A pattern without a slash matches at any depth, like grep's glob; `./*.py` matches in the folder itself.
+    """
+
+    name = "find_path"
+    mutates = False
+    cacheable = True
+    params = FindPathParams
+
+    def __init__(self, *, max_results: int, kind: ToolKind = ToolKind.OTHER, guards_secrets: bool = True) -> None:
+        self._max_results = max_results
+        self._guards_secrets = guards_secrets
+        self.kind = kind
+
+    def subjects(self, params: FindPathParams) -> tuple[Subject, ...]:
+        return (PathSubject(params.path, Access.LIST),)
+
+    async def run(self, params: FindPathParams, context: ToolContext) -> ToolResult:
+        pattern = pattern_below(params.pattern, params.path, context, key="pattern")
+        bare = "/" not in pattern.rstrip("/")
+        limit = params.max_results or self._max_results
+        found = await context.files.find(params.path, f"**/{pattern}" if bare else pattern, limit)
+        base = context.files.resolve(".", Access.LIST)
+        closed = self._closed_folder(context.files.resolve(params.path, Access.LIST))
+        shown = [path for path in found.paths if not closed(path)]
+        lines = [visible(relative(path, base)) for path in shown]
+        if not lines:
+            lines.append(f"No files matching: {params.pattern}{', at any depth' if bare else ''}")
+        left_out = len(found.paths) - len(shown)
+        if left_out:
+            entries = "1 entry" if left_out == 1 else f"{left_out} entries"
+            lines.append(f"({entries} of folders that hold secrets not shown; give the folder as path to be asked)")
+        if found.more:
+            lines.append(f"... and more results (showing first {len(found.paths)})")
+        if found.stopped is not None:
+            where = visible(relative(found.stopped, base))
+            lines.append(f"(time ran out at {where}: what comes after it was not searched; give a smaller path)")
+        return ToolResult("\n".join(lines))
+
+    def _closed_folder(self, base: str) -> Callable[[str], bool]:
+        """Return whether a path lies in a folder that may be listed only when the call names it."""
+        allowed = secrecy(base) if self._guards_secrets else Secrecy.SEALED
+        return lambda path: secrecy(posixpath.dirname(path)) > allowed

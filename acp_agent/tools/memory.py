@@ -1,0 +1,113 @@
+"""memory_save and memory_search: notes for later sessions.
+
+memory_save asks the user like every tool that changes something, and the question shows the whole note: a note that a
+page or file has talked the model into would act in all later sessions. "Always" or a rule `memory_save` `*` `allow`
+ends the questions, and the agent's own calls save summaries. The user has not seen every note, therefore notes are
+data: the output pipeline fences them like the text of any tool.
+"""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from acp_agent.core.backends import FileSystem
+from acp_agent.core.clock import utc
+from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
+from acp_agent.core.ports import ToolContext
+from acp_agent.core.secrets import placeholders
+from acp_agent.core.services import Remembered
+from acp_agent.core.types import Json, Subject, ToolKind, ToolResult
+from acp_agent.text import defanged, title
+from acp_agent.tools.tool import WHOLE, Name, Params, Text, Tool, quote
+
+_NOT_SAVED = "Go on without it. Tell the user if they asked for it."
+_GO_ON = "Go on without notes of earlier sessions."
+
+
+class MemorySaveParams(Params):
+    """Save a note for later sessions: what the user wants in general, or a lasting fact about a project that it names.
+
+    Never save secrets.
+    """
+
+    content: Name
+
+
+class MemorySave(Tool[MemorySaveParams]):
+    """Writes through the Memories port."""
+
+    name = "memory_save"
+    kind = ToolKind.OTHER
+    mutates = True
+    params = MemorySaveParams
+
+    def title(self, params: MemorySaveParams) -> str:
+        return title(f"Remember: {params.content}")
+
+    def subjects(self, params: MemorySaveParams) -> tuple[Subject, ...]:
+        """Return no subject, because it touches only our own store. It asks because it mutates."""
+        del params
+        return ()
+
+    async def summary(self, params: MemorySaveParams, files: FileSystem) -> str:
+        del files
+        return f"remember for all later sessions: {params.content}"
+
+    async def run(self, params: MemorySaveParams, context: ToolContext) -> ToolResult:
+        memories = context.backends.memories
+        if memories is None:
+            msg = "nothing is remembered in this session: memory is switched off ([memory] enabled)"
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, msg, _NOT_SAVED)
+        try:
+            note, new = await memories.save(params.content)
+        except StoreUnavailable as error:
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"not saved: {error}", _NOT_SAVED) from error
+        text = f"Saved as note {note.id}" if new else f"Known already as note {note.id}; now counts as new"
+        if placeholders(note.content) - placeholders(params.content):
+            text += ", without the secrets in it: placeholders stand in their places"
+        return ToolResult(text, envelope={"id": note.id, "new": new})
+
+
+class MemorySearchParams(Params):
+    """Find notes of earlier sessions, the best match first. An empty query returns the newest notes."""
+
+    query: Text
+    limit: Annotated[int, Field(ge=1, le=50), WHOLE] = 5
+
+
+class MemorySearch(Tool[MemorySearchParams]):
+    """Reads through the Memories port. It is not cacheable, because other sessions write to the store, too."""
+
+    name = "memory_search"
+    kind = ToolKind.OTHER
+    mutates = False
+    params = MemorySearchParams
+
+    def title(self, params: MemorySearchParams) -> str:
+        return title(f"Recall: {params.query}") if params.query.strip() else "Recall the newest notes"
+
+    def subjects(self, params: MemorySearchParams) -> tuple[Subject, ...]:
+        """Return no subject: it touches only our own store."""
+        del params
+        return ()
+
+    async def run(self, params: MemorySearchParams, context: ToolContext) -> ToolResult:
+        memories = context.backends.memories
+        if memories is None:
+            msg = "there are no notes in this session: memory is switched off ([memory] enabled)"
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, msg, _GO_ON)
+        try:
+            notes = await memories.search(params.query, params.limit)
+        except StoreUnavailable as error:
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, str(error), _GO_ON) from error
+        if not notes:
+            about = f" about {quote(params.query)}" if params.query.strip() else ""
+            return ToolResult(f"No notes{about} (searched by {memories.method})")
+        ids: list[Json] = [note.id for note in notes]
+        return ToolResult("\n".join(map(_shown, notes)), envelope={"ids": ids, "method": memories.method})
+
+
+def _shown(note: Remembered) -> str:
+    """Return a note with its number and day. Further lines are indented, so that none looks like a note."""
+    day = utc(note.created_at).date().isoformat()
+    return f"[note {note.id}, {day}] " + "\n  ".join(defanged(note.content).splitlines())

@@ -1,0 +1,323 @@
+"""list_directory, create_directory, copy_path, move_path and delete_path: the tools of whole files and folders.
+
+Before the user is asked only cheap checks are made. The file system checks everything again when it acts, also the
+entries below a folder.
+"""
+
+import posixpath
+import shlex
+from dataclasses import replace
+
+from pydantic import Field
+
+from acp_agent.core.backends import EntryKind, FileSystem
+from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.core.ports import Invocation, ToolContext
+from acp_agent.core.types import Access, JsonObject, Location, PathSubject, Subject, ToolCall, ToolKind, ToolResult
+from acp_agent.text import title, visible
+from acp_agent.tools.tool import Name, Params, Tool
+
+_ORDER = (EntryKind.DIRECTORY, EntryKind.FILE, EntryKind.SYMLINK, EntryKind.OTHER)
+_WORDS = {EntryKind.DIRECTORY: "directory", EntryKind.SYMLINK: "link", EntryKind.OTHER: "special file"}
+_MOST_COUNTED = 1000
+
+
+class ListDirectoryParams(Params):
+    """List a folder: one entry a line, marked [dir], [file] or [symlink]."""
+
+    path: Name = "."
+
+
+class ListDirectory(Tool[ListDirectoryParams]):
+    """Lists without following links: a link is shown as a link, wherever it leads.
+
+    max_entries   the number of entries that are shown. Of a longer list the first ones are, with the number of the
+                  others
+    """
+
+    name = "list_directory"
+    mutates = False
+    cacheable = True
+    params = ListDirectoryParams
+
+    def __init__(self, *, max_entries: int = 1000, kind: ToolKind = ToolKind.OTHER) -> None:
+        self._max_entries = max_entries
+        self.kind = kind
+
+    def subjects(self, params: ListDirectoryParams) -> tuple[Subject, ...]:
+        return (PathSubject(params.path, Access.LIST),)
+
+    async def run(self, params: ListDirectoryParams, context: ToolContext) -> ToolResult:
+        entries = await context.files.list_directory(params.path)
+        if not entries:
+            return ToolResult(f"Empty directory: {visible(params.path)}")
+        ordered = sorted(entries, key=lambda entry: (_ORDER.index(entry.kind), entry.name))
+        lines = [f"[{entry.kind}] {visible(entry.name)}" for entry in ordered[: self._max_entries]]
+        if len(ordered) > len(lines):
+            lines.append(f"... and {len(ordered) - len(lines)} more (showing first {len(lines)})")
+        return ToolResult("\n".join(lines))
+
+
+class CreateDirectoryParams(Params):
+    """Create a folder, and the folders above it that are missing."""
+
+    path: Name
+
+
+class CreateDirectory(Tool[CreateDirectoryParams]):
+    """Creates folders through the FileSystem port. A folder that already exists is not an error."""
+
+    name = "create_directory"
+    mutates = True
+    params = CreateDirectoryParams
+
+    def __init__(self, *, kind: ToolKind = ToolKind.OTHER) -> None:
+        self.kind = kind
+
+    def subjects(self, params: CreateDirectoryParams) -> tuple[Subject, ...]:
+        return (PathSubject(params.path, Access.WRITE),)
+
+    async def understand(self, call: ToolCall, arguments: JsonObject, files: FileSystem) -> Invocation:
+        """Return the invocation. The user is not asked about a folder that already exists, because nothing changes."""
+        invocation = await super().understand(call, arguments, files)
+        path = self.parse(arguments).path
+        if invocation.predicted_failure is None and await self._kind(files, path) is EntryKind.DIRECTORY:
+            return replace(invocation, predicted_failure=self._result(path, made=False))
+        return invocation
+
+    async def summary(self, params: CreateDirectoryParams, files: FileSystem) -> str:
+        files.resolve(params.path, Access.WRITE)
+        if await self._kind(files, params.path) not in (None, EntryKind.DIRECTORY):
+            raise _permanent(f"{params.path}: exists and is not a directory")
+        return f"creates the folder {_named(params.path)}"
+
+    async def run(self, params: CreateDirectoryParams, context: ToolContext) -> ToolResult:
+        return self._result(params.path, made=await context.files.make_directory(params.path))
+
+    async def _kind(self, files: FileSystem, path: str) -> EntryKind | None:
+        """Return what is at the path. None if there is nothing, or if it may not be looked at."""
+        try:
+            return await files.kind(path)
+        except (ToolError, Refused):
+            return None
+
+    def _result(self, path: str, *, made: bool) -> ToolResult:
+        return ToolResult(f"{'Created directory' if made else 'Directory already exists'}: {visible(path)}")
+
+
+class _TwoPaths(Params):
+    source: Name
+    destination: Name = Field(description='The whole new path; with "/" at its end, the folder to put it in')
+
+    @property
+    def target(self) -> str:
+        """The path that the source gets: inside of a destination that ends with "/", else the destination itself."""
+        name = posixpath.basename(posixpath.normpath(self.source))
+        into = self.destination.endswith("/") and name not in ("", ".", "..")
+        return f"{self.destination}{name}" if into else self.destination
+
+    @property
+    def title(self) -> str:
+        """Both paths, each cut by itself, so that a long source cannot hide the destination."""
+        return f"{title(self.source)} -> {title(self.target)}"
+
+
+class CopyPathParams(_TwoPaths):
+    """Copy a file or a whole folder, creating folders as needed. Nothing is ever replaced; links are left out."""
+
+
+class CopyPath(Tool[CopyPathParams]):
+    """Copies through the FileSystem port."""
+
+    name = "copy_path"
+    mutates = True
+    params = CopyPathParams
+
+    def __init__(self, *, kind: ToolKind = ToolKind.OTHER) -> None:
+        self.kind = kind
+
+    def title(self, params: CopyPathParams) -> str:
+        return params.title
+
+    def subjects(self, params: CopyPathParams) -> tuple[Subject, ...]:
+        # Whether the source may be read is asked of each file that is copied.
+        return (PathSubject(params.source, Access.LIST), PathSubject(params.target, Access.WRITE))
+
+    async def summary(self, params: CopyPathParams, files: FileSystem) -> str:
+        kind = await files.kind(params.source)
+        if kind is EntryKind.FILE:
+            files.resolve(params.source, Access.READ)
+        elif kind is None:
+            raise _missing(params.source)
+        elif kind is not EntryKind.DIRECTORY:
+            raise _permanent(f"{params.source}: is neither a file nor a directory")
+        await _refuse_taken(files, params, kind, Access.LIST)
+        return f"copies {_named(params.source)} to {_named(params.target)}"
+
+    async def run(self, params: CopyPathParams, context: ToolContext) -> ToolResult:
+        copied = await context.files.copy(params.source, params.target)
+        text = f"Copied {visible(params.source)} to {visible(params.target)}"
+        if copied.kind is not EntryKind.DIRECTORY:
+            return ToolResult(text, locations=(Location(context.files.resolve(params.target, Access.WRITE)),))
+        count = _counted(copied.files, "file", "files")
+        if copied.left_out:
+            entries = _counted(copied.left_out, "entry", "entries")
+            count = f"{count}; {entries} left out: links, special or unreadable files"
+        return ToolResult(f"{text} ({count})")
+
+
+class MovePathParams(_TwoPaths):
+    """Move or rename a file or folder, creating folders as needed. Nothing is ever replaced."""
+
+
+class MovePath(Tool[MovePathParams]):
+    """Moves through the FileSystem port. A link itself is moved."""
+
+    name = "move_path"
+    mutates = True
+    params = MovePathParams
+
+    def __init__(self, *, kind: ToolKind = ToolKind.OTHER) -> None:
+        self.kind = kind
+
+    def title(self, params: MovePathParams) -> str:
+        return params.title
+
+    def subjects(self, params: MovePathParams) -> tuple[Subject, ...]:
+        return (PathSubject(params.source, Access.MOVE), PathSubject(params.target, Access.WRITE))
+
+    async def summary(self, params: MovePathParams, files: FileSystem) -> str:
+        kind = await _entry_kind(files, params.source, Access.MOVE)
+        await _refuse_taken(files, params, kind, Access.MOVE)
+        return f"moves {_named(params.source)} to {_named(params.target)}"
+
+    async def run(self, params: MovePathParams, context: ToolContext) -> ToolResult:
+        await context.files.move(params.source, params.target)
+        return ToolResult(f"Moved {visible(params.source)} to {visible(params.target)}")
+
+
+class DeletePathParams(Params):
+    """Delete a file, a link (not what it leads to) or an empty folder. This cannot be undone."""
+
+    path: Name
+    recursive: bool = Field(default=False, description="Delete a folder with everything in it")
+
+
+class DeletePath(Tool[DeletePathParams]):
+    """Deletes through the FileSystem port."""
+
+    name = "delete_path"
+    mutates = True
+    params = DeletePathParams
+
+    def __init__(self, *, kind: ToolKind = ToolKind.OTHER) -> None:
+        self.kind = kind
+
+    def subjects(self, params: DeletePathParams) -> tuple[Subject, ...]:
+        return (PathSubject(params.path, Access.DELETE),)
+
+    async def summary(self, params: DeletePathParams, files: FileSystem) -> str:
+        path = _named(params.path)
+        kind = await _entry_kind(files, params.path, Access.DELETE)
+        if kind is EntryKind.SYMLINK:
+            return f"deletes the link {path}, not what it leads to"
+        if kind is EntryKind.DIRECTORY and params.recursive:
+            return f"deletes {path} and everything in it ({await _contents(files, params.path)})"
+        if kind is EntryKind.DIRECTORY:
+            await self._refuse_filled(files, params.path)
+            return f"deletes the empty folder {path}"
+        return f"deletes {path}{' and everything in it' if kind is None and params.recursive else ''}"
+
+    async def run(self, params: DeletePathParams, context: ToolContext) -> ToolResult:
+        deleted = await context.files.delete(params.path, recursive=params.recursive)
+        text = f"Deleted {_WORDS.get(deleted.kind, 'file')}: {visible(params.path)}"
+        if deleted.kind is EntryKind.DIRECTORY:
+            text = f"{text} ({_counted(deleted.below, 'entry', 'entries')})"
+        return ToolResult(text)
+
+    async def _refuse_filled(self, files: FileSystem, path: str) -> None:
+        try:
+            entries = await files.list_directory(path)
+        except (ToolError, Refused):  # an empty folder may be deleted even if it may not be listed
+            return
+        if entries:
+            advice = "Set recursive=true to delete it with everything in it."
+            raise _permanent(f"{path}: the directory is not empty", advice)
+
+
+# ---------------------------------------------------------------------------- what a call would do
+
+
+def _named(path: str) -> str:
+    """Return a path for use in a sentence. It is quoted if it could be taken for words of the sentence."""
+    return shlex.quote(visible(path))
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
+
+
+async def _entry_kind(files: FileSystem, path: str, access: Access) -> EntryKind | None:
+    """Return what an entry to move or delete is, without following links. None if it may not be looked at.
+
+    Raises ToolError if there is nothing, and Refused for the session's folder and the folders above it.
+    """
+    real = files.resolve(path, access)
+    if f"{files.resolve('.', Access.LIST)}/".startswith(f"{real}/"):
+        raise Refused(f"{path}: is a directory of this session, or has one below it", "Name the entries in it instead.")
+    try:
+        target = files.resolve(path, Access.LIST)
+        kind = await files.kind(path)
+    except (ToolError, Refused):  # a link that leads outside or nowhere, or something hidden
+        return None
+    if target != real:
+        return EntryKind.SYMLINK
+    if kind is None:
+        raise _missing(path)
+    return kind
+
+
+async def _refuse_taken(files: FileSystem, params: _TwoPaths, kind: EntryKind | None, access: Access) -> None:
+    """Raise ToolError if a source of this kind is known not to fit at its target."""
+    target = params.target
+    old, new = files.resolve(params.source, access), files.resolve(target, Access.WRITE)
+    if kind is EntryKind.DIRECTORY and new.startswith(f"{old}/"):
+        msg = f"{params.source} -> {target}: a directory cannot hold itself"
+        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg)
+    try:
+        there, above = await files.kind(target), await files.kind(posixpath.dirname(new))
+    except Refused:  # it may not be looked at: the move or copy reports it
+        return
+    if there is EntryKind.DIRECTORY:
+        whole = posixpath.join(target, posixpath.basename(old))
+        raise _permanent(f"{target}: is a directory that exists already", f"Give the whole new path: {whole}")
+    if there is not None:
+        advice = "Choose another destination, or delete what is there first."
+        raise _permanent(f"{target}: exists already; nothing was replaced", advice)
+    if above not in (None, EntryKind.DIRECTORY):
+        raise _permanent(f"{target}: a part of the path is a file, not a directory")
+
+
+async def _contents(files: FileSystem, path: str) -> str:
+    """Return in words how many entries are below a folder. It counts to a thousand."""
+    count, certain, folders = 0, True, [path]
+    while folders and count <= _MOST_COUNTED:
+        folder = folders.pop()
+        try:
+            entries = await files.list_directory(folder)
+        except (ToolError, Refused):
+            certain = False
+            continue
+        count += len(entries)
+        folders += [posixpath.join(folder, each.name) for each in entries if each.kind is EntryKind.DIRECTORY]
+    if count > _MOST_COUNTED:
+        return f"more than {_MOST_COUNTED:,} entries"
+    return f"{'' if certain else 'at least '}{_counted(count, 'entry', 'entries')}"
+
+
+def _missing(path: str) -> ToolError:
+    return _permanent(f"{path}: no such file or directory")
+
+
+def _permanent(message: str, suggestion: str = "") -> ToolError:
+    return ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, suggestion)
