@@ -48,6 +48,7 @@ class Tables(NamedTuple):
     interpreters  options that carry code, by program name
     danger        the words of the blocklist's core, by list name
     reserved      words of bash itself
+    starters      every name that is more than a program with arguments: it may start commands or set variables
     """
 
     wrappers: Mapping[str, Wrapper]
@@ -61,6 +62,7 @@ class Tables(NamedTuple):
     interpreters: Mapping[str, frozenset[str]]
     danger: Mapping[str, frozenset[str]]
     reserved: frozenset[str]
+    starters: frozenset[str]
 
     def interpreter(self, name: str) -> str:
         """Return the name of an interpreter in the table ("python" for python3.12); empty for other programs."""
@@ -73,7 +75,8 @@ def tables() -> Tables:
     """Return the packaged table, a constant that is read late so that the start does not pay for it."""
     source = files("acp_agent.gates.shell").joinpath("tables.toml").read_text(encoding="utf-8")
     data = tomllib.loads(source)
-    shells = _section(data, "shells")
+    shells, syntax = _section(data, "shells"), _section(data, "syntax")
+    named = (*_section(data, "wrappers"), *_section(data, "commands"), *_section(data, "text"))
     return Tables(
         wrappers=_wrappers(_section(data, "wrappers")),
         commands=MappingProxyType({name: _wrappers(_table(each)) for name, each in _section(data, "commands").items()}),
@@ -85,7 +88,8 @@ def tables() -> Tables:
         text=_lists(_section(data, "text")),
         interpreters=_lists(_section(data, "interpreters")),
         danger=_lists(_section(data, "danger")),
-        reserved=_names(_section(data, "syntax")["reserved"]),
+        reserved=_names(syntax["reserved"]),
+        starters=frozenset(named).union(*(_names(each) for each in (shells["names"], *syntax.values()))),
     )
 
 

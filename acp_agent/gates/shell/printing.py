@@ -86,6 +86,9 @@ def printing_commands(shell: ShellText) -> tuple[str, ...]:
 
     It never raises.
     """
+    if shell.literal is not None:
+        words = (shell.literal.name, *shell.literal.argv[1:])
+        return () if _is_silent(words) else (" ".join(words),)
     try:
         found = tuple(_Reading(shell.parses, 0).text(shell.text))
     except (_Opaque, RecursionError):

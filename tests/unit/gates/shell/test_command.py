@@ -164,11 +164,13 @@ def test_base_names_and_folders_of_programs():
     assert only("timeout 5 git log").own == ("5",)
 
 
-def test_the_parser_is_not_loaded_before_the_first_command():
+def test_the_parser_is_not_loaded_before_the_first_text_that_needs_it():
     code = (
         "import sys; from acp_agent.gates import blocklist, mode, permission, sandbox;"
         "assert not any(name.startswith('tree_sitter') for name in sys.modules), 'loaded too early';"
-        "from acp_agent.gates.shell.command import analyse; analyse('ls');"
+        "from acp_agent.gates.shell.command import analyse, survey; analyse('ls -la'), survey('ls -la');"
+        "assert not any(name.startswith('tree_sitter') for name in sys.modules), 'loaded for plain words';"
+        "analyse('ls | wc');"
         "assert 'tree_sitter' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
