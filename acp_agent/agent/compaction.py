@@ -31,7 +31,8 @@ from acp_agent.core.events import CompactionChanged, CompactionStatus, EventSink
 from acp_agent.core.messages import Message, Role, ToolResultPart
 from acp_agent.core.ports import Provider
 from acp_agent.core.secrets import Redact, verbatim
-from acp_agent.core.services import OVERFLOW_PREFIX, Compaction, Summaries, Summary
+from acp_agent.core.services import Compaction, Summaries, Summary
+from acp_agent.core.sessions import OVERFLOW_PREFIX
 
 _TELLING = 2.0  # seconds that a cancelled turn waits for a slow editor
 

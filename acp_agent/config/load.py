@@ -19,7 +19,6 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import partial
 from typing import NamedTuple, TypeAlias, cast
 
@@ -190,6 +189,8 @@ def _meant(variable: str) -> str:
     names = (f"{PREFIX}{name.replace('.', '__').upper()}" for name in keys() if name != RULES)
     spelled = {name.replace("__", "_")[len(PREFIX) :]: name for name in (*names, *_NOT_SETTINGS, *ALIASES)}
     name = variable[len(PREFIX) :]
+    from difflib import get_close_matches  # noqa: PLC0415 - few configurations have an unknown key
+
     close = get_close_matches(name.replace("__", "_"), spelled, n=1, cutoff=_ALIKE)
     if close:
         return spelled[close[0]]

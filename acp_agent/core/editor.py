@@ -1,17 +1,21 @@
 """The ports at which sessions and the protocol meet: what an editor offers to a session, and what it is told."""
 
+from __future__ import annotations
+
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from acp_agent.core.backends import EntryKind, FileHead, FileSystem, Terminal, TextFiles
-from acp_agent.core.events import SessionEvent
-from acp_agent.core.messages import Message, PromptPart
-from acp_agent.core.ports import Approver, Elicitor
 from acp_agent.core.secrets import Redact
-from acp_agent.core.services import LanguageServers, Web
-from acp_agent.core.sessions import StoredEvent
-from acp_agent.core.types import Access, Json
+
+if TYPE_CHECKING:  # a session opens without the modules of its backends
+    from acp_agent.core.backends import EntryKind, FileHead, FileSystem, Terminal, TextFiles
+    from acp_agent.core.events import SessionEvent
+    from acp_agent.core.messages import Message, PromptPart
+    from acp_agent.core.ports import Approver, Elicitor
+    from acp_agent.core.services import Web
+    from acp_agent.core.sessions import StoredEvent
+    from acp_agent.core.types import Access, Json, JsonObject
 
 
 class DiskFiles(Protocol):
@@ -66,6 +70,23 @@ class LanguageSettings:
     max_per_file: int
     timeout: float
     fetch_on_save: bool
+
+
+class LanguageServers(Protocol):
+    """What the editor's language servers know, for clients that share it."""
+
+    def offers(self, method: str) -> bool:
+        """Return whether the client serves a method, such as `lsp/hover`."""
+        ...
+
+    async def ask(self, method: str, params: JsonObject) -> Json:
+        """Return the client's answer as it came. It is not to be trusted.
+
+        Raises:
+            ToolError: There was no answer in time, or the editor reported an error.
+
+        """
+        ...
 
 
 class SharedLanguages(LanguageServers, Protocol):

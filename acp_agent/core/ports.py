@@ -6,9 +6,10 @@ from enum import StrEnum
 from typing import Protocol
 
 from acp_agent.core.backends import FileSystem, Terminal
+from acp_agent.core.editor import LanguageServers
 from acp_agent.core.events import PlanEntry, ToolProgress
 from acp_agent.core.messages import Message, ModelEvent
-from acp_agent.core.services import Compressor, LanguageServers, Memories, Overflow, Web
+from acp_agent.core.services import Compressor, Memories, Overflow, Web
 from acp_agent.core.types import (
     Diff,
     JsonObject,

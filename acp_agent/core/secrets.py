@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from enum import IntEnum
 from fnmatch import fnmatchcase
+from functools import cache
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -37,6 +38,7 @@ _GUARDED_ENDS = (".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", "
 _TEMPLATES = frozenset(("example", "sample", "template", "dist", "default", "defaults", "schema", "tpl"))
 
 
+@cache
 def _hint() -> re.Pattern[str]:
     """Return a pattern that matches somewhere in every path that may be a secret file's. Most paths need no more."""
     folders = (part for folder in _GUARDED_FOLDERS for part in folder.split("/"))
@@ -44,9 +46,6 @@ def _hint() -> re.Pattern[str]:
     names = "|".join(map(re.escape, sorted({*_SEALED_FOLDERS, *_PASSWORDS, *_PROCESS, *folders, *files})))
     ends = "|".join(map(re.escape, _GUARDED_ENDS))
     return re.compile(rf"(?:(?:^|/)(?:{names})|{ends})(?=/|$)|(?:^|/)\.env\.|[*?\[]|[^\x00-\x7f]", re.IGNORECASE)
-
-
-_HINT = _hint()
 
 
 class Secrecy(IntEnum):
@@ -62,7 +61,7 @@ def secrecy(path: str) -> Secrecy:
 
     Case does not count. A pattern (`~/.s*h/id_*`) counts as what it may match, if it begins like that.
     """
-    if _HINT.search(path) is None:
+    if _hint().search(path) is None:
         return Secrecy.OPEN
     text = unicodedata.normalize("NFKC", path).casefold()
     absolute = text.startswith("/")
@@ -162,12 +161,19 @@ _ABOUT_IT = (
     r"(?!['\u2019]?s?[ _-]+(?:hash|field|polic|length|format|rotat|reset|manag|provid|stor|input|column|name|limit))"
 )
 _TELL = r"(?:enter|type in|type|paste|provide|send|share|give|tell|supply|insert|what(?: is|['\u2019]s))"
-_ASKED = re.compile(
-    rf"\b{_TELL}\b(?: me| us)? (?:your|the|an?)\b[^.?!;\n]{{0,40}}?\b{_CREDENTIAL}\b{_ABOUT_IT}"
-    rf"|\byour\b[^.?!;\n]{{0,40}}?\b(?:{_CREDENTIAL}|tokens?|secret|pin)\b{_ABOUT_IT}"
-    rf"|^\W*(?:{_CREDENTIAL}|token)\W*$",
-    re.IGNORECASE,
-)
+
+
+@cache
+def _asking() -> re.Pattern[str]:
+    """Return a pattern of sentences that ask for a secret. It takes a millisecond to compile."""
+    return re.compile(
+        rf"\b{_TELL}\b(?: me| us)? (?:your|the|an?)\b[^.?!;\n]{{0,40}}?\b{_CREDENTIAL}\b{_ABOUT_IT}"
+        rf"|\byour\b[^.?!;\n]{{0,40}}?\b(?:{_CREDENTIAL}|tokens?|secret|pin)\b{_ABOUT_IT}"
+        rf"|^\W*(?:{_CREDENTIAL}|token)\W*$",
+        re.IGNORECASE,
+    )
+
+
 _ELSEWHERE = re.compile(r"\benv(?:ironment)?[ _-]?var(?:iable)?s?\b", re.IGNORECASE)
 _SCANNED = 4000
 
@@ -184,4 +190,4 @@ def asks_for_secret(text: str) -> bool:
     A question about the environment variable that holds a secret is allowed.
     """
     scanned = text[:_SCANNED]
-    return _ASKED.search(scanned) is not None and _ELSEWHERE.search(scanned) is None
+    return _asking().search(scanned) is not None and _ELSEWHERE.search(scanned) is None

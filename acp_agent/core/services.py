@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from acp_agent.core.types import Json, JsonObject
-
 
 class BlockReason(StrEnum):
     """Why a request was not made."""
@@ -164,8 +162,6 @@ class Compressor(Protocol):
 UNKNOWN_OVERFLOW = "overflow entry not found or expired"
 """The answer for an id that never existed, has expired, or belongs to another conversation."""
 
-OVERFLOW_PREFIX = "overflow:"
-
 
 class Overflow(Protocol):
     """The long outputs of one conversation, kept outside the context window. Texts are redacted already."""
@@ -185,23 +181,6 @@ class Overflow(Protocol):
         Raises:
             ValueError: The reference is no UUID.
             StoreUnavailable: Nothing can be looked up now.
-
-        """
-        ...
-
-
-class LanguageServers(Protocol):
-    """What the editor's language servers know, for clients that share it."""
-
-    def offers(self, method: str) -> bool:
-        """Return whether the client serves a method, such as `lsp/hover`."""
-        ...
-
-    async def ask(self, method: str, params: JsonObject) -> Json:
-        """Return the client's answer as it came. It is not to be trusted.
-
-        Raises:
-            ToolError: There was no answer in time, or the editor reported an error.
 
         """
         ...

@@ -13,6 +13,9 @@ from acp_agent.core.events import PlanEntry, TextDelta, ThoughtDelta, ToolFinish
 from acp_agent.core.messages import Message, Usage
 from acp_agent.core.session_options import SessionOptions
 
+OVERFLOW_PREFIX = "overflow:"
+"""The beginning of a reference to a stored output."""
+
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:

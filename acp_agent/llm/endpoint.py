@@ -6,11 +6,13 @@ import math
 import re
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from acp_agent.core.messages import Message, OpaquePart, Part, TextPart, ThoughtPart, ToolResultPart
-from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import ImagePart, Json, JsonObject
+
+if TYPE_CHECKING:
+    from acp_agent.core.ports import ModelRequest
 
 _MOST_IMAGES = 20
 """The most in one request. With more, Anthropic's API refuses pictures of over 2000 pixels."""
@@ -118,7 +120,7 @@ def _without(part: Part, count: int, why: str) -> Part:
     return TextPart(notes[0])
 
 
-def thought_digests(request: ModelRequest, *, opaque: bool) -> frozenset[str]:
+def thought_digests(request: "ModelRequest", *, opaque: bool) -> frozenset[str]:
     """Return digests of the thoughts in a request. With `opaque`, include the opaque parts.
 
     A server takes a thought back only at its original place and only while it knows the key that sealed it. A thought
@@ -131,7 +133,7 @@ def thought_digests(request: ModelRequest, *, opaque: bool) -> frozenset[str]:
     )
 
 
-def without_thoughts(request: ModelRequest, unwanted: Container[str]) -> ModelRequest:
+def without_thoughts(request: "ModelRequest", unwanted: Container[str]) -> "ModelRequest":
     """Return the request without the thoughts and opaque parts that have these digests."""
     messages = (
         replace(message, parts=tuple(part for part in message.parts if not _unwanted(part, unwanted)))

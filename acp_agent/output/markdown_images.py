@@ -20,8 +20,6 @@ import re
 from enum import Enum, auto
 from typing import Final
 
-from acp_agent.output.sanitize import ControlGuard
-
 _LOADING: Final = frozenset(
     (
         *("applet", "audio", "base", "bgsound", "embed", "feimage", "frame", "frameset", "iframe", "image", "img"),
@@ -177,6 +175,40 @@ def defused(text: str) -> str:
     guard = AnswerGuard()
     pieces = [guard.feed(text[start : start + _SLICE]) for start in range(0, len(text), _SLICE)]
     return "".join((*pieces, guard.finish()))
+
+
+_ACTING = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_RETURNS = re.compile(r"\r(?!\n)")
+
+
+class ControlGuard:
+    r"""Shows the acting characters of a stream as escapes. However a stream is cut, the results join to one text.
+
+    An escape sequence would steer the terminal of a text client, and a bidirectional override makes code read as
+    something else (CVE-2021-42574). As JSON escapes (`\u001b`) the characters stay readable.
+
+    Tabs and line ends stay. A lone carriage return becomes a line end, so one at the end of a chunk is held back.
+    """
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def feed(self, chunk: str) -> str:
+        """Return what is certain after this chunk; may be empty."""
+        text = self._held + chunk
+        self._held = "\r" if text.endswith("\r") else ""
+        return _shown(text.removesuffix("\r"))
+
+    def finish(self) -> str:
+        """Return the rest."""
+        rest, self._held = self._held, ""
+        return _shown(rest)
+
+
+def _shown(text: str) -> str:
+    if "\r" in text:
+        text = _RETURNS.sub("\n", text)
+    return _ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 class AnswerGuard:

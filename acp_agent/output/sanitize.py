@@ -11,9 +11,7 @@ lines, and a CR ends a line there.
 An unfinished sequence must not swallow text, so only its introducer is removed. The length of sequences and of lines is
 limited, so that the state stays at a few KiB.
 
-An answer of the model is treated differently, since code that contains such a character must stay readable:
-`ControlGuard` shows each as its JSON escape, `\u001b`. An escape sequence would steer the terminal of a text client,
-and a bidirectional override makes code read as something else (CVE-2021-42574).
+An answer of the model is treated differently: see `markdown_images`.
 
 `fence` marks the text of a tool as data for the model, so that it is not taken for instructions. The text stands
 between two lines with the same id. The id comes from the call's UUID, which is made after the text or is unknown to its
@@ -24,7 +22,6 @@ that do not compare ids. The system prompt (`agent/prompt.py`) explains the fenc
 
 import hashlib
 import re
-from html import escape
 
 from acp_agent.text import defanged
 
@@ -248,37 +245,6 @@ def _is_plain(text: str) -> bool:
     return not rest or _SUSPECT.search(rest.decode("utf-8", "surrogatepass")) is None
 
 
-_ACTING = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_RETURNS = re.compile(r"\r(?!\n)")
-
-
-class ControlGuard:
-    """Shows the acting characters of a stream as escapes. However the stream is cut, the results join to the same text.
-
-    Tabs and line ends stay. A lone carriage return becomes a line end, so one at the end of a chunk is held back.
-    """
-
-    def __init__(self) -> None:
-        self._held = ""
-
-    def feed(self, chunk: str) -> str:
-        """Return what is certain after this chunk; may be empty."""
-        text = self._held + chunk
-        self._held = "\r" if text.endswith("\r") else ""
-        return _shown(text.removesuffix("\r"))
-
-    def finish(self) -> str:
-        """Return the rest."""
-        rest, self._held = self._held, ""
-        return _shown(rest)
-
-
-def _shown(text: str) -> str:
-    if "\r" in text:
-        text = _RETURNS.sub("\n", text)
-    return _ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
 _LOCAL = "tool-output"
 _EXTERNAL = "external-data"
 _LONGEST_SOURCE = 2048
@@ -288,6 +254,8 @@ def fence(text: str, call_id: str, *, external: str | None = None) -> str:
     """Return `text` in its fence. `external` is the URL or MCP server it comes from, None for this machine."""
     tag, source = _LOCAL, ""
     if external is not None:
+        from html import escape  # noqa: PLC0415 - loads the table of all entities
+
         tag, text = _EXTERNAL, defanged(text)
         source = f' source="{escape(" ".join(sanitize(external[:_LONGEST_SOURCE]).split()))}"'
     token = _token(call_id, text)

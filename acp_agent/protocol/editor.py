@@ -1,19 +1,24 @@
 """The editor as sessions know it: the ports of `core/editor.py` over ACP."""
 
+from __future__ import annotations
+
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from acp_agent.core.backends import Terminal, TextFiles
-from acp_agent.core.editor import DiskFiles, LanguageSettings, SharedLanguages, TerminalSettings
 from acp_agent.core.events import SessionEvent, TextDelta, ThoughtDelta, UsageChanged, UserMessage
-from acp_agent.core.ports import Approver, Elicitor
-from acp_agent.core.secrets import Redact
 from acp_agent.core.sessions import StoredEvent
-from acp_agent.core.types import JsonObject
 from acp_agent.protocol.client import Client, EditorPaths
-from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.updates import Updates
+
+if TYPE_CHECKING:  # a session opens without the modules of its backends
+    from acp_agent.core.backends import Terminal, TextFiles
+    from acp_agent.core.editor import DiskFiles, LanguageSettings, SharedLanguages, TerminalSettings
+    from acp_agent.core.ports import Approver, Elicitor
+    from acp_agent.core.secrets import Redact
+    from acp_agent.core.types import JsonObject
+    from acp_agent.protocol.peer import Peer
 
 CHUNK_LIMIT = 256 * 1024
 """Characters of a chunk in a replayed conversation."""

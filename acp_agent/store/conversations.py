@@ -9,15 +9,17 @@ import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.core.services import OVERFLOW_PREFIX, Summary
-from acp_agent.core.sessions import SessionRecord
+from acp_agent.core.sessions import OVERFLOW_PREFIX, SessionRecord
 from acp_agent.store.db import Database
 from acp_agent.store.session_json import from_column, json_from, to_column
+
+if TYPE_CHECKING:
+    from acp_agent.core.services import Summary
 
 
 def record_of(row: Sequence[Any]) -> SessionRecord:
@@ -102,7 +104,7 @@ class ConversationSummaries:
         self._store = store
         self._conversation = conversation_id
 
-    async def add(self, summary: Summary) -> None:
+    async def add(self, summary: "Summary") -> None:
         """Store a summary; see core.services.Summaries.add. Unpaired surrogates become question marks."""
         now = self._store.now()
         text = summary.text.encode("utf-8", "replace").decode()

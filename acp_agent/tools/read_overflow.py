@@ -11,7 +11,8 @@ from pydantic import Field
 
 from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
-from acp_agent.core.services import OVERFLOW_PREFIX, UNKNOWN_OVERFLOW
+from acp_agent.core.services import UNKNOWN_OVERFLOW
+from acp_agent.core.sessions import OVERFLOW_PREFIX
 from acp_agent.core.types import Subject, ToolKind, ToolResult
 from acp_agent.regex import LinearRegex
 from acp_agent.text import visible

@@ -18,10 +18,10 @@ from acp_agent.config.files import credentials_file, database_file, session_lock
 from acp_agent.config.section import Section
 from acp_agent.config.tool_settings import ReadRule
 from acp_agent.core.backends import FileSystem, Terminal
-from acp_agent.core.editor import TerminalSettings
+from acp_agent.core.editor import LanguageServers, TerminalSettings
 from acp_agent.core.errors import BackendUnavailable, ConfigError, ToolError
 from acp_agent.core.events import EventSink, Notice, Severity
-from acp_agent.core.services import Egress, LanguageServers
+from acp_agent.core.services import Egress
 from acp_agent.execution.audit import Auditor
 from acp_agent.execution.cache import Stamp
 from acp_agent.log import Log

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from acp_agent.output.markdown_images import AnswerGuard, defused
-from acp_agent.output.sanitize import ControlGuard, Sanitizer, fence, sanitize
+from acp_agent.output.markdown_images import AnswerGuard, ControlGuard, defused
+from acp_agent.output.sanitize import Sanitizer, fence, sanitize
 
 LONG = "x" * 8192  # the length from which a piece of a line is no longer taken for a progress bar
 FORBIDDEN = {chr(code) for code in (*range(32), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"} | set(

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
-from acp_agent.core.services import OVERFLOW_PREFIX, UNKNOWN_OVERFLOW
+from acp_agent.core.services import UNKNOWN_OVERFLOW
+from acp_agent.core.sessions import OVERFLOW_PREFIX
 from acp_agent.core.types import ToolKind
 from acp_agent.tools import read_overflow
 from acp_agent.tools.read_overflow import KeptText, ReadOverflow
