@@ -278,7 +278,7 @@ def check(args: argparse.Namespace) -> int:
     loaded = loaded_for(args, cwd)
     if args.kind == "url" and not args.stdin:
         return _tell(anyio.run(url_verdict, args.target, loaded.settings.tools.scrape, _answers(args)))
-    from acp_agent.session.toolset.backends import session_roots  # noqa: PLC0415 - it loads most of the agent
+    from acp_agent.session.toolset.settings import session_roots  # noqa: PLC0415 - it loads most of the agent
 
     loaded = _sound(loaded, cwd)
     with session_roots(loaded, cwd) as roots, session_roots(loaded, cwd, for_shell=True) as shell:
@@ -302,7 +302,7 @@ def _current_folder() -> str:
 
 def _sound(loaded: Loaded, cwd: str) -> Loaded:
     """Return the configuration without the project's faulty patterns. Print a warning for each of them."""
-    from acp_agent.session.toolset.backends import without_faulty_patterns  # noqa: PLC0415 - it loads most of the agent
+    from acp_agent.session.toolset.settings import without_faulty_patterns  # noqa: PLC0415 - it loads most of the agent
 
     loaded, faults = without_faulty_patterns(loaded, (cwd,))
     for fault in faults:

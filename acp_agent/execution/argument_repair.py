@@ -37,12 +37,12 @@ class RepairedArguments:
     @property
     def for_user(self) -> str:
         """The sentence that tells the user."""
-        return f"the arguments did not fit and were mended by {self.by}"
+        return f"the arguments did not fit and were repaired by {self.by}"
 
     def told_in(self, result: ToolResult) -> ToolResult:
         """Return the result with a line for the model, which would otherwise take its arguments for right ones."""
         ran = _cut(json.dumps(self.arguments, ensure_ascii=False))
-        note = f"[arguments mended: yours did not fit ({_cut(self.reason)}), so the call was made with {ran}]"
+        note = f"[arguments repaired: yours did not fit ({_cut(self.reason)}), so the call was made with {ran}]"
         return replace(result, text=f"{result.text}\n\n{note}", display=result.shown)
 
 

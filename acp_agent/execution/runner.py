@@ -43,7 +43,7 @@ class ToolExecutor(Protocol):
     """One step between a call and its result. Only what must see both wraps another: audit, cache, output, retry."""
 
     async def execute(self, facts: CallFacts) -> ToolResult:
-        """Return the result of the call. Raises nothing but cancellation."""
+        """Return the result of the call. Raises cancellation, and any fault of ours, which DynExecutor catches."""
         ...
 
 
@@ -200,18 +200,15 @@ class GatedExecutor:
         self._allowed = allowed
 
     async def execute(self, facts: CallFacts) -> ToolResult:
-        """Judge the call once and run it. A fault in a gate or a tool costs the call, not the turn."""
+        """Judge the call once and run it. The gates that it passed see how it ended."""
         passed: list[Gate] = []
         try:
             judged = await self._judge(facts, passed)
-            if isinstance(judged, ToolResult):
-                result = judged
-            else:
-                result = await self._allowed.execute(facts)
-                result = result if result.ruling is not None and result.ruling.gate else result.ruled(judged)
-        except Exception as error:  # noqa: BLE001
-            _log.error("tool call crashed", exc_info=True, tool=facts.spec.name)
-            result = ToolResult.crash(error)
+            result = judged if isinstance(judged, ToolResult) else (await self._allowed.execute(facts)).ruled(judged)
+        except Exception as error:
+            for gate in reversed(passed):
+                await gate.conclude(facts, ToolResult.crash(error))
+            raise
         for gate in reversed(passed):
             result = await gate.conclude(facts, result)
         return result

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, assert_never
+from typing import TYPE_CHECKING, Literal, assert_never
 
 from acp_agent.config import Loaded
 from acp_agent.core.ports import Invocation, ToolContext
@@ -32,10 +32,12 @@ from acp_agent.gates.permission import Approved, PermissionGate
 from acp_agent.gates.policy import PolicyGate
 from acp_agent.gates.rules.permission_rules import Action, Rule, canonical, judge
 from acp_agent.gates.shell.command import Analysis, Plain, ShellText
-from acp_agent.session.session import SessionWorkspace
 from acp_agent.session.toolset.settings import session_policy
 from acp_agent.text import visible
 from acp_agent.tools.registry import default_tools
+
+if TYPE_CHECKING:  # `acp-agent check` has no session
+    from acp_agent.session.session import SessionWorkspace
 
 Word = Literal["blocked", "deny", "ask", "allow"]
 
@@ -157,7 +159,7 @@ class PolicyCommand:
     gates   the gates of the session
     """
 
-    def __init__(self, loaded: Loaded, workspace: SessionWorkspace, active: SessionOptions, gates: Gates) -> None:
+    def __init__(self, loaded: Loaded, workspace: "SessionWorkspace", active: SessionOptions, gates: Gates) -> None:
         self._loaded = loaded
         self._workspace = workspace
         self._active = active

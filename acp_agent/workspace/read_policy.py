@@ -21,7 +21,8 @@ from acp_agent.workspace.roots import PathPolicy
 DENIED = "may not be read (tools.file.deny_read)"
 NOT_ALLOWED = "may not be read (not in tools.file.allow_read)"
 _LONGEST = 1024
-_MOST_CHOICES = 256
+MOST_CHOICES = 256
+"""The most choices such as `{a,b}` of one pattern."""
 
 
 def all_of(*policies: PathPolicy) -> PathPolicy:
@@ -133,9 +134,9 @@ def _parts(setting: str, pattern: str, folders: Sequence[str], follow: Callable[
 
     if len(pattern) > _LONGEST:
         raise _invalid(setting, pattern, f"at most {_LONGEST} characters")
-    choices = list(islice(alternatives(pattern), _MOST_CHOICES + 1))
-    if len(choices) > _MOST_CHOICES:
-        raise _invalid(setting, pattern, f"at most {_MOST_CHOICES} choices")
+    choices = list(islice(alternatives(pattern), MOST_CHOICES + 1))
+    if len(choices) > MOST_CHOICES:
+        raise _invalid(setting, pattern, f"at most {MOST_CHOICES} choices")
     for choice in choices:
         problem = _problem(choice)
         if problem:

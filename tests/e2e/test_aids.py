@@ -203,7 +203,7 @@ async def test_arguments_that_do_not_fit_are_mended_once_by_the_named_model(tmp_
         assert (sent["tool"], json.loads(sent["arguments"])) == ("bash", {"cmdline": "echo once >> log.txt"})
         assert "mend the arguments" in system(asked)
         assert offered(asked) == []
-        assert "[arguments mended: yours did not fit" in last(model.requests[-1])
+        assert "[arguments repaired: yours did not fit" in last(model.requests[-1])
         mender.summary = '{"path": 1}'
         await session.say("go on")
         assert session.calls[1].status == "failed", "what does not fit either is the model's to mend"

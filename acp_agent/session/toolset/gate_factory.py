@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING
 from weakref import WeakMethod
 
 from acp_agent.config import Loaded, Settings, ToolSettings
@@ -41,13 +42,12 @@ from acp_agent.gates.trust import SessionTrust, TrustGate
 from acp_agent.gates.utility import TurnCalls, UtilityGate
 from acp_agent.gates.verify.verifiers import UrlMemory, VerifierGate
 from acp_agent.output.pipeline import Pipeline
-from acp_agent.session.mcp_connections import McpConnections
-from acp_agent.session.toolset.backends import protected_paths
 from acp_agent.session.toolset.settings import (
     Warn,
     blocklist_policy,
     every_choice,
     permission_rules,
+    protected_paths,
     selection_in_force,
     session_policy,
     verifiers,
@@ -56,6 +56,9 @@ from acp_agent.workspace.command_files import WorkspaceFiles, shell_names
 from acp_agent.workspace.git.changes import GitChanges
 from acp_agent.workspace.git.repositories import GitRepositories
 from acp_agent.workspace.roots import Roots
+
+if TYPE_CHECKING:  # `acp-agent check` has no servers
+    from acp_agent.session.mcp_connections import McpConnections
 
 _MOST_REMEMBERED = 1000
 """The most sessions whose memory is kept. The least recently used is forgotten first."""
@@ -197,7 +200,7 @@ class SessionGateState:
     emit: EventSink
     overflow: Overflow | None = None
     summarize: Summarize | None = None
-    servers: McpConnections | None = None
+    servers: "McpConnections | None" = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.config.tool_settings import ScrapeSettings
 from acp_agent.core.errors import ConfigError, Refused
 from acp_agent.core.types import Access, JsonObject
-from acp_agent.session.toolset.backends import session_roots
+from acp_agent.session.toolset.settings import session_roots
 from acp_agent.workspace.roots import Roots
 from tests.unit.cli.conftest import COMMAND
 

@@ -24,8 +24,7 @@ from acp_agent.gates.blocklist import judge as blocked
 from acp_agent.gates.rules.permission_rules import Action, Rule
 from acp_agent.gates.rules.permission_rules import judge as settled
 from acp_agent.gates.shell.command import ShellText
-from acp_agent.session.toolset.backends import session_roots
-from acp_agent.session.toolset.settings import permission_rules
+from acp_agent.session.toolset.settings import permission_rules, session_roots
 from tests.unit.cli.conftest import COMMAND
 from tests.unit.gates import everyday, hostile
 from tests.unit.gates.chain import Chain, command, rules
@@ -483,3 +482,10 @@ def test_what_the_page_says_of_always_is_true():
             whole = form if form.startswith(prefix[0]) else f"{prefix[0]} {form}"
             found = settled(ShellText(whole), (), dict.fromkeys(prefix, True).get)
             assert (found.action, found.needed) == (None, ()), whole
+
+
+def test_a_check_of_a_command_loads_no_session():
+    code = "import sys, acp_agent.cli.check_command; print({each for each in sys.modules if 'session.' in each})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = re.findall(r"acp_agent\.session\.([\w.]+)", done.stdout)
+    assert set(loaded) == {"toolset", "toolset.gate_factory", "toolset.settings", "verdicts"}

@@ -100,6 +100,13 @@ class Fixed(Gate):
         return result
 
 
+class Faulty(Gate):
+    """Has a bug."""
+
+    def judge(self, facts: CallFacts) -> Verdict:
+        raise KeyError("bug")
+
+
 async def test_a_call_shows_once_at_the_start_and_once_at_the_end_with_one_id() -> None:
     stage = Stage(fine)
     result = await stage.run()
@@ -229,3 +236,14 @@ async def test_gates_hear_of_a_crash_as_of_any_result() -> None:
     result = await Stage(raising(KeyError("bug")), gate).run()
     assert gate.concluded == [result]
     assert result.crashed
+
+
+async def test_a_fault_in_a_gate_costs_the_call_and_the_gates_before_it_hear_of_it() -> None:
+    before, behind = Fixed(Allow()), Fixed(Allow())
+    stage = Stage(raising(AssertionError()), before, Faulty(), behind)
+    result = await stage.run()
+    assert result.crashed
+    assert result.text == before.concluded[0].text
+    assert "internal error: KeyError('bug')" in result.text
+    assert not behind.judged
+    assert stage.order == ["ToolStarted", "ToolFinished"]

@@ -10,9 +10,20 @@ from hypothesis import strategies as st
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import Event, Notice
 from acp_agent.core.ports import Invocation
-from acp_agent.core.types import Access, CallOrigin, CommandSubject, PathSubject, Phase, Ruling, ToolResult, UrlSubject
+from acp_agent.core.types import (
+    Access,
+    CallOrigin,
+    CommandSubject,
+    Deny,
+    PathSubject,
+    Phase,
+    Ruling,
+    ToolResult,
+    UrlSubject,
+    Verdict,
+)
 from acp_agent.execution.runner import GatedExecutor
-from acp_agent.gates.gate import CallFacts, Gates
+from acp_agent.gates.gate import CallFacts, Gate, Gates
 from acp_agent.gates.grounding import GroundingGate, Mentioned, exists_in
 from tests.fakes.memory_files import MemoryFileSystem
 from tests.unit.gates.chain import call
@@ -35,14 +46,21 @@ class Inner:
         return self.result
 
 
+class Refusing(Gate):
+    name = "refusing"
+
+    def judge(self, facts: CallFacts) -> Verdict:
+        return Deny("no")
+
+
 class Session:
-    def __init__(self) -> None:
+    def __init__(self, *behind: Gate) -> None:
         self.inner = Inner()
         self.mentioned = Mentioned()
         self.events: list[Event] = []
         self.facts: CallFacts | None = None
         files = MemoryFileSystem({"src/a.py": "", "README.md": ""})
-        self.gates = Gates((GroundingGate(self.mentioned, exists_in(files), self._emit),))
+        self.gates = Gates((GroundingGate(self.mentioned, exists_in(files), self._emit), *behind))
 
     async def _emit(self, event: Event) -> None:
         self.events.append(event)
@@ -131,10 +149,10 @@ async def test_what_lies_outside_nobody_can_tell():
 
 
 async def test_a_call_that_a_gate_ended_tells_the_model_nothing_of_what_is_there():
-    session = Session()
-    refused = ToolResult.refused("no", ruling=Ruling("permission"))
-    result = await session.run(reading("src/invented.py"), refused)
-    assert result == refused
+    session = Session(Refusing())
+    result = await session.run(reading("src/invented.py"))
+    assert result == ToolResult.refused("no", ruling=Ruling("refusing"))
+    assert not session.inner.runs
     assert session.facts is not None
     assert session.facts.suspects
 

@@ -92,12 +92,12 @@ async def test_a_mended_call_runs_and_everybody_sees_the_arguments_that_ran():
     result = await session.run("read", {"file": "a.txt", "path": 3})
     assert result.failure is None
     assert "hello" in result.text
-    assert "[arguments mended: yours did not fit (" in result.text
+    assert "[arguments repaired: yours did not fit (" in result.text
     assert result.text.endswith('so the call was made with {"path": "a.txt"}]')
-    assert "mended" not in result.shown
+    assert "repaired" not in result.shown
     notice, started, finished = session.events
     assert isinstance(notice, Notice)
-    assert notice.text == "read: the arguments did not fit and were mended by acme:small"
+    assert notice.text == "read: the arguments did not fit and were repaired by acme:small"
     assert isinstance(started, ToolStarted)
     assert started.raw_input == {"path": "a.txt"}
     assert isinstance(finished, ToolFinished)
@@ -111,7 +111,7 @@ async def test_a_mended_call_that_changes_something_is_asked_about_and_one_that_
     assert (await session.run("write", {"file": "new.txt", "content": ["x"]})).failure is None
     assert (await session.run("read", {"path": 3})).failure is None
     write, read = session.gate.seen
-    assert [ask.reason for ask in write.asks] == ["the arguments did not fit and were mended by acme:small"]
+    assert [ask.reason for ask in write.asks] == ["the arguments did not fit and were repaired by acme:small"]
     assert read.asks == []
 
 
@@ -137,7 +137,7 @@ async def test_gates_judge_a_mended_call_like_any_other():
     assert result.failure is not None
     assert result.failure.category is ToolErrorCategory.POLICY_BLOCKED
     assert result.text.startswith("[tool_error]\ncategory: policy_blocked\n")
-    assert "arguments mended" in result.text
+    assert "arguments repaired" in result.text
 
 
 @pytest.mark.parametrize("answer", [None, {"path": 4}, {}])

@@ -30,7 +30,6 @@ from acp_agent.gates.paths.command_paths import Expand, unexpanded
 from acp_agent.gates.rules.permission_rules import Action, Rule
 from acp_agent.gates.rules.policy_rules import TrustLevel
 from acp_agent.gates.trust import SessionTrust
-from acp_agent.session.toolset.backends import session_roots
 from acp_agent.session.toolset.gate_factory import (
     GateContext,
     GateMemory,
@@ -38,7 +37,7 @@ from acp_agent.session.toolset.gate_factory import (
     build_gates,
     permission_gate,
 )
-from acp_agent.session.toolset.settings import permission_rules
+from acp_agent.session.toolset.settings import permission_rules, session_roots
 from acp_agent.session.verdicts import judged
 
 
@@ -186,8 +185,8 @@ class Chain:
 
     def _gates(self) -> Gates:
         loaded, tools = self.loaded, self.loaded.settings.tools
-        trust = SessionTrust(tools=dict.fromkeys(self.foreign, TrustLevel.TRUSTED))
-        memory = replace(GateMemory.new(tools), trust=trust)
+        self.trust = SessionTrust(tools=dict.fromkeys(self.foreign, TrustLevel.TRUSTED))
+        memory = replace(GateMemory.new(tools), trust=self.trust)
         files, shell = (session_roots(loaded, self.root, for_shell=commands) for commands in (False, True))
         context = GateContext(self.conduct, files.resolve, shell, urls=memory.urls, trust=memory.trust)
         state = SessionGateState(self.approver or ScriptedApprover(), self.grants, memory, None, _unheard)

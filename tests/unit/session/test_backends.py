@@ -5,7 +5,7 @@ import pytest
 from acp_agent.config import Flags, load
 from acp_agent.core.errors import Refused
 from acp_agent.core.types import Access
-from acp_agent.session.toolset.backends import session_roots
+from acp_agent.session.toolset.settings import session_roots
 
 
 @pytest.mark.parametrize("for_shell", [False, True])

@@ -1,15 +1,18 @@
-"""What the gates remember of a session outlives its engines: no rest, load or move makes it undone (G2, G4, S4)."""
+"""What the gates remember of a session outlives its engines: no rest, load or move makes it undone."""
 
 import gc
+from pathlib import Path
 
-from acp_agent.config import ToolSettings
+import pytest
+
+from acp_agent.config import Flags, ToolSettings, load
 from acp_agent.config.tool_settings import RateLimitSettings
 from acp_agent.core.ports import Invocation
-from acp_agent.core.types import ToolCall
+from acp_agent.core.types import Access, PathSubject, ToolCall
 from acp_agent.gates.anomaly import Outcome
 from acp_agent.gates.rules.policy_rules import TrustLevel
 from acp_agent.session.toolset.gate_factory import GateMemories
-from tests.unit.gates.chain import call
+from tests.unit.gates.chain import Chain, call
 
 TWO_AN_HOUR = ToolSettings(rate_limit=RateLimitSettings(calls_per_hour=2))
 
@@ -67,3 +70,18 @@ def test_of_very_many_sessions_the_least_recently_used_is_forgotten() -> None:
         memories.of("used", "/work", ToolSettings())
     assert memories.of("used", "/work", ToolSettings()).trust.tools
     assert not memories.of("old", "/work", ToolSettings()).trust.tools
+
+
+@pytest.mark.anyio
+async def test_the_policy_of_a_session_goes_by_the_trust_in_its_turn(tmp_path: Path) -> None:
+    on = '[tools.policy]\nenabled = true\ndefault_effect = "allow"\n'
+    rule = '[[tools.policy.rules]]\neffect = "deny"\ntool = "read"\ntrust_level = "provisional"\n'
+    (tmp_path / "config.toml").write_text(on + rule)
+    loaded = load(Flags(), {"ACP_AGENT_CONFIG": str(tmp_path / "config.toml")})
+    chain = Chain(str(tmp_path), str(tmp_path / "grants.toml"), loaded=loaded)
+    reading = call("read", PathSubject("a", Access.READ))
+    assert (await chain.run(reading)).failure is None
+    chain.trust.turn = TrustLevel.PROVISIONAL
+    refused = await chain.run(reading)
+    assert refused.ruling is not None
+    assert refused.ruling.gate == "policy"

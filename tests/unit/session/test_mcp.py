@@ -22,7 +22,6 @@ from acp_agent.gates.grants import GrantStore
 from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.output.redaction.rules import KnownSecrets
 from acp_agent.session.mcp_connections import McpCatalogue, McpConnections
-from acp_agent.session.toolset.backends import session_roots
 from acp_agent.session.toolset.gate_factory import (
     GateContext,
     GateMemory,
@@ -31,7 +30,7 @@ from acp_agent.session.toolset.gate_factory import (
     build_executor,
     session_gates,
 )
-from acp_agent.session.toolset.settings import pipeline
+from acp_agent.session.toolset.settings import pipeline, session_roots
 from acp_agent.store.decisions import McpPins
 from acp_agent.tools.registry import Registry, default_tools
 from tests.fakes.fake_mcp import FakeConnection, definition, server

@@ -11,7 +11,8 @@ from acp_agent.config import Flags, Loaded, load
 from acp_agent.config.load import MOST_ENTRIES
 from acp_agent.core.errors import ConfigError, Refused
 from acp_agent.core.types import Access
-from acp_agent.session.toolset.backends import protected_paths, session_roots, without_faulty_patterns
+from acp_agent.regex import LinearRegex
+from acp_agent.session.toolset.settings import protected_paths, session_roots, without_faulty_patterns
 
 BAD = ["../x", "$HOME/x", "~nobody-at-all/x", "x" * 1025, "{a,b}" * 9, "[b-a]", "", "/a/../b", "a\\u0000b"]
 Loading = Callable[..., Loaded]
@@ -67,6 +68,31 @@ def test_patterns_that_are_too_much_together_leave_the_users(loading: Loading, t
         assert roots.resolve("free.txt", Access.READ)
     _, (fault,) = without_faulty_patterns(loaded, (str(tmp_path / "p"),))
     assert "fewer or simpler patterns" in str(fault)
+
+
+def test_choices_of_the_project_are_cut_before_they_are_all_compiled(
+    loading: Loading, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    loaded = loading(deny("users.txt"), deny(*(f"{'{a,b}' * 8}{number}" for number in range(256))))
+    compiled: list[str] = []
+    init = LinearRegex.__init__
+    monkeypatch.setattr(LinearRegex, "__init__", lambda self, text: (compiled.append(text), init(self, text))[1])
+    with session_roots(loaded, str(tmp_path / "p")) as roots:
+        for name in ("users.txt", "aaaaaaaa0", "bbbbbbbb1"):
+            with pytest.raises(Refused, match="deny_read"):
+                roots.resolve(name, Access.READ)
+        assert roots.resolve("aaaaaaaa2", Access.READ)
+    assert len(compiled) < 5_000  # of 65,536
+    _, (fault,) = without_faulty_patterns(loaded, (str(tmp_path / "p"),))
+    assert "at most 512 choices in a project's patterns; this one and those after it (ignored)" in str(fault)
+
+
+def test_choices_of_the_users_are_as_many_as_they_like(loading: Loading, tmp_path: Path):
+    loaded = loading(deny(*(f"{'{a,b}' * 7}{number}" for number in range(8))), deny("{c,d}.txt"))
+    with session_roots(loaded, str(tmp_path / "p")) as roots:
+        for name in ("aaaaaaa7", "c.txt"):
+            with pytest.raises(Refused, match="deny_read"):
+                roots.resolve(name, Access.READ)
 
 
 def test_a_list_of_the_project_is_cut_and_told(loading: Loading, tmp_path: Path):

@@ -10,9 +10,8 @@ from acp_agent.config.load import Flags, load
 from acp_agent.core.session_options import Mode, SessionOptions
 from acp_agent.gates.grants import GrantStore
 from acp_agent.session.session import SessionWorkspace
-from acp_agent.session.toolset.backends import session_roots
 from acp_agent.session.toolset.gate_factory import GateContext, build_gates, permission_gate
-from acp_agent.session.toolset.settings import permission_rules
+from acp_agent.session.toolset.settings import permission_rules, session_roots
 from acp_agent.session.verdicts import PolicyCommand
 
 CONFIG = """\
