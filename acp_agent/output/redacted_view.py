@@ -131,7 +131,7 @@ class _Live:
 
     def finish(self) -> str:
         """Return the rest."""
-        return self._given(self._stream.feed(self._escapes.finish()) + self._stream.finish())
+        return self._given(self._stream.feed(self._escapes.feed("", last=True)) + self._stream.finish())
 
     def seen(self) -> str:
         """Return the end of the output as a terminal shows it. It stays visible if the call has no other result."""

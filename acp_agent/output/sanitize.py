@@ -60,6 +60,7 @@ _PLAIN_ASCII = bytes([9, 10, 13, *range(0x20, 0x7F)])
 _BLANK = rf"[ \t]{{0,{_LONGEST_OVERWRITTEN - 1}}}+\n"
 _BLANK_RUN = re.compile(rf"(\n{_BLANK})(?:{_BLANK})++")
 _BLANK_LINE = re.compile(_BLANK)
+_TWO_BLANK_LINES = re.compile(_BLANK * 2)
 
 
 def sanitize(text: str, *, terminal: bool = True) -> str:
@@ -67,9 +68,8 @@ def sanitize(text: str, *, terminal: bool = True) -> str:
 
     `terminal` is True for the output of a command. Otherwise the text is a document, whose lines all stay.
     """
-    if _is_settled(text, terminal=terminal) and all(
-        _is_plain(text[start : start + _SLICE]) for start in range(0, len(text), _SLICE)
-    ):
+    unsettled = "\r" in text or (terminal and (_TWO_BLANK_LINES.match(text) or _BLANK_RUN.search(text)))
+    if not unsettled and _is_plain(text):
         return text
     sanitizer = Sanitizer(terminal=terminal)
     pieces = [sanitizer.feed(text[start : start + _SLICE]) for start in range(0, len(text), _SLICE)]
@@ -92,7 +92,7 @@ class Sanitizer:
 
     def finish(self) -> str:
         """Return the rest. The sanitizer cannot be used afterwards."""
-        return self._lines.feed(self._escapes.finish()) + self._lines.finish()
+        return self._lines.feed(self._escapes.feed("", last=True)) + self._lines.finish()
 
 
 class Escapes:
@@ -101,17 +101,15 @@ class Escapes:
     def __init__(self) -> None:
         self._held = ""
 
-    def feed(self, chunk: str) -> str:
-        """Return what is certain after this chunk, cleaned."""
+    def feed(self, chunk: str, *, last: bool = False) -> str:
+        """Return what is certain after this chunk, cleaned; after the last one all of it."""
         text = self._held + chunk
-        unfinished = _UNFINISHED.search(text, max(0, len(text) - _LONGEST_UNFINISHED))
-        end = unfinished.start() if unfinished else len(text)
-        self._held = text[end:]
-        return _without_noise(text[:end])
-
-    def finish(self) -> str:
-        """Return the rest."""
-        return _without_noise(self._held)
+        self._held = ""
+        if _is_plain(text):
+            return text
+        if not last and (unfinished := _UNFINISHED.search(text, max(0, len(text) - _LONGEST_UNFINISHED))):
+            text, self._held = text[: unfinished.start()], text[unfinished.start() :]
+        return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", _NOISE.sub("", text))
 
 
 class _DocumentLines:
@@ -214,26 +212,8 @@ def _settle(line: str, *, begun: bool = False) -> tuple[str, str, bool]:
     return "".join(given), last + waiting, False
 
 
-def _without_noise(text: str) -> str:
-    if _is_plain(text):
-        return text
-    return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", _NOISE.sub("", text))
-
-
 def _lf(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
-
-
-def _is_settled(text: str, *, terminal: bool) -> bool:
-    """Return whether no line of the text would change."""
-    if "\r" in text:
-        return False
-    return not terminal or (_BLANK_RUN.search(text) is None and _starts_settled(text))
-
-
-def _starts_settled(text: str) -> bool:
-    start = _BLANK_LINE.match(text)
-    return start is None or _BLANK_LINE.match(text, start.end()) is None
 
 
 def _is_plain(text: str) -> bool:
@@ -241,8 +221,11 @@ def _is_plain(text: str) -> bool:
 
     Printable ASCII is deleted first, at memory speed, so that the regular expression looks at few characters.
     """
-    rest = text.encode("utf-8", "surrogatepass").translate(None, _PLAIN_ASCII)
-    return not rest or _SUSPECT.search(rest.decode("utf-8", "surrogatepass")) is None
+    for start in range(0, len(text), _SLICE):
+        rest = text[start : start + _SLICE].encode("utf-8", "surrogatepass").translate(None, _PLAIN_ASCII)
+        if rest and _SUSPECT.search(rest.decode("utf-8", "surrogatepass")) is not None:
+            return False
+    return True
 
 
 _LOCAL = "tool-output"
@@ -258,15 +241,9 @@ def fence(text: str, call_id: str, *, external: str | None = None) -> str:
 
         tag, text = _EXTERNAL, defanged(text)
         source = f' source="{escape(" ".join(sanitize(external[:_LONGEST_SOURCE]).split()))}"'
-    token = _token(call_id, text)
+    seed = token = ""
+    while not token or token in text:
+        seed = hashlib.sha256((seed or call_id).encode("utf-8", "backslashreplace")).hexdigest()
+        token = seed[:8]
     newline = "" if text.endswith("\n") else "\n"
     return f'<{tag} id="{token}"{source}>\n{text}{newline}</{tag} id="{token}">'
-
-
-def _token(call_id: str, text: str) -> str:
-    """Return eight characters that do not occur in the text."""
-    seed = call_id
-    while True:
-        seed = hashlib.sha256(seed.encode("utf-8", "backslashreplace")).hexdigest()
-        if seed[:8] not in text:
-            return seed[:8]

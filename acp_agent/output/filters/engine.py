@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from acp_agent.config.files import Stamp, stamp
 from acp_agent.core.errors import ConfigError
@@ -16,7 +16,7 @@ from acp_agent.output.filters.strategy import CommandRun, Filtered
 from acp_agent.text import lines_of
 
 if TYPE_CHECKING:  # loaded for the first command
-    from acp_agent.output.filters.rule_file import CompiledRule, FilterRuleSet
+    from acp_agent.output.filters.rule_file import FilterRuleSet
 
 _LOG_EVERY = 50
 _LOG = Log(__name__)
@@ -42,15 +42,14 @@ class FilterMetrics:
     def record(self, raw: str, filtered: Filtered | None) -> None:
         """Count a command's output and the filtered text, None if no rule matched."""
         shown = len(raw if filtered is None else filtered.text)
-        outcome = ["skipped"] if filtered is None else [filtered.confidence, *["filtered"] * (shown < len(raw))]
         with self._lock:
-            self._counts.update(commands=1, raw_chars=len(raw), shown_chars=shown)
-            self._counts.update(outcome)
-            counts = dict(self._counts)
-        if counts["commands"] % _LOG_EVERY == 0:
-            all_chars, shown_chars = counts.pop("raw_chars"), counts.pop("shown_chars")
-            saved = 1 - shown_chars / all_chars if all_chars else 0
-            _LOG.debug("output filters", saved=f"{saved:.1%}", **counts)
+            counts = self._counts
+            counts.update(commands=1, raw_chars=len(raw), shown_chars=shown, filtered=shown < len(raw))
+            counts["skipped" if filtered is None else filtered.confidence] += 1
+            if counts["commands"] % _LOG_EVERY == 0:
+                saved = 1 - counts["shown_chars"] / counts["raw_chars"] if counts["raw_chars"] else 0
+                told = {name: count for name, count in counts.items() if not name.endswith("_chars")}
+                _LOG.debug("output filters", saved=f"{saved:.1%}", **told)
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -62,21 +61,14 @@ class FilterMetrics:
 _NOT_LITERAL = re.compile(r"[$\\*?\[\n]|^-|`")
 
 
-class EchoSplit(NamedTuple):
-    """A text in three parts. `run` names the commands that printed `body`."""
-
-    before: str
-    body: str
-    after: str
-    run: CommandRun
-
-
-def split_echoes(text: str, run: CommandRun) -> EchoSplit:
+def split_echoes(text: str, run: CommandRun) -> tuple[str, str, str, CommandRun]:
     """Separate the lines that leading and trailing `echo` commands printed from the rest.
 
     Models often write `echo "== tests =="; pytest; echo "exit: $?"`. The output of such an `echo` is known from its
     arguments, so its lines can stay, and the rest is treated as the output of the one other command. An `echo` whose
     line is missing did not run (`make && echo done`) and is left out.
+
+    Return the lines before the rest, the rest, the lines after it, and the run without these commands.
     """
     printing = list(run.printing)
     before = after = ""
@@ -90,7 +82,7 @@ def split_echoes(text: str, run: CommandRun) -> EchoSplit:
         start = text.rfind("\n", 0, len(text.removesuffix("\n"))) + 1
         if line.fullmatch(text[start:].rstrip()):
             text, after = text[:start], text[start:] + after
-    return EchoSplit(before, text, after, replace(run, printing=tuple(printing)))
+    return before, text, after, replace(run, printing=tuple(printing))
 
 
 def _line(command: str) -> re.Pattern[str] | None:
@@ -125,56 +117,43 @@ class RuleSource:
 
         While a file cannot be used, the previous rules stay. At first those are the built-in ones.
         """
-        return self._users_now() or _built_in()
+        from acp_agent.output.filters.rule_file import built_in  # noqa: PLC0415 - rules wait for the first command
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """The warnings about the user's rules. Without a user's file no rule is read for this."""
-        users = self._users_now()
-        return () if users is None else users.warnings
+        return self.users() or built_in()
 
-    def _users_now(self) -> "FilterRuleSet | None":
+    def users(self) -> "FilterRuleSet | None":
         """Return the user's rules with their warnings. None if the built-in ones are in use and nothing is wrong."""
-        seen = self._state()
-        if seen == self._seen:
+        if not self._path:
+            return None
+        path = os.path.join(self._path, FILE_NAME)
+        state = stamp(path)
+        if state is None:
+            path, state = self._path, stamp(self._path)
+        if (path, state) == self._seen:
             return self._users
         with self._lock:
-            if seen != self._seen:
-                before, self._users = self._users, self._read(*seen)
-                self._seen = seen
+            if (path, state) != self._seen:
+                before, self._users = self._users, self._read(path, state)
+                self._seen = path, state
                 for warning in self._users.warnings if self._users else ():
                     if before is None or warning not in before.warnings:
                         _LOG.warning("filter rules", problem=warning)
             return self._users
 
-    def _state(self) -> tuple[str, Stamp]:
-        """Return the path of the file with the rules, and its state."""
-        if not self._path:
-            return "", None
-        inside = os.path.join(self._path, FILE_NAME)
-        found = stamp(inside)
-        return (self._path, stamp(self._path)) if found is None else (inside, found)
-
     def _read(self, path: str, state: Stamp) -> "FilterRuleSet | None":
-        if not path or (state is None and not self._required):
+        if state is None and not self._required:
             return None
-        from acp_agent.output.filters.rule_file import read_rules  # noqa: PLC0415 - see `_built_in`
+        from acp_agent.output.filters.rule_file import built_in, read_rules  # noqa: PLC0415 - as above
 
         try:
             rules = read_rules(path)
         except (ConfigError, ValueError) as error:  # ValueError: the path is not a valid file name
-            kept = self._users or _built_in()
+            kept = self._users or built_in()
             return replace(kept, warnings=(f"{error}; {kept.source} stay in force",))
         if rules is not None:
             return rules
-        missing = f"{path}: expected a file of filter rules; {_built_in().source} are in force"
-        return replace(_built_in(), warnings=(missing,) if self._required else ())
-
-
-def _built_in() -> "FilterRuleSet":
-    from acp_agent.output.filters.rule_file import built_in  # noqa: PLC0415 - rules wait for the first command
-
-    return built_in()
+        missing = f"{path}: expected a file of filter rules; {built_in().source} are in force"
+        return replace(built_in(), warnings=(missing,) if self._required else ())
 
 
 _FROM_BEST = tuple(Confidence)
@@ -189,35 +168,31 @@ class FilterEngine:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The warnings about the user's rules, one sentence each."""
-        return self._source.warnings
+        """The warnings about the user's rules, one sentence each. Without a user's file no rule is read for this."""
+        users = self._source.users()
+        return () if users is None else users.warnings
 
     def apply(self, text: str, run: CommandRun) -> Filtered | None:
         """Return the text after every matching rule, None if no rule matches. It never raises.
 
         `text` is sanitized and redacted. The result of a rule is dropped if it saves neither characters nor lines.
         """
-        split = split_echoes(text, run)
-        rules = [rule for rule in self._source.current().rules if rule.matcher.matches(split.run)]
+        before, body, after, rest = split_echoes(text, run) if len(run.printing) > 1 else ("", text, "", run)
+        names, worst = list[str](), Confidence.FULL
+        for rule in self._source.current().rules if body else ():
+            if not rule.matcher.matches(rest):
+                continue
+            names.append(rule.name)
+            applied, confidence = rule.strategy.apply(body, rest)
+            if len(applied) < len(body) or lines_of(applied) < lines_of(body):
+                body = applied
+            elif confidence is Confidence.PARTIAL:
+                confidence = Confidence.FULL  # nothing is left out
+            worst = max(worst, confidence, key=_FROM_BEST.index)
         filtered: Filtered | None = None
-        if rules and split.body:
-            body, confidence = _composed(split.body, split.run, rules)
-            newline = "\n" if split.after and not body.endswith("\n") else ""
-            whole = f"{split.before}{body}{newline}{split.after}"
-            filtered = Filtered(whole, tuple(rule.name for rule in rules), confidence, removed=whole != text)
+        if names:
+            newline = "\n" if after and not body.endswith("\n") else ""
+            whole = f"{before}{body}{newline}{after}"
+            filtered = Filtered(whole, tuple(names), worst, removed=whole != text)
         self.metrics.record(text, filtered)
         return filtered
-
-
-def _composed(text: str, run: CommandRun, rules: "list[CompiledRule]") -> tuple[str, Confidence]:
-    """Return the text after all rules, and the worst of their confidences."""
-    worst = Confidence.FULL
-    for rule in rules:
-        applied = rule.strategy.apply(text, run)
-        confidence = applied.confidence
-        if len(applied.text) < len(text) or lines_of(applied.text) < lines_of(text):
-            text = applied.text
-        elif confidence is Confidence.PARTIAL:
-            confidence = Confidence.FULL  # nothing is left out
-        worst = max(worst, confidence, key=_FROM_BEST.index)
-    return text, worst

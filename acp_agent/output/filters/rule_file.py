@@ -34,7 +34,7 @@ from acp_agent.output.filters.rule_model import (
     TestSummarySpec,
     TruncateSpec,
 )
-from acp_agent.output.filters.strategy import Applied, CommandRun, Pattern, Strategy
+from acp_agent.output.filters.strategy import Applied, CommandRun, Strategy, command_pattern, encoded
 from acp_agent.output.filters.test_summary import SummaryOfTests
 
 
@@ -54,31 +54,26 @@ class CommandMatcher:
     def __init__(self, match: Match, *, summary: bool, unless: str | None = None) -> None:
         self._exact = match.exact.strip() if match.exact is not None else None
         self._prefix = match.prefix.strip() if match.prefix is not None else None
-        self._regex = Pattern(match.regex) if match.regex is not None else None
-        self._unless = Pattern(unless) if unless is not None else None
+        self._regex = command_pattern(match.regex) if match.regex is not None else None
+        self._unless = command_pattern(unless) if unless is not None else None
         self._summary = summary
 
     def matches(self, run: CommandRun) -> bool:
         """Return whether the rule applies to the output of this command."""
-        line = run.command.strip()
-        if line == self._exact:
-            return not self._excepted(line)
-        if not run.printing:
-            return not self._summary and self._fits(line)
-        return (len(run.printing) == 1 or not self._summary) and self._fits(run.printing[-1])
-
-    def _excepted(self, command: str) -> bool:
-        return self._unless is not None and self._unless.found_in(command)
-
-    def _fits(self, command: str) -> bool:
-        if self._excepted(command):
+        command = run.command.strip()
+        if command != self._exact:
+            if self._summary and len(run.printing) != 1:
+                return False
+            command = run.printing[-1] if run.printing else command
+        data = encoded(command)
+        if self._unless is not None and self._unless.search(data) is not None:
             return False
         if self._exact is not None:
             return command == self._exact
         if self._prefix is not None:
             rest = command.removeprefix(self._prefix)
             return command.startswith(self._prefix) and (not rest or rest[0].isspace())
-        return self._regex is not None and self._regex.found_in(command)
+        return self._regex is not None and self._regex.search(data) is not None
 
 
 _SUMMARIES = (KeepMatchingSpec, TestSummarySpec, GroupByRuleSpec, GitStatusSpec, GitDiffSpec)

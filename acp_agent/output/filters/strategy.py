@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from acp_agent.core.types import Confidence
-from acp_agent.regex import compiled
+from acp_agent.regex import Regex, compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +80,9 @@ _LARGEST = 1024 * 1024  # bytes of an expression: a larger one would take long t
 _MEMORY = 8 * 1024 * 1024  # bytes for RE2's cache of a search: with too few, RE2 has a fiftieth of its speed
 
 
-class Pattern:
-    """An expression to search for in a short text, such as a command. Raises ValueError if it is invalid."""
-
-    def __init__(self, pattern: str) -> None:
-        self._regex = compiled(pattern, lines=True, captures=False, memory=_LARGEST)
-
-    def found_in(self, text: str) -> bool:
-        """Return whether it matches anywhere in the text."""
-        return self._regex.search(encoded(text)) is not None
+def command_pattern(pattern: str) -> Regex:
+    """Compile an expression to search for in commands, which may have several lines. Raises ValueError if invalid."""
+    return compiled(pattern, lines=True, captures=False, memory=_LARGEST)
 
 
 class LinePatterns:
