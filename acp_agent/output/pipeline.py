@@ -13,15 +13,14 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from acp_agent.core.errors import ToolFailure
 from acp_agent.core.types import Frame, Json, JsonObject, OutputStats, ToolKind, ToolResult, ToolSpec
 from acp_agent.output.filters.engine import FilterEngine
 from acp_agent.output.filters.strategy import CommandRun, Filtered
 from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.output.sanitize import fence, sanitize
-from acp_agent.text import SMALLEST_LIMIT, clip, measure
+from acp_agent.text import SMALLEST_LIMIT, clip, lines_of, measure
 
 _CATEGORY = re.compile(r"[a-z0-9_-]{1,40}")
 
@@ -31,10 +30,10 @@ def redaction_note(found: Mapping[str, int]) -> str:
 
     Only categories that look like the redactor's own are named.
     """
-    counts = sorted(((name, count) for name, count in found.items() if count > 0), key=lambda one: (-one[1], one[0]))
-    if not counts:
+    total = sum(found.values())
+    if not total:
         return ""
-    total = sum(count for _, count in counts)
+    counts = sorted((+Counter(found)).items(), key=lambda one: (-one[1], one[0]))
     named = ", ".join(f"{name if _CATEGORY.fullmatch(name) else 'other'} {count}" for name, count in counts)
     return f"[security] {total} secret{'' if total == 1 else 's'} redacted: {named}"
 
@@ -101,43 +100,29 @@ class Fitted:
     def finish(self, reference: str = "", trouble: str = "", summary: str = "") -> ToolResult:
         """Return the finished result.
 
+        The text is fenced as data, unless it is an error or only reports what the tool did.
+
         reference   the name under which the whole text is stored, "" if it is not
         trouble     why it could not be stored, or ""
         summary     replaces a long text
         """
-        limit = self._sizes.preview if self.long and reference else self._sizes.threshold
-        text = summary or self._clipped(limit)
-        stats = self.result.stats and replace(
-            self.result.stats, shown_lines=measure("", text).shown_lines, shown_chars=len(text)
-        )
-        parts = (
-            self._frame.head,
-            self._fenced(text),
-            self._frame.ending,
-            self._note,
-            self._whole_note(reference, trouble),
-        )
-        return replace(self.result, text="\n".join(filter(None, parts)), stats=stats, frame=None)
-
-    def _clipped(self, limit: int) -> str:
-        if not self.telling:
-            return clip(self.result.text, limit).text
-        return f"{clip(self.result.text, limit - len(self.telling) - 1).text}\n{self.telling}"
-
-    def _fenced(self, text: str) -> str:
-        """Return the text fenced as data, unless it is an error or only reports what the tool did."""
-        spec = self._source.spec
-        foreign = spec.kind is ToolKind.EXECUTE or spec.external or not spec.mutates
-        framed = self.result.failure is None or bool(self._frame.head)
-        if not (foreign and framed and text):
-            return text
-        return fence(text, self._source.call_id, external=(self._source.source or spec.name) if spec.external else None)
-
-    def _whole_note(self, reference: str, trouble: str) -> str:
+        text, spec = summary, self._source.spec
+        if not text:
+            limit = self._sizes.preview if self.long and reference else self._sizes.threshold
+            room = limit - len(self.telling) - 1 if self.telling else limit
+            text = clip(self.result.text, room).text + (f"\n{self.telling}" if self.telling else "")
+        stats = self.result.stats and replace(self.result.stats, shown_lines=lines_of(text), shown_chars=len(text))
+        if text and (self.result.failure is None or self._frame.head):
+            if spec.external:
+                text = fence(text, self._source.call_id, external=self._source.source or spec.name)
+            elif spec.kind is ToolKind.EXECUTE or not spec.mutates:
+                text = fence(text, self._source.call_id)
+        kept = f"[the whole output was not kept: {trouble}]" if trouble else ""
         if reference:
-            size = f"{measure(self.whole, '').raw_lines} lines, {len(self.whole)} chars"
-            return f"[the whole output ({size}) is {reference}: read_overflow reads or searches it]"
-        return f"[the whole output was not kept: {trouble}]" if trouble else ""
+            size = f"{lines_of(self.whole)} lines, {len(self.whole)} chars"
+            kept = f"[the whole output ({size}) is {reference}: read_overflow reads or searches it]"
+        parts = (self._frame.head, text, self._frame.ending, self._note, kept)
+        return replace(self.result, text="\n".join(filter(None, parts)), stats=stats, frame=None)
 
 
 class Pipeline:
@@ -158,44 +143,34 @@ class Pipeline:
         `envelope["truncated"]` becomes True if a string of the result was cut. Diffs and locations are not changed,
         because an editor applies them to real files. Pictures contain no text and are not changed either.
         """
-        return _PipelineRun(self._sizes, self._redactor, self._filters, source).apply(result)
-
-
-class _PipelineRun:
-    """One run over one result. Equal strings are processed once, since stdout often is the text."""
-
-    def __init__(self, sizes: Sizes, redactor: Redactor, filters: FilterEngine | None, source: ResultSource) -> None:
-        self._sizes = sizes
-        self._redactor = redactor
-        self._filters = filters
-        self._source = source
-        self._clean: dict[str, str] = {}
-        self._found = Counter[str]()
-        self._cut = False
-
-    def apply(self, result: ToolResult) -> Fitted:
-        whole = self._redacted(result.text)
-        filtered = self._filtered(whole)
-        text = whole if filtered is None else filtered.text
+        strings = _Strings(self._redactor, self._sizes.display, terminal=source.spec.kind is ToolKind.EXECUTE)
+        frame, failure, envelope = result.frame or Frame(), result.failure, None
+        whole = text = strings.redacted(result.text)
+        filtered = None
+        if self._filters is not None and source.run is not None:
+            filtered = shortened(whole, source.run, self._filters)
+            if filtered is not None and len(filtered.text) + _WORTH_IT < len(whole):
+                text = filtered.text
         long = len(text) > self._sizes.threshold
-        shown = self._clip(text if result.display is None else self._redacted(result.display))
-        envelope = self._object(result.envelope) if result.envelope is not None else None
-        if envelope is not None and (self._cut or long):
-            envelope["truncated"] = True
-        frame = self._frame(result.frame or Frame())
-        failure = self._failure(result.failure) if result.failure is not None else None
-        note = redaction_note(self._found)
-        fitted = replace(
-            result,
-            text=text,
-            display="\n".join(filter(None, (frame.headline, shown, frame.ending, note))),
-            envelope=envelope,
-            failure=failure,
-            stats=_stats(result.text, text, filtered),
-        )
+        shown = strings.clipped(text if result.display is None else strings.redacted(result.display))
+        if result.envelope is not None:
+            envelope = cast("JsonObject", strings.json(result.envelope))
+            if strings.cut or long:
+                envelope["truncated"] = True
+        if result.frame is not None:
+            frame = Frame(*map(strings.redacted, (frame.head, frame.headline, frame.ending)))
+        if failure is not None:
+            message, suggestion = map(strings.redacted, (failure.message, failure.suggestion))
+            failure = replace(failure, message=strings.clipped(message), suggestion=strings.clipped(suggestion))
+        note = redaction_note(strings.found)
+        stats = measure(result.text, text)
+        if filtered is not None:
+            stats = replace(stats, rules=tuple(filtered.rules), confidence=filtered.confidence)
+        display = "\n".join(filter(None, (frame.headline, shown, frame.ending, note)))
+        fitted = replace(result, text=text, display=display, envelope=envelope, failure=failure, stats=stats)
+        telling = self._telling(text) if long and source.run is not None else ""
         left_out = long or len(text) < len(whole)
-        telling = self._telling(text) if long and self._source.run is not None else ""
-        return Fitted(fitted, whole if left_out else "", long, telling, self._sizes, self._source, frame, note)
+        return Fitted(fitted, whole if left_out else "", long, telling, self._sizes, source, frame, note)
 
     def _telling(self, text: str) -> str:
         """Return errors and warnings between the head and the tail of a preview, in two fifths of its room."""
@@ -203,50 +178,47 @@ class _PipelineRun:
         dropped = _preserved(text, clip(text, max(self._sizes.preview - room, SMALLEST_LIMIT)).text)
         return clip(dropped, room).text if room >= SMALLEST_LIMIT else ""
 
-    def _filtered(self, text: str) -> Filtered | None:
-        """Return the filtered output of a command, or `text` itself if that would save next to nothing."""
-        if self._filters is None or self._source.run is None:
-            return None
-        filtered = shortened(text, self._source.run, self._filters)
-        if filtered is None or len(filtered.text) + _WORTH_IT < len(text):
-            return filtered
-        return replace(filtered, text=text)
 
-    def _redacted(self, text: str) -> str:
+class _Strings:
+    """The strings of one result. Equal ones are redacted once, since stdout often is the text.
+
+    found   the number of secrets of each category
+    cut     whether a string was longer than `limit`
+    """
+
+    def __init__(self, redactor: Redactor, limit: int, *, terminal: bool) -> None:
+        self._redactor = redactor
+        self._limit = limit
+        self._terminal = terminal
+        self._clean: dict[str, str] = {}
+        self.found = Counter[str]()
+        self.cut = False
+
+    def redacted(self, text: str) -> str:
+        """Return the text sanitized and redacted."""
         if text not in self._clean:
-            redacted = self._redactor.redact(sanitize(text, terminal=self._source.spec.kind is ToolKind.EXECUTE))
-            self._clean[text] = redacted.text
-            self._found |= Counter(redacted.found)  # stdout and the text contain the same secrets
+            self._clean[text], found = self._redactor.redact(sanitize(text, terminal=self._terminal))
+            self.found |= found  # stdout and the text contain the same secrets
         return self._clean[text]
 
-    def _clip(self, text: str) -> str:
-        clipped = clip(text, self._sizes.display)
-        self._cut = self._cut or clipped.omitted > 0
-        return clipped.text
+    def clipped(self, text: str) -> str:
+        """Return at most `limit` characters of the text."""
+        if len(text) <= self._limit:
+            return text
+        self.cut = True
+        return clip(text, self._limit).text
 
-    def _object(self, value: JsonObject) -> JsonObject:
-        return {key: self._json(item) for key, item in value.items()}
-
-    def _json(self, value: Json) -> Json:
+    def json(self, value: Json) -> Json:
+        """Return the value with every string redacted and clipped."""
         match value:
             case str():
-                return self._clip(self._redacted(value))
+                return self.clipped(self.redacted(value))
             case list():
-                return [self._json(item) for item in value]
+                return [self.json(item) for item in value]
             case dict():
-                return self._object(value)
+                return dict(zip(value, map(self.json, value.values()), strict=True))
             case _:
                 return value
-
-    def _frame(self, frame: Frame) -> Frame:
-        return Frame(*map(self._redacted, (frame.head, frame.headline, frame.ending)))
-
-    def _failure(self, failure: ToolFailure) -> ToolFailure:
-        return replace(
-            failure,
-            message=self._clip(self._redacted(failure.message)),
-            suggestion=self._clip(self._redacted(failure.suggestion)),
-        )
 
 
 def shortened(text: str, run: CommandRun, filters: FilterEngine) -> Filtered | None:
@@ -262,13 +234,6 @@ def _preserved(text: str, shown: str) -> str:
     from acp_agent.output.security_notes import preserved  # noqa: PLC0415 - a hundred expressions, for what is shortened
 
     return preserved(text, shown)
-
-
-def _stats(raw: str, text: str, filtered: Filtered | None) -> OutputStats:
-    stats = measure(raw, text)
-    if filtered is None:
-        return stats
-    return replace(stats, rules=tuple(filtered.rules), confidence=filtered.confidence)
 
 
 def stats_line(stats: OutputStats, name: str) -> str:

@@ -16,7 +16,7 @@ from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.events import Event, EventSink
 from acp_agent.core.ports import Approver, Decision, Question
 from acp_agent.core.secrets import Redact
-from acp_agent.core.types import Json, JsonObject, Location, ToolResult
+from acp_agent.core.types import Json, JsonObject, Location
 from acp_agent.output.markdown_images import defused
 from acp_agent.output.redaction.redactor import RedactionStream, Redactor
 from acp_agent.output.sanitize import Escapes, sanitize
@@ -49,59 +49,54 @@ class RedactedEvents:
         self._live: dict[str, _Live] = {}
 
     async def __call__(self, event: Event) -> None:
+        redact = self._redactor
         match event:
             case events.ToolStarted():
-                await self._emit(self._started(event))
+                await self._emit(
+                    replace(
+                        event,
+                        name=redact(event.name),
+                        title=defused(redact(event.title)),
+                        raw_input=cast("JsonObject", redact.json(event.raw_input)),
+                        locations=event.locations and self._openable(event.locations),
+                    )
+                )
             case events.ToolProgress():
-                await self._progress(event)
+                if event.output:
+                    if (live := self._live.get(event.call_id)) is None:
+                        live = self._live[event.call_id] = _Live(redact.stream())
+                    event = replace(event, output=live.feed(event.output, self._clock()))
+                if event.output or event.terminal_id is not None:
+                    await self._emit(event)
             case events.ToolFinished():
                 await self._finished(event)
             case events.Notice(severity, text):
-                await self._emit(events.Notice(severity, _harmless(self._redactor, text)))
+                await self._emit(events.Notice(severity, defused(redact(text))))
             case _:
                 await self._emit(event)
 
-    def _started(self, event: events.ToolStarted) -> events.ToolStarted:
-        return replace(
-            event,
-            name=self._redactor(event.name),
-            title=_harmless(self._redactor, event.title),
-            raw_input=_object(self._redactor, event.raw_input),
-            locations=self._openable(event.locations),
-        )
-
-    async def _progress(self, event: events.ToolProgress) -> None:
-        if event.output:
-            if (live := self._live.get(event.call_id)) is None:
-                live = self._live[event.call_id] = _Live(self._redactor.stream())
-            event = replace(event, output=live.feed(event.output, self._clock()))
-        if event.output or event.terminal_id is not None:
-            await self._emit(event)
-
     async def _finished(self, event: events.ToolFinished) -> None:
+        """Show the rest of the output, and the result. One that did not pass the pipeline has no stats: redact it."""
         live = self._live.pop(event.call_id, None)
-        rest = live.finish() if live is not None else ""
-        if rest:
+        if live is not None and (rest := live.finish()):
             await self._emit(events.ToolProgress(event.call_id, output=rest))
-        result = self._result(event.result)
-        if live is not None and result.failure is not None and result.failure.category is ToolErrorCategory.CANCELLED:
-            seen = self._redactor(live.seen())  # redact again: an overwritten line may have been written in pieces
-            result = replace(result, display=f"{seen}\n\n{result.shown}" if seen else result.shown)
-        await self._emit(replace(event, name=self._redactor(event.name), result=result))
-
-    def _result(self, result: ToolResult) -> ToolResult:
-        """Redact a result that did not pass the pipeline: a refusal, or a call that could not be parsed."""
-        result = replace(result, locations=self._openable(result.locations))
-        if result.stats is not None:
-            return result
+        redact, result = self._redactor, event.result
         failure = result.failure
-        return replace(
-            result,
-            text=self._redactor(result.text),
-            failure=failure and replace(failure, message=self._redactor(failure.message)),
-            display=self._redactor(result.shown),
-            envelope=None if result.envelope is None else _object(self._redactor, result.envelope),
-        )
+        if result.locations:
+            result = replace(result, locations=self._openable(result.locations))
+        if result.stats is None:
+            envelope = result.envelope
+            result = replace(
+                result,
+                text=redact(result.text),
+                failure=failure and replace(failure, message=redact(failure.message)),
+                display=redact(result.shown),
+                envelope=envelope if envelope is None else cast("JsonObject", redact.json(envelope)),
+            )
+        if live is not None and failure is not None and failure.category is ToolErrorCategory.CANCELLED:
+            seen = redact(live.seen())  # redact again: an overwritten line may have been written in pieces
+            result = replace(result, display=f"{seen}\n\n{result.shown}" if seen else result.shown)
+        await self._emit(replace(event, name=redact(event.name), result=result))
 
     def _openable(self, locations: Sequence[Location]) -> tuple[Location, ...]:
         """Return the locations without secrets. A redacted path could not be opened."""
@@ -120,18 +115,18 @@ class _Live:
 
     def feed(self, chunk: str, now: float) -> str:
         """Return what can be shown at the time `now`, in seconds."""
-        late = self._since is not None and now - self._since >= _PATIENCE
-        given = self._stream.hurry() if late else ""
-        given += self._stream.feed(self._escapes.feed(chunk))
-        if self._stream.waiting > _MOST_WAITING:
-            given += self._stream.hurry()
+        stream = self._stream
+        given = stream.hurry() if self._since is not None and now - self._since >= _PATIENCE else ""
+        given += stream.feed(self._escapes.feed(chunk))
+        if stream.waiting > _MOST_WAITING:
+            given += stream.hurry()
         if given or self._since is None:
-            self._since = now if self._stream.waiting else None
-        return self._given(given)
+            self._since = now if stream.waiting else None
+        return self._keep_tail(given)
 
     def finish(self) -> str:
         """Return the rest."""
-        return self._given(self._stream.feed(self._escapes.feed("", last=True)) + self._stream.finish())
+        return self._keep_tail(self._stream.feed(self._escapes.feed("", last=True)) + self._stream.finish())
 
     def seen(self) -> str:
         """Return the end of the output as a terminal shows it. It stays visible if the call has no other result."""
@@ -141,11 +136,11 @@ class _Live:
         _, _, whole_lines = tail.partition("\n")
         return f"…\n{whole_lines or tail}"
 
-    def _given(self, text: str) -> str:
-        whole = self._tail + text
+    def _keep_tail(self, given: str) -> str:
+        whole = self._tail + given
         self._tail = whole[-_TAIL:]
         self._is_cut |= len(whole) > _TAIL
-        return text
+        return given
 
 
 class RedactedApprover:
@@ -160,7 +155,11 @@ class RedactedApprover:
         self._redactor = redactor
 
     async def ask(self, question: Question) -> Decision:
-        redact, words = self._redactor, _by_line(self._redactor)
+        redact = self._redactor
+
+        def words(text: str) -> str:
+            return "".join(map(redact, _BOUNDS.split(text)))
+
         return await self._approver.ask(
             replace(
                 question,
@@ -172,19 +171,6 @@ class RedactedApprover:
                 text=defused(words(question.text)),
             )
         )
-
-
-def _harmless(redactor: Redactor, text: str) -> str:
-    return defused(redactor(text))
-
-
-def _by_line(redactor: Redactor) -> Redact:
-    """Return a function that redacts line by line. Line ends may be real or written as escapes."""
-
-    def redact(text: str) -> str:
-        return "".join(map(redactor, _BOUNDS.split(text)))
-
-    return redact
 
 
 def _arguments(redactor: Redactor, words: Redact, arguments: JsonObject) -> JsonObject:
@@ -203,10 +189,6 @@ def _arguments(redactor: Redactor, words: Redact, arguments: JsonObject) -> Json
                 means = {"value": meant} if isinstance(meant, str) else {}
                 return {words(each): shown(means.get(each, each), inner, depth - 1) for each, inner in value.items()}
             case _:
-                return _object(redactor, {name: value}).popitem()[1]
+                return redactor.json(value, name)
 
     return {words(name): shown(name, value, _DEEPEST) for name, value in arguments.items()}
-
-
-def _object(redactor: Redactor, value: JsonObject) -> JsonObject:
-    return cast("JsonObject", redactor.json(value))

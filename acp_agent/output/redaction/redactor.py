@@ -7,15 +7,14 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol
+from typing import NamedTuple
 
 from acp_agent.core.secrets import placeholder
 from acp_agent.core.types import Json
 from acp_agent.output.redaction.assignments import category_of, is_secret, key_of
 from acp_agent.output.redaction.rules import KnownSecrets, built_in
-from acp_agent.output.redaction.spans import Span, counted, header_end, headless_tail, open_block, replaced, settled
+from acp_agent.output.redaction.spans import Span, header_end, headless_tail, open_block, replaced, settled
 from acp_agent.regex import Regex, compiled_rule
 
 _COLOUR = re.compile(rb"\x1b(?:\[[0-?]{0,64}+[ -/]{0,8}+[@-~]|\([0-9A-Za-z])")
@@ -55,12 +54,6 @@ _KEPT = 2048  # bytes at either end of an endless secret that are held: the midd
 _SEAM = re.compile(rb"[\s,;&](?=[^\s,;&]*\Z)")
 
 
-class _Redacts(Protocol):
-    def __call__(self, text: str) -> str: ...
-    def spans(self, data: bytes) -> list[Span]: ...
-    def unfinished(self, data: bytes) -> int | None: ...
-
-
 class RedactionStream:
     """Takes pieces of a text and returns what is certain: whole lines that no later text can change.
 
@@ -74,9 +67,8 @@ class RedactionStream:
     - `hurry` was called.
     """
 
-    def __init__(self, redactor: _Redacts, *, blocks: bool = True) -> None:
+    def __init__(self, redactor: "Redactor") -> None:
         self._redactor = redactor
-        self._blocks = blocks
         self._pending = b""
         self._given = 0  # bytes of the pending text that were returned and only give context to what follows
 
@@ -87,13 +79,16 @@ class RedactionStream:
 
     def feed(self, chunk: str) -> str:
         """Return what is certain now, redacted. It is often empty until the line ends."""
-        new = chunk.encode("utf-8", "surrogatepass")
         before = max(0, len(self._pending) - 1)
-        self._pending += new
+        self._pending += chunk.encode("utf-8", "surrogatepass")
         given = ""
-        if settled := _lines_end(self._pending, before):
-            given = self._give(self._certain(self._pending[:settled]))
-            self._shorten_block()
+        # A line ends at a line feed or a carriage return. One at the very end may be the first half of a line end.
+        end = self._pending.rfind(b"\n", before) + 1
+        end = max(end, self._pending.rfind(b"\r", max(before, end), len(self._pending) - 1) + 1)
+        if end:
+            given = self._give(self._certain(self._pending[:end]))
+            if len(self._pending) >= 3 * _KEPT and self._redactor.enabled:
+                self._shorten_block()
         while len(self._pending) > LONGEST_LINE:
             given += self._cut()
         return given
@@ -122,17 +117,14 @@ class RedactionStream:
         return self._give(len(self._pending))
 
     def _give(self, end: int) -> str:
-        if not end:
-            return ""
-        seen = self._seen(self._pending[:end])
+        """Drop the first `end` bytes. Return what of them was not returned yet, redacted."""
+        seen = self._seen(self._pending[:end]) if end > self._given else ""
         self._pending, self._given = self._pending[end:], max(0, self._given - end)
         return seen
 
     def _seen(self, data: bytes, spans: Sequence[Span] = ()) -> str:
         """Return the part of a text that was not returned yet, redacted."""
         given = self._given
-        if given >= len(data):
-            return ""
         if given or spans:
             later = (span._replace(start=max(span.start, given)) for span in spans or self._redactor.spans(data))
             data = replaced(data, [span for span in later if span.start < span.end])[given:]
@@ -140,28 +132,22 @@ class RedactionStream:
 
     def _certain(self, lines: bytes) -> int:
         """Return the end of the part in which no later line can change what is secret."""
-        plain = uncoloured(lines)
-        return self._certain_plainly(lines) if plain is None else plain.at(self._certain_plainly(plain.text))
-
-    def _certain_plainly(self, lines: bytes) -> int:
-        starts = [self._redactor.unfinished(lines)]
-        if self._blocks:
-            starts += (open_block(lines), headless_tail(lines, max(0, len(lines) - WINDOW)))
-        start = min((start for start in starts if start is not None), default=len(lines))
-        if start == len(lines):
-            return start
-        cut = lines.rfind(b"\n", 0, start) + 1
-        for span in reversed(self._redactor.spans(lines)):
+        plain = uncoloured(lines) if b"\x1b" in lines else None
+        text = lines if plain is None else plain.text
+        start = self._redactor.unfinished(text)
+        if start == len(text):
+            return len(lines)
+        cut = text.rfind(b"\n", 0, start) + 1
+        for span in reversed(self._redactor.spans(text)):
             if span.context < cut < span.end:  # the held part may itself continue what an earlier line began
-                cut = lines.rfind(b"\n", 0, span.context) + 1
-        return cut
+                cut = text.rfind(b"\n", 0, span.context) + 1
+        return cut if plain is None else plain.at(cut)
 
     def _shorten_block(self) -> None:
         """Drop the middle of a private key that still continues. It becomes one placeholder, however long it is."""
-        if len(self._pending) < 3 * _KEPT or not self._blocks:
-            return
-        start = open_block(self._pending[: self._pending.rfind(b"\n") + 1])
-        if start is not None:
+        lines = self._pending[: self._pending.rfind(b"\n") + 1]
+        start = open_block(lines)
+        if start < len(lines):
             first = self._pending.find(b"\n", header_end(self._pending, start) + _KEPT) + 1
             last = self._pending.rfind(b"\n", 0, len(self._pending) - _KEPT) + 1
             if first < last:
@@ -189,16 +175,6 @@ class RedactionStream:
         return given
 
 
-def _lines_end(data: bytes, start: int) -> int:
-    """Return the position after the last line end or lone carriage return, 0 if there is none after `start`.
-
-    A carriage return at the very end may be the first half of a line end.
-    """
-    lines = data.rfind(b"\n", start) + 1
-    bare = data.rfind(b"\r", max(start, lines), len(data) - 1) + 1
-    return max(lines, bare)
-
-
 LONGEST_PATTERN = 512
 """The longest pattern of the user, in characters."""
 CUSTOM = "custom"
@@ -206,12 +182,11 @@ _DEEPEST = 200  # levels of nested JSON: deeper values are left out
 _HEADERS = frozenset(("authorization", "proxy-authorization", "cookie", "set-cookie"))
 
 
-@dataclass(frozen=True, slots=True)
-class Redacted:
+class Redacted(NamedTuple):
     """A text without its secrets, and the number of secrets of each category."""
 
     text: str
-    found: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    found: Mapping[str, int] = MappingProxyType({})
 
 
 def compile_extra(patterns: Sequence[str]) -> tuple[tuple[Regex, ...], tuple[str, ...]]:
@@ -244,8 +219,11 @@ class Redactor:
         self, known: KnownSecrets | None = None, *, extra_patterns: Sequence[str] = (), enabled: bool = True
     ) -> None:
         self._known = known
-        self._enabled = enabled
+        self.enabled = enabled
         self._extra = compile_extra(extra_patterns)[0] if enabled else ()
+
+    def __call__(self, text: str) -> str:
+        return self.redact(text).text
 
     def redact(self, text: str) -> Redacted:
         """Return the text with `[REDACTED:<category>]` for each secret. Placeholders are not changed. Never raises."""
@@ -254,80 +232,77 @@ class Redactor:
         # Repeat until nothing is found: a placeholder may end a word that hid another secret. Each round has less text.
         while spans := self.spans(data):
             data = replaced(data, spans)
-            found += counted(spans)
+            found.update(span.category for span in spans)
         return Redacted(data.decode("utf-8", "surrogatepass"), MappingProxyType(found)) if found else Redacted(text)
-
-    def __call__(self, text: str) -> str:
-        return self.redact(text).text
 
     def spans(self, data: bytes) -> list[Span]:
         """Return the secrets that one pass finds: in order, without overlap, none inside a placeholder.
 
         Colours inside a secret belong to it; all other colours are ignored.
         """
-        plain = uncoloured(data)
-        if plain is None:
-            return self._spans(data)
-        return [
-            span._replace(start=plain.at(span.start), end=plain.at(span.end - 1) + 1, context=plain.at(span.context))
-            for span in self._spans(plain.text)
-        ]
-
-    def _spans(self, data: bytes) -> list[Span]:
+        plain = uncoloured(data) if b"\x1b" in data else None
+        text = data if plain is None else plain.text
         spans = list[Span]()
         known = self._known.forms if self._known is not None else None
-        if self._enabled:
-            spans += built_in().spans(data, known)
+        if self.enabled:
+            for kind in built_in().kinds:
+                spans += kind.spans(text, known)
+                known = None  # the first kind has looked for them
         elif known is not None:
-            spans += known.spans(data)
+            spans += known.spans(text)
         for regex in self._extra:
-            spans += (Span(m.start(), m.end(), CUSTOM, -2, m.start()) for m in regex.finditer(data, 0, len(data)))
-        return settled(data, spans) if spans else []
+            spans += (Span(m.start(), m.end(), CUSTOM, -2, m.start()) for m in regex.finditer(text, 0, len(text)))
+        if not spans:
+            return spans
+        spans = settled(text, spans)
+        if plain is None:
+            return spans
+        return [
+            span._replace(start=plain.at(span.start), end=plain.at(span.end - 1) + 1, context=plain.at(span.context))
+            for span in spans
+        ]
 
-    def unfinished(self, data: bytes) -> int | None:
-        """Return where something begins in the lines that the next line may complete to a secret. Else None."""
-        starts = [self._known.unfinished(data)] if self._known is not None else []
-        if self._enabled:
-            starts.append(built_in().unfinished(data))
-        return min((start for start in starts if start is not None), default=None)
-
-    def json(self, value: Json) -> Json:
-        """Return the value with every string and key redacted. The key or `name` of a value counts, too."""
-        return self._json(value, "", 0)
+    def unfinished(self, data: bytes) -> int:
+        """Return where something begins in whole lines that the next line may complete to a secret, or their length."""
+        start = len(data)
+        known = self._known.forms if self._known is not None else None
+        for head in known.heads if known is not None else ():
+            if data.endswith(head):
+                start = min(start, len(data) - len(head))
+        if self.enabled:
+            tail = headless_tail(data, max(0, len(data) - WINDOW))
+            start = min(start, built_in().unfinished(data), open_block(data), tail)
+        return start
 
     def stream(self) -> RedactionStream:
         """Return a redactor for a text that arrives in pieces."""
-        return RedactionStream(self, blocks=self._enabled)
+        return RedactionStream(self)
 
-    def _json(self, value: Json, key: str, depth: int) -> Json:
+    def json(self, value: Json, key: str = "", depth: int = 0) -> Json:
+        """Return the value with every string and key redacted. `key` is its name, and `depth` its place in others.
+
+        The key of a value counts, and for a member `value` what `name` or `key` beside it say.
+        """
         if isinstance(value, str):
-            return self._leaf(key, value)
+            return self._leaf(key, value) if key and self.enabled else self(value)
         if not isinstance(value, (list, dict)):
             return value
         if depth == _DEEPEST:
             return placeholder("too-deep")
         if isinstance(value, list):
-            return [self._json(item, key, depth + 1) for item in value]
-        name = _name(value)
-        return {
-            self(each): self._json(item, name if each == "value" and name else each, depth + 1)
-            for each, item in value.items()
-        }
+            return [self.json(item, key, depth + 1) for item in value]
+        named = value.get("name") or value.get("key") if "value" in value else None
+        redacted: dict[str, Json] = {}
+        for each, item in value.items():
+            meant = named if each == "value" and isinstance(named, str) else each
+            redacted[self(each)] = self.json(item, meant, depth + 1)
+        return redacted
 
     def _leaf(self, key: str, text: str) -> str:
-        if not self._enabled:
-            return self(text)
         if key.lower() in _HEADERS:
             prefix = f"{key}: "
             return self(prefix + text).removeprefix(prefix)
-        if built_in().is_key(key):
-            meant = key_of(key)
-            if meant is not None and is_secret(meant, text):
-                return placeholder(category_of(key.encode("utf-8", "replace")))
+        name = key.encode("utf-8", "replace")
+        if built_in().is_key(name) and (meant := key_of(key)) is not None and is_secret(meant, text):
+            return placeholder(category_of(name))
         return self(text)
-
-
-def _name(value: Mapping[str, Json]) -> str:
-    """Return the header or variable that an object with a `value` names."""
-    named = value.get("name") or value.get("key")
-    return named if isinstance(named, str) and "value" in value else ""

@@ -46,24 +46,16 @@ class KnownSecrets:
 
     def __init__(self) -> None:
         self._adding = threading.Lock()
-        self._forms = Forms(frozenset())
+        self.forms: Forms | None = None
+        """An immutable set of all current forms, None if there are none."""
 
     def add(self, values: Iterable[str]) -> None:
         """Add values. Surrounding blanks are removed; values under 8 characters are ignored."""
         new = frozenset(value for each in values if len(value := each.strip()) >= SHORTEST)
         with self._adding:
-            if not new <= self._forms.values:
-                self._forms = Forms(self._forms.values | new)
-
-    @property
-    def forms(self) -> "Forms | None":
-        """Return an immutable set of all current forms, None if there are none."""
-        return self._forms if self._forms.values else None
-
-    def unfinished(self, data: bytes) -> int | None:
-        """Return where a value of several lines begins that `data` ends in the middle of. `data` has whole lines."""
-        starts = [len(data) - len(head) for head in self._forms.heads if data.endswith(head)]
-        return min(starts, default=None)
+            old = self.forms.values if self.forms is not None else frozenset[str]()
+            if not new <= old:
+                self.forms = Forms(old | new)
 
 
 class Forms:
@@ -265,7 +257,7 @@ class SecretRules:
     def __init__(self, rules: tuple[SecretRule, ...], key: str) -> None:
         self.rules = rules
         self._key = key
-        self._kinds = tuple(
+        self.kinds = tuple(
             _Kind({rank: rule for rank, rule in enumerate(rules) if rule.keyed is keyed}, self._meaning)
             for keyed in (False, True)
         )
@@ -280,24 +272,15 @@ class SecretRules:
         opens = "|".join(f"(?:{rule.opens})" for rule in self.rules if rule.opens)
         return compiled_rule(rf"(?:{opens})\z", captures=False, lines=True)
 
-    def spans(self, data: bytes, known: Forms | None = None) -> Iterator[Span]:
-        """Yield the places of secrets and of known values, unordered and possibly overlapping."""
-        by_form, by_key = self._kinds
-        yield from by_form.spans(data, known)
-        yield from by_key.spans(data)
+    def is_key(self, word: bytes) -> bool:
+        """Return whether a word sounds like the key of a secret."""
+        return self._keys.search(word, 0, len(word)) is not None
 
-    def is_key(self, name: str) -> bool:
-        """Return whether a name sounds like the key of a secret."""
-        return self._sounds_secret(name.encode("utf-8", "replace"))
-
-    def unfinished(self, data: bytes) -> int | None:
-        """Return where in the last lines of `data` something begins that the next line may complete. Else None."""
+    def unfinished(self, data: bytes) -> int:
+        """Return where something begins in the last lines that the next line may complete, or the length of `data`."""
         start = data.rfind(b"\n", 0, max(0, len(data) - _REACH)) + 1
         found = self._opens.search(data, start, len(data))
-        return None if found is None else found.start()
-
-    def _sounds_secret(self, word: bytes) -> bool:
-        return self._keys.search(word, 0, len(word)) is not None
+        return len(data) if found is None else found.start()
 
     def _meaning(self, word: bytes) -> Meaning | None:
         """Return what the key of a pair announces. Results are cached, except for numbers."""
@@ -305,7 +288,7 @@ class SecretRules:
         try:
             return self._meanings[word]
         except KeyError:
-            meaning = meaning_of(word, self._sounds_secret)
+            meaning = meaning_of(word, self.is_key)
             if len(self._meanings) >= _MOST_KEYS:
                 self._meanings.clear()
             self._meanings[word] = meaning

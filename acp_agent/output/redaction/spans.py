@@ -7,7 +7,6 @@ number or a file name, as `read`, `grep`, `cat -n`, `grep -n` and `diff` write t
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import NamedTuple
@@ -56,11 +55,6 @@ def replaced(data: bytes, spans: Sequence[Span]) -> bytes:
     return b"".join((*pieces, data[position:]))
 
 
-def counted(spans: Iterable[Span]) -> Counter[str]:
-    """Return the number of spans of each category."""
-    return Counter(span.category for span in spans)
-
-
 def _whole_characters(data: bytes, span: Span) -> Span:
     start, end = span.start, span.end
     while start > 0 and data[start] & 0xC0 == 0x80:
@@ -101,6 +95,7 @@ _PIECE = re.compile(rb"[A-Za-z0-9+/=_-]{12,}")
 _ATTRIBUTE = re.compile(rb"\W*(?:Proc-Type|DEK-Info|Version|Comment|Charset|Hash|X-[\w-]+): .*|\W*")
 _ONE_WORD = re.compile(rb"\s*\S{1,200}\s*")
 _LAST = re.compile(rb"\W*(?=[A-Za-z+/=]*[0-9])[A-Za-z0-9+/]{12,}={0,2}\W*|\W*[A-Za-z0-9+/]+=={0,1}\W*")
+_MAY_BE_LAST = re.compile(rb"[A-Za-z0-9+/=]{12}|[A-Za-z0-9+/]=")  # is in every line that `_climb` takes
 _PREFIX = re.compile(  # base64 contains no colon, tab or minus
     rb"[ \t]*+\d{1,7}(?:\t|[:|][ \t]?)|(?![ \t]*-{4})[^\n\t]{0,300}?[^\n\t:][:-]\d{1,7}[:-][ ]?|[-+>|](?!---)[ ]?"
 )
@@ -131,15 +126,14 @@ def block_at(data: bytes, start: int, end: int, after: int) -> Block | None:
     return block if block.start < block.end else None
 
 
-def open_block(data: bytes) -> int | None:
-    """Return where a block begins that continues after `data`, which has whole lines. None if there is none."""
-    if b"PRIVATE KEY" not in data and b"$ANSIBLE_VAULT;" not in data and b"Private-Lines: " not in data:
-        return None
-    for header in _HEADER.finditer(data):
-        block = walk(data, header.start(), header.end())
-        if block.is_open:
-            return block.start
-    return None
+def open_block(data: bytes) -> int:
+    """Return where a block begins that continues after `data`, which has whole lines. Its length if there is none."""
+    if b"PRIVATE KEY" in data or b"$ANSIBLE_VAULT;" in data or b"Private-Lines: " in data:
+        for header in _HEADER.finditer(data):
+            block = walk(data, header.start(), header.end())
+            if block.is_open:
+                return block.start
+    return len(data)
 
 
 def header_end(data: bytes, start: int) -> int:
@@ -150,7 +144,8 @@ def header_end(data: bytes, start: int) -> int:
 
 def headless_tail(data: bytes, start: int) -> int:
     """Return where the lines at the end begin that would be secret if a footer came next. Not before `start`."""
-    return _climb(data, len(data), start, b"")
+    last = data.rfind(b"\n", start, len(data) - 1) + 1 or start
+    return _climb(data, len(data), start, b"") if _MAY_BE_LAST.search(data, last) else len(data)
 
 
 def walk(data: bytes, start: int, header_end: int) -> Block:
