@@ -16,7 +16,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from acp_agent.gates.shell.options import tables
+from acp_agent.gates.shell.options import option_texts, tables
 
 if TYPE_CHECKING:
     from acp_agent.gates.shell.syntax import Parses
@@ -39,6 +39,7 @@ _LITERAL = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./-]*(?: [A-Za-z0-9_./:@%+,-][A
 """Words that bash passes on as they are written."""
 
 _MAX_LITERAL = 1024
+_GIT_STARTERS = frozenset(("bisect", "submodule"))
 
 _STANDARD_FOLDERS = frozenset(
     ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin")
@@ -194,8 +195,11 @@ class ShellText:
         """The only command of a text of plain words, if it starts no other command; None for any other text."""
         if len(self.text) > _MAX_LITERAL or not _LITERAL.fullmatch(self.text):
             return None
-        command = Command(tuple(self.text.split(" ")))
-        return None if command.name in tables().starters else command
+        command, table = Command(tuple(self.text.split(" "))), tables()
+        name, args = command.name, command.argv[1:]
+        if name in table.starters or (name == "git" and not _GIT_STARTERS.isdisjoint(args)):
+            return None
+        return None if name in table.text and option_texts(table.text[name], args) else command
 
     @cached_property
     def parses(self) -> "Parses":

@@ -48,7 +48,7 @@ class Tables(NamedTuple):
     interpreters  options that carry code, by program name
     danger        the words of the blocklist's core, by list name
     reserved      words of bash itself
-    starters      every name that is more than a program with arguments: it may start commands or set variables
+    starters      every name behind which any word may start a command, set a variable or have a meaning of its own
     """
 
     wrappers: Mapping[str, Wrapper]
@@ -76,7 +76,7 @@ def tables() -> Tables:
     source = files("acp_agent.gates.shell").joinpath("tables.toml").read_text(encoding="utf-8")
     data = tomllib.loads(source)
     shells, syntax = _section(data, "shells"), _section(data, "syntax")
-    named = (*_section(data, "wrappers"), *_section(data, "commands"), *_section(data, "text"))
+    named = (*_section(data, "wrappers"), *_section(data, "commands"))
     return Tables(
         wrappers=_wrappers(_section(data, "wrappers")),
         commands=MappingProxyType({name: _wrappers(_table(each)) for name, each in _section(data, "commands").items()}),
