@@ -26,8 +26,8 @@ import anyio.to_thread
 
 from acp_agent.config.files import stamp
 from acp_agent.core.types import tool_id
+from acp_agent.gates.shell import programs
 from acp_agent.gates.shell.command import Command
-from acp_agent.gates.shell.programs import Programs, program_table
 from acp_agent.store.private_file import (
     DamagedFile,
     lock,
@@ -73,10 +73,10 @@ def expected_key(tool: str, key: str, *, allowed: bool) -> str:
     """
     match tool:
         case "bash" if allowed:
-            words = Programs(program_table()).prefix(_command(key))
+            words = programs.prefix(_command(key))
             return "" if words and " ".join(words) == key else "what 'always' keeps, such as 'git status'"
         case "bash":
-            found = key in Programs(program_table()).denials(_command(key))
+            found = key in programs.denials(_command(key))
             return "" if found and _WILD.isdisjoint(key) else "a program, or what 'always' keeps, such as 'git status'"
         case "fetch" | "web_scrape":
             return "" if site(key) == key != "" else "a site, such as 'https://example.com/'"

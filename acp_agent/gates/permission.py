@@ -53,8 +53,8 @@ from acp_agent.gates.rules.permission_rules import (
     rules_of,
     without_wildcards,
 )
+from acp_agent.gates.shell import programs
 from acp_agent.gates.shell.command import Command, ShellText
-from acp_agent.gates.shell.programs import Programs, program_table
 
 _UNASKED = "full-auto does not ask, so it is refused; at another approval level the user would be asked"
 _TITLE = 100  # characters of a URL that every title shows
@@ -101,7 +101,6 @@ def command_question(facts: CallFacts, judgement: Judgement, digest: str) -> Set
 
 def _but(prefixes: tuple[str, ...]) -> tuple[str, ...]:
     """Return what approvals of these prefixes do not cover, in words."""
-    programs = Programs(program_table())
     spared = any(programs.spares(Command(tuple(prefix.split(" ")))) for prefix in prefixes)
     return ("nothing that destroys",) if spared else ()
 

@@ -16,7 +16,7 @@ from acp_agent.gates.paths.command_paths import CommandStep, candidates, odd_wor
 from acp_agent.gates.paths.unnamed_paths import FINDERS, NAMES_ONLY, Followed, followed, spliced, starting_points
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.options import getopt, has_option, tables
-from acp_agent.gates.shell.programs import Programs, find_subcommand, program_table
+from acp_agent.gates.shell.programs import deeds, find_subcommand
 
 _LINKERS = frozenset(
     ("ln", "gln", "link", "lndir", "stow", "rsync", "patch", "gpatch", "rename", "prename", "mmv", "exch")
@@ -253,9 +253,9 @@ def opened(command: Command) -> Iterator[str]:
     if name in FINDERS:
         yield from (word for word in starting_points(command.argv[1:]) if "/" in word.removeprefix("./"))
         return
-    by_entry, deeds = name in _BY_ENTRY, Programs(program_table()).deeds(command)
+    by_entry, no_paths = name in _BY_ENTRY, deeds(command)
     for word in _words(command) if name in _VALUES else chain(path_words(command), odd_words(command)):
-        nothing = word in (".", "./", "-", "", "{}") or word in deeds
+        nothing = word in (".", "./", "-", "", "{}") or word in no_paths
         if not nothing and not (by_entry and "/" not in word.removeprefix("./")):
             yield word
 

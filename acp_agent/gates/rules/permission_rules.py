@@ -31,9 +31,10 @@ from acp_agent.core.ports import Invocation
 from acp_agent.core.types import Access, PathSubject, UrlSubject
 from acp_agent.gates.paths.unnamed_paths import feeds_names_below, name_list, names_only, takes_names
 from acp_agent.gates.rules.patterns import Call, CallPattern, RuleGlob, one_line
+from acp_agent.gates.shell import programs
 from acp_agent.gates.shell.command import Command, Opaque, ShellText
 from acp_agent.gates.shell.options import tables
-from acp_agent.gates.shell.programs import URL, Doubt, Programs, program_table
+from acp_agent.gates.shell.programs import URL, Doubt, program_table
 from acp_agent.gates.shell.wrappers import is_runner
 
 INNER_BLANK = "\x1f"
@@ -280,7 +281,7 @@ def judge(shell: ShellText, rules: tuple[Rule, ...], granted: Granted) -> Judgem
     analysis = shell.analysis
     if isinstance(analysis, Opaque):
         return Judgement(None, (f"cannot be checked: it {analysis.reason}",))
-    court = _Court(Programs(program_table()), rules, granted)
+    court = _Court(rules, granted)
     verdicts: list[_Verdict] = []
     pipeline: list[Command] = []
     for command in analysis.commands:
@@ -297,7 +298,6 @@ def judge(shell: ShellText, rules: tuple[Rule, ...], granted: Granted) -> Judgem
 
 
 def _denied(text: str, found: tuple[Command, ...], rules: tuple[Rule, ...], granted: Granted) -> Judgement | None:
-    programs = Programs(program_table())
     calls = (Call.of(words) for command in found for words in programs.spellings(command)) if rules else ()
     matching = chain(
         (next((rule for rule in rules if rule.matches_command(text)), None),),
@@ -316,7 +316,6 @@ def _denied(text: str, found: tuple[Command, ...], rules: tuple[Rule, ...], gran
 class _Court:
     """Judges single commands by one set of rules and grants."""
 
-    programs: Programs
     rules: tuple[Rule, ...]
     granted: Granted
 
@@ -338,7 +337,7 @@ class _Court:
             return _Verdict(Action.ALLOW)
         if rule is not None and rule.action is Action.ASK and not allowed:
             return _Verdict(Action.ASK, (f"a rule asks about {shown}", *doubts), rule.pattern)
-        if rule is None and not doubts and command.name in self.programs.table.neutral and command.standard:
+        if rule is None and not doubts and command.name in program_table().neutral and command.standard:
             return _Verdict(None, neutral=True)
         if doubts or allowed:
             return _Verdict(None, tuple(doubts))
@@ -350,11 +349,11 @@ class _Court:
         if rule is None or not any(word.startswith("-") for word in rule.literal[1:]):
             return False
         words = (command.name, *rule.literal[1:])
-        return self.programs.overwrites(command) and not self.programs.overwrites(Command(words))
+        return programs.overwrites(command) and not programs.overwrites(Command(words))
 
     def _rule(self, command: Command) -> Rule | None:
         """Return the first rule that matches. A rule that allows must match the words in their order."""
-        calls = tuple(map(Call.of, self.programs.spellings(command))) if self.rules else ()
+        calls = tuple(map(Call.of, programs.spellings(command))) if self.rules else ()
         exact = canonical(command)
         for rule in self.rules:
             if rule.action is Action.ALLOW:
@@ -365,7 +364,7 @@ class _Court:
         return None
 
     def _allowed(self, command: Command, rule: Rule | None, pipeline: Sequence[Command]) -> bool:
-        prefix = " ".join(self.programs.prefix(command))
+        prefix = " ".join(programs.prefix(command))
         own = (rule is not None and rule.action is Action.ALLOW) or bool(prefix and self.granted(prefix))
         if not command.runs:
             return own
@@ -383,7 +382,7 @@ class _Court:
 
     def _harmless(self, command: Command) -> bool:
         leaves = [each for each in command.walk() if not each.runs]
-        return all(each.name in self.programs.table.harmless and each.standard for each in leaves)
+        return all(each.name in program_table().harmless and each.standard for each in leaves)
 
     def _doubts(self, command: Command) -> Iterator[Doubt]:
         for each in command.walk():
@@ -391,12 +390,12 @@ class _Court:
                 if not redirection.harmless:
                     yield Doubt(f"{'writes to' if redirection.writes else 'reads'} {redirection.target}")
             for assignment in each.assignments:
-                if assignment.partition("=")[0] not in self.programs.table.variables:
+                if assignment.partition("=")[0] not in program_table().variables:
                     yield Doubt(f"sets {assignment[:80]}")
             listed = name_list(each)
             if listed:
                 yield Doubt(f"{each.name} {listed} opens whatever files a list names", listed)
-            yield from self.programs.doubts(each)
+            yield from programs.doubts(each)
 
     def needed(self, commands: tuple[Command, ...], verdicts: Sequence[_Verdict]) -> tuple[str, ...]:
         """Return the prefixes that would have to be granted; empty if no prefix can cover one of the commands."""
@@ -405,7 +404,7 @@ class _Court:
         for command, verdict in zip(commands, verdicts, strict=True):
             if verdict.action is Action.ALLOW or (verdict.neutral and not all_neutral):
                 continue
-            prefix = " ".join(self.programs.prefix(command))
+            prefix = " ".join(programs.prefix(command))
             if not prefix or any(True for _ in self._doubts(command)):
                 return ()
             found.append(prefix)

@@ -18,7 +18,7 @@ from acp_agent.gates.gate import CallFacts, CommandFacts
 from acp_agent.gates.paths.command_paths import path_words
 from acp_agent.gates.rules.patterns import RuleGlob
 from acp_agent.gates.shell.command import Command, Plain
-from acp_agent.gates.shell.programs import Programs, program_table
+from acp_agent.gates.shell.programs import deeds
 
 
 class TrustLevel(StrEnum):
@@ -195,9 +195,9 @@ def _words(command: Command) -> Iterator[tuple[str, _Kind]]:
     if command.name in ("cd", "pushd"):
         yield from ((word, _Kind.ENTERED) for word in path_words(command))
         return
-    deeds = Programs(program_table()).deeds(command)
+    no_paths = deeds(command)
     for word in path_words(command):
-        if "/" in word or word not in deeds:
+        if "/" in word or word not in no_paths:
             yield word, _Kind.NAMED
 
 

@@ -6,23 +6,19 @@ The facts are in `programs.toml`.
 import posixpath
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple
 
 from acp_agent.gates.shell.arguments import applies_patch, awk_asks, sed_asks, sets_nothing
 from acp_agent.gates.shell.command import Command
-from acp_agent.gates.shell.grammar import AFTER, Grammar, ParsedArguments, WordKind, grammar_of, unversioned
+from acp_agent.gates.shell.grammar import AFTER, ParsedArguments, WordKind, grammar_of, unversioned
 from acp_agent.gates.shell.options import tables
 
-_Table = dict[str, object]
 
-
-@dataclass(frozen=True, slots=True)
-class Destroying:
+class Destroying(NamedTuple):
     """Options and operands that destroy or overwrite, so that an approval "always" does not cover them.
 
     options  options; long ones also abbreviated, short ones also in a bundle
@@ -30,13 +26,12 @@ class Destroying:
     valued   the letters of short options whose value may be attached, so that no bundle follows them
     """
 
-    options: frozenset[str] = frozenset()
-    words: tuple[re.Pattern[str], ...] = ()
-    valued: frozenset[str] = frozenset()
+    options: frozenset[str]
+    words: tuple[re.Pattern[str], ...]
+    valued: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(NamedTuple):
     """One entry of the table. `programs.toml` explains the keys."""
 
     words: tuple[re.Pattern[str], ...] = ()
@@ -47,7 +42,10 @@ class Program:
     key: str = "program"
     deep: frozenset[str] = frozenset()
     destroys: Destroying | None = None
-    sub: "Mapping[str, Program]" = field(default_factory=lambda: MappingProxyType({}))
+    sub: "Mapping[str, Program]" = MappingProxyType({})
+
+
+_UNLISTED = Program()
 
 
 class ProgramTable(NamedTuple):
@@ -67,56 +65,35 @@ class ProgramTable(NamedTuple):
 def program_table() -> ProgramTable:
     """Return the packaged table, a constant that is read when the first command is judged."""
     data = tomllib.loads(files("acp_agent.gates.shell").joinpath("programs.toml").read_text(encoding="utf-8"))
-
-    def names(key: str) -> frozenset[str]:
-        return frozenset(cast("list[str]", data[key]))
-
+    lists = ("harmless", "neutral", "state", "variables", "plain", "careful")
     return ProgramTable(
-        programs=MappingProxyType({name: _program(_table(each)) for name, each in _table(data["programs"]).items()}),
-        aliases=MappingProxyType(cast("dict[str, str]", data["aliases"])),
-        harmless=names("harmless"),
-        neutral=names("neutral"),
-        state=names("state"),
-        variables=names("variables"),
-        plain=names("plain"),
-        careful=names("careful"),
+        MappingProxyType({name: _program(each) for name, each in data["programs"].items()}),
+        MappingProxyType(data["aliases"]),
+        *(frozenset[str](data[key]) for key in lists),
     )
 
 
-def _table(value: object) -> _Table:
-    return cast("_Table", value)
-
-
-def _program(table: _Table) -> Program:
-    def names(key: str) -> frozenset[str]:
-        return frozenset(cast("list[str]", table.get(key, [])))
-
-    sub = {name: _program(_table(value)) for name, value in _table(table.get("sub", {})).items()}
-    return Program(
-        words=_patterns(cast("list[str]", table.get("words", []))),
-        args=_patterns(cast("list[str]", table.get("args", []))),
-        adds=names("adds"),
-        remotes=names("remotes"),
-        asks=table.get("asks") is True,
-        key=cast("str", table.get("key", "program")),
-        deep=names("deep"),
-        destroys=_destroys(table),
-        sub=MappingProxyType(sub),
-    )
-
-
-def _destroys(table: _Table) -> Destroying | None:
-    words = cast("list[str]", table.get("destroys", []))
-    if not words:
-        return None
-    return Destroying(
+def _program(table: dict[str, Any]) -> Program:
+    words: list[str] = table.get("destroys", [])
+    destroying = Destroying(
         frozenset(word for word in words if word.startswith("-")),
-        _patterns([word for word in words if not word.startswith("-")]),
-        frozenset(cast("str", table.get("valued", ""))),
+        _patterns(word for word in words if not word.startswith("-")),
+        frozenset(table.get("valued", "")),
+    )
+    return Program(
+        words=_patterns(table.get("words", [])),
+        args=_patterns(table.get("args", [])),
+        adds=frozenset(table.get("adds", [])),
+        remotes=frozenset(table.get("remotes", [])),
+        asks=table.get("asks") is True,
+        key=table.get("key", "program"),
+        deep=frozenset(table.get("deep", [])),
+        destroys=destroying if words else None,
+        sub=MappingProxyType({name: _program(each) for name, each in table.get("sub", {}).items()}),
     )
 
 
-def _patterns(texts: Sequence[str]) -> tuple[re.Pattern[str], ...]:
+def _patterns(texts: Iterable[str]) -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(each) for each in texts)
 
 
@@ -129,7 +106,12 @@ _BUILD_INPUT = re.compile(
     r"|(?i:.*\.(?:pyi?|pth|mk|mak|rs|[cm]?[jt]sx?|sh|bash|zsh|fish|rb|go|java|kts?|gradle|groovy|toml|cfg|ini|ya?ml|c|h|cc|cpp|hpp"
     r"|cmake|ps1|bat|cmd|pl|pm|php|lua|ex|exs|hs|swift|zig|scala|sbt|bzl|ipynb))"
 )
+"""Files that builds, tests or interpreters run."""
 _OTHER_HOST = re.compile(r"(?![\w+.-]+://)[^/]*:.*", re.DOTALL)
+
+"""A repository on another host (`host:path`)."""
+_SEDS = ("sed", "gsed")
+_AWKS = ("awk", "gawk", "mawk", "nawk")
 
 
 class Doubt(NamedTuple):
@@ -139,139 +121,133 @@ class Doubt(NamedTuple):
     waived_by: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Programs:
-    """Judges calls of programs by the table and the grammars."""
+def doubts(command: Command) -> Iterator[Doubt]:
+    """Yield why a call may run a program, write, read or send elsewhere, or change the shell."""
+    table, name, args = program_table(), command.name, command.own
+    if name in table.state:
+        yield Doubt(f"{name} changes what later commands do")
+    script = sed_asks(args) if name in _SEDS else awk_asks(args) if name in _AWKS else ""
+    if script:
+        yield Doubt(f"{name}: {script} may run, read or write more")
+    if name not in table.harmless and any(_ELSEWHERE.fullmatch(word) for word in args):
+        yield Doubt(f"{name} reaches the network", URL)
+    known, grammar = _known(name) or _UNLISTED, grammar_of(command.tool)
+    if known.asks:
+        yield Doubt(f"{name} can do more than its arguments show")
+    if grammar is None:
+        return
+    before_dashes = args[: args.index("--")] if "--" in args else args
+    if name not in table.harmless and any(
+        word in command.patterns and _LOOSE_GLOB.match(word) for word in before_dashes
+    ):
+        yield Doubt(f"{name}: a pattern may stand for a file that is called like an option")
+    parsed = grammar.parse(args)
+    yield from _unknown_doubts(name, parsed)
+    yield from _known_doubts(known, name, parsed)
+    # `python -m pytest` is judged as the program of that name.
+    for module in parsed.values("-m") if tables().interpreter(name) == "python" else ():
+        program = module if grammar_of(f"python:{module}") is None else f"python:{module}"
+        if grammar_of(program) is None:
+            yield Doubt(f"python -m: the module {module[:80]} is not known to be harmless", module.casefold())
+        yield from doubts(Command((program, *parsed.operands), patterns=command.patterns))
 
-    table: ProgramTable
 
-    def doubts(self, command: Command) -> Iterator[Doubt]:
-        """Yield why a call may run a program, write, read or send elsewhere, or change the shell."""
-        name, args = command.name, command.own
-        if name in self.table.state:
-            yield Doubt(f"{name} changes what later commands do")
-        script = _script(name, args)
-        if script:
-            yield Doubt(f"{name}: {script} may run, read or write more")
-        if name not in self.table.harmless and any(_ELSEWHERE.fullmatch(word) for word in args):
-            yield Doubt(f"{name} reaches the network", URL)
-        known, grammar = self._known(name) or Program(), grammar_of(command.tool)
-        if known.asks:
-            yield Doubt(f"{name} can do more than its arguments show")
-        if grammar is None:
-            return
-        if name not in self.table.harmless and any(
-            word in command.patterns and _LOOSE_GLOB.match(word) for word in _before_dashes(args)
-        ):
-            yield Doubt(f"{name}: a pattern may stand for a file that is called like an option")
-        yield from _read_doubts(known, grammar, name, args)
-        if tables().interpreter(name) == "python":
-            yield from self._module(grammar.parse(args), command.patterns)
+def prefix(command: Command) -> tuple[str, ...]:
+    """Return the words that an approval "always" of a command covers; empty if it covers only this whole text."""
+    table, name, args = program_table(), command.name, command.argv[1:]
+    bound = (
+        not command.standard
+        or command.runs
+        or command.unclear
+        or name in table.careful
+        or name in tables().shells
+        or name in tables().wrappers
+        or tables().interpreter(name)
+    )
+    known = _known(name)
+    listed = known or name in table.harmless or name in table.neutral or name in table.plain
+    if bound or not name or not listed or (known and _destroys(known, name, args)):
+        return ()
+    words = _key(known or _UNLISTED, name, args)
+    return words if all(map(_PREFIX_WORD.fullmatch, words)) else ()
 
-    def _module(self, parsed: ParsedArguments, patterns: frozenset[str]) -> Iterator[Doubt]:
-        """Yield the doubts about the call of a module (`python -m pytest`), read as the program of that name."""
-        for module in parsed.values("-m"):
-            program = module if grammar_of(f"python:{module}") is None else f"python:{module}"
-            if grammar_of(program) is None:
-                yield Doubt(f"python -m: the module {module[:80]} is not known to be harmless", module.casefold())
-            yield from self.doubts(Command((program, *parsed.operands), patterns=patterns))
 
-    def prefix(self, command: Command) -> tuple[str, ...]:
-        """Return the words that an approval "always" of a command covers; empty if it covers only this whole text."""
-        name, args = command.name, command.argv[1:]
-        bound = (
-            not command.standard
-            or command.runs
-            or command.unclear
-            or name in self.table.careful
-            or name in tables().shells
-            or name in tables().wrappers
-            or tables().interpreter(name)
-        )
-        known = self._known(name)
-        listed = name in self.table.harmless or name in self.table.neutral or name in self.table.plain
-        if bound or not name or not (known or listed) or (known and _programs_destroys(known, name, args)):
+def spares(command: Command) -> bool:
+    """Return whether an approval of these words covers only calls that do not destroy."""
+    known = _known(command.name)
+    return known is not None and _destroying(known, command.name, command.argv[1:])[0] is not None
+
+
+def overwrites(command: Command) -> bool:
+    """Return whether an option makes a program without subcommands overwrite the files it reads (`sed -i`)."""
+    name, known = command.name, _known(command.name)
+    return known is not None and not _has_subcommands(name) and _destroys(known, name, command.argv[1:])
+
+
+def denials(command: Command) -> Iterator[str]:
+    """Yield the keys that a stored denial of a command may have: its program, and that with its subcommand."""
+    name, args = command.name, command.argv[1:]
+    if not name:
+        return
+    yield from dict.fromkeys((name, tables().interpreter(name) or name))
+    known = _known(name)
+    if known is None or known.key not in ("subcommand", "targets"):
+        return
+    words = [word for word in args[find_subcommand(name, args)[0] :] if not word.startswith("-")]
+    keys = [_key(known, name, args)]
+    if known.key == "subcommand" and words:
+        keys.append((name, words[0]))
+    yield from dict.fromkeys(" ".join(key) for key in keys if len(key) > 1)
+
+
+def deeds(command: Command) -> frozenset[str]:
+    """Return the words of a call that are subcommands or targets (`make all`), and so no paths."""
+    known, args = _known(command.name), command.argv[1:]
+    if known is None or known.key not in ("subcommand", "targets"):
+        return frozenset()
+    if known.key == "targets":
+        return frozenset(args)
+    at, subcommand = find_subcommand(command.name, args)
+    return frozenset((subcommand, *(args[at + 1 : at + 2] if subcommand in known.deep else ())))
+
+
+def spellings(command: Command) -> Iterator[tuple[str, ...]]:
+    """Yield the words that a deny rule is compared with: as written, by base name, and without global options."""
+    if not command.argv:
+        return
+    name, args = command.name, command.argv[1:]
+    yield (name, *args)
+    if command.argv[0] != name:
+        yield command.argv
+    if _has_subcommands(name):
+        at, subcommand = find_subcommand(name, args)
+        if subcommand and at:
+            yield (name, *args[at:])
+
+
+def _key(known: Program, name: str, args: tuple[str, ...]) -> tuple[str, ...]:
+    match known.key:
+        case "payload":
             return ()
-        words = self._key(known or Program(), name, args)
-        return words if all(_PREFIX_WORD.fullmatch(word) for word in words) else ()
-
-    def spares(self, command: Command) -> bool:
-        """Return whether an approval of these words covers only calls that do not destroy."""
-        known = self._known(command.name)
-        return known is not None and _destroying(known, command.name, command.argv[1:])[0] is not None
-
-    def overwrites(self, command: Command) -> bool:
-        """Return whether an option makes a program without subcommands overwrite the files it reads (`sed -i`)."""
-        known = self._known(command.name)
-        return (
-            known is not None
-            and not _has_subcommands(command.name)
-            and _programs_destroys(known, command.name, command.argv[1:])
-        )
-
-    def denials(self, command: Command) -> Iterator[str]:
-        """Yield the keys that a stored denial of a command may have: its program, and that with its subcommand."""
-        name, args = command.name, command.argv[1:]
-        if not name:
-            return
-        yield from dict.fromkeys((name, tables().interpreter(name) or name))
-        known = self._known(name)
-        if known is None or known.key not in ("subcommand", "targets"):
-            return
-        words = [word for word in args[find_subcommand(name, args)[0] :] if not word.startswith("-")]
-        keys = [self._key(known, name, args)]
-        if known.key == "subcommand" and words:
-            keys.append((name, words[0]))
-        yield from dict.fromkeys(" ".join(key) for key in keys if len(key) > 1)
-
-    def deeds(self, command: Command) -> frozenset[str]:
-        """Return the words of a call that are subcommands or targets (`make all`), and so no paths."""
-        known, args = self._known(command.name), command.argv[1:]
-        if known is None or known.key not in ("subcommand", "targets"):
-            return frozenset()
-        if known.key == "targets":
-            return frozenset(args)
-        at, subcommand = find_subcommand(command.name, args)
-        return frozenset((subcommand, *(args[at + 1 : at + 2] if subcommand in known.deep else ())))
-
-    def _key(self, known: Program, name: str, args: tuple[str, ...]) -> tuple[str, ...]:
-        operands = [word for word in args if not word.startswith("-")]
-        match known.key:
-            case "payload":
-                return ()
-            case "targets":
-                return (name, *sorted(operands))
-            case "subcommand":
-                at, subcommand = find_subcommand(name, args)
-                if not subcommand:
-                    return ()
-                rest = [word for word in args[at + 1 :] if not word.startswith("-")]
-                return (name, subcommand, *(rest[:1] if subcommand in known.deep else ()))
-            case _:
-                return (name,)
-
-    def spellings(self, command: Command) -> Iterator[tuple[str, ...]]:
-        """Yield the words that a deny rule is compared with: as written, by base name, and without global options."""
-        if not command.argv:
-            return
-        name, args = command.name, command.argv[1:]
-        yield (name, *args)
-        if command.argv[0] != name:
-            yield command.argv
-        if _has_subcommands(name):
+        case "targets":
+            return (name, *sorted(word for word in args if not word.startswith("-")))
+        case "subcommand":
             at, subcommand = find_subcommand(name, args)
-            if subcommand and at:
-                yield (name, *args[at:])
-
-    def _known(self, name: str) -> Program | None:
-        bare = self.table.aliases.get(name, name)
-        bare = bare if bare in self.table.programs else unversioned(bare)
-        bare = self.table.aliases.get(bare, bare)
-        interpreter = tables().interpreter(bare)
-        return self.table.programs.get(bare) or (self.table.programs.get(interpreter) if interpreter else None)
+            rest = [word for word in args[at + 1 :] if not word.startswith("-")]
+            return (name, subcommand, *(rest[:1] if subcommand in known.deep else ())) if subcommand else ()
+        case _:
+            return (name,)
 
 
-def _programs_destroys(known: Program, name: str, args: tuple[str, ...]) -> bool:
+def _known(name: str) -> Program | None:
+    table = program_table()
+    bare = table.aliases.get(name, name)
+    bare = bare if bare in table.programs else unversioned(bare)
+    bare = table.aliases.get(bare, bare)
+    return table.programs.get(bare) or table.programs.get(tables().interpreter(bare))
+
+
+def _destroys(known: Program, name: str, args: tuple[str, ...]) -> bool:
     """Return whether a call destroys something, so that an approval of its prefix does not cover it."""
     destroying, rest = _destroying(known, name, args)
     if destroying is None:
@@ -304,11 +280,7 @@ def _destroying(known: Program, name: str, args: tuple[str, ...]) -> tuple[Destr
     if not _has_subcommands(name):
         return known.destroys, args
     at, subcommand = find_subcommand(name, args)
-    return known.sub.get(subcommand, Program()).destroys or known.destroys, args[at + 1 :]
-
-
-def _before_dashes(args: tuple[str, ...]) -> tuple[str, ...]:
-    return args[: args.index("--")] if "--" in args else args
+    return known.sub.get(subcommand, _UNLISTED).destroys or known.destroys, args[at + 1 :]
 
 
 def find_subcommand(name: str, args: Sequence[str]) -> tuple[int, str]:
@@ -329,9 +301,8 @@ def _has_subcommands(name: str) -> bool:
     return grammar is not None and any(verb != AFTER for verb in grammar.verbs)
 
 
-def _read_doubts(known: Program, grammar: Grammar, name: str, args: tuple[str, ...]) -> Iterator[Doubt]:
-    """Yield the doubts about words that the grammar does not know, and about what the operands install or reach."""
-    parsed = grammar.parse(args)
+def _unknown_doubts(name: str, parsed: ParsedArguments) -> Iterator[Doubt]:
+    """Yield the doubts about options and words that the grammar does not know."""
     call = " ".join((name, *parsed.verbs))
     for word in parsed.unknown:
         if word.startswith("-"):
@@ -341,64 +312,37 @@ def _read_doubts(known: Program, grammar: Grammar, name: str, args: tuple[str, .
             yield Doubt(f"{name} {word} can do more than its arguments show", word.casefold())
         else:
             yield Doubt(f"{call}: {word[:80]!r} is not known to be harmless there", word.casefold())
+
+
+def _known_doubts(known: Program, name: str, parsed: ParsedArguments) -> Iterator[Doubt]:
+    """Yield the doubts about what the words that the grammar knows change, install, reach or run."""
+    call = " ".join((name, *parsed.verbs))
     if name == "git" and parsed.verbs[:1] == ("config",) and not sets_nothing(parsed):
         yield Doubt("git config may change settings that run programs", "config")
     for each in parsed.arguments:
-        if each.option and each.kind is WordKind.WRITE and is_build_input(each.word):
+        if (
+            each.option
+            and each.kind is WordKind.WRITE
+            and _BUILD_INPUT.fullmatch(posixpath.basename(each.word.rstrip("/")))
+        ):
             yield Doubt(
                 f"{call}: {each.option} may write {each.word[:80]!r}, which a build or a test runs", each.option
             )
     if name == "git" and applies_patch(parsed):
         yield Doubt(f"{call} changes files that the command does not name", parsed.verbs[0])
-    if not grammar.verbs:
-        yield from _programs_patterns(known, call, parsed)
-        return
     verb = next(iter(parsed.verbs), "")
-    sub = known.sub.get(verb, Program())
-    brought = _brought(known, parsed)
-    if brought:
-        yield Doubt(f"{call} brings in {', '.join(brought[:3])}", parsed.verbs[-1])
-    remote = _other_host(parsed.operands) if verb in known.remotes else ""
-    if remote:
-        yield Doubt(f"{call} reaches {remote[:80]}", remote.casefold())
-    yield from _programs_patterns(replace(sub, words=known.words + sub.words, args=known.args + sub.args), call, parsed)
-
-
-def _brought(known: Program, parsed: ParsedArguments) -> list[str]:
-    """Return the packages that a call installs, and the files that list packages."""
+    sub = known.sub.get(verb, _UNLISTED)
     verbs = {" ".join(parsed.verbs[: at + 1]) for at in range(len(parsed.verbs))}
-    if verbs.isdisjoint(known.adds):
-        return []
-    return [each.word for each in parsed.arguments if not each.option or each.kind is WordKind.READ]
-
-
-def _programs_patterns(known: Program, call: str, parsed: ParsedArguments) -> Iterator[Doubt]:
-    """Yield the doubts about operands and other words that match the patterns of the table."""
+    brought = [each.word for each in parsed.arguments if not each.option or each.kind is WordKind.READ]
+    if brought and not verbs.isdisjoint(known.adds):
+        yield Doubt(f"{call} brings in {', '.join(brought[:3])}", parsed.verbs[-1])
+    first = next(iter(parsed.operands), "")
+    if verb in known.remotes and _OTHER_HOST.fullmatch(first):
+        yield Doubt(f"{call} reaches {first[:80]}", first.casefold())
     for word in parsed.operands:
-        if any(pattern.fullmatch(word) for pattern in known.words):
+        if any(pattern.fullmatch(word) for pattern in known.words + sub.words):
             yield Doubt(f"{call}: {word[:80]!r} reaches further than the workspace", word.casefold())
     for each in parsed.arguments:
         word = f"{each.option}{each.word}"
-        if any(pattern.fullmatch(word) for pattern in known.args):
+        if any(pattern.fullmatch(word) for pattern in known.args + sub.args):
             yield Doubt(f"{call}: {word[:80]!r} may run a program", word)
-
-
-def is_build_input(path: str) -> bool:
-    """Return whether builds, tests or interpreters run a file of that name."""
-    return _BUILD_INPUT.fullmatch(posixpath.basename(path.rstrip("/"))) is not None
-
-
-def _other_host(operands: Sequence[str]) -> str:
-    """Return the first operand if it may be a repository on another host (`host:path`); empty otherwise."""
-    first = next(iter(operands), "")
-    return first if _OTHER_HOST.fullmatch(first) else ""
-
-
-def _script(name: str, args: tuple[str, ...]) -> str:
-    match name:
-        case "sed" | "gsed":
-            return sed_asks(args)
-        case "awk" | "gawk" | "mawk" | "nawk":
-            return awk_asks(args)
-        case _:
-            return ""

@@ -3,13 +3,13 @@
 import pytest
 
 from acp_agent.gates.grants import expected_key
+from acp_agent.gates.shell import programs
 from acp_agent.gates.shell.command import Plain, analyse
-from acp_agent.gates.shell.programs import Programs, program_table
 from tests.unit.gates.everyday import COMMANDS
 
 
 def test_whatever_always_keeps_is_a_key_for_both_answers():
-    programs, kept = Programs(program_table()), set[str]()
+    kept = set[str]()
     for text in COMMANDS:
         found = analyse(text)
         for command in found.commands if isinstance(found, Plain) else ():

@@ -6,13 +6,12 @@ from importlib.resources import files
 
 import pytest
 
+from acp_agent.gates.shell import programs
 from acp_agent.gates.shell.arguments import MAX_SCRIPT, awk_asks, sed_asks
 from acp_agent.gates.shell.command import Command, Plain, analyse
 from acp_agent.gates.shell.options import Wrapper, tables
-from acp_agent.gates.shell.programs import Program, Programs, program_table
+from acp_agent.gates.shell.programs import Program, program_table
 from tests.rows import each_row
-
-PROGRAMS = Programs(program_table())
 
 
 def plain(text: str) -> Command:
@@ -23,7 +22,7 @@ def plain(text: str) -> Command:
 
 def test_every_key_of_the_program_table_is_known():
     data = tomllib.loads(files("acp_agent.gates.shell").joinpath("programs.toml").read_text(encoding="utf-8"))
-    known = {*Program.__dataclass_fields__, "valued"}
+    known = {*Program._fields, "valued"}
     for name, table in data["programs"].items():
         assert set(table) <= known, name
         for sub, inner in table.get("sub", {}).items():
@@ -74,7 +73,7 @@ def test_every_key_of_the_wrapper_table_is_known():
     ],
 )
 def test_an_approval_covers_a_program_and_what_belongs_to_its_name(text: str, prefix: str):
-    assert " ".join(PROGRAMS.prefix(plain(text))) == prefix
+    assert " ".join(programs.prefix(plain(text))) == prefix
 
 
 @each_row(
@@ -121,7 +120,7 @@ def test_an_approval_covers_a_program_and_what_belongs_to_its_name(text: str, pr
     ],
 )
 def test_interpreters_runners_wrappers_and_the_irreversible_bind_to_the_whole_text(text: str):
-    assert PROGRAMS.prefix(plain(text)) == ()
+    assert programs.prefix(plain(text)) == ()
 
 
 @each_row(
@@ -175,7 +174,7 @@ def test_interpreters_runners_wrappers_and_the_irreversible_bind_to_the_whole_te
     ],
 )
 def test_no_approval_of_a_prefix_covers_what_destroys(text: str):
-    assert PROGRAMS.prefix(plain(text)) == ()
+    assert programs.prefix(plain(text)) == ()
 
 
 @pytest.mark.parametrize(
@@ -196,11 +195,11 @@ def test_no_approval_of_a_prefix_covers_what_destroys(text: str):
     ],
 )
 def test_a_denial_is_found_by_the_bare_program_too_and_covers_what_destroys(text: str, key: str):
-    assert key in tuple(PROGRAMS.denials(plain(text)))
+    assert key in tuple(programs.denials(plain(text)))
 
 
 def test_a_denial_of_one_subcommand_is_none_of_another():
-    assert tuple(PROGRAMS.denials(plain("git status push"))) == ("git", "git status")
+    assert tuple(programs.denials(plain("git status push"))) == ("git", "git status")
 
 
 @pytest.mark.parametrize(
