@@ -51,8 +51,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
+        time.sleep(0.02)  # the headers arrive before the first piece, as from a model that thinks
         self._chunk(first.replace(b"@@@", str(time.monotonic()).encode()))
-        time.sleep(0.02)  # the first piece arrives alone, as from a model that thinks between its words
+        time.sleep(0.02)  # the first piece arrives alone
         self._chunk(rest)
         self._chunk(b"")
 
