@@ -24,13 +24,13 @@ from acp_agent.capabilities import fork_offered, initialize_result
 from acp_agent.config import database_file
 from acp_agent.config.files import STRICT_VARIABLE
 from acp_agent.config.load import Flags, Loaded, load, options_at_start, options_opened
-from acp_agent.core.clock import now_ms
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Notice, Severity
 from acp_agent.core.process_limits import DescriptorReserve, raise_descriptor_limit
 from acp_agent.core.session_options import SessionOptions, settle
 from acp_agent.core.sessions import SessionSnapshot
 from acp_agent.core.types import JsonObject
+from acp_agent.core.untrusted import now_ms
 from acp_agent.log import Log
 from acp_agent.protocol.jsonrpc import Request
 from acp_agent.protocol.peer import Peer

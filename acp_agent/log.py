@@ -12,11 +12,10 @@ import stat
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Generator, Mapping, MutableMapping
 from types import TracebackType
 from typing import Any, TypeAlias
 
-from acp_agent.core.lean_import import without
 from acp_agent.core.secrets import Redact, verbatim
 
 _STDERR = 2
@@ -56,6 +55,22 @@ class Log:
                 _Lines(_STDERR).msg(_early(event, trouble))
         elif fields.get("exc_info") and (error := sys.exception()) is not None:
             _Lines(_STDERR).msg(_early(event, error))
+
+
+@contextlib.contextmanager
+def without(module: str) -> Generator[None]:
+    """Let imports in the body see a module as not installed, unless it was loaded before.
+
+    Some libraries load another one only for coloured output.
+    """
+    if module in sys.modules:
+        yield
+        return
+    sys.modules[module] = None  # pyright: ignore[reportArgumentType] - how Python marks a module that is not there
+    try:
+        yield
+    finally:
+        del sys.modules[module]
 
 
 def configure(level: str, file: str | None = None, redact: Redact = verbatim) -> str:

@@ -230,7 +230,7 @@ def _text(value: str) -> str:
 
 
 def _model(value: str) -> str:
-    from acp_agent.config.provider_settings import model_name
+    from acp_agent.config.llm_settings import model_name
 
     try:
         return model_name(value)

@@ -15,9 +15,9 @@ from typing import cast
 
 from acp_agent.config.files import config_file
 from acp_agent.config.layers import PROVIDERS, RULES, SettingKey, keys
+from acp_agent.config.llm_settings import ProviderSettings
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.config.mcp_settings import SERVERS
-from acp_agent.config.provider_settings import ProviderSettings
 from acp_agent.config.section import Section, one_line
 from acp_agent.config.settings import Settings, config_schema
 from acp_agent.core.errors import ConfigError

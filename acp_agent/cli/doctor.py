@@ -18,8 +18,8 @@ import anyio
 import anyio.to_thread
 
 from acp_agent.config.files import DATA_VARIABLE, data_dir, database_file
+from acp_agent.config.llm_settings import ProviderType
 from acp_agent.config.load import Flags, Loaded, ProjectLoosens, load
-from acp_agent.config.provider_settings import ProviderType
 from acp_agent.config.section import one_line
 from acp_agent.config.vendors import model_advice
 from acp_agent.core.backends import CommandRequest

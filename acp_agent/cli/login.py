@@ -16,8 +16,8 @@ import anyio
 
 from acp_agent.cli.config import warn
 from acp_agent.config.files import Credential
+from acp_agent.config.llm_settings import ProviderSettings, ProviderType, secret_parts
 from acp_agent.config.load import Flags, Loaded, load
-from acp_agent.config.provider_settings import ProviderSettings, ProviderType, secret_parts
 from acp_agent.config.section import HIDDEN, one_line
 from acp_agent.config.vendors import VENDORS, model_advice
 from acp_agent.core.errors import ConfigError, ProviderError, ProviderErrorKind

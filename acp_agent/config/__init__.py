@@ -6,8 +6,8 @@ folder for the agent's data.
 
 from acp_agent.config.files import PERMISSION_FILE, config_file, data_dir, data_path, database_file
 from acp_agent.config.layers import SettingKey, key_of, keys
+from acp_agent.config.llm_settings import LlmSettings, ProviderSettings, ProviderType
 from acp_agent.config.load import Flags, Loaded, ProjectLoosens, load
-from acp_agent.config.provider_settings import LlmSettings, ProviderSettings, ProviderType
 from acp_agent.config.rules import PermissionRule, RuleAction
 from acp_agent.config.section import secret_name, secret_values, shown
 from acp_agent.config.settings import (

@@ -22,9 +22,8 @@ from typing import TypeAlias
 
 import platformdirs
 
-from acp_agent.core.clock import now_ns
 from acp_agent.core.errors import ConfigError
-from acp_agent.core.untrusted import toml_table
+from acp_agent.core.untrusted import now_ns, toml_table
 
 LIMIT = 1024 * 1024
 """The longest configuration file that is read, in bytes."""

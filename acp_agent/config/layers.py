@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from acp_agent.config.llm_settings import ProviderSettings
 from acp_agent.config.mcp_settings import SERVERS, McpServerSettings
-from acp_agent.config.provider_settings import ProviderSettings
 from acp_agent.config.rules import TOOL_NAME, PermissionRule
 from acp_agent.config.section import ADDED, INSIDE, NARROWER, ProjectMay, Section, one_line, shown
 from acp_agent.config.settings import Settings

@@ -1,6 +1,6 @@
 """`[tools]`: which tools the model gets, what they may do, and what happens to their results.
 
-The tables of limits are in `limits_settings`, those of rules in `rules`.
+The tables of limits are in `call_settings`, those of rules in `rules`.
 """
 
 from enum import StrEnum
@@ -8,16 +8,17 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from acp_agent.config.limits_settings import (
+from acp_agent.config.call_settings import (
     AnomalySettings,
+    DependencySettings,
     MaxToolCalls,
     PhaseSettings,
     RateLimitSettings,
     RetrySettings,
+    TafcSettings,
     UtilitySettings,
     VerifierSettings,
 )
-from acp_agent.config.offer_settings import DependencySettings, TafcSettings
 from acp_agent.config.rules import (
     PROJECT_RULES,
     AuthorizationSettings,

@@ -6,7 +6,7 @@ from typing import NamedTuple, cast
 from pydantic import ValidationError
 
 from acp_agent.config.layers import PROVIDERS, Layer, Reader
-from acp_agent.config.provider_settings import ProviderSettings, ProviderType
+from acp_agent.config.llm_settings import ProviderSettings, ProviderType
 
 _FALLBACK = "llm.fallback"
 _AVAILABLE = "acp.available_models"

@@ -14,7 +14,7 @@ import secrets
 import stat
 from contextlib import suppress
 
-from acp_agent.core.clock import now_ns
+from acp_agent.core.untrusted import now_ns
 
 _UNNAMED = getattr(os, "O_TMPFILE", 0)
 _NAMED = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW

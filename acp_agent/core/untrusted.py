@@ -1,14 +1,20 @@
-"""TOML and JSON from files that others write, parsed within bounds of memory and time.
+"""Values that may be wrong: TOML and JSON that others write, parsed within bounds of memory and time, and the clock.
 
 A parser's cost is not the size of its text. tomllib keeps every beginning of a dotted key, so a key of 24 KB takes
 600 MB and one of 200 KB takes minutes; each part of a key and each array takes a kilobyte. json makes 60 bytes of the
 three in `[],`. Python reads hexadecimal numbers of any size and refuses to print them. So a text is measured before it
 is parsed, in one pass that costs no more memory than the text.
+
+Python keeps the time of day in 64 bits of nanoseconds and raises OverflowError after April 2262. A datetime ends with
+the year 9999. Neither a wrong clock nor a damaged record may stop the agent.
 """
 
 import json
 import re
+import time
 import tomllib
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import cast
 
 from acp_agent.core.types import Json
@@ -137,3 +143,29 @@ def _measure(text: str) -> None:
 
 def _at(text: str, token: "re.Match[str]") -> str:
     return f" (at line {text.count(chr(10), 0, token.start()) + 1})"
+
+
+_LAST_NS = 2**63 - 1
+_FIRST = datetime(1, 1, 1, tzinfo=UTC)
+_LAST = datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
+
+
+def now_ns(read: Callable[[], int] = time.time_ns) -> int:
+    """Return nanoseconds since 1970, or the last moment that Python can represent."""
+    try:
+        return read()
+    except OverflowError:
+        return _LAST_NS
+
+
+def now_ms(read: Callable[[], int] = time.time_ns) -> int:
+    """Return milliseconds since 1970, or the last moment that Python can represent."""
+    return now_ns(read) // 1_000_000
+
+
+def utc(seconds: float) -> datetime:
+    """Return the datetime of a number of seconds since 1970, or the first or last datetime that there is."""
+    try:
+        return min(datetime.fromtimestamp(seconds, UTC), _LAST)
+    except (ValueError, OverflowError, OSError):
+        return _FIRST if seconds < 0 else _LAST

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import anyio.to_thread
 
-from acp_agent.config.model_settings import ModelOptions, ModelSettings
-from acp_agent.config.provider_settings import LlmSettings, ProviderType
+from acp_agent.config.llm_settings import LlmSettings, ModelOptions, ModelSettings, ProviderType
 from acp_agent.core.errors import ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import ModelEvent
 from acp_agent.core.ports import Embedder, ModelRequest, Provider
-from acp_agent.llm import model_info
-from acp_agent.llm.model_info import ModelInfo
+from acp_agent.llm import provider_config
 from acp_agent.llm.models import ModelLimits, ModelRef, ModelTable, Price, load_table, parse_model
-from acp_agent.llm.provider_config import ConfiguredProviders, ProviderConfig, StoredKeys, endpoint_of
+from acp_agent.llm.provider_config import ConfiguredProviders, ModelInfo, ProviderConfig, StoredKeys, endpoint_of
 from acp_agent.llm.retry import ToollessProvider, closing_stream
 
 if TYPE_CHECKING:
@@ -170,11 +168,11 @@ class Catalog:
             config = self.find(ref)
         except ConfigError:
             return ModelOptions()
-        return model_info.options_for(config, level, temperature)
+        return provider_config.options_for(config, level, temperature)
 
     def least_thinking(self, ref: ModelRef) -> ModelOptions:
         """Return the options under which a model thinks as little as it can. Raises ConfigError."""
-        return model_info.least_thinking(self.find(ref), ref.model, self._table)
+        return provider_config.least_thinking(self.find(ref), ref.model, self._table)
 
     def price(self, ref: ModelRef) -> Price | None:
         """Return what a model costs, or None if it is unknown. Raises ConfigError for an unknown provider.

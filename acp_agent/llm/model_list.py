@@ -10,16 +10,14 @@ from collections.abc import Iterator
 from typing import Final, assert_never
 from urllib.parse import quote
 
-from acp_agent.config.model_settings import Effort
-from acp_agent.config.provider_settings import ProviderType
+from acp_agent.config.llm_settings import Effort, ProviderType
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.llm.endpoint import ModelEndpoint, as_count, as_list, as_object, as_text
 from acp_agent.llm.exchange import bearer_header, get_json, post_json
-from acp_agent.llm.model_info import ModelInfo
 from acp_agent.llm.models import ModelLimits, Price
 from acp_agent.llm.ollama import read_card
-from acp_agent.llm.provider_config import ProviderConfig, endpoint_of
+from acp_agent.llm.provider_config import ModelInfo, ProviderConfig, endpoint_of
 from acp_agent.net.client import HttpClient
 from acp_agent.output.markdown_images import defused
 from acp_agent.output.sanitize import sanitize

@@ -11,7 +11,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from acp_agent.config.model_settings import Effort
+from acp_agent.config.llm_settings import Effort
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.messages import Usage
 

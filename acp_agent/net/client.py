@@ -14,7 +14,7 @@ from typing import Final
 import anyio
 
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
-from acp_agent.net.lean_httpx import httpx
+from acp_agent.net.urls import httpx
 
 CONNECT_TIMEOUT: Final = 10.0
 WRITE_TIMEOUT: Final = 60.0

@@ -18,7 +18,7 @@ import httpcore
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.services import BlockReason
 from acp_agent.net.hosts import RequestBlocked, ResolvedTarget, read_address
-from acp_agent.net.lean_httpx import httpx
+from acp_agent.net.urls import httpx
 
 Dial: TypeAlias = Callable[[str, int], Awaitable[httpcore.AsyncNetworkStream]]
 """A function that opens a TCP connection to an IP address. It raises OSError or httpcore's ConnectError.

@@ -18,6 +18,7 @@ import anyio
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.services import BlockReason
+from acp_agent.log import without
 from acp_agent.net.hosts import (
     LOOKUP_TIMEOUT,
     MAX_ANSWERS,
@@ -33,7 +34,9 @@ from acp_agent.net.hosts import (
     why_forbidden,
     why_local,
 )
-from acp_agent.net.lean_httpx import httpx
+
+with without("httpx._main"):  # httpx would load its command line with click, rich and pygments: 60 ms and 4 MB
+    import httpx
 
 _HTTPS: Final = 443
 

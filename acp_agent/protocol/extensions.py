@@ -17,12 +17,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from acp_agent.config import Loaded
-from acp_agent.core.clock import now_ms
 from acp_agent.core.errors import AgentError
 from acp_agent.core.mcp import HttpServer, ListedServer
 from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.sessions import SessionRecord, StoredEvent, UsageTotals
 from acp_agent.core.types import Access, CommandSubject, Json, JsonObject, PathSubject, Subject, ToolSpec, UrlSubject
+from acp_agent.core.untrusted import now_ms
 from acp_agent.output.markdown_images import defused
 from acp_agent.protocol import jsonrpc
 from acp_agent.protocol.client import read_servers

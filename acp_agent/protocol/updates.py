@@ -12,10 +12,10 @@ from typing import TypeAlias, assert_never
 from uuid import uuid4
 
 from acp_agent.core import events
-from acp_agent.core.clock import now_ms, utc
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import LinkPart, PromptPart, ResourcePart, TextPart
 from acp_agent.core.types import Diff, ImagePart, Json, JsonObject, Location, ToolKind, ToolResult
+from acp_agent.core.untrusted import now_ms, utc
 from acp_agent.output.markdown_images import defused
 from acp_agent.protocol.client import Client, EditorPaths
 from acp_agent.protocol.options import config_options

@@ -9,8 +9,7 @@ from typing import Protocol
 import anyio
 import anyio.to_thread
 
-from acp_agent.config.model_settings import ModelSettings
-from acp_agent.config.provider_settings import LlmSettings, ProviderSettings, ProviderType
+from acp_agent.config.llm_settings import LlmSettings, ModelSettings, ProviderSettings, ProviderType
 from acp_agent.core.errors import (
     AgentError,
     ConfigError,
@@ -20,10 +19,14 @@ from acp_agent.core.errors import (
     ToolErrorCategory,
 )
 from acp_agent.core.session_options import Levels, ModelChoice, SessionOptions, model_in_force
-from acp_agent.llm import model_info
-from acp_agent.llm.model_info import ModelInfo
 from acp_agent.llm.models import ModelRef, ModelTable, Price, load_table
-from acp_agent.llm.provider_config import ConfiguredProviders, ProviderConfig
+from acp_agent.llm.provider_config import (
+    ConfiguredProviders,
+    ModelInfo,
+    ProviderConfig,
+    temperature_levels,
+    thinking_levels,
+)
 from acp_agent.log import Log
 
 _PATIENCE = 5.0
@@ -223,13 +226,13 @@ class ModelChoices:
         config = self._asked(model)
         if config is None:
             return None
-        return model_info.thinking_levels(config, ref_of(model).model, self._known.table(), self._known.said(model))
+        return thinking_levels(config, ref_of(model).model, self._known.table(), self._known.said(model))
 
     def temperature(self, model: str) -> Levels | None:
         config = self._asked(model)
         if config is None:
             return None
-        return model_info.temperature_levels(config, ref_of(model).model, self._known.table(), self._known.said(model))
+        return temperature_levels(config, ref_of(model).model, self._known.table(), self._known.said(model))
 
     def _asked(self, model: str) -> ProviderConfig | None:
         """Return the provider of a model, or None for a scripted one, which has no abilities."""

@@ -7,8 +7,7 @@ from functools import partial
 import anyio.to_thread
 
 from acp_agent.config import LlmSettings, Loaded, model_advice
-from acp_agent.config.model_settings import ModelOptions
-from acp_agent.config.provider_settings import ProviderType
+from acp_agent.config.llm_settings import ModelOptions, ProviderType
 from acp_agent.core.errors import AgentError, ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import Usage
 from acp_agent.core.ports import Embedder, Provider

@@ -17,7 +17,7 @@ from acp_agent.config import (
     data_dir,
     database_file,
 )
-from acp_agent.config.model_settings import ModelSettings
+from acp_agent.config.llm_settings import ModelSettings
 from acp_agent.config.settings import audit_file
 from acp_agent.core.errors import ConfigError, StoreUnavailable
 from acp_agent.core.ports import Embedder

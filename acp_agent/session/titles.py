@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import anyio
 
-from acp_agent.config.memory_settings import TitleSettings, TitleSource
+from acp_agent.config.settings import TitleSettings, TitleSource
 from acp_agent.core.errors import AgentError, StoreUnavailable
 from acp_agent.core.messages import Message, ModelDone, ModelEvent, ModelStop, Role, StopReason, TextPart
 from acp_agent.core.ports import ModelRequest, Provider

@@ -22,10 +22,10 @@ from acp_agent.core.backends import (
     GrepQuery,
     Lines,
 )
-from acp_agent.core.clock import now_ns
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.new_file import is_temporary
 from acp_agent.core.types import Access
+from acp_agent.core.untrusted import now_ns
 from acp_agent.workspace import entries, tree_changes
 from acp_agent.workspace.beneath import errors_about, holding, kind_of, not_a_directory
 from acp_agent.workspace.entries import OldFile, open_destination, replace_file

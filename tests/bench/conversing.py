@@ -21,7 +21,7 @@ _Stream = Callable[[], AsyncIterator[str]]
 
 
 def _ours(api: str, url: str) -> _Stream:
-    from acp_agent.config.provider_settings import ProviderType
+    from acp_agent.config.llm_settings import ProviderType
     from acp_agent.core.messages import Message, ModelText, Role, TextPart
     from acp_agent.core.ports import ModelRequest
     from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig

@@ -5,7 +5,7 @@ from contextlib import suppress
 import anyio
 
 from acp_agent.agent.prompt import system_prompt
-from acp_agent.config.provider_settings import ProviderSettings
+from acp_agent.config.llm_settings import ProviderSettings
 from acp_agent.core.errors import ProviderError
 from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.ports import ModelRequest

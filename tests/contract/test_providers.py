@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.config.model_settings import OpenAIApi
+from acp_agent.config.llm_settings import OpenAIApi
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.messages import (
     Message,

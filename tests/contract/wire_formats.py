@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from acp_agent.config.model_settings import OpenAIApi
-from acp_agent.config.provider_settings import ProviderType
+from acp_agent.config.llm_settings import OpenAIApi, ProviderType
 from tests.contract.wire_rules import (
     assert_anthropic_request,
     assert_ollama_request,

@@ -21,8 +21,7 @@ from typing import Any
 import ollama
 import pytest
 
-from acp_agent.config.model_settings import OpenAIApi
-from acp_agent.config.provider_settings import ProviderType
+from acp_agent.config.llm_settings import OpenAIApi, ProviderType
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig
 from tests.fakes.scripted_http import Reply, ScriptedHttp
 from tests.oracle import anthropic_sdk, ollama_sdk, openai_sdk

@@ -1,11 +1,16 @@
 """The log: on stderr or in a private file, never on stdout, without secrets, and never in the way."""
 
+import importlib
 import json
 import os
 import stat
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from acp_agent.log import without
 
 SECRET = 'fake-"secret"-value'
 SCRIPT = """
@@ -99,3 +104,17 @@ def test_a_closed_stderr_stops_nothing():
     finally:
         os.close(write)
     assert process.returncode == 0
+
+
+def test_inside_the_module_is_not_there_and_afterwards_it_is_again():
+    sys.modules.pop("colorsys", None)
+    with without("colorsys"), pytest.raises(ImportError):
+        importlib.import_module("colorsys")
+    assert importlib.import_module("colorsys").rgb_to_hsv
+
+
+def test_what_is_loaded_already_stays():
+    importlib.import_module("json")
+    with without("json"):
+        assert importlib.import_module("json").dumps([]) == "[]"
+    assert "json" in sys.modules

@@ -9,7 +9,6 @@ from uuid import uuid4
 from acp_agent.agent.prompt import ran
 from acp_agent.config import Loaded
 from acp_agent.core.backends import FileSystem
-from acp_agent.core.clock import utc
 from acp_agent.core.errors import AgentError, StoreUnavailable
 from acp_agent.core.events import EventSink, UsageChanged
 from acp_agent.core.messages import Message, Role, TextPart
@@ -18,6 +17,7 @@ from acp_agent.core.secrets import Redact
 from acp_agent.core.services import Compaction, Memories, Remembered
 from acp_agent.core.session_options import Choices, Mode, SessionOptions, model_in_force
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
+from acp_agent.core.untrusted import utc
 from acp_agent.gates.gate import Gates
 from acp_agent.session.conversation import Conversation
 from acp_agent.session.models import SessionModels, spent

@@ -15,9 +15,9 @@ from typing import TypeAlias, cast
 from anyio import to_thread
 
 from acp_agent.config import Loaded, PermissionRule, ProviderSettings, ShellSettings, data_path, secret_values
+from acp_agent.config.call_settings import VerifierSettings
 from acp_agent.config.files import credentials_file, database_file, session_locks_file
 from acp_agent.config.layers import RULES
-from acp_agent.config.limits_settings import VerifierSettings
 from acp_agent.config.policy_file import PlacedRule, merged_rules
 from acp_agent.config.rules import guarded
 from acp_agent.config.section import Section

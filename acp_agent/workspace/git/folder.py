@@ -8,7 +8,7 @@ import re
 import stat
 from typing import TypeAlias
 
-from acp_agent.core.clock import now_ns
+from acp_agent.core.untrusted import now_ns
 from acp_agent.workspace.git.settings import NotReadable
 
 _SMALL = 64 * 1024

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from acp_agent.config.call_settings import ToolNeeds
 from acp_agent.config.layers import PROVIDERS, RULES, keys
+from acp_agent.config.llm_settings import ModelSettings
 from acp_agent.config.load import PREFIX, Flags, load
 from acp_agent.config.mcp_settings import McpServerSettings
-from acp_agent.config.model_settings import ModelSettings
-from acp_agent.config.offer_settings import ToolNeeds
 from acp_agent.config.rules import PolicyRuleSettings
 from acp_agent.config.tool_settings import ModelTools
 from tests.rows import each_row

@@ -4,15 +4,15 @@ import pytest
 from pydantic import ValidationError
 
 from acp_agent.config.layers import SettingKey
-from acp_agent.config.memory_settings import (
+from acp_agent.config.settings import (
     NOTE_FILES,
+    ChoiceSettings,
     InstructionSettings,
     MemorySettings,
     SessionsSettings,
     TitleSettings,
     TitleSource,
 )
-from acp_agent.config.settings import ChoiceSettings
 
 ALL = [
     (section, field)

@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from acp_agent.agent.aids.arguments import DEFAULT_THRESHOLD, fit_threshold
+from acp_agent.config.call_settings import DependencySettings, TafcSettings, ToolFilterSettings, ToolNeeds
 from acp_agent.config.layers import SettingKey
-from acp_agent.config.offer_settings import DependencySettings, TafcSettings, ToolFilterSettings, ToolNeeds
 from acp_agent.config.section import Section
 
 SECTIONS = (TafcSettings, ToolFilterSettings, DependencySettings)

@@ -3,7 +3,7 @@
 import pytest
 
 from acp_agent.config.layers import Layer, Reader
-from acp_agent.config.provider_settings import ProviderSettings
+from acp_agent.config.llm_settings import ProviderSettings
 from acp_agent.config.vendors import add_vendors, check_models, model_advice
 from tests.unit.config.conftest import told
 

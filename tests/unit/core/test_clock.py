@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.config.files import stamp
-from acp_agent.core.clock import now_ms, now_ns, utc
+from acp_agent.core.untrusted import now_ms, now_ns, utc
 from acp_agent.protocol.updates import iso_time
 from acp_agent.workspace.local_files import file_stamp
 from acp_agent.workspace.roots import Roots

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from acp_agent.config.model_settings import Effort
+from acp_agent.config.llm_settings import Effort
 from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import ToolKind, ToolSpec

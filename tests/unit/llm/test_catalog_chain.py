@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from acp_agent.config.model_settings import OpenAIApi
-from acp_agent.config.provider_settings import LlmSettings
+from acp_agent.config.llm_settings import LlmSettings, OpenAIApi
 from acp_agent.core.errors import ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import Message, ModelText, Role, TextPart
 from acp_agent.core.ports import ModelRequest, Provider

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from acp_agent.config.model_settings import Effort, ModelOptions, ModelSettings, OpenAIApi
+from acp_agent.config.llm_settings import Effort, ModelOptions, ModelSettings, OpenAIApi
 from acp_agent.core.types import JsonObject
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType
 from acp_agent.llm.endpoint import ModelEndpoint

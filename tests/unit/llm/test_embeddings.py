@@ -168,7 +168,7 @@ async def test_a_server_that_never_ends_its_answer_is_left() -> None:
 
 IDLE = """
 import sys
-from acp_agent.config.provider_settings import ProviderType
+from acp_agent.config.llm_settings import ProviderType
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig
 config = ProviderConfig("acme", ProviderType.OLLAMA, base_url="http://127.0.0.1:1")
 assert Catalog([config]).embedder(ModelRef("acme", "x")).model == "acme:x"

@@ -8,12 +8,12 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_agent.config.model_settings import ModelSettings, PriceSettings
+from acp_agent.config.llm_settings import ModelSettings, PriceSettings
 from acp_agent.core.errors import ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType
-from acp_agent.llm.model_info import ModelInfo
 from acp_agent.llm.model_list import describe_ollama_model, list_models
 from acp_agent.llm.models import Price
+from acp_agent.llm.provider_config import ModelInfo
 from acp_agent.net.client import HttpClient
 from tests.fakes.scripted_http import Cut, Reply, ScriptedHttp, Send
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import anyio
 import pytest
 
+from acp_agent.config.llm_settings import LlmSettings, OpenAIApi, ProviderSettings, ProviderType
 from acp_agent.config.load import Flags, load
-from acp_agent.config.model_settings import OpenAIApi
-from acp_agent.config.provider_settings import LlmSettings, ProviderSettings, ProviderType
 from acp_agent.core.messages import Message, ModelDone, Role, TextPart
 from acp_agent.core.ports import ModelRequest
 from acp_agent.llm.catalog import Catalog, parse_model

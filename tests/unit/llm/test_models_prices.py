@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_agent.config.model_settings import ModelSettings, PriceSettings
+from acp_agent.config.llm_settings import ModelSettings, PriceSettings
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.messages import Usage
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType

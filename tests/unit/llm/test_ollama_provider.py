@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.config.model_settings import Effort
+from acp_agent.config.llm_settings import Effort
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.messages import ImagePart, Message, ModelDone, ModelEvent, ModelText, Role, TextPart, ToolUsePart
 from acp_agent.core.ports import ModelRequest, Provider

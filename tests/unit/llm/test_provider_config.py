@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_agent.config.provider_settings import ProviderSettings, ProviderType
+from acp_agent.config.llm_settings import ProviderSettings, ProviderType
 from acp_agent.core.errors import ConfigError
 from acp_agent.llm.models import ModelLimits
 from acp_agent.llm.provider_config import ProviderConfig, endpoint_of

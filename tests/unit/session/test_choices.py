@@ -7,12 +7,12 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_agent.config.provider_settings import LlmSettings
+from acp_agent.config.llm_settings import LlmSettings
 from acp_agent.core.errors import ProviderError, ProviderErrorKind, ToolError
 from acp_agent.core.session_options import Levels, SessionOptions
 from acp_agent.llm.catalog import Catalog
-from acp_agent.llm.model_info import ModelInfo
 from acp_agent.llm.models import Price
+from acp_agent.llm.provider_config import ModelInfo
 from acp_agent.session.model_choices import ModelChoices, ModelLists
 from tests.fakes.scripted_http import Reply, ScriptedHttp
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.config.memory_settings import InstructionSettings
+from acp_agent.config.settings import InstructionSettings
 from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.output.redaction.rules import KnownSecrets
 from acp_agent.output.sanitize import sanitize

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.config.memory_settings import TitleSettings
+from acp_agent.config.settings import TitleSettings
 from acp_agent.core.errors import ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import ModelStop
 from acp_agent.core.ports import Provider

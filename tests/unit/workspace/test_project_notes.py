@@ -13,7 +13,7 @@ from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.config.memory_settings import NOTE_FILES
+from acp_agent.config.settings import NOTE_FILES
 from acp_agent.workspace.project_notes import HEAD, FoundNotes, NoteReader, project_files, users_file
 from acp_agent.workspace.read_policy import ReadPolicy
 from acp_agent.workspace.roots import Roots

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.config.memory_settings import NOTE_FILES
+from acp_agent.config.settings import NOTE_FILES
 from acp_agent.core.errors import ConfigError, Refused
 from acp_agent.core.types import Access
 from acp_agent.workspace.local_files import LocalFileSystem

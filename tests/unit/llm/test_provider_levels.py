@@ -4,13 +4,11 @@ from typing import Any
 
 import pytest
 
-from acp_agent.config.model_settings import Effort, ModelOptions
-from acp_agent.config.provider_settings import ProviderType
+from acp_agent.config.llm_settings import Effort, ModelOptions, ProviderType
 from acp_agent.core.session_options import DEFAULT, TEMPERATURES, Levels
-from acp_agent.llm import model_info
-from acp_agent.llm.model_info import ModelInfo
+from acp_agent.llm import provider_config
 from acp_agent.llm.models import load_table
-from acp_agent.llm.provider_config import ProviderConfig, endpoint_of
+from acp_agent.llm.provider_config import ModelInfo, ProviderConfig, endpoint_of
 
 TABLE = load_table()
 ANTHROPIC, OPENAI, OLLAMA = ProviderType.ANTHROPIC, ProviderType.OPENAI, ProviderType.OLLAMA
@@ -20,7 +18,7 @@ LOCAL = ("low", "medium", "high")
 
 def thinking(type_: ProviderType, model: str, said: dict[str, Any] | None = None, **fields: Any) -> Levels | None:
     info = None if said is None else ModelInfo("acme", model, model, **said)
-    return model_info.thinking_levels(ProviderConfig("acme", type_, **fields), model, TABLE, info)
+    return provider_config.thinking_levels(ProviderConfig("acme", type_, **fields), model, TABLE, info)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +60,7 @@ def test_what_a_server_says_counts_where_nothing_else_is_known() -> None:
 
 def test_a_temperature_is_for_models_that_do_not_think_and_for_ollamas() -> None:
     def presets(type_: ProviderType, model: str, **fields: Any) -> Levels | None:
-        return model_info.temperature_levels(ProviderConfig("acme", type_, **fields), model, TABLE)
+        return provider_config.temperature_levels(ProviderConfig("acme", type_, **fields), model, TABLE)
 
     names = ("precise", "balanced", "creative")
     assert tuple(TEMPERATURES) == names
@@ -89,7 +87,7 @@ def test_every_level_has_its_words_in_the_request(
     type_: ProviderType, model: str, level: str, sent: dict[str, Any]
 ) -> None:
     config = ProviderConfig("acme", type_, api_key="fake-key")
-    config = config.with_options(model_info.options_for(config, level, ""))
+    config = config.with_options(provider_config.options_for(config, level, ""))
     endpoint = endpoint_of(config, model, TABLE.limits(type_, model), TABLE.efforts_of(model))
     assert endpoint.extra_body == sent
     assert endpoint.thinking is (type_ is OPENAI or level == "low")
@@ -97,11 +95,11 @@ def test_every_level_has_its_words_in_the_request(
 
 def test_ollamas_models_are_told_in_their_own_words() -> None:
     config = ProviderConfig("acme", OLLAMA)
-    assert model_info.options_for(config, "off", "creative") == ModelOptions(thinking=False, temperature=1.0)
-    assert model_info.options_for(config, "on", "") == ModelOptions(thinking=True)
-    assert model_info.options_for(config, "high", "") == ModelOptions(thinking=True, effort=Effort.HIGH)
-    assert model_info.least_thinking(config, "qwen3:8b", TABLE) == ModelOptions(thinking=False)
-    assert model_info.least_thinking(config, "gpt-oss:20b", TABLE).effort is Effort.LOW
+    assert provider_config.options_for(config, "off", "creative") == ModelOptions(thinking=False, temperature=1.0)
+    assert provider_config.options_for(config, "on", "") == ModelOptions(thinking=True)
+    assert provider_config.options_for(config, "high", "") == ModelOptions(thinking=True, effort=Effort.HIGH)
+    assert provider_config.least_thinking(config, "qwen3:8b", TABLE) == ModelOptions(thinking=False)
+    assert provider_config.least_thinking(config, "gpt-oss:20b", TABLE).effort is Effort.LOW
 
 
 def test_the_table_names_only_models_that_think_and_their_own_words() -> None:

@@ -3,8 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from acp_agent.config.layers import Reader, SettingKey, moved
-from acp_agent.config.limits_settings import (
+from acp_agent.config.call_settings import (
     AnomalySettings,
     HallucinationDetection,
     MaxToolCalls,
@@ -14,6 +13,7 @@ from acp_agent.config.limits_settings import (
     UtilitySettings,
     VerifierSettings,
 )
+from acp_agent.config.layers import Reader, SettingKey, moved
 from acp_agent.config.rules import PolicyRuleSettings
 from acp_agent.config.section import Section
 from acp_agent.core.errors import ConfigError

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.config.model_settings import OpenAIApi
-from acp_agent.config.provider_settings import ProviderEndpoint, ProviderSettings
+from acp_agent.config.llm_settings import OpenAIApi, ProviderEndpoint, ProviderSettings
 from acp_agent.core.errors import ConfigError
 from tests.unit.config.conftest import told
 
