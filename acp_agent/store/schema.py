@@ -122,7 +122,21 @@ _SESSIONS: Migration = (
     "CREATE INDEX tool_overflow_by_age ON tool_overflow (created_at, seq, bytes)",
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_OVERFLOW, _MEMORY, _SESSIONS)
+_TEXTS: Migration = (
+    # Long texts of a session, to which its events and messages refer by their SHA-256 (session_rows.py). Rows of
+    # earlier versions contain their texts. With a key of its own, a table fills its pages better with long values.
+    """
+    CREATE TABLE texts (
+        seq INTEGER PRIMARY KEY,
+        conversation_id TEXT NOT NULL REFERENCES conversations ON DELETE CASCADE,
+        digest BLOB NOT NULL,
+        text BLOB NOT NULL,
+        UNIQUE (conversation_id, digest)
+    )
+    """,
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_OVERFLOW, _MEMORY, _SESSIONS, _TEXTS)
 
 VERSION = len(MIGRATIONS)
 

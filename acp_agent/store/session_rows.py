@@ -1,8 +1,16 @@
 """The rows of a session: its transcript, a row for each event, and its history, a row for each message of the model.
 
 Pieces of one message that arrive together become one event. Of the history, only new and changed messages are written.
+
+Long texts of prompts and tool calls are stored once, in rows of their own: a result would otherwise stand in its event,
+again in the output for machines of the same event, and in the message for the model. An event stores its texts in its
+own transaction, so its references always lead somewhere. A message refers to a text that an event has stored, and
+contains all others itself. Events of these kinds are deleted only together with the whole session, so no text
+outlives its last reference.
 """
 
+import hashlib
+import re
 import sqlite3
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
@@ -16,6 +24,7 @@ from acp_agent.core.events import (
     TextDelta,
     ThoughtDelta,
     ToolFinished,
+    ToolStarted,
     TranscriptEvent,
     UserMessage,
 )
@@ -45,8 +54,57 @@ _NEWEST = "SELECT seq, CAST(body AS BLOB) FROM told WHERE conversation_id = ? AN
 _RENEW = "UPDATE told SET body = ? WHERE conversation_id = ? AND seq = ?"
 _REMOVE = "DELETE FROM told WHERE conversation_id = ? AND seq = ?"
 
+_WITH_LONG_TEXTS = {kind_of(UserMessage), kind_of(ToolStarted), kind_of(ToolFinished)}
+_LONG = 1024
+"""The bytes of JSON from which a text has a row of its own."""
+_STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"')
+"""A string of JSON."""
+_REFERENCE = re.compile(rb"\x1a([0-9a-f]{64}):(\d+):(\d+)\x1a")
+"""The digest of a text, and the start and the end of the piece of it that stands here. No JSON has the byte 1A."""
+_STORE_TEXT = "INSERT INTO texts (conversation_id, digest, text) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+_SEARCHED = 4
+"""The most texts of one row that are searched for a text that is a piece of them."""
+_TEXT = "SELECT text FROM texts WHERE conversation_id = ? AND digest = ?"
+
 EventRow: TypeAlias = tuple[int, int, str, bytes]
 """Sequence number, milliseconds since 1970, kind, JSON."""
+
+
+def _with_references(connection: sqlite3.Connection, session: str | bytes, body: bytes, *, store: bool) -> bytes:
+    """Return JSON with references in place of its long texts. Raises sqlite3.Error.
+
+    store   True to store the texts, False to refer only to texts that are stored
+    """
+    texts: dict[bytes, bytes] = {}
+
+    def reference(match: re.Match[bytes]) -> bytes:
+        text = match[1]
+        if len(text) < _LONG:
+            return match[0]
+        for name, longer in texts.items():
+            if (start := longer.find(text)) >= 0:
+                return b'"\x1a%b:%d:%d\x1a"' % (name, start, start + len(text))
+        digest = hashlib.sha256(text)
+        if store:
+            connection.execute(_STORE_TEXT, (session, digest.digest(), text))
+        elif connection.execute(_TEXT, (session, digest.digest())).fetchone() is None:
+            return match[0]
+        name = digest.hexdigest().encode()
+        if len(texts) < _SEARCHED:
+            texts[name] = text
+        return b'"\x1a%b:0:%d\x1a"' % (name, len(text))
+
+    return _STRING.sub(reference, body)
+
+
+def _with_texts(connection: sqlite3.Connection, session: str | bytes, body: bytes) -> bytes:
+    """Return JSON with texts in place of its references. It cannot be read if one is missing. Raises sqlite3.Error."""
+
+    def text(match: re.Match[bytes]) -> bytes:
+        row = connection.execute(_TEXT, (session, bytes.fromhex(match[1].decode()))).fetchone()
+        return match[0] if row is None else row[0][int(match[2]) : int(match[3])]
+
+    return _REFERENCE.sub(text, body) if b"\x1a" in body else body
 
 
 def rows_of(told: Iterable[TranscriptEvent]) -> list[tuple[str, bytes]]:
@@ -56,8 +114,10 @@ def rows_of(told: Iterable[TranscriptEvent]) -> list[tuple[str, bytes]]:
 
 def append(connection: sqlite3.Connection, session: str | bytes, rows: Sequence[tuple[str, bytes]], now: int) -> None:
     """Append rows to those of a session. Raises sqlite3.Error."""
-    if rows:
-        connection.executemany(_APPEND, [(session, now, kind, body) for kind, body in rows])
+    for kind, body in rows:
+        is_long = len(body) >= _LONG and kind in _WITH_LONG_TEXTS
+        stored = _with_references(connection, session, body, store=True) if is_long else body
+        connection.execute(_APPEND, (session, now, kind, stored))
 
 
 def replace_messages(
@@ -100,10 +160,8 @@ def restore(connection: sqlite3.Connection, session: str | bytes, told: Iterable
 
     Raises sqlite3.Error, StoreUnavailable.
     """
-    connection.executemany(
-        "INSERT INTO told (conversation_id, seq, at, kind, body) VALUES (?, ?, ?, ?, ?)",
-        ((session, seq, one.at, *event_row(one.event)) for seq, one in enumerate(told, 1)),
-    )
+    for one in told:
+        append(connection, session, [event_row(one.event)], one.at)
 
 
 def page(connection: sqlite3.Connection, session: str | bytes, after: int) -> list[EventRow]:
@@ -111,9 +169,9 @@ def page(connection: sqlite3.Connection, session: str | bytes, after: int) -> li
     rows: list[EventRow] = []
     size = 0
     with closing(connection.execute(_PAGE, (session, after, _PAGE_ROWS))) as cursor:
-        for row in cast("Iterator[EventRow]", cursor):
-            rows.append(row)
-            size += len(row[3])
+        for seq, at, kind, body in cast("Iterator[EventRow]", cursor):
+            rows.append((seq, at, kind, _with_texts(connection, session, body)))
+            size += len(rows[-1][3])
             if size > _PAGE_BYTES:
                 break
     return rows
@@ -163,7 +221,7 @@ def last_finished_calls(connection: sqlite3.Connection, session: str | bytes) ->
         for kind, body in islice(cast("Iterator[tuple[str, bytes]]", cursor), _MOST_LOOKED_AT):
             if kind == kind_of(UserMessage):
                 break
-            if kind == kind_of(ToolFinished) and (call := _call(body)) is not None:
+            if kind == kind_of(ToolFinished) and (call := _call(_with_texts(connection, session, body))) is not None:
                 ended.append(call)
     return tuple(reversed(ended))
 
@@ -182,7 +240,8 @@ def _latest(
     """Yield events of a kind, the latest first, up to a few megabytes. Yield None for an unreadable event."""
     size = 0
     with closing(connection.execute(_LATEST, (session, kind_of(kind)))) as cursor:
-        for (body,) in cast("Iterator[tuple[bytes]]", cursor):
+        for (row,) in cast("Iterator[tuple[bytes]]", cursor):
+            body = _with_texts(connection, session, row)
             size += len(body)
             if size > _MOST_READ:
                 return
@@ -205,6 +264,7 @@ def _joined(run: list[TranscriptEvent]) -> TranscriptEvent:
 
 
 _log = Log(__name__)
+_SET_MESSAGE = "INSERT OR REPLACE INTO messages (conversation_id, seq, role, body) VALUES (?, ?, ?, ?)"
 
 
 class StoredHistory:
@@ -217,16 +277,22 @@ class StoredHistory:
     def __init__(self, session: str | bytes) -> None:
         self._session = session
         self._stored: tuple[Message, ...] | None = None  # None if unknown
+        self._long: list[int] = []  # rows that the last write left with long texts, whose events may have come since
 
     def write(self, connection: sqlite3.Connection, messages: Sequence[Message]) -> None:
         """Make the stored messages equal to these. Raises sqlite3.Error, StoreUnavailable."""
         count, same = self._same(connection, messages)
         if same < count:
             connection.execute("DELETE FROM messages WHERE conversation_id = ? AND seq >= ?", (self._session, same))
-        connection.executemany(
-            "INSERT INTO messages (conversation_id, seq, role, body) VALUES (?, ?, ?, ?)",
-            [(self._session, seq, *message_row(message)) for seq, message in enumerate(messages[same:], same)],
-        )
+        rows = [*(seq for seq in self._long if seq < same), *range(same, len(messages))]
+        self._long = []
+        for seq in rows:
+            role, body = message_row(messages[seq])
+            if len(body) >= _LONG:
+                body = _with_references(connection, self._session, body, store=False)
+                if len(body) >= _LONG and seq >= same:
+                    self._long.append(seq)
+            connection.execute(_SET_MESSAGE, (self._session, seq, role, body))
 
     def put_back(self, connection: sqlite3.Connection) -> None:
         """Write all messages to a database that was created anew. Raises sqlite3.Error, StoreUnavailable."""
@@ -238,12 +304,12 @@ class StoredHistory:
 
     def read(self, connection: sqlite3.Connection) -> tuple[tuple[Message, ...], int]:
         """Return the stored messages, and how many are missing because they cannot be read. Raises sqlite3.Error."""
-        statement = "SELECT seq, role, body FROM messages WHERE conversation_id = ? ORDER BY seq"
+        statement = "SELECT seq, role, CAST(body AS BLOB) FROM messages WHERE conversation_id = ? ORDER BY seq"
         messages: list[Message] = []
         damaged: list[str] = []
         for seq, role, body in connection.execute(statement, (self._session,)):
             try:
-                messages.append(message_from_row(role, body))
+                messages.append(message_from_row(role, _with_texts(connection, self._session, body)))
             except ValueError as error:
                 damaged.append(f"{seq}: {error}")
         if damaged:

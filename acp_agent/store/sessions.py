@@ -121,7 +121,7 @@ class SqliteSessionRepository:
             row = self._set(connection, _FORGOTTEN)
             if row is None:
                 raise gone(connection, self._id)
-            for table in ("told", "messages", "summaries", "tool_overflow"):
+            for table in ("told", "messages", "texts", "summaries", "tool_overflow"):
                 connection.execute(f"DELETE FROM {table} WHERE conversation_id = ?", (self._column,))  # noqa: S608 - ours
             return row
 
@@ -247,6 +247,7 @@ _FORK_STATE = """
 _FORK = (
     "INSERT INTO told SELECT ?, seq, at, kind, body FROM told WHERE conversation_id = ?",
     "INSERT INTO messages SELECT ?, seq, role, body FROM messages WHERE conversation_id = ?",
+    "INSERT INTO texts (conversation_id, digest, text) SELECT ?, digest, text FROM texts WHERE conversation_id = ?",
     """
     INSERT INTO tool_overflow (conversation_id, id, created_at, bytes, content)
     SELECT ?, id, created_at, bytes, content FROM tool_overflow WHERE conversation_id = ? ORDER BY seq

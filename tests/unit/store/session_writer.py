@@ -14,23 +14,37 @@ from pathlib import Path
 
 import anyio
 
-from acp_agent.core.events import TextDelta, UsageChanged
-from acp_agent.core.messages import Message, Role, TextPart
+from acp_agent.core.events import TextDelta, ToolFinished, UsageChanged
+from acp_agent.core.messages import Message, Role, TextPart, ToolResultPart
 from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionRepository, UsageTotals
+from acp_agent.core.types import ToolResult
 from acp_agent.store.sessions import SessionStore
 from tests.unit.store.databases import integrity, opened
 
 
+def result(number: int) -> str:
+    return f"{number} {'long ' * 500}"
+
+
 def messages(count: int) -> tuple[Message, ...]:
-    """The conversation after so many changes; every seventh one has shortened it."""
+    """The conversation after so many changes; every seventh one has shortened it.
+
+    It ends with a result. The event of the result is stored by the same change, by the one before or by the next.
+    """
     roles = (Role.USER, Role.ASSISTANT)
-    return tuple(Message(roles[number % 2], (TextPart(f"{count // 7}: {number}"),)) for number in range(count % 7 + 1))
+    texts = [Message(roles[number % 2], (TextPart(f"{count // 7}: {number}"),)) for number in range(count % 7 + 1)]
+    return (*texts, Message(Role.USER, (ToolResultPart("1", result(count - 1 + count % 3)),)))
 
 
 def change(number: int) -> Change:
-    """The change with this number, the first being 1: two rows of told, the conversation and the tally as they are."""
-    told = (TextDelta(f"{number} ", "m"), TextDelta("x" * (number % 50) * 100, "m"), UsageChanged(number, 0))
+    """The change with this number, the first being 1: some rows of told, the conversation and the tally as they are."""
+    told = (
+        TextDelta(f"{number} ", "m"),
+        TextDelta("x" * (number % 50) * 100, "m"),
+        ToolFinished(str(number), "bash", ToolResult(result(number), envelope={"stdout": result(number)}), 0.0),
+        UsageChanged(number, 0),
+    )
     history = HistoryState(messages(number), 0, number)
     return Change(told, history, usage=UsageTotals(calls=number), prompted=True, touch=True)
 
@@ -51,6 +65,9 @@ async def check(repository: SessionRepository, acknowledged: int) -> int:
     assert saved.history.messages == (messages(count) if count else ())
     told = [each.event async for each in repository.events()]
     assert [event.used for event in told if isinstance(event, UsageChanged)] == [*range(1, count + 1)]
+    results = [event.result for event in told if isinstance(event, ToolFinished)]
+    assert [each.text for each in results] == [result(number) for number in range(1, count + 1)]
+    assert all(each.envelope == {"stdout": each.text} for each in results)
     texts = [event.text for event in told if isinstance(event, TextDelta)]
     assert texts == [f"{number} " + "x" * (number % 50) * 100 for number in range(1, count + 1)]
     return count
