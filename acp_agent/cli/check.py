@@ -284,7 +284,7 @@ def check(args: argparse.Namespace) -> int:
     with session_roots(loaded, cwd) as roots, session_roots(loaded, cwd, for_shell=True) as shell:
         judge = SessionJudge(loaded, roots, shell, args.rules)
         if args.stdin:
-            judge.print_lines(sys.stdin.buffer if sys.stdin else (), sys.stdout, only_commands=args.kind == "command")
+            judge.print_lines(sys.stdin.buffer, sys.stdout, only_commands=args.kind == "command")
             return 0
         if args.kind == "command":
             found = judge.commands.verdict(args.target)

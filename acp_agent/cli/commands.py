@@ -289,8 +289,21 @@ def _run(args: argparse.Namespace) -> int:
         from acp_agent import boot
 
         return boot.main(_server_flags(args))
+    if sys.__stdout__ is None and command in ("run", "demo"):
+        raise AgentError("stdout is closed, so the conversation cannot be shown; redirect it to a file")
+    _open_missing_streams()
     module, function = _SUBCOMMANDS[command]
     return getattr(importlib.import_module(f"acp_agent.cli.{module}"), function)(args)
+
+
+def _open_missing_streams() -> None:
+    """Open the null device for each closed standard stream. Otherwise the next file or pipe would get its number."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(fd, True)
+    os.close(fd)
+    sys.stdin = sys.stdin or open(0, closefd=False, encoding="utf-8")
+    sys.stdout = sys.stdout or open(1, "w", closefd=False, encoding="utf-8")
+    sys.stderr = sys.stderr or open(2, "w", closefd=False, encoding="utf-8")
 
 
 def _server_flags(args: argparse.Namespace) -> list[str]:

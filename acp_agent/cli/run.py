@@ -35,10 +35,9 @@ _SETTLE = 0.3  # seconds after a question in which keys are ignored: nobody read
 def is_interactive() -> bool:
     """Return True if stdin and stdout are terminals, so that a user can read a question and answer it.
 
-    The content of a pipe was written before the question, so it is never an answer. A closed stream is None.
+    The content of a pipe was written before the question, so it is never an answer.
     """
-    streams = (getattr(sys, "stdin", None), getattr(sys, "stdout", None))
-    return all(stream is not None and stream.isatty() for stream in streams)
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 async def forget_early_keys() -> None:

@@ -138,6 +138,36 @@ def test_no_stdout_at_all_is_no_error(environment, home):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.parametrize("command", [["run", "hello"], ["demo"]])
+def test_what_only_draws_a_conversation_needs_stdout(environment, home, command):
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, *command],
+        env=environment,
+        cwd=home,
+        capture_output=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == b"acp-agent: stdout is closed, so the conversation cannot be shown; redirect it to a file\n"
+
+
+@pytest.mark.parametrize("command", [["filter", "--command", "ls"], ["redact"], ["check", "--stdin"]])
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_empty_and_their_numbers_are_not_given_to_files(environment, home, command, closed):
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *COMMAND, *command],
+        env=environment,
+        cwd=home,
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        timeout=50,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert b"Traceback" not in done.stderr
+
+
 def test_ctrl_c_ends_with_130_and_without_a_traceback(environment, home):
     """The doctor waits for a model server that never answers; the interrupt comes when it has asked."""
     with socket.create_server(("127.0.0.1", 0)) as server:
