@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 
 import anyio
 import anyio.to_thread
+from anyio.abc import TaskGroup
 
 from acp_agent.capabilities import fork_offered, initialize_result
 from acp_agent.config import database_file
@@ -78,27 +79,39 @@ _CRASHED = 1
 def main(handover: "Handover", argv: Sequence[str] = ()) -> NoReturn:
     """Serve until the end, and exit with 0, with 128 + n after signal n, or with 1 after a crash."""
     raise_descriptor_limit()
-    app = App(handover, Flags.from_argv(argv))
     code = _CRASHED
     try:
-        code = anyio.run(app.run)
+        code = anyio.run(_serve, handover, Flags.from_argv(argv))
     except BaseException as error:  # noqa: BLE001 - Python would wait for threads that never end
         _report_crash(error)
     finally:
-        try:
-            app.close()
-        finally:
-            os._exit(code)  # threads of the database or of an abandoned import would block an ordinary exit
+        os._exit(code)  # threads of the database or of an abandoned import would block an ordinary exit
+
+
+async def _serve(handover: "Handover", flags: Flags) -> int:
+    """Serve until the end, and return the exit code."""
+    strict = _strict_observer(handover) if os.environ.get(STRICT_VARIABLE) == "1" else None
+    tasks = anyio.create_task_group()
+    app = App(handover, flags, tasks, strict)
+    try:
+        async with tasks:
+            await app.run()
+            tasks.cancel_scope.cancel()
+    finally:
+        app.kill_processes()
+    if strict is not None:
+        strict.summarize()
+    return app.exit_code
 
 
 class App:
-    """The server process: one editor, many sessions."""
+    """The server process: one editor, many sessions. Its background tasks run in `tasks`."""
 
-    def __init__(self, handover: "Handover", flags: Flags) -> None:
-        self._handover = handover
+    def __init__(self, handover: "Handover", flags: Flags, tasks: TaskGroup, observer: "StrictObserver | None") -> None:
+        self.exit_code = 0
         self._flags = flags
-        self._exit_code = 0
-        self._last_resort = LastResort(self.close, lambda: self._exit_code)
+        self._tasks = tasks
+        self._last_resort = LastResort(self.kill_processes, lambda: self.exit_code)
         self._process: ProcessServices | None = None
         self._limits = SessionLimits()
         self._lists = ModelLists(os.environ, self._models_listed)
@@ -106,6 +119,10 @@ class App:
         self._extensions: Extensions | None = None
         self._problems: list[str] = []  # warnings from before the first session
         self._sessions = self._session_manager()
+        reader, writer = LineReader(handover.input_fd, handover.unread), MessageWriter(handover.output_fd)
+        self._peer = Peer(reader, writer, self._shown, observer)
+        auth = AuthState(self._forget_keys)
+        self._server = Server(self._peer, self._sessions, self._warm_up, self._extend, auth, handover.initialized)
 
     def _session_manager(self) -> SessionManager:
         """Make the session manager. No file is opened before the first session."""
@@ -117,33 +134,18 @@ class App:
             trouble = str(error)
         else:
             self._database = Database(file, self._warn_all)
-            store, locks = (
-                SessionStore(self._database),
-                SessionLocks(os.path.join(os.path.dirname(file), "sessions.lock")),
-            )
+            store = SessionStore(self._database)
+            locks = SessionLocks(os.path.join(os.path.dirname(file), "sessions.lock"))
         return SessionManager(store, locks, self._make_session, lambda: self._limits, now_ms, trouble)
 
-    async def run(self) -> int:
-        """Serve the editor until the end, and return the exit code."""
-        reader = LineReader(self._handover.input_fd, self._handover.unread)
-        strict = _strict_observer(self._handover) if os.environ.get(STRICT_VARIABLE) == "1" else None
-        self._peer = Peer(reader, MessageWriter(self._handover.output_fd), strict)
-        async with anyio.create_task_group() as self._tasks:
-            self._background(self._handle_signals)
-            self._background(partial(evict_unused, self._sessions))
-            auth = AuthState(self._forget_keys)
-            server = Server(self._peer, self._sessions, self._warm_up, self._extend, auth, self._handover.initialized)
-            try:
-                await server.serve(self._last_resort.arm)
-            except BaseException as error:  # noqa: BLE001 - sessions are stored before the process ends
-                self._crashed(error)
-            await self._store_all()
-            self._tasks.cancel_scope.cancel()
-        if strict is not None:
-            strict.summarize()
-        return self._exit_code
-
-    async def _store_all(self) -> None:
+    async def run(self) -> None:
+        """Serve the editor until the end, and store the sessions."""
+        self._background(self._handle_signals)
+        self._background(partial(evict_unused, self._sessions))
+        try:
+            await self._server.serve(self._last_resort.arm)
+        except BaseException as error:  # noqa: BLE001 - sessions are stored before the process ends
+            self._crashed(error)
         await self._sessions.flush(within=_LAST_SEND, patience=_LAST_WRITE)
         if self._process is not None:
             await self._process.aclose()
@@ -165,11 +167,11 @@ class App:
 
     def _crashed(self, error: BaseException) -> None:
         _report_crash(error)
-        self._exit_code = _CRASHED
+        self.exit_code = _CRASHED
         self._last_resort.arm()
         self._peer.end()
 
-    def close(self, within: float = 1.0) -> None:
+    def kill_processes(self, within: float = 1.0) -> None:
         """Kill the processes that cancelled turns have not ended, in at most `within` seconds."""
         if self._process is not None:
             self._process.kill_everything(within)
@@ -177,8 +179,13 @@ class App:
     async def _handle_signals(self) -> None:
         with anyio.open_signal_receiver(*_SIGNALS) as signals:
             async for number in signals:
-                self._exit_code = 128 + number
+                self.exit_code = 128 + number
                 self._peer.end()
+
+    async def _shown(self, session_id: str) -> None:
+        """Wait until the updates of a session are sent: editors must know a tool call that a question is about."""
+        if session := self._sessions.find(session_id):
+            await session.transcript.shown()
 
     def _forget_keys(self) -> None:
         """Remove the keys that `acp-agent login` stored. Blocks. Raises ConfigError."""

@@ -23,7 +23,19 @@ MANY_FILES = ("tools", "gates", "output/filters")
 CODE = re.compile(r"\b(?:[A-Z]{1,2}\d{1,2}\.\d+(?:\.\d+)?|requirements [A-Z]\d+)\b")
 
 # Attributes that libraries want to be assigned.
-FOREIGN = {"deadline", "epilog", "excepthook", "argtypes", "args", "required", "time", "time_ns", "stdin", "stdout", "stderr"}
+FOREIGN = {
+    "deadline",
+    "epilog",
+    "excepthook",
+    "argtypes",
+    "args",
+    "required",
+    "time",
+    "time_ns",
+    "stdin",
+    "stdout",
+    "stderr",
+}
 RENAMED = "tools/html_page.py part.name"  # bs4 renames an element by assignment
 
 CEILINGS = {

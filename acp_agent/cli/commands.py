@@ -301,9 +301,9 @@ def _open_missing_streams() -> None:
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(fd, True)
     os.close(fd)
-    sys.stdin = sys.stdin or open(0, closefd=False, encoding="utf-8")
-    sys.stdout = sys.stdout or open(1, "w", closefd=False, encoding="utf-8")
-    sys.stderr = sys.stderr or open(2, "w", closefd=False, encoding="utf-8")
+    sys.stdin = sys.stdin or os.fdopen(0, closefd=False, encoding="utf-8")
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False, encoding="utf-8")
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False, encoding="utf-8")
 
 
 def _server_flags(args: argparse.Namespace) -> list[str]:

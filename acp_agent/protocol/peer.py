@@ -73,9 +73,19 @@ class PeerObserver(Protocol):
 
 
 class Peer:
-    """The editor at the other end of the stream."""
+    """The editor at the other end of the stream.
 
-    def __init__(self, reader: LineReader, writer: MessageWriter, observer: PeerObserver | None = None) -> None:
+    before_request   awaited with the session's id before each request about a session, so that earlier updates go out
+                     first
+    """
+
+    def __init__(
+        self,
+        reader: LineReader,
+        writer: MessageWriter,
+        before_request: Callable[[str], Awaitable[None]],
+        observer: PeerObserver | None = None,
+    ) -> None:
         self._reader = reader
         self._writer = writer
         self._observer = observer
@@ -85,7 +95,7 @@ class Peer:
         self._incoming: dict[jsonrpc.RequestId, Incoming] = {}
         self._pending: dict[int, _Pending] = {}
         self._late: dict[int, Callable[[Json], None]] = {}
-        self._before_request: Callable[[str], Awaitable[None]] | None = None
+        self._before_request = before_request
         self._reading = anyio.CancelScope()
         self._answered = anyio.Event()
         self._ended = False
@@ -215,10 +225,6 @@ class Peer:
 
     # -------------------------------------------------------------------------------- asking
 
-    def before_requests(self, wait: Callable[[str], Awaitable[None]]) -> None:
-        """Await `wait(session_id)` before each request about a session, so that earlier updates go out first."""
-        self._before_request = wait
-
     async def request(
         self,
         method: str,
@@ -270,7 +276,7 @@ class Peer:
     async def _wait_before(self, method: str, params: JsonObject, timeout: float | None) -> None:
         """Wait until earlier updates of the session are out, for up to `timeout` seconds: the editor may not read."""
         session_id = params.get("sessionId")
-        if self._before_request is not None and isinstance(session_id, str):
+        if isinstance(session_id, str):
             with anyio.move_on_after(timeout) as limit:
                 await self._before_request(session_id)
             if limit.cancelled_caught:

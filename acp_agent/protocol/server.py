@@ -92,7 +92,6 @@ class Server:
         self._auth = auth
         self._client = None if initialized is None else Client.from_initialize(initialized)
         self._fork = fork_offered(os.environ)
-        peer.before_requests(self._shown)
         self._methods = SessionMethods(sessions, self._connection, warm_up, fork=self._fork)
 
     async def serve(self, on_end: Callable[[], None]) -> None:
@@ -111,11 +110,6 @@ class Server:
         }
         notifications = {**self._methods.notifications, **lsp_notifications(self._languages)}
         await self._peer.serve(requests, notifications, self._admit, on_end=end)
-
-    async def _shown(self, session_id: str) -> None:
-        """Wait until the updates of a session are sent: editors must know a tool call that a question is about."""
-        if session := self._sessions.find(session_id):
-            await session.transcript.shown()
 
     def _admit(self, method: str) -> None:
         if self._client is None and method != "initialize":

@@ -139,7 +139,7 @@ class SessionManager:
         """Return a new session. Raises RequestError if the pool is full and every session in it is busy."""
         now = self._clock()
         record = SessionRecord(str(uuid4()), workspace.cwd, workspace.additional, created_at=now, updated_at=now)
-        async with self._acts.of(record.id), self._pool.room():
+        async with self._acts.hold(record.id), self._pool.room():
             session = self._make(record, workspace, connection)
             if self.store is None:
                 session.notices.warn(f"this conversation is not kept: {self._trouble}")
@@ -162,7 +162,7 @@ class SessionManager:
         if self.store is not None and session_id not in self._acts:
             must_be_idle(self._known.get(session_id))  # a prompt that follows the load has to wait
         with self.loads.loading(session_id) as is_known:
-            async with self._acts.of(session_id):
+            async with self._acts.hold(session_id):
                 if self.store is None:
                     is_known()
                     yield self.get(session_id)  # without a store, the conversation is only in memory
@@ -200,7 +200,7 @@ class SessionManager:
 
     async def fork(self, source_id: str, workspace: SessionWorkspace, connection: EditorConnection) -> Session:
         """Return a new session with a copy of another session's conversation. Raises the errors of `load`."""
-        async with self._acts.of(source_id):
+        async with self._acts.hold(source_id):
             source = self._known.get(source_id)
             if source is not None:
                 await source.transcript.flush()
@@ -292,7 +292,7 @@ class SessionManager:
     async def close(self, session_id: str) -> None:
         """Close a session; it can be loaded again. Raises RequestError if it is not known here."""
         self._cancel_turn(session_id)
-        async with self._acts.of(session_id):  # a load may be about to make it known
+        async with self._acts.hold(session_id):  # a load may be about to make it known
             session = self.get(session_id)
             del self._known[session_id]
             try:
@@ -303,7 +303,7 @@ class SessionManager:
     async def delete(self, session_id: str) -> bool:
         """Close a session and delete it from the store. Return False if it did not exist. Raises RequestError."""
         self._cancel_turn(session_id)
-        async with self._acts.of(session_id):
+        async with self._acts.hold(session_id):
             session = self._known.get(session_id)
             if session is None and (self.store is None or await readable(self.store.find(session_id)) is None):
                 return False
@@ -321,7 +321,7 @@ class SessionManager:
 
     async def move(self, session_id: str, cwd: str) -> None:
         """Move a session to another folder from its next prompt on. Raises RequestError while a turn runs."""
-        async with self._acts.of(session_id):
+        async with self._acts.hold(session_id):
             session = self.get(session_id)
             must_be_idle(session)
             await self._lock.take(session_id)  # it may be evicted here and open in another process
@@ -368,7 +368,7 @@ class SessionManager:
         if session.resident:
             self._lock.check(session.id)
             return
-        async with self._acts.of(session.id):
+        async with self._acts.hold(session.id):
             if self._known.get(session.id) is not session:  # it was closed or loaded again meanwhile
                 raise SessionNotFound(session.id)
             if session.resident:
@@ -382,7 +382,7 @@ class SessionManager:
         if session.resident:
             await session.transcript.save()
             return
-        async with self._acts.of(session.id):
+        async with self._acts.hold(session.id):
             if self._known.get(session.id) is session:
                 await self._pool.store_options(session)
 

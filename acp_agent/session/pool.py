@@ -117,7 +117,7 @@ class KeyedLock:
         return key in self._locks
 
     @asynccontextmanager
-    async def of(self, key: str) -> AsyncGenerator[None]:
+    async def hold(self, key: str) -> AsyncGenerator[None]:
         """Hold the lock of a key while the body runs. Uses for one key must not be nested."""
         lock = self._locks.setdefault(key, anyio.Lock())
         try:
@@ -249,7 +249,7 @@ class SessionPool:
 
     async def evict_idle(self, session: Session) -> None:
         """Evict a session if it is resident and no turn runs. Take its KeyedLock."""
-        async with self._acts.of(session.id):
+        async with self._acts.hold(session.id):
             if not session.turns.busy and session.resident:
                 await self.evict(session)
 

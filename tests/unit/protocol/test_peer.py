@@ -167,8 +167,7 @@ async def test_a_question_about_a_session_waits_until_what_was_told_in_it_was_sh
         asked.append(session_id)
         await shown.wait()
 
-    async with connected() as (peer, other), anyio.create_task_group() as tasks:
-        peer.before_requests(wait)
+    async with connected(before_request=wait) as (peer, other), anyio.create_task_group() as tasks:
         tasks.start_soon(peer.request, "about/it", {"sessionId": "s"})
         await anyio.wait_all_tasks_blocked()
         peer.post_notification("told", {})

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -44,14 +44,19 @@ class OtherEnd:
             os.close(self._write)
 
 
+async def at_once(session_id: str) -> None:
+    """Let a request go without waiting for updates of its session."""
+
+
 @asynccontextmanager
 async def connected(
     requests: Mapping[str, RequestHandler] | None = None,
     notifications: Mapping[str, NotificationHandler] | None = None,
+    before_request: Callable[[str], Awaitable[None]] = at_once,
 ) -> AsyncIterator[tuple[Peer, OtherEnd]]:
     """A serving Peer and its other end; leaving ends the stream and waits for the peer to end."""
     to_agent, from_agent = os.pipe(), os.pipe()
-    peer = Peer(LineReader(to_agent[0]), MessageWriter(from_agent[1]))
+    peer = Peer(LineReader(to_agent[0]), MessageWriter(from_agent[1]), before_request)
     other = OtherEnd(from_agent[0], to_agent[1])
     try:
         async with anyio.create_task_group() as tasks:
