@@ -54,8 +54,12 @@ EXTERNALS = {
     "re2": {"regex"},
     "soupsieve": {"tools"},
     "structlog": {"log"},
-    "tree_sitter": {"gates"},
+    "tree_sitter": {"gates", "tools"},
     "tree_sitter_bash": {"gates"},
+    **{
+        f"tree_sitter_{name}": {"tools"}
+        for name in ("c", "cpp", "go", "java", "javascript", "python", "rust", "typescript")
+    },
 }
 # Distributions whose import name is another.
 IMPORT_NAMES = {

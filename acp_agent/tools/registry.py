@@ -13,6 +13,7 @@ from acp_agent.tools.conversation import CompressContext, UpdatePlan
 from acp_agent.tools.diagnostics import Diagnostics
 from acp_agent.tools.edit import Edit, Write
 from acp_agent.tools.memory import MemorySave, MemorySearch
+from acp_agent.tools.outline import Outline
 from acp_agent.tools.path_tools import CopyPath, CreateDirectory, DeletePath, ListDirectory, MovePath
 from acp_agent.tools.read import Read
 from acp_agent.tools.read_overflow import ReadOverflow
@@ -68,18 +69,16 @@ def default_tools(
     def kind(rich: ToolKind) -> ToolKind:
         return rich if rich_kinds else ToolKind.OTHER
 
+    guards_secrets = limits.guards_secrets
     return (
         Bash(limits.command_seconds),
         Read(max_lines=limits.read_lines, max_line_chars=limits.line_chars),
         Write(max_bytes=limits.write_bytes),
         Edit(max_bytes=limits.write_bytes),
         ListDirectory(kind=kind(ToolKind.SEARCH)),
-        FindPath(max_results=limits.found_paths, kind=kind(ToolKind.SEARCH), guards_secrets=limits.guards_secrets),
-        Grep(
-            max_matches=limits.grep_matches,
-            max_line_chars=limits.match_chars,
-            guards_secrets=limits.guards_secrets,
-        ),
+        FindPath(max_results=limits.found_paths, kind=kind(ToolKind.SEARCH), guards_secrets=guards_secrets),
+        Grep(max_matches=limits.grep_matches, max_line_chars=limits.match_chars, guards_secrets=guards_secrets),
+        Outline(guards_secrets=guards_secrets),
         CreateDirectory(kind=kind(ToolKind.EDIT)),
         DeletePath(kind=kind(ToolKind.DELETE)),
         MovePath(kind=kind(ToolKind.MOVE)),

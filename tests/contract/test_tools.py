@@ -57,6 +57,7 @@ CALLS = (
     Call("move_path", {"source": "twin/a.py", "destination": "b.py"}, "Moved twin/a.py to b.py", asks=True),
     Call("list_directory", {"path": "."}, "[dir] pkg\n[dir] twin\n[file] b.py"),
     Call("find_path", {"path": ".", "pattern": "**/*.py"}, "b.py\npkg/a.py"),
+    Call("outline", {"path": "pkg/a.py"}, "    1  def greet()"),
     Call("grep", {"pattern": "good(bye)"}, "b.py:2:     return 'goodbye'\npkg/a.py:2:     return 'goodbye'"),
     Call("grep", {"pattern": "goodbye", "files_only": True, "glob": "a.*"}, "pkg/a.py"),
     Call("bash", {"command": "cat b.py"}, "goodbye", asks=True),
@@ -86,6 +87,7 @@ CALLS = (
     Call("copy_path", {"source": "out", "destination": "mine"}, "outside the directories", failed=True),
     Call("list_directory", {"path": "out"}, "outside the directories", failed=True),
     Call("find_path", {"path": "..", "pattern": "*"}, "outside the directories", failed=True),
+    Call("outline", {"path": ".."}, "outside the directories", failed=True),
     Call("grep", {"pattern": "secret", "path": "out"}, "outside the directories", failed=True),
 )
 

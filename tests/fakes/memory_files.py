@@ -199,7 +199,8 @@ class MemoryFileSystem:
         resolved = self.resolve(path, Access.READ)
         self._directory(path, resolved)
         below = {each: each.removeprefix(resolved).lstrip("/") for each in self._walk(resolved)}
-        found = [each for each, name in below.items() if glob.globmatch(name, pattern, flags=glob.GLOBSTAR)]
+        flags = glob.GLOBSTAR | glob.BRACE | glob.DOTGLOB
+        found = [each for each, name in below.items() if glob.globmatch(name, pattern, flags=flags)]
         return FoundPaths(tuple(found[:limit]), len(found) > limit)
 
     async def grep(self, query: GrepQuery) -> GrepMatches:
