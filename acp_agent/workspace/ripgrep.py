@@ -97,7 +97,7 @@ class Ripgrep:
             told.extend(chunk)
             return len(told) > _MOST_NAMES
 
-        await self._run(["--files", *arguments], take, DEVNULL)
+        await self._run(["--files", "--threads=1", *arguments], take, DEVNULL)
         return set() if len(told) > _MOST_NAMES else set(bytes(told).split(b"\0")[:-1])
 
     async def _run(self, arguments: list[str], take: Callable[[bytes], Awaitable[bool]], stdin: int) -> None:

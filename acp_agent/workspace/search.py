@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
-from anyio import move_on_after, to_thread
+from anyio import create_task_group, move_on_after, to_thread
 from anyio.from_thread import check_cancelled
 
 from acp_agent.core.backends import GrepMatch, GrepMatches, GrepQuery
@@ -115,10 +115,19 @@ async def _grep_directory(
     walk, small = choice.flags(start), f"--max-filesize={largest}"
     below = ["--", "./" if start == "." else f"./{start}"]
     every, large = set[bytes](), set[bytes]()
-    with move_on_after(seconds) as time:
+
+    async def list_files() -> None:
+        nonlocal every, large
         every = await program.names([*walk, *below])
         large = every - await program.names([*walk, small, *below])  # cheaper than asking for the size of each
-        await program.search([*walk, small, *_arguments(query), *below], lines.take)
+
+    with move_on_after(seconds) as time:
+        try:
+            async with create_task_group() as tasks:  # the search has one thread, because it is in order
+                tasks.start_soon(list_files)
+                await program.search([*walk, small, *_arguments(query), *below], lines.take)
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
     found = await to_thread.run_sync(partial(lines.result, stopped=time.cancelled_caught))
     too_large, secrets = await to_thread.run_sync(choice.left_out, every, large, found)
     return replace(found, too_large=too_large, size_limit=largest, secrets=secrets)
