@@ -216,15 +216,14 @@ class Chosen:
 def chosen(options: SessionOptions, choices: Choices, model: str = "") -> Chosen:
     """Return the choices that a model takes, by default the one in force. The other ones stay for other models."""
     model = model or model_in_force(options, choices)
+    thought_level, temperature = options.thought_level, options.temperature
+    levels = choices.thinking(model) if thought_level else None
+    presets = choices.temperature(model) if temperature else None
     return Chosen(
         options.model,
-        _taken(options.thought_level, choices.thinking(model)),
-        _taken(options.temperature, choices.temperature(model)),
+        thought_level if levels is not None and thought_level in levels.values else "",
+        temperature if presets is not None and temperature in presets.values else "",
     )
-
-
-def _taken(value: str, levels: Levels | None) -> str:
-    return value if levels is not None and value in levels.values else ""
 
 
 def settle(options: SessionOptions, choices: Choices) -> str:

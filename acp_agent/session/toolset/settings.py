@@ -148,7 +148,8 @@ def selection_in_force(
     def of(name: str) -> Selection:
         return Selection(tool_choice(loaded, session, name), ALIASES)
 
-    return lambda: of(model())
+    # Which model is asked takes a while to find out, and every tool is judged before every request.
+    return (lambda: of(model())) if loaded.settings.tools.by_model else (lambda: of(""))
 
 
 def every_choice(loaded: Loaded, session: tuple[str, ...] | None) -> Iterator[ToolChoice]:
