@@ -16,7 +16,6 @@ from tree_sitter import Language, Node, Parser
 from acp_agent.core.backends import EntryKind, FileSystem
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
-from acp_agent.core.secrets import Secrecy, secrecy
 from acp_agent.core.types import Access, Location, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.text import visible
 from acp_agent.tools.lsp import file_uri
@@ -107,9 +106,6 @@ class Outline(Tool[OutlineParams]):
     cacheable = True
     params = OutlineParams
 
-    def __init__(self, *, guards_secrets: bool = True) -> None:
-        self._guards_secrets = guards_secrets
-
     def title(self, params: OutlineParams) -> str:
         return f"outline {super().title(params)}" if "path" in params.model_fields_set else self.name
 
@@ -129,10 +125,9 @@ class Outline(Tool[OutlineParams]):
         """Return the outlines of the files below a folder, each under its path, until the lines are used up."""
         found = await context.files.find(path, f"**/*.{{{','.join(_LANGUAGES)}}}", _MOST_FILES)
         base = context.files.resolve(".", Access.LIST)
-        allowed = secrecy(context.files.resolve(path, Access.LIST)) if self._guards_secrets else Secrecy.SEALED
         lines, left_out = list[str](), 0
         for name in found.paths:
-            if len(lines) >= _MOST_LINES or secrecy(name) > allowed:
+            if len(lines) >= _MOST_LINES:
                 left_out += 1
                 continue
             try:

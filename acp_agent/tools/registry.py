@@ -78,7 +78,7 @@ def default_tools(
         ListDirectory(kind=kind(ToolKind.SEARCH)),
         FindPath(max_results=limits.found_paths, kind=kind(ToolKind.SEARCH), guards_secrets=guards_secrets),
         Grep(max_matches=limits.grep_matches, max_line_chars=limits.match_chars, guards_secrets=guards_secrets),
-        Outline(guards_secrets=guards_secrets),
+        Outline(),
         CreateDirectory(kind=kind(ToolKind.EDIT)),
         DeletePath(kind=kind(ToolKind.DELETE)),
         MovePath(kind=kind(ToolKind.MOVE)),
