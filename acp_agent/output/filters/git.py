@@ -4,15 +4,17 @@ A diff keeps the headers of all files and hunks up to a limit. A status keeps br
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
 
 from acp_agent.core.types import Confidence
 from acp_agent.output.filters.strategy import Applied, CommandRun
 
 _FILE = ("diff --git ", "diff --cc ", "diff --combined ")
-_HUNK = re.compile(r"(?P<ats>@@+) (?P<ranges>(?:[-+]\d+(?:,\d+)? )+)@@+")
 _BEGINS = (*_FILE, "@@")
+_HUNK = re.compile(r"(?P<ats>@@+) (?P<ranges>(?:[-+]\d+(?:,\d+)? )+)@@+")
 _CONFLICT = re.compile(r"[ +]+(?:<{7}|>{7})(?: |$)")
 _RANGE = re.compile(r"[-+]\d+(?:,(\d+))?")
 _HEADER = (
@@ -22,25 +24,19 @@ _HEADER = (
 _BINARY_DATA = re.compile(r"(?:literal|delta) \d+$|[A-Za-z][0-9A-Za-z!#$%&()*+;<=>?@^_`{|}~-]+$|$")
 
 
-@dataclass(frozen=True, slots=True)
-class Hunk:
-    """The line `@@ ... @@` and the lines of the hunk."""
-
-    lines: list[str]
-
-
 @dataclass(slots=True)
 class FileDiff:
     """One file of a diff.
 
     path      the new name, as git writes it in the header
     header    the lines from `diff --...` up to the first hunk
+    hunks     the lines of each, `@@ ... @@` first
     trailer   lines after the file that belong to no file
     """
 
     path: str
     header: list[str]
-    hunks: list[Hunk] = field(default_factory=list[Hunk])
+    hunks: list[list[str]] = field(default_factory=list[list[str]])
     trailer: list[str] = field(default_factory=list[str])
     added: int = 0
     removed: int = 0
@@ -48,44 +44,41 @@ class FileDiff:
     @property
     def size(self) -> int:
         """The number of lines of the hunks."""
-        return sum(len(hunk.lines) for hunk in self.hunks)
+        return sum(map(len, self.hunks))
 
     @property
     def counts(self) -> str:
         """`path | +a -b`, and the number of conflict markers if there are any."""
-        markers = sum(_CONFLICT.match(line) is not None for hunk in self.hunks for line in hunk.lines)
+        marked = (line for hunk in self.hunks for line in hunk if "<<<<<<<" in line or ">>>>>>>" in line)
+        markers = sum(_CONFLICT.match(line) is not None for line in marked)
         said = f", {markers} conflict marker{'' if markers == 1 else 's'}" if markers else ""
         return f"{self.path} | +{self.added} -{self.removed}{said}"
 
 
 def files_of(lines: Sequence[str]) -> tuple[list[str], list[FileDiff]]:
     """Return the lines before the first file, such as a --stat table, and the files."""
-    at = next((i for i, line in enumerate(lines) if line.startswith(_FILE)), len(lines))
-    prelude, files = list(lines[:at]), list[FileDiff]()
-    while at < len(lines):
-        at = _file(lines, at, files)
+    found = [at for at, line in enumerate(lines) if line.startswith(_BEGINS)]
+    headers = [at for at in found if lines[at][0] == "d" or _HUNK.match(lines[at])]
+    prelude, files = list(lines), list[FileDiff]()
+    for at, end in pairwise((*headers, len(lines))):
+        if (hunk := _HUNK.match(lines[at])) is None:
+            prelude = prelude if files else prelude[:at]
+            after = _header_end(lines, at + 1, end)
+            files.append(FileDiff(_path(lines[at]), list(lines[at:after])))
+        elif files:
+            after = _hunk_end(lines, at, end, hunk, files[-1])
+            files[-1].hunks.append(list(lines[at:after]))
+        else:
+            continue
+        files[-1].trailer += lines[after:end]
     return prelude, files
 
 
-def _file(lines: Sequence[str], at: int, files: list[FileDiff]) -> int:
-    """Take one file and the lines after it. Return where the next one begins."""
-    found = FileDiff(_path(lines[at]), [lines[at]])
-    files.append(found)
-    at += 1
+def _header_end(lines: Sequence[str], at: int, end: int) -> int:
     binary = False
-    while at < len(lines) and (lines[at].startswith(_HEADER) or (binary and _BINARY_DATA.match(lines[at]))):
+    while at < end and (lines[at].startswith(_HEADER) or (binary and _BINARY_DATA.match(lines[at]))):
         binary |= lines[at] == "GIT binary patch"
-        found.header.append(lines[at])
         at += 1
-    while at < len(lines) and not lines[at].startswith(_FILE):
-        hunk = _HUNK.match(lines[at]) if lines[at].startswith("@@") else None
-        if hunk is None:
-            found.trailer.append(lines[at])
-            at += 1
-            continue
-        end = _hunk_end(lines, at, hunk, found)
-        found.hunks.append(Hunk(list(lines[at:end])))
-        at = end
     return at
 
 
@@ -102,76 +95,55 @@ def _path(line: str) -> str:
     return names.rpartition(" b/")[2] or names
 
 
-def _hunk_end(lines: Sequence[str], at: int, hunk: re.Match[str], found: FileDiff) -> int:
-    """Return the end of a hunk: after the lines that its header counts, or at the next header for --word-diff."""
-    parents = len(hunk["ats"]) - 1
-    sizes = [int(count or 1) for count in _RANGE.findall(hunk["ranges"])]
-    following = _next_header(lines, at + 1)
-    if parents > 1:
-        end = _combined_end(lines, at + 1, sizes, parents)
-        end = following if end is None else end
-        marks = [line[:parents] for line in lines[at + 1 : end] if not line.startswith("\\")]
-        found.added += sum("+" in mark for mark in marks)
-        found.removed += sum("-" in mark for mark in marks)
-        return end
-    marks = [line[:1] for line in lines[at + 1 : following]]
-    end = following
-    if _sizes_of(marks) != sizes:  # text after the hunk, or not a plain diff
-        end = _plain_end(marks, at + 1, sizes) or following
-        marks = marks[: end - at - 1]
-    found.added += marks.count("+")
-    found.removed += marks.count("-")
-    return end
+def _hunk_end(lines: Sequence[str], at: int, end: int, hunk: re.Match[str], file: FileDiff) -> int:
+    """Count the lines of the hunk at `at`. Return its end: after as many lines as it announces, else `end`."""
+    ats, ranges = hunk.group("ats", "ranges")
+    parents = len(ats) - 1  # more than one for a merge
+    sizes = [int(count or 1) for count in _RANGE.findall(ranges)]  # of the old files, then of the new one
+    marks = [line[:parents] for line in lines[at + 1 : end]]
+    counts = {mark: marks.count(mark) for mark in set(marks)}
+    if _sizes_of(counts, parents) != sizes:  # text after the hunk, or not a plain diff
+        marks = marks[: _length(marks, sizes)]
+        counts = {mark: marks.count(mark) for mark in set(marks)}
+    file.added += sum(count for mark, count in counts.items() if "+" in mark)
+    file.removed += sum(count for mark, count in counts.items() if "-" in mark)
+    return at + 1 + len(marks)
 
 
-def _sizes_of(marks: Sequence[str]) -> list[int] | None:
-    """Return the number of lines of the old and of the new file. None if a line is not part of a diff."""
-    added, removed, same = marks.count("+"), marks.count("-"), marks.count(" ") + marks.count("")
-    return [removed + same, added + same] if added + removed + same + marks.count("\\") == len(marks) else None
-
-
-def _plain_end(marks: Sequence[str], at: int, sizes: list[int]) -> int | None:
-    """Return the line after a plain hunk. None if its lines do not fit its header."""
-    old, new = sizes
-    for end, mark in enumerate(marks, at):
-        if mark == "\\":
-            continue
-        if old <= 0 >= new:
-            return end
-        if mark not in {"", " ", "+", "-"}:
+def _sizes_of(counts: Mapping[str, int], parents: int) -> list[int] | None:
+    """Return the number of lines of each file, by the marks of lines. None if one is not a line of a diff."""
+    sizes = [0] * (parents + 1)
+    for mark, count in counts.items():
+        if (files := _files_with(mark, parents)) is None:
             return None
-        old -= mark != "+"
-        new -= mark != "-"
-    return at + len(marks) if old == 0 == new else None
+        for file in files:
+            sizes[file] += count
+    return sizes
 
 
-def _combined_end(lines: Sequence[str], at: int, sizes: list[int], parents: int) -> int | None:
-    """Return the line after the hunk of a merge. `sizes` has the old files first, the new one last."""
-    left, end = list(sizes), at
-    while any(left) or (end < len(lines) and lines[end].startswith("\\")):
-        if end == len(lines):
+@lru_cache(256)
+def _files_with(mark: str, parents: int) -> tuple[int, ...] | None:
+    """Return the numbers of the files that have a line with these marks, the new file last. None if none can."""
+    if mark[:1] == "\\":  # "\\ No newline at end of file"
+        return ()
+    if mark.strip(" +-"):
+        return None
+    removed = "-" in mark
+    old = [file for file, each in enumerate(mark.ljust(parents)) if each == "-" or (each == " " and not removed)]
+    return tuple(old if removed else (*old, parents))
+
+
+def _length(marks: Sequence[str], sizes: Sequence[int]) -> int | None:
+    """Return after how many lines a hunk of these sizes ends. None if the lines do not fit its header."""
+    left = list(sizes)
+    for number, mark in enumerate(marks):
+        if max(left) <= 0 and mark[:1] != "\\":
+            return number
+        if (files := _files_with(mark, len(sizes) - 1)) is None:
             return None
-        line = lines[end]
-        marks = line[:parents]
-        end += 1
-        if line.startswith("\\"):
-            continue
-        if marks.strip(" +-"):
-            return None
-        for i, mark in enumerate(marks.ljust(parents)):
-            left[i] -= mark == "-" or (mark == " " and "-" not in marks)
-        left[-1] -= "-" not in marks
-        if min(left) < 0:
-            return None
-    return end
-
-
-def _next_header(lines: Sequence[str], start: int) -> int:
-    for i in range(start, len(lines)):
-        line = lines[i]
-        if line.startswith(_BEGINS) and (not line.startswith("@@") or _HUNK.match(line)):
-            return i
-    return len(lines)
+        for file in files:
+            left[file] -= 1
+    return None if any(left) else len(marks)
 
 
 _GENERATED = re.compile(
@@ -243,9 +215,9 @@ def _hunks_within(file: FileDiff, room: int) -> list[str]:
     shown: list[str] = []
     for hunk in file.hunks:
         left = room - len(shown)
-        if len(hunk.lines) > left:
-            return shown + (hunk.lines[:left] if left >= _FEWEST_LINES else [])
-        shown += hunk.lines
+        if len(hunk) > left:
+            return shown + (hunk[:left] if left >= _FEWEST_LINES else [])
+        shown += hunk
     return shown
 
 
