@@ -24,7 +24,7 @@ HEALTH = 30.0
 
 
 class Naps:
-    """A clock: every pause is noted and over at once, but for health checks, which wait for `lap`."""
+    """A clock: every pause is noted and over soon, but for health checks, which wait for `lap`."""
 
     def __init__(self) -> None:
         self.taken: list[float] = []
@@ -40,7 +40,7 @@ class Naps:
             self._asleep.set()
             await self._lap.wait()
         elif seconds < 0.5:  # what slows a flood down is real, or the flood would be too
-            await anyio.sleep(seconds)
+            await anyio.sleep(seconds / 10)
         else:
             await anyio.lowlevel.checkpoint()
 

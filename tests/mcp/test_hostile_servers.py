@@ -20,6 +20,14 @@ from tests.unit.workspace.processes import LINUX, subreaper
 
 pytestmark = pytest.mark.anyio
 
+
+@pytest.fixture(autouse=True)
+def short_patience(monkeypatch):
+    """Give programs less time to end by themselves, and to write their last words: many here only end by force."""
+    monkeypatch.setattr("acp_agent.mcp.transports._GRACE", 0.03)
+    monkeypatch.setattr("acp_agent.mcp.transports._LAST_OUTPUT", 0.05)
+
+
 # ------------------------------------------------------------------------------------- definitions
 
 
@@ -159,7 +167,7 @@ async def test_a_tool_of_which_the_server_said_that_it_changed_is_listed_again_b
 
 
 async def test_a_list_that_is_due_and_never_comes_keeps_a_call_from_being_made(monkeypatch):
-    monkeypatch.setattr("acp_agent.mcp.connection._LIST_PATIENCE", 0.3)
+    monkeypatch.setattr("acp_agent.mcp.connection._LIST_PATIENCE", 0.05)
     async with on_stage(stdio("rug_pull_and_hang"), sleep=Waiting().sleep) as stage:
         await stage.reach(McpState.READY)
         await word_has_come(stage)
@@ -169,7 +177,7 @@ async def test_a_list_that_is_due_and_never_comes_keeps_a_call_from_being_made(m
 
 
 async def test_a_server_whose_tools_change_without_end_is_asked_once_for_each_call_and_not_called(monkeypatch):
-    monkeypatch.setattr("acp_agent.mcp.connection._LIST_PATIENCE", 0.3)
+    monkeypatch.setattr("acp_agent.mcp.connection._LIST_PATIENCE", 0.05)
     async with on_stage(stdio("changes_without_end"), sleep=Waiting().sleep) as stage:
         await stage.reach(McpState.READY)
         assert (await stage.failure()).category is Category.POLICY_BLOCKED
@@ -232,10 +240,10 @@ async def test_a_list_that_is_none_ends_in_failure():
 # ------------------------------------------------------------------------------------- silence and death
 
 
-@pytest.mark.parametrize("behaviour", ["mute", "no_list"])
-async def test_a_server_that_never_starts_is_given_up_after_five_tries(behaviour):
-    async with on_stage(stdio(behaviour, startup_timeout=0.15)) as stage:
-        assert "did not start within 0.15 s" in await stage.reach(McpState.FAILED)
+@pytest.mark.parametrize(("behaviour", "seconds"), [("mute", 0.02), ("no_list", 0.1)])
+async def test_a_server_that_never_starts_is_given_up_after_five_tries(behaviour, seconds):
+    async with on_stage(stdio(behaviour, startup_timeout=seconds)) as stage:
+        assert f"did not start within {seconds} s" in await stage.reach(McpState.FAILED)
         assert [round(wait / delay, 2) <= 1 for wait, delay in zip(stage.naps.waits(), (1, 2, 4, 8), strict=True)]
         assert (await stage.failure()).category is Category.NETWORK_ERROR
 
@@ -253,7 +261,7 @@ async def test_a_call_without_answer_times_out_and_the_server_is_told():
 async def test_a_call_that_is_cancelled_is_cancelled_at_the_server():
     async with on_stage(stdio("no_answer")) as stage:
         await stage.reach(McpState.READY)
-        with anyio.move_on_after(0.2):
+        with anyio.move_on_after(0.05):
             await stage.call()
         waited, cancelled = json.loads(await stage.call("report"))
         assert waited == cancelled
@@ -304,7 +312,7 @@ async def test_a_program_that_ends_as_soon_as_it_is_known_is_given_up_after_ten_
 
 
 async def test_a_server_that_stops_reading_holds_nobody_up():
-    async with on_stage(stdio("deaf", tool_timeout=0.2)) as stage:
+    async with on_stage(stdio("deaf", tool_timeout=0.05)) as stage:
         await stage.reach(McpState.READY)
         for _ in range(3):
             assert (await stage.failure("v" * 300_000)).category is Category.TIMEOUT
