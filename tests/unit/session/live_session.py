@@ -22,7 +22,7 @@ from acp_agent.session.session import Opening, Session, SessionDependencies, Ses
 from acp_agent.session.toolset.gate_factory import GateMemories
 from acp_agent.session.toolset.settings import known_secrets
 from acp_agent.store.credentials import CredentialStore
-from acp_agent.store.decisions import McpPins
+from acp_agent.store.decisions import McpPins, TrustedFolders
 from acp_agent.workspace.processes.tree import CommandWatchdog
 
 
@@ -73,6 +73,10 @@ class Shop:
     @property
     def pins(self) -> McpPins:
         return McpPins(os.path.join(self._folder, "pins.toml"), self._warnings.append)
+
+    @property
+    def folders(self) -> TrustedFolders:
+        return TrustedFolders(os.path.join(self._folder, "trusted.toml"), self._warnings.append)
 
     def background(self, task: Any) -> None:
         raise AssertionError("no server is named")

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from acp_agent.core.errors import Refused
 from acp_agent.core.services import WebCaller
 from acp_agent.core.session_options import AutoApprove, Mode
 from acp_agent.core.types import Access
+from acp_agent.protocol.content import read_prompt
 from acp_agent.protocol.options import set_mode
 from tests.unit.session.live_session import LiveSession
 
@@ -28,6 +30,14 @@ def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveSession:
     session = LiveSession(tmp_path)
     (session.work / "secret.txt").write_text("the secret\n")
     return session
+
+
+async def settled(live: LiveSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the configuration be older than a moment, as it soon would be: it is not read again before it changes."""
+    old = live.config.stat().st_mtime_ns - 10**10
+    os.utime(live.config, ns=(old, old))
+    await live.tools.backends()
+    monkeypatch.setattr("acp_agent.config.files._TICK", 0)
 
 
 @pytest.mark.parametrize(
@@ -226,14 +236,49 @@ async def test_with_a_turn_the_same_call_is_worth_its_while_again(live: LiveSess
     assert await live.reads()
 
 
-async def test_with_a_turn_what_the_user_may_have_changed_is_searched_anew(live: LiveSession):
+async def test_with_a_turn_what_the_user_may_have_changed_is_searched_anew(
+    live: LiveSession, monkeypatch: pytest.MonkeyPatch
+):
     live.open()
+    await settled(live, monkeypatch)
     file = live.work / "docs" / "a.txt"
     live.write("needle one\n", file)
     assert "needle one" in (await live.call("grep", pattern="needle", path=".")).text
     file.write_text("needle two\n")
+    assert "needle one" in (await live.call("grep", pattern="needle", path=".")).text, "within one turn"
     live.factory._turn_began("/help")
     assert "needle two" in (await live.call("grep", pattern="needle", path=".")).text
+
+
+async def test_a_path_that_is_there_is_not_called_made_up(live: LiveSession):
+    live.open("[agent]\nhallucination_detection = true\n")
+    assert "hallucination_suspect" not in (await live.call("read", path="secret.txt")).text
+    assert "secret2.txt is not there" in (await live.call("read", path="secret2.txt")).text
+
+
+async def test_a_closed_engine_opens_nothing_any_more_though_its_configuration_changes(live: LiveSession):
+    engine = live.open().factory.engine()
+    assert await live.reads()
+    await engine.close()
+    assert not await live.reads()
+    live.write("[tools.shell]\nblocked_commands = ['touch']\n")
+    assert not await live.reads()
+    assert any("the session was closed" in problem for problem in live.tools._told)
+
+
+async def test_a_turn_asks_about_the_servers_of_the_project_before_it_asks_the_model(live: LiveSession):
+    live.write("[[mcp.servers]]\nname = 'theirs'\ncommand = 'true'\n", live.project)
+    live.open("[acp]\nauto_approve = 'full-auto'\n")
+
+    async def read(redact: Any) -> Any:
+        return await read_prompt({"sessionId": "live", "prompt": [{"type": "text", "text": "hello"}]}, redact)
+
+    engine = live.factory.engine()
+    live.factory._titles.close()  # nothing runs in the background here
+    answer = await engine.answer(read)
+    assert answer.failure is not None, "no model is configured"
+    (told,) = [each.text for each in live.session.notices._waiting if "theirs" in each.text]
+    assert "nobody is asked at this approval level" in told
 
 
 async def test_an_engine_that_is_closed_gives_its_session_no_title_any_more(live: LiveSession):
@@ -242,11 +287,7 @@ async def test_an_engine_that_is_closed_gives_its_session_no_title_any_more(live
 
 
 async def test_nothing_is_built_while_nothing_changes(live: LiveSession, monkeypatch: pytest.MonkeyPatch):
-    live.open()
-    old = live.config.stat().st_mtime_ns - 10**10
-    os.utime(live.config, ns=(old, old))
-    await live.tools.backends()
-    monkeypatch.setattr("acp_agent.config.files._TICK", 0)  # the file is older than a moment, as it soon would be
+    await settled(live.open(), monkeypatch)
     first = await live.tools.backends()
     assert await live.tools.backends() is await live.tools.backends()
     live.config.touch()

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -362,6 +363,69 @@ async def test_nothing_is_told_of_what_a_session_took_that_did_nothing(here: Pro
     session = await here.new()
     await here.ask("close", session)
     assert usage(here.updates(session)) == []
+
+
+async def test_a_close_ends_the_turn_at_once_though_something_else_is_under_way_with_the_session(here: Process) -> None:
+    session = await here.new()
+    for method in ("close", "delete"):
+        async with here.prompting(session) as turn, AsyncExitStack() as stack:
+            await stack.enter_async_context(here.sessions._acts.of(session))
+            async with here.doing(method, session) as ending:
+                with anyio.fail_after(PATIENCE):
+                    await turn.done.wait()
+                assert not ending.done.is_set()
+                await stack.aclose()
+        assert turn.result == {"stopReason": "cancelled"}
+        assert ending.result == {}
+        session = await here.new()
+
+
+async def test_a_close_is_done_to_its_end_though_the_request_is_cancelled(here: Process, tmp_path: Path) -> None:
+    session = await here.new()
+    await here.say(session, "one")
+    here.stubborn = anyio.Event()
+    running = here.session(session)
+    async with here.prompting(session), here.doing("close", session):
+        await anyio.wait_all_tasks_blocked()
+        here.asked[-1].cancel()
+        await anyio.wait_all_tasks_blocked()
+        here.stubborn.set()
+    assert here.engine(session).closed
+    await running.transcript.set_title("a title of a session that another process may have")
+    running.transcript.store(Change(cwd="/elsewhere"))
+    await running.transcript.flush()
+    async with process(tmp_path, locking=False) as elsewhere:
+        await elsewhere.ask("load", session)
+        assert elsewhere.shown(session)[:3] == ["one", "one!", "wait"]
+        assert elsewhere.session(session).transcript.record.title == ""
+
+
+async def test_nothing_is_written_once_a_session_was_closed(here: Process) -> None:
+    session = await here.new()
+    await here.say(session, "one")
+    running = here.session(session)
+    await here.ask("close", session)
+    await running.transcript.set_title("a title of a session that another process may have")
+    assert here.store is not None
+    record = await here.store.find(session)
+    assert record is not None
+    assert record.title == ""
+
+
+async def test_a_load_that_meets_a_turn_leaves_the_session_as_it_is(here: Process) -> None:
+    session = await here.new()
+    await here.say(session, "one")
+    before = here.session(session)
+
+    async def settle(cancelled: bool) -> None:
+        del cancelled
+
+    async with before.turns.turn(settle) as turn:
+        with pytest.raises(RequestError, match="a prompt in progress"):
+            await here.sessions._pool.replace(before)
+        assert not turn.cancel_called
+    assert here.session(session) is before
+    assert await here.told(session, "two") == ["one", "one!", "two", "two!"]
 
 
 async def test_of_two_closes_at_once_one_finds_nothing(here: Process) -> None:
