@@ -9,10 +9,9 @@ the history.
 """
 
 import re
-import uuid
-from collections.abc import AsyncGenerator, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncGenerator, Iterable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Protocol, assert_never
 
 from acp_agent.core.errors import ProviderError
@@ -34,7 +33,7 @@ from acp_agent.core.messages import (
     Usage,
 )
 from acp_agent.core.ports import ModelRequest
-from acp_agent.core.types import Json, JsonObject, ToolSpec
+from acp_agent.core.types import Json, JsonObject
 from acp_agent.llm.endpoint import (
     ModelEndpoint,
     as_count,
@@ -42,12 +41,13 @@ from acp_agent.llm.endpoint import (
     as_text,
     read_arguments,
     thought_digests,
+    tool_use,
     without_thoughts,
 )
 from acp_agent.llm.exchange import (
-    ServerEvent,
+    HttpProvider,
+    anthropic_headers,
     broken_stream,
-    open_event_stream,
     parse_event,
     post_json,
     read_rest,
@@ -159,7 +159,10 @@ class AnthropicReply:
             case "thinking" | "redacted_thinking":
                 return ThoughtPart(as_text(whole.get("thinking")), self._maker, whole)
             case "tool_use":
-                return _tool_use(block, seen)
+                raw = block.joined("partial_json")
+                arguments = read_arguments(raw) if raw.strip() else as_object(block.start.get("input"))
+                call_id, name = as_text(block.start.get("id")), as_text(block.start.get("name"))
+                return tool_use(call_id, name, arguments, raw, seen, "toolu")
             case _:
                 if "partial_json" in block.pieces:
                     whole["input"] = read_arguments(block.joined("partial_json")) or {}
@@ -194,24 +197,6 @@ def _shown(key: str, text: str) -> ModelText | ModelThought | None:
     return None
 
 
-def _tool_use(block: _Block, seen: dict[str, list[ToolUsePart]]) -> ToolUsePart | None:
-    """Return the call with an id that is unique within the message, since a result must find its call.
-
-    Return None for a call that equals an earlier one, id included: the server has sent one call twice.
-
-    seen   the calls of the message so far as they were sent, by id
-    """
-    raw = block.joined("partial_json")
-    arguments = as_object(block.start.get("input")) if not raw.strip() else read_arguments(raw)
-    call_id, name = as_text(block.start.get("id")), as_text(block.start.get("name"))
-    use = ToolUsePart(call_id, name, arguments, "" if arguments is not None else raw)
-    sent = seen.setdefault(call_id, [])
-    if call_id and use in sent:
-        return None
-    sent.append(use)
-    return use if call_id and len(sent) == 1 else replace(use, id=f"toolu_{uuid.uuid4().hex[:24]}")
-
-
 _CACHE: Final[JsonObject] = {"type": "ephemeral"}
 _CACHEABLE: Final = frozenset({"text", "image", "tool_use", "tool_result"})
 _NOT_AN_ID: Final = re.compile(r"[^a-zA-Z0-9_-]")
@@ -233,26 +218,26 @@ def request_body(endpoint: ModelEndpoint, request: ModelRequest, default_max_tok
     if request.system.strip():
         body["system"] = [{"type": "text", "text": request.system, "cache_control": _CACHE}]
     if request.tools:
-        body["tools"] = _tools(request.tools)
+        tools: list[JsonObject] = [
+            {"name": spec.name, "description": spec.description, "input_schema": spec.parameters}
+            for spec in request.tools
+        ]
+        tools[-1]["cache_control"] = _CACHE
+        body["tools"] = [*tools]
     messages = _messages(endpoint.maker, endpoint.fit_images(request.messages))
     _mark_last_block(messages)
     body["messages"] = messages
     return {**body, **endpoint.extra_body}
 
 
-def _tools(specs: Sequence[ToolSpec]) -> list[Json]:
-    tools: list[JsonObject] = [
-        {"name": spec.name, "description": spec.description, "input_schema": spec.parameters} for spec in specs
-    ]
-    tools[-1]["cache_control"] = _CACHE
-    return [*tools]
-
-
 def _messages(maker: str, history: Iterable[Message]) -> list[Json]:
     """Return the messages that have a block. Neighbours of one role are joined, as the API would join them."""
     merged: list[tuple[Role, list[JsonObject]]] = []
     for message in history:
-        blocks = [block for part in _ordered(message) if (block := _block(maker, part)) is not None]
+        parts = sorted(
+            message.parts, key=lambda part: not isinstance(part, ToolResultPart)
+        )  # the API wants results first
+        blocks = [block for part in parts if (block := _block(maker, part)) is not None]
         if not blocks:
             continue
         if merged and merged[-1][0] is message.role:
@@ -260,11 +245,6 @@ def _messages(maker: str, history: Iterable[Message]) -> list[Json]:
         else:
             merged.append((message.role, blocks))
     return [{"role": role.value, "content": [*blocks]} for role, blocks in merged]
-
-
-def _ordered(message: Message) -> Sequence[Part]:
-    """Return the parts with tool results first, as the API requires."""
-    return sorted(message.parts, key=lambda part: not isinstance(part, ToolResultPart))
 
 
 def _block(maker: str, part: Part) -> JsonObject | None:
@@ -322,34 +302,18 @@ def _mark_last_block(messages: list[Json]) -> None:
                 return
 
 
-API_VERSION: Final = "2023-06-01"
 DEFAULT_MAX_TOKENS: Final = 8192  # the API requires a number
 _THOUGHT_REFUSED: Final = re.compile(r"thinking\b.*\bblock|signature", re.IGNORECASE)
 _PATIENCE: Final = 0.25  # seconds to wait for the end of the connection after message_stop
 
 
-class AnthropicProvider:
+class AnthropicProvider(HttpProvider):
     """A model behind /v1/messages."""
 
     def __init__(self, endpoint: ModelEndpoint, http: HttpClient) -> None:
-        self._endpoint = endpoint
-        self._http = http
+        super().__init__(endpoint, http)
+        self._headers = anthropic_headers(endpoint)
         self._refused: frozenset[str] = frozenset()  # digests of thoughts that the API would refuse again
-        self._headers = {"anthropic-version": API_VERSION}
-        if endpoint.api_key:
-            self._headers["x-api-key"] = endpoint.api_key
-
-    @property
-    def name(self) -> str:
-        return self._endpoint.provider
-
-    @property
-    def model(self) -> str:
-        return self._endpoint.model
-
-    @property
-    def context_window(self) -> int:
-        return self._endpoint.context_window
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream an answer, as the port says.
@@ -358,7 +322,8 @@ class AnthropicProvider:
         """
         endpoint = self._endpoint
         reply = AnthropicReply(endpoint.maker)
-        async with self._opened(request) as events:
+        body, adapts = partial(self._body, request), partial(self._adapts, request)
+        async with self._events("/v1/messages", body, adapts) as events:
             async for event in events:
                 message = parse_event(endpoint, event)
                 if message.get("type") == "error":
@@ -373,28 +338,20 @@ class AnthropicProvider:
             await read_rest(events, _PATIENCE)
         yield reply.done()
 
-    @asynccontextmanager
-    async def _opened(self, request: ModelRequest) -> AsyncGenerator[AsyncGenerator[ServerEvent]]:
-        """Open the event stream. If the API refuses earlier thoughts, ask again at once without them.
+    def _body(self, request: ModelRequest) -> JsonObject:
+        return request_body(self._endpoint, without_thoughts(request, self._refused), DEFAULT_MAX_TOKENS)
+
+    def _adapts(self, request: ModelRequest, error: ProviderError) -> bool:
+        """Take note of thoughts that the API refuses.
 
         Newer models take a thought back only after exactly what preceded it. A mode that changes the tools, or a
         compaction, makes it invalid ("Preserved thinking").
         """
-        request = without_thoughts(request, self._refused)
-        async with AsyncExitStack() as stack:
-            try:
-                events = await stack.enter_async_context(self._asked(request))
-            except ProviderError as error:
-                refused = thought_digests(request, opaque=False)
-                if error.status != 400 or not refused or not _THOUGHT_REFUSED.search(str(error)):
-                    raise
-                self._refused |= refused
-                events = await stack.enter_async_context(self._asked(without_thoughts(request, refused)))
-            yield events
-
-    def _asked(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncGenerator[ServerEvent]]:
-        body = request_body(self._endpoint, request, DEFAULT_MAX_TOKENS)
-        return open_event_stream(self._http, self._endpoint, "/v1/messages", self._headers, body)
+        sent = thought_digests(request, opaque=False) - self._refused
+        if error.status != 400 or not sent or not _THOUGHT_REFUSED.search(str(error)):
+            return False
+        self._refused |= sent
+        return True
 
 
 _COUNTED: Final = frozenset({"messages", "model", "output_config", "system", "thinking", "tool_choice", "tools"})
@@ -423,8 +380,7 @@ class AnthropicCounter:
         endpoint = self._endpoint
         whole = request_body(endpoint, request, DEFAULT_MAX_TOKENS)
         body = {name: value for name, value in whole.items() if name in _COUNTED}
-        headers = {"anthropic-version": API_VERSION} | ({"x-api-key": endpoint.api_key} if endpoint.api_key else {})
-        path = "/v1/messages/count_tokens"
+        headers, path = anthropic_headers(endpoint), "/v1/messages/count_tokens"
         try:
             answer = await post_json(self._http, endpoint, path, headers, body, patience=_COUNT_PATIENCE, limit=_LIMIT)
         except ProviderError:

@@ -6,7 +6,7 @@ built.
 
 import importlib
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final, assert_never
 
@@ -17,7 +17,7 @@ from acp_agent.core.errors import ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import ModelEvent
 from acp_agent.core.ports import Embedder, ModelRequest, Provider
 from acp_agent.llm import provider_config
-from acp_agent.llm.models import ModelLimits, ModelRef, ModelTable, Price, load_table, parse_model
+from acp_agent.llm.models import ModelLimits, ModelRef, Price, load_table, parse_model
 from acp_agent.llm.provider_config import ConfiguredProviders, ModelInfo, ProviderConfig, StoredKeys, endpoint_of
 from acp_agent.llm.retry import ToollessProvider, closing_stream
 
@@ -111,10 +111,6 @@ class Catalog:
         catalog._configured = ConfiguredProviders.of(settings, environ, stored)
         return catalog
 
-    @cached_property
-    def _table(self) -> ModelTable:
-        return load_table()
-
     def find(self, ref: ModelRef) -> ProviderConfig:
         """Return the configuration of a model's provider, adapted to this model.
 
@@ -133,7 +129,7 @@ class Catalog:
         """
         config = self.find(ref)
         config = config.with_options(options) if options else config
-        provider = self._built(config, ref, self._table.limits(config.type, ref.model))
+        provider = self._built(config, ref, load_table().limits(config.type, ref.model))
         return ToollessProvider(provider) if config.tools is False else provider
 
     def chain(self, refs: Sequence[ModelRef], options: Sequence[ModelOptions] = ()) -> tuple[Provider, ...]:
@@ -155,8 +151,8 @@ class Catalog:
         try:
             config = self.find(ref)
         except ConfigError:
-            return min(limits.context_window for limits in self._table.defaults.values())  # it is never asked
-        return config.context_window or self._table.limits(config.type, ref.model).context_window
+            return min(limits.context_window for limits in load_table().defaults.values())  # it is never asked
+        return config.context_window or load_table().limits(config.type, ref.model).context_window
 
     def takes_tools(self, ref: ModelRef) -> bool:
         """Return True if the model is offered tools. Raises ConfigError."""
@@ -172,7 +168,7 @@ class Catalog:
 
     def least_thinking(self, ref: ModelRef) -> ModelOptions:
         """Return the options under which a model thinks as little as it can. Raises ConfigError."""
-        return provider_config.least_thinking(self.find(ref), ref.model, self._table)
+        return provider_config.least_thinking(self.find(ref), ref.model, load_table())
 
     def price(self, ref: ModelRef) -> Price | None:
         """Return what a model costs, or None if it is unknown. Raises ConfigError for an unknown provider.
@@ -182,7 +178,7 @@ class Catalog:
         for entry in self._configured.entries(ref):
             if entry.price is not None:
                 return Price.model_validate(entry.price.model_dump())
-        return self._table.price(ref.model) if self.find(ref).at_vendor else None
+        return load_table().price(ref.model) if self.find(ref).at_vendor else None
 
     async def models(self, provider: str) -> tuple[ModelInfo, ...]:
         """Return the models that a provider lists, completed with what is known. Raises ConfigError, ProviderError."""
@@ -207,14 +203,13 @@ class Catalog:
 
         """
         config = self.find(ref)
-        name = {ProviderType.OPENAI: "openai_embedder", ProviderType.OLLAMA: "ollama_embedder"}.get(config.type)
-        if name is None:
+        if config.type not in (ProviderType.OPENAI, ProviderType.OLLAMA):
             raise ConfigError("[llm]", "embedding_model", str(ref), "a model of a provider of type openai or ollama")
         endpoint = endpoint_of(config, ref.model, _UNSAID)
 
         def build() -> Embedder:
-            make: Callable[..., Embedder] = getattr(importlib.import_module("acp_agent.llm.embeddings"), name)
-            return make(endpoint, self._client(config))
+            make: Callable[..., Embedder] = importlib.import_module("acp_agent.llm.embeddings").HttpEmbedder
+            return make(endpoint, self._client(config), ollama=config.type is ProviderType.OLLAMA)
 
         return DeferredEmbedder(str(ref), build)
 
@@ -224,7 +219,7 @@ class Catalog:
         if config.type is not ProviderType.ANTHROPIC:
             return None
         make: Callable[..., TokenCounter] = importlib.import_module("acp_agent.llm.anthropic").AnthropicCounter
-        limits, efforts = self._table.limits(config.type, ref.model), self._table.efforts_of(ref.model)
+        limits, efforts = load_table().limits(config.type, ref.model), load_table().efforts_of(ref.model)
         return make(endpoint_of(config, ref.model, limits, efforts), self._client(config))
 
     async def aclose(self) -> None:
@@ -255,13 +250,13 @@ class Catalog:
                 )
             case _:
                 assert_never(config.type)
-        efforts = self._table.efforts_of(ref.model)
+        efforts = load_table().efforts_of(ref.model)
         return adapter(endpoint_of(config, ref.model, limits, efforts), self._client(config))
 
     def _completed(self, info: ModelInfo) -> ModelInfo:
         ref = ModelRef(info.provider, info.model)
         config = self.find(ref)
-        known = self._table.known(ref.model) if config.type is not ProviderType.OLLAMA else None
+        known = load_table().known(ref.model) if config.type is not ProviderType.OLLAMA else None
         return info.completed(config, known, self.price(ref))
 
     def _client(self, config: ProviderConfig) -> "HttpClient":

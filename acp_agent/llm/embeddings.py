@@ -5,8 +5,7 @@ vLLM and LM Studio speak as well.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
@@ -28,22 +27,13 @@ _MOST_NUMBERS: Final = 8192
 Vector: TypeAlias = tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddingApi:
-    """A wire format: its path, its further fields, and where an answer has the vectors in the order of the texts."""
-
-    path: str
-    fields: Callable[[ModelEndpoint], JsonObject]
-    vectors: Callable[[JsonObject], list[Json]]
-
-
 class HttpEmbedder:
-    """An Embedder behind one of these APIs. All its vectors must be as long as the first one."""
+    """An Embedder behind Ollama's /api/embed, or OpenAI's /embeddings. Its vectors must be as long as the first one."""
 
-    def __init__(self, api: EmbeddingApi, endpoint: ModelEndpoint, http: HttpClient) -> None:
-        self._api = api
+    def __init__(self, endpoint: ModelEndpoint, http: HttpClient, *, ollama: bool) -> None:
         self._endpoint = endpoint
         self._http = http
+        self._ollama = ollama
         self._length = 0
 
     @property
@@ -62,12 +52,17 @@ class HttpEmbedder:
         return tuple(vectors)
 
     async def _batch(self, texts: Sequence[str]) -> list[Vector]:
-        endpoint, api = self._endpoint, self._api
-        body: JsonObject = {"model": endpoint.model, "input": [*texts], **api.fields(endpoint)}
+        endpoint = self._endpoint
+        body: JsonObject = {"model": endpoint.model, "input": [*texts]}
+        if self._ollama:  # the server, which knows its tokens, shortens texts that are too long
+            path, stay = "/api/embed", endpoint.extra_body.get("keep_alive")
+            body |= {"truncate": True} if stay is None else {"truncate": True, "keep_alive": stay}
+        else:
+            path, body["encoding_format"] = "/embeddings", "float"
         patience = min(endpoint.timeout, _PATIENCE)
         headers = bearer_header(endpoint)
-        answer = await post_json(self._http, endpoint, api.path, headers, body, patience=patience, limit=_LIMIT)
-        raw = api.vectors(answer)
+        answer = await post_json(self._http, endpoint, path, headers, body, patience=patience, limit=_LIMIT)
+        raw = as_list(answer.get("embeddings")) if self._ollama else _openai_vectors(answer)
         if len(raw) != len(texts):
             raise self._broken(f"{len(raw)} vectors for {len(texts)} texts")
         return [self._unit(vector) for vector in raw]
@@ -94,37 +89,10 @@ class HttpEmbedder:
         return ProviderError(message, kind=ProviderErrorKind.PROTOCOL, status=200)
 
 
-def ollama_embedder(endpoint: ModelEndpoint, http: HttpClient) -> HttpEmbedder:
-    """Return an embedder behind /api/embed. The server, which knows its tokens, shortens texts that are too long."""
-    return HttpEmbedder(EmbeddingApi("/api/embed", _ollama_fields, _ollama_vectors), endpoint, http)
-
-
-def openai_embedder(endpoint: ModelEndpoint, http: HttpClient) -> HttpEmbedder:
-    """Return an embedder behind /embeddings."""
-    return HttpEmbedder(EmbeddingApi("/embeddings", _openai_fields, _openai_vectors), endpoint, http)
-
-
-def _ollama_fields(endpoint: ModelEndpoint) -> JsonObject:
-    stay = endpoint.extra_body.get("keep_alive")
-    return {"truncate": True} if stay is None else {"truncate": True, "keep_alive": stay}
-
-
-def _ollama_vectors(answer: JsonObject) -> list[Json]:
-    return as_list(answer.get("embeddings"))
-
-
-def _openai_fields(_: ModelEndpoint) -> JsonObject:
-    return {"encoding_format": "float"}
-
-
 def _openai_vectors(answer: JsonObject) -> list[Json]:
     """Return the vectors by their `index`, where a server gives one: the API does not promise an order."""
     entries = list(map(as_object, as_list(answer.get("data"))))
-    indices = [entry.get("index") for entry in entries]
-    if sorted(index for index in indices if isinstance(index, int)) == list(range(len(entries))):
-        ordered: list[Json] = [None] * len(entries)
-        for index, entry in zip(indices, entries, strict=True):
-            assert isinstance(index, int)
-            ordered[index] = entry.get("embedding")
-        return ordered
+    by_index = {index: entry for entry in entries if isinstance(index := entry.get("index"), int)}
+    if sorted(by_index) == list(range(len(entries))):
+        entries = [by_index[index] for index in sorted(by_index)]
     return [entry.get("embedding") for entry in entries]

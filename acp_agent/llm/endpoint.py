@@ -4,12 +4,13 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Container, Sequence
+import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from acp_agent.core.messages import Message, OpaquePart, Part, TextPart, ThoughtPart, ToolResultPart
-from acp_agent.core.types import ImagePart, Json, JsonObject
+from acp_agent.core.messages import Message, OpaquePart, Part, TextPart, ThoughtPart, ToolResultPart, ToolUsePart
+from acp_agent.core.types import ImagePart, Json, JsonObject, ToolSpec
 
 if TYPE_CHECKING:
     from acp_agent.core.ports import ModelRequest
@@ -127,23 +128,24 @@ def thought_digests(request: "ModelRequest", *, opaque: bool) -> frozenset[str]:
     that was refused once would be refused in every later request, so providers remember the digests of refused
     thoughts.
     """
+    kinds = (ThoughtPart, OpaquePart) if opaque else (ThoughtPart,)
     parts = (part for message in request.messages for part in message.parts)
-    return frozenset(
-        _digest(part) for part in parts if isinstance(part, ThoughtPart) or (opaque and isinstance(part, OpaquePart))
-    )
+    return frozenset(_digest(part) for part in parts if isinstance(part, kinds))
 
 
-def without_thoughts(request: "ModelRequest", unwanted: Container[str]) -> "ModelRequest":
+def without_thoughts(request: "ModelRequest", unwanted: frozenset[str]) -> "ModelRequest":
     """Return the request without the thoughts and opaque parts that have these digests."""
-    messages = (
-        replace(message, parts=tuple(part for part in message.parts if not _unwanted(part, unwanted)))
-        for message in request.messages
-    )
+    if not unwanted:
+        return request
+    messages: list[Message] = []
+    for message in request.messages:
+        left = (
+            part
+            for part in message.parts
+            if not isinstance(part, ThoughtPart | OpaquePart) or _digest(part) not in unwanted
+        )
+        messages.append(replace(message, parts=tuple(left)))
     return replace(request, messages=tuple(messages))
-
-
-def _unwanted(part: Part, unwanted: Container[str]) -> bool:
-    return isinstance(part, ThoughtPart | OpaquePart) and _digest(part) in unwanted
 
 
 def _digest(part: ThoughtPart | OpaquePart) -> str:
@@ -151,20 +153,47 @@ def _digest(part: ThoughtPart | OpaquePart) -> str:
     return hashlib.sha256(kept.encode("utf-8", "replace")).hexdigest()
 
 
+def tool_use(
+    call_id: str, name: str, arguments: JsonObject | None, raw: str, seen: dict[str, list[ToolUsePart]], prefix: str
+) -> ToolUsePart | None:
+    """Return the call with an id that is unique within the answer, since a result must find its call.
+
+    Return None for a call that equals an earlier one, id included: the server has sent one call twice.
+
+    seen     the calls of the answer so far as they were sent, by id
+    prefix   begins the id that replaces a missing or repeated one
+    """
+    use = ToolUsePart(call_id, name, arguments, "" if arguments is not None else raw)
+    sent = seen.setdefault(call_id, [])
+    if call_id and use in sent:
+        return None
+    sent.append(use)
+    return use if call_id and len(sent) == 1 else replace(use, id=f"{prefix}_{uuid.uuid4().hex[:24]}")
+
+
+def function_tool(spec: ToolSpec) -> JsonObject:
+    """Return a tool as Chat Completions and Ollama take it."""
+    function: JsonObject = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
+    return {"type": "function", "function": function}
+
+
+def arguments_text(use: ToolUsePart) -> str:
+    """Return valid JSON whatever the model wrote: many servers parse it again and refuse the whole history."""
+    return json.dumps(use.arguments or {}, ensure_ascii=False, separators=(",", ":"))
+
+
 MAX_DEPTH: Final = 64
 _SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def _refuse(constant: str) -> NoReturn:
-    message = f"{constant} is not JSON"
-    raise ValueError(message)
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        message = f"{text[:20]} is out of range"
-        raise ValueError(message)
+        raise ValueError(f"{text[:20]} is out of range")
     return value
 
 
@@ -177,11 +206,9 @@ def read_object(text: str) -> JsonObject:
     try:
         value: Json = _DECODER.decode(text)
     except RecursionError as error:
-        message = "nested too deeply"
-        raise ValueError(message) from error
+        raise ValueError("nested too deeply") from error
     if not isinstance(value, dict):
-        message = "not a JSON object"
-        raise ValueError(message)  # noqa: TRY004 - the text is wrong, not the caller
+        raise ValueError("not a JSON object")  # noqa: TRY004 - the text is wrong, not the caller
     if text.count("{") + text.count("[") > MAX_DEPTH:
         _check_depth(value)
     if _SURROGATE_ESCAPE.search(text) or not _encodable(text):
@@ -242,8 +269,7 @@ def _check_depth(value: Json) -> None:
         ]
         if not level:
             return
-    message = f"nested deeper than {MAX_DEPTH} levels"
-    raise ValueError(message)
+    raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
 
 
 def _mended(value: Json) -> Json:

@@ -6,12 +6,12 @@ chunks survives. Source: WHATWG HTML, "Server-sent events".
 """
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Final, TypeVar
 
 import anyio
 
@@ -84,8 +84,7 @@ def wrong_content(endpoint: ModelEndpoint, content_type: str, body: bytes) -> Pr
     _, detail = _detail(body)
     what = _cleaned(content_type.partition(";")[0], endpoint) or "something unknown"
     said = f" ({_cleaned(detail, endpoint)})" if detail else ""
-    message = f"{endpoint.provider} answered with {what}{said}, not with an event stream: check base_url"
-    return ProviderError(message, kind=ProviderErrorKind.PROTOCOL, status=200)
+    return broken_stream(endpoint, f"answered with {what}{said}, not with an event stream: check base_url")
 
 
 def broken_stream(endpoint: ModelEndpoint, what: str) -> ProviderError:
@@ -99,10 +98,9 @@ def _failure(
     provider, model = endpoint.provider, endpoint.model
     told = f"{status}: {detail}" if detail else str(status)
     evidence = f"{error_type} {detail}"
-    kind, message = (
-        ProviderErrorKind.INVALID_REQUEST,
-        f"{provider} refused the request ({told}): if this happens again, start a new session",
-    )
+    when = "" if retry_after is None else f"; it asks to wait {retry_after:g} s"
+    kind = ProviderErrorKind.INVALID_REQUEST
+    message = f"{provider} refused the request ({told}): if this happens again, start a new session"
     if status == 402 or (status in (400, 403, 429) and _NO_CREDIT.search(evidence)):
         message = f"{provider} has no credit left for this key ({told}): check the plan and the billing page"
     elif status in (401, 403):
@@ -117,13 +115,13 @@ def _failure(
         message = f"the conversation is too long for {model} ({told}): compact it or start a new session"
     elif status == 429:
         kind = ProviderErrorKind.RATE_LIMITED
-        message = f"{provider} limits the rate of requests ({told}){_when(retry_after)}"
+        message = f"{provider} limits the rate of requests ({told}){when}"
     elif status in (408, 504):
         kind = ProviderErrorKind.TIMEOUT
         message = f"{provider} did not finish in time ({told})"
     elif status in (503, 529):
         kind = ProviderErrorKind.OVERLOADED
-        message = f"{provider} is overloaded ({told}){_when(retry_after)}"
+        message = f"{provider} is overloaded ({told}){when}"
     elif status >= 500:
         kind = ProviderErrorKind.SERVER
         message = f"{provider} failed on its side ({told})"
@@ -145,10 +143,6 @@ def _error_of(body: bytes) -> JsonObject:
         return as_object(read_object(body.decode("utf-8", "replace")).get("error"))
     except ValueError:
         return {}
-
-
-def _when(retry_after: float | None) -> str:
-    return "" if retry_after is None else f"; it asks to wait {retry_after:g} s"
 
 
 def _detail(body: bytes) -> tuple[str, str]:
@@ -197,6 +191,7 @@ def _number(text: str) -> float | None:
     return float(text) if re.fullmatch(r"\s*\d{1,9}(\.\d{1,9})?\s*", text, re.ASCII) else None
 
 
+_T = TypeVar("_T")
 EVENT_LIMIT: Final = 32 * 1024 * 1024
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -265,8 +260,7 @@ class EventSplitter:
     def _grow(self, size: int) -> None:
         self._size += size
         if self._size > EVENT_LIMIT:
-            message = f"an event of more than {EVENT_LIMIT} bytes"
-            raise EventTooLarge(message)
+            raise EventTooLarge(f"an event of more than {EVENT_LIMIT} bytes")
 
 
 async def server_events(chunks: AsyncIterable[bytes]) -> AsyncGenerator[ServerEvent]:
@@ -343,12 +337,12 @@ def parse_event(endpoint: ModelEndpoint, event: ServerEvent) -> JsonObject:
         raise broken_stream(endpoint, f"sent an event that cannot be read ({error})") from error
 
 
-async def read_rest(events: AsyncGenerator[ServerEvent], patience: float) -> list[ServerEvent]:
-    """Return the events that follow a whole answer, for at most `patience` seconds.
+async def read_rest(events: AsyncGenerator[_T], patience: float) -> list[_T]:
+    """Return the events or lines that follow a whole answer, for at most `patience` seconds.
 
     Reading to the end lets the connection serve the next request. Faults no longer matter here.
     """
-    collected: list[ServerEvent] = []
+    collected: list[_T] = []
     with anyio.move_on_after(patience):
         try:
             async for event in events:
@@ -387,9 +381,55 @@ async def post_json(
     return await _object(http.post(post), endpoint, patience, limit)
 
 
+class HttpProvider:
+    """A model behind a wire format. A subclass streams the answers."""
+
+    def __init__(self, endpoint: ModelEndpoint, http: HttpClient) -> None:
+        self._endpoint = endpoint
+        self._http = http
+        self._headers = bearer_header(endpoint)
+
+    @property
+    def name(self) -> str:
+        return self._endpoint.provider
+
+    @property
+    def model(self) -> str:
+        return self._endpoint.model
+
+    @property
+    def context_window(self) -> int:
+        return self._endpoint.context_window
+
+    @asynccontextmanager
+    async def _events(
+        self, path: str, body: Callable[[], JsonObject], adapts: Callable[[ProviderError], bool]
+    ) -> AsyncGenerator[AsyncGenerator[ServerEvent]]:
+        """Open the event stream of a request. If the server refuses a part of it, ask again at once without it.
+
+        body     makes the body without the parts that were refused before
+        adapts   takes note of the part that the server refuses. Returns False if it is no part or a known one
+        """
+        async with AsyncExitStack() as stack:
+            while True:
+                stream = open_event_stream(self._http, self._endpoint, path, self._headers, body())
+                try:
+                    events = await stack.enter_async_context(stream)
+                    break
+                except ProviderError as error:
+                    if not adapts(error):
+                        raise
+            yield events
+
+
 def bearer_header(endpoint: ModelEndpoint) -> Mapping[str, str]:
     """Return the header that carries the key to OpenAI's API and Ollama, or no header without a key."""
     return {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
+
+
+def anthropic_headers(endpoint: ModelEndpoint) -> Mapping[str, str]:
+    """Return the headers that name the version of Anthropic's API and carry the key."""
+    return {"anthropic-version": "2023-06-01"} | ({"x-api-key": endpoint.api_key} if endpoint.api_key else {})
 
 
 def _headers(headers: Mapping[str, str]) -> Mapping[str, str]:
@@ -406,10 +446,10 @@ async def _object(
                     raise http_failure(endpoint, answer.status, answer.headers, await answer.excerpt())
                 body = await answer.body(limit)
     except TimeoutError as error:
-        message = f"{endpoint.provider} did not answer within {patience:g} s"
-        raise ProviderError(message, kind=ProviderErrorKind.TIMEOUT) from error
+        raise ProviderError(
+            f"{endpoint.provider} did not answer within {patience:g} s", kind=ProviderErrorKind.TIMEOUT
+        ) from error
     try:
         return read_object(body.decode("utf-8", "replace"))
     except ValueError as error:
-        message = f"{endpoint.provider} sent an answer that cannot be read ({error}): check base_url"
-        raise ProviderError(message, kind=ProviderErrorKind.PROTOCOL, status=200) from error
+        raise broken_stream(endpoint, f"sent an answer that cannot be read ({error}): check base_url") from error

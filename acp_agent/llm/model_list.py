@@ -14,7 +14,7 @@ from acp_agent.config.llm_settings import Effort, ProviderType
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.llm.endpoint import ModelEndpoint, as_count, as_list, as_object, as_text
-from acp_agent.llm.exchange import bearer_header, get_json, post_json
+from acp_agent.llm.exchange import anthropic_headers, bearer_header, get_json, post_json
 from acp_agent.llm.models import ModelLimits, Price
 from acp_agent.llm.ollama import read_card
 from acp_agent.llm.provider_config import ModelInfo, ProviderConfig, endpoint_of
@@ -59,7 +59,9 @@ async def list_models(config: ProviderConfig, http: HttpClient) -> tuple[ModelIn
             case ProviderType.ANTHROPIC:
                 found = await _anthropic(endpoint, http)
             case ProviderType.OPENAI:
-                found = [info for info in await _openai(endpoint, http) if not _out_of_place(config, info)]
+                found = await _openai(endpoint, http)
+                if config.at_vendor:
+                    found = [info for info in found if not _NO_CHAT.search(info.model)]
             case ProviderType.OLLAMA:
                 found = await _ollama(endpoint, http)
             case _:
@@ -92,7 +94,7 @@ async def describe_ollama_model(config: ProviderConfig, http: HttpClient, info: 
 
 
 async def _anthropic(endpoint: ModelEndpoint, http: HttpClient) -> list[ModelInfo]:
-    headers = {"anthropic-version": "2023-06-01"} | ({"x-api-key": endpoint.api_key} if endpoint.api_key else {})
+    headers = anthropic_headers(endpoint)
     found: list[ModelInfo] = []
     path = "/v1/models?limit=1000"
     for _ in range(_MOST_PAGES):
@@ -142,18 +144,9 @@ async def _openai(endpoint: ModelEndpoint, http: HttpClient) -> list[ModelInfo]:
             thinking=_listed(entry.get("supported_parameters"), "reasoning"),
             price=_router_price(as_object(entry.get("pricing"))),
         )
-        for name, entry in sorted(_named(page.get("data"), "id"), key=_age)
+        # newest first where the server tells the date: OpenAI lists its models in no order
+        for name, entry in sorted(_named(page.get("data"), "id"), key=lambda named: -as_count(named[1].get("created")))
     ]
-
-
-def _age(named: tuple[str, JsonObject]) -> int:
-    """Return a sort key for newest first where the server tells the date. OpenAI lists its models in no order."""
-    return -as_count(named[1].get("created"))
-
-
-def _out_of_place(config: ProviderConfig, info: ModelInfo) -> bool:
-    """Return True for a model of OpenAI that cannot hold a conversation."""
-    return config.at_vendor and _NO_CHAT.search(info.model) is not None
 
 
 def _listed(value: Json, word: str) -> bool | None:

@@ -17,8 +17,6 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
-import anyio
-
 from acp_agent import __version__
 from acp_agent.core.errors import ProviderError
 from acp_agent.core.messages import (
@@ -39,18 +37,28 @@ from acp_agent.core.messages import (
     Usage,
 )
 from acp_agent.core.ports import ModelRequest
-from acp_agent.core.types import Json, JsonObject, ToolSpec
+from acp_agent.core.types import Json, JsonObject
 from acp_agent.llm.endpoint import (
     ModelEndpoint,
     as_count,
     as_list,
     as_object,
     as_text,
+    function_tool,
     read_arguments,
     read_object,
     write,
 )
-from acp_agent.llm.exchange import broken_stream, http_failure, limit_size, stream_failure, wrong_content
+from acp_agent.llm.exchange import (
+    HttpProvider,
+    bearer_header,
+    broken_stream,
+    http_failure,
+    limit_size,
+    read_rest,
+    stream_failure,
+    wrong_content,
+)
 from acp_agent.net.client import HttpClient, Post, StreamedResponse
 
 _NUM_CTX: Final = re.compile(r"^num_ctx\s+\"?(\d{1,9})\"?\s*$", re.MULTILINE)
@@ -221,7 +229,7 @@ def request_body(
         "shift": False,
     }
     if request.tools:
-        body["tools"] = [_tool(spec) for spec in request.tools]
+        body["tools"] = [function_tool(spec) for spec in request.tools]
     if think:
         body["think"] = think
     options: JsonObject = {}
@@ -239,13 +247,6 @@ def request_body(
     return body
 
 
-def _tool(spec: ToolSpec) -> JsonObject:
-    return {
-        "type": "function",
-        "function": {"name": spec.name, "description": spec.description, "parameters": spec.parameters},
-    }
-
-
 def _messages(endpoint: ModelEndpoint, request: ModelRequest) -> list[Json]:
     out: list[Json] = []
     if request.system.strip():
@@ -253,13 +254,7 @@ def _messages(endpoint: ModelEndpoint, request: ModelRequest) -> list[Json]:
     tools = {use.id: use.name for message in request.messages for use in message.tool_uses}
     maker = endpoint.maker
     for message in endpoint.fit_images(request.messages):
-        match message.role:
-            case Role.USER:
-                out.extend(_user(message, tools))
-            case Role.ASSISTANT:
-                out.extend(_assistant(maker, message))
-            case _:
-                assert_never(message.role)
+        out.extend(_user(message, tools) if message.role is Role.USER else _assistant(maker, message))
     return out
 
 
@@ -290,10 +285,9 @@ def _user(message: Message, tools: Mapping[str, str]) -> Sequence[JsonObject]:
             case _:
                 assert_never(part)
     content = "\n\n".join(filter(None, texts))
-    if images:
-        out.append({"role": "user", "content": content, "images": images})
-    elif content:
-        out.append({"role": "user", "content": content})
+    if content or images:
+        pictures: JsonObject = {"images": images} if images else {}
+        out.append({"role": "user", "content": content, **pictures})
     return out
 
 
@@ -338,9 +332,8 @@ async def _open_post(
         "content-type": "application/json",
         "accept": "application/x-ndjson, application/json",
         "user-agent": f"acp-agent/{__version__}",
+        **bearer_header(endpoint),
     }
-    if endpoint.api_key:
-        headers["authorization"] = f"Bearer {endpoint.api_key}"
     post = Post(endpoint.provider, endpoint.base_url + path, headers, body, patience)
     async with http.post(post) as answer:
         if answer.status != 200:
@@ -360,7 +353,10 @@ async def _json_lines(endpoint: ModelEndpoint, answer: StreamedResponse) -> Asyn
         aclosing(split_lines(endpoint, pieces)) as lines,
     ):
         async for line in lines:
-            item = _object(endpoint, line)
+            try:
+                item = read_object(line.decode("utf-8", "replace"))
+            except ValueError as error:
+                raise broken_stream(endpoint, f"sent a line that cannot be read ({error})") from error
             if doubtful and not any(key in item for key in _OF_AN_ANSWER):
                 raise wrong_content(endpoint, content_type, line)
             doubtful = False
@@ -390,34 +386,11 @@ async def split_lines(endpoint: ModelEndpoint, chunks: AsyncIterable[bytes]) -> 
     if first:
         last = last.removeprefix(_BOM)
     if last.strip():
-        if not _whole(last):
-            raise broken_stream(endpoint, _ENDED)
+        try:
+            read_object(last.decode("utf-8", "replace"))
+        except ValueError:
+            raise broken_stream(endpoint, _ENDED) from None
         yield last
-
-
-async def _drain(lines: AsyncGenerator[JsonObject], patience: float) -> None:
-    """Read to the end, for at most `patience` seconds, so that the connection can serve the next request.
-
-    The answer is whole, so faults no longer matter.
-    """
-    with anyio.move_on_after(patience), suppress(ProviderError):
-        async for _ in lines:
-            pass
-
-
-def _object(endpoint: ModelEndpoint, line: bytes) -> JsonObject:
-    try:
-        return read_object(line.decode("utf-8", "replace"))
-    except ValueError as error:
-        raise broken_stream(endpoint, f"sent a line that cannot be read ({error})") from error
-
-
-def _whole(line: bytes) -> bool:
-    try:
-        read_object(line.decode("utf-8", "replace"))
-    except ValueError:
-        return False
-    return True
 
 
 def _refusal(endpoint: ModelEndpoint, answer: StreamedResponse, body: bytes) -> ProviderError:
@@ -438,7 +411,7 @@ _CARD_PATIENCE: Final = 10.0  # seconds for /api/show, which computes nothing
 _CARD_LIMIT: Final = 8 * 1024 * 1024  # bytes; it includes licences and templates
 
 
-class OllamaProvider:
+class OllamaProvider(HttpProvider):
     """A model behind /api/chat.
 
     window, images, thinking   the user's settings; None takes what the server says of the model
@@ -455,22 +428,13 @@ class OllamaProvider:
         thinking: bool | None = None,
         effort: str | None = None,
     ) -> None:
-        self._endpoint = endpoint
-        self._http = http
+        super().__init__(endpoint, http)
         self._window = window
         self._images = images
         self._thinking = thinking
         self._effort = effort
         self._card = ModelCard()
         self._asked = window is not None and images is not None
-
-    @property
-    def name(self) -> str:
-        return self._endpoint.provider
-
-    @property
-    def model(self) -> str:
-        return self._endpoint.model
 
     @property
     def context_window(self) -> int:
@@ -506,8 +470,8 @@ class OllamaProvider:
                 if reply.complete:
                     break
             else:
-                raise broken_stream(endpoint, "ended its answer before it was whole")
-            await _drain(lines, _PATIENCE)
+                raise broken_stream(endpoint, _ENDED)
+            await read_rest(lines, _PATIENCE)
         if reply.only_loaded:
             raise broken_stream(endpoint, f"found nothing to answer for {endpoint.model}: it only loaded the model")
         yield reply.done()

@@ -6,11 +6,11 @@ OpenAI's form, and a server's refusal teaches the provider what to leave out.
 
 import json
 import re
-import uuid
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from typing import Final, assert_never
 
 from acp_agent.core.errors import ProviderError
@@ -32,9 +32,19 @@ from acp_agent.core.messages import (
     Usage,
 )
 from acp_agent.core.ports import ModelRequest
-from acp_agent.core.types import Json, JsonObject, ToolSpec
-from acp_agent.llm.endpoint import ModelEndpoint, as_count, as_list, as_object, as_text, read_arguments
-from acp_agent.llm.exchange import ServerEvent, broken_stream, open_event_stream, parse_event, read_rest, stream_failure
+from acp_agent.core.types import Json, JsonObject
+from acp_agent.llm.endpoint import (
+    ModelEndpoint,
+    arguments_text,
+    as_count,
+    as_list,
+    as_object,
+    as_text,
+    function_tool,
+    read_arguments,
+    tool_use,
+)
+from acp_agent.llm.exchange import HttpProvider, ServerEvent, broken_stream, parse_event, read_rest, stream_failure
 from acp_agent.net.client import HttpClient
 
 _STOPS: Final = {
@@ -102,7 +112,12 @@ class OpenAIReply:
             parts.append(ThoughtPart(thought, self._maker, {self._reasoning_key: thought}))
         if self._text:
             parts.append(TextPart("".join(self._text)))
-        parts.extend(_tool_uses(self._calls))
+        seen: dict[str, list[ToolUsePart]] = {}
+        for call in self._calls:
+            raw = "".join(call.arguments)
+            use = tool_use(call.id, call.name, read_arguments(raw), raw, seen, "call")
+            if use is not None:
+                parts.append(use)
         return ModelDone(Message(Role.ASSISTANT, tuple(parts)), self._stop(), self._usage)
 
     def _delta(self, delta: JsonObject) -> list[ModelText | ModelThought]:
@@ -182,30 +197,6 @@ def _usage(usage: JsonObject) -> Usage:
     return Usage(input=prompt - cached, output=as_count(usage.get("completion_tokens")), cache_read=cached)
 
 
-def _tool_uses(calls: Iterable[_Call]) -> Iterable[ToolUsePart]:
-    seen: dict[str, list[ToolUsePart]] = {}
-    uses = (tool_use(call.id, call.name, "".join(call.arguments), seen) for call in calls)
-    return [use for use in uses if use is not None]
-
-
-def tool_use(call_id: str, name: str, raw: str, seen: dict[str, list[ToolUsePart]]) -> ToolUsePart | None:
-    """Return the call with an id that is unique within the answer, since a result must find its call.
-
-    Both APIs use it.
-
-    Return None for a call that equals an earlier one, id included: the server has sent one call twice.
-
-    seen   the calls of the answer so far as they were sent, by id
-    """
-    arguments = read_arguments(raw)
-    use = ToolUsePart(call_id, name, arguments, "" if arguments is not None else raw)
-    sent = seen.setdefault(call_id, [])
-    if call_id and use in sent:
-        return None
-    sent.append(use)
-    return use if call_id and len(sent) == 1 else replace(use, id=f"call_{uuid.uuid4().hex[:24]}")
-
-
 class OpenAIQuirk(StrEnum):
     """A part of the usual request that a server does not take. The server's refusal names it."""
 
@@ -244,7 +235,7 @@ def request_body(endpoint: ModelEndpoint, request: ModelRequest, quirks: frozens
         endpoint = replace(endpoint, images=False)
     maker = endpoint.maker
     for message in endpoint.fit_images(request.messages):
-        messages.extend(_messages(maker, message))
+        messages.extend(_user(message) if message.role is Role.USER else _assistant(maker, message))
     body: JsonObject = {
         "model": endpoint.model,
         "messages": messages,
@@ -252,45 +243,18 @@ def request_body(endpoint: ModelEndpoint, request: ModelRequest, quirks: frozens
         "stream_options": {"include_usage": True},
     }
     if request.tools:
-        body["tools"] = [_tool(spec) for spec in request.tools]
+        body["tools"] = [function_tool(spec) for spec in request.tools]
     max_tokens = request.max_tokens or endpoint.max_tokens
     if max_tokens:
         body["max_tokens"] = max_tokens
-    return _adapted({**body, **endpoint.extra_body}, quirks)
-
-
-def _adapted(body: JsonObject, quirks: Iterable[OpenAIQuirk]) -> JsonObject:
-    for quirk in quirks:
-        match quirk:
-            case OpenAIQuirk.NO_STREAM_OPTIONS:
-                body.pop("stream_options", None)
-            case OpenAIQuirk.MAX_COMPLETION_TOKENS:
-                if "max_tokens" in body:
-                    body["max_completion_tokens"] = body.pop("max_tokens")
-            case OpenAIQuirk.NO_IMAGES:
-                pass  # the messages were built without pictures
-            case OpenAIQuirk.NO_REASONING:
-                body.setdefault("reasoning_effort", "none")  # the user's own setting stays and fails with a message
-            case _:
-                assert_never(quirk)
+    body |= endpoint.extra_body
+    if OpenAIQuirk.NO_STREAM_OPTIONS in quirks:
+        body.pop("stream_options", None)
+    if OpenAIQuirk.MAX_COMPLETION_TOKENS in quirks and "max_tokens" in body:
+        body["max_completion_tokens"] = body.pop("max_tokens")
+    if OpenAIQuirk.NO_REASONING in quirks:
+        body.setdefault("reasoning_effort", "none")  # the user's own setting stays and fails with a message
     return body
-
-
-def _tool(spec: ToolSpec) -> JsonObject:
-    return {
-        "type": "function",
-        "function": {"name": spec.name, "description": spec.description, "parameters": spec.parameters},
-    }
-
-
-def _messages(maker: str, message: Message) -> list[JsonObject]:
-    match message.role:
-        case Role.USER:
-            return _user(message)
-        case Role.ASSISTANT:
-            return _assistant(maker, message)
-        case _:
-            assert_never(message.role)
 
 
 def _user(message: Message) -> list[JsonObject]:
@@ -339,7 +303,7 @@ def _assistant(maker: str, message: Message) -> list[JsonObject]:
                 before = out.get(key)
                 out[key] = f"{before}{piece}" if isinstance(before, str) and isinstance(piece, str) else piece
     calls: list[Json] = [
-        {"id": use.id, "type": "function", "function": {"name": use.name, "arguments": _arguments(use)}}
+        {"id": use.id, "type": "function", "function": {"name": use.name, "arguments": arguments_text(use)}}
         for use in message.tool_uses
     ]
     if calls:
@@ -347,35 +311,16 @@ def _assistant(maker: str, message: Message) -> list[JsonObject]:
     return [out] if calls or message.text else []
 
 
-def _arguments(use: ToolUsePart) -> str:
-    """Return valid JSON whatever the model wrote: many servers parse it again and refuse the whole history."""
-    return json.dumps(use.arguments or {}, ensure_ascii=False, separators=(",", ":"))
-
-
 _DONE: Final = "[DONE]"
 _PATIENCE: Final = 1.0  # seconds to wait for usage and [DONE] after the finish reason
 
 
-class OpenAIProvider:
+class OpenAIProvider(HttpProvider):
     """A model behind /chat/completions."""
 
     def __init__(self, endpoint: ModelEndpoint, http: HttpClient) -> None:
-        self._endpoint = endpoint
-        self._http = http
-        self._headers = {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
+        super().__init__(endpoint, http)
         self._quirks: frozenset[OpenAIQuirk] = frozenset()
-
-    @property
-    def name(self) -> str:
-        return self._endpoint.provider
-
-    @property
-    def model(self) -> str:
-        return self._endpoint.model
-
-    @property
-    def context_window(self) -> int:
-        return self._endpoint.context_window
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream an answer, as the port says.
@@ -383,7 +328,8 @@ class OpenAIProvider:
         A stream that ends without a finish reason and without `[DONE]` is a ProviderError (PROTOCOL).
         """
         reply = OpenAIReply(self._endpoint.maker)
-        async with self._opened(request) as events:
+        body = partial(self._body, request)
+        async with self._events("/chat/completions", body, self._adapts) as events:
             async for event in events:
                 if event.data.strip() == _DONE:
                     break
@@ -401,22 +347,15 @@ class OpenAIProvider:
             raise stream_failure(self._endpoint, {"message": "the model stopped with an error"})
         yield reply.done()
 
-    @asynccontextmanager
-    async def _opened(self, request: ModelRequest) -> AsyncGenerator[AsyncGenerator[ServerEvent]]:
-        """Open the event stream. If the server refuses a part of the request, ask again at once without it."""
-        async with AsyncExitStack() as stack:
-            while True:
-                body = request_body(self._endpoint, request, self._quirks)
-                stream = open_event_stream(self._http, self._endpoint, "/chat/completions", self._headers, body)
-                try:
-                    events = await stack.enter_async_context(stream)
-                    break
-                except ProviderError as error:
-                    quirk = quirk_in(error)
-                    if quirk is None or quirk in self._quirks:
-                        raise
-                    self._quirks |= {quirk}
-            yield events
+    def _body(self, request: ModelRequest) -> JsonObject:
+        return request_body(self._endpoint, request, self._quirks)
+
+    def _adapts(self, error: ProviderError) -> bool:
+        quirk = quirk_in(error)
+        if quirk is None or quirk in self._quirks:
+            return False
+        self._quirks |= {quirk}
+        return True
 
     def _chunk(self, event: ServerEvent) -> JsonObject:
         """Return one chunk. Raises ProviderError for an error in its place."""

@@ -15,8 +15,8 @@ items are kept whole.
 import json
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from acp_agent.core.errors import ProviderError
@@ -44,11 +44,12 @@ from acp_agent.llm.endpoint import (
     as_object,
     as_text,
     family,
+    read_arguments,
     thought_digests,
+    tool_use,
     without_thoughts,
 )
-from acp_agent.llm.exchange import ServerEvent, broken_stream, open_event_stream, parse_event, read_rest, stream_failure
-from acp_agent.llm.openai import tool_use
+from acp_agent.llm.exchange import HttpProvider, broken_stream, parse_event, read_rest, stream_failure
 from acp_agent.llm.responses_request import (
     ResponsesQuirk,
     quirk_in,
@@ -326,11 +327,10 @@ class ResponsesReply:
         seen: dict[str, list[ToolUsePart]] = {}
         for item in items:
             part = self._part(item, seen)
-            if part is None:
-                continue
             if isinstance(part, TextPart | ToolUsePart):
                 self._tell_next(parts, item)
-            parts.append(part)
+            if part is not None:
+                parts.append(part)
         return parts
 
     def _part(self, item: ResponsesItem, seen: dict[str, list[ToolUsePart]]) -> Part | None:
@@ -339,8 +339,8 @@ class ResponsesReply:
                 text = item.text
                 return TextPart(text) if text else None
             case "function_call" if item.told:  # deltas alone do not name the tool
-                call_id = as_text(item.told.get("call_id")) or as_text(item.told.get("id"))
-                return tool_use(call_id, as_text(item.told.get("name")), item.raw_arguments, seen)
+                call_id, raw = as_text(item.told.get("call_id")) or as_text(item.told.get("id")), item.raw_arguments
+                return tool_use(call_id, as_text(item.told.get("name")), read_arguments(raw), raw, seen, "call")
             case "reasoning":
                 opaque = self._kept("item", item.told) if item.self_contained else None
                 text = item.text
@@ -409,27 +409,13 @@ _TYPES: Final = {
 }
 
 
-class ResponsesProvider:
+class ResponsesProvider(HttpProvider):
     """A model behind /responses. A reasoning model has an endpoint with `thinking`."""
 
     def __init__(self, endpoint: ModelEndpoint, http: HttpClient) -> None:
-        self._endpoint = endpoint
-        self._http = http
-        self._headers = {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
+        super().__init__(endpoint, http)
         self._quirks: frozenset[ResponsesQuirk] = frozenset()
         self._refused: frozenset[str] = frozenset()  # digests of reasoning that the server would refuse again
-
-    @property
-    def name(self) -> str:
-        return self._endpoint.provider
-
-    @property
-    def model(self) -> str:
-        return self._endpoint.model
-
-    @property
-    def context_window(self) -> int:
-        return self._endpoint.context_window
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream an answer, as the port says.
@@ -437,7 +423,8 @@ class ResponsesProvider:
         A stream that ends inside an item, or without any item, is a ProviderError (PROTOCOL).
         """
         reply = ResponsesReply(self._endpoint.provider, family(self._endpoint.model))
-        async with self._opened(request) as events:
+        body, adapts = partial(self._body, request), partial(self._adapts, request)
+        async with self._events("/responses", body, adapts) as events:
             async for event in events:
                 if event.data.strip() == _DONE:
                     break
@@ -456,37 +443,25 @@ class ResponsesProvider:
             await read_rest(events, _PATIENCE)
         yield reply.done()
 
-    @asynccontextmanager
-    async def _opened(self, request: ModelRequest) -> AsyncGenerator[AsyncGenerator[ServerEvent]]:
-        """Open the event stream. If the server refuses a part of the request, ask again at once without it."""
-        if self._refused:
-            request = self._spared(request)
-        async with AsyncExitStack() as stack:
-            while True:
-                body = request_body(self._endpoint, request, self._quirks)
-                stream = open_event_stream(self._http, self._endpoint, "/responses", self._headers, body)
-                try:
-                    events = await stack.enter_async_context(stream)
-                    break
-                except ProviderError as error:
-                    if refuses_thoughts(error) and (refused := thought_digests(request, opaque=True)):
-                        if self._refused:  # also newer reasoning was refused: the server takes none
-                            self._quirks |= {ResponsesQuirk.NO_THOUGHTS}
-                        self._refused |= refused
-                        request = self._spared(request)
-                        continue
-                    quirk = quirk_in(error)
-                    if quirk is None or quirk in self._quirks:
-                        raise
-                    self._quirks |= {quirk}
-            yield events
+    def _body(self, request: ModelRequest) -> JsonObject:
+        """Return the body without the reasoning that this server has refused before."""
+        none = ResponsesQuirk.NO_THOUGHTS in self._quirks
+        unwanted = thought_digests(request, opaque=True) if none else self._refused
+        return request_body(self._endpoint, without_thoughts(request, unwanted), self._quirks)
 
-    def _spared(self, request: ModelRequest) -> ModelRequest:
-        """Return the request without the reasoning that this server has refused before."""
-        unwanted = (
-            thought_digests(request, opaque=True) if ResponsesQuirk.NO_THOUGHTS in self._quirks else self._refused
-        )
-        return without_thoughts(request, unwanted)
+    def _adapts(self, request: ModelRequest, error: ProviderError) -> bool:
+        if refuses_thoughts(error) and ResponsesQuirk.NO_THOUGHTS not in self._quirks:
+            sent = thought_digests(request, opaque=True) - self._refused
+            if self._refused and sent:  # also newer reasoning was refused: the server takes none
+                self._quirks |= {ResponsesQuirk.NO_THOUGHTS}
+            if sent:
+                self._refused |= sent
+                return True
+        quirk = quirk_in(error)
+        if quirk is None or quirk in self._quirks:
+            return False
+        self._quirks |= {quirk}
+        return True
 
 
 def _failure_in(kind: str, message: JsonObject) -> JsonObject | None:

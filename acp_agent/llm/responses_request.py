@@ -6,7 +6,6 @@ prefixes. No `prompt_cache_key` is sent: the prefix says the same, and several c
 """
 
 import hashlib
-import json
 import re
 from dataclasses import replace
 from enum import StrEnum
@@ -24,8 +23,8 @@ from acp_agent.core.messages import (
     ToolUsePart,
 )
 from acp_agent.core.ports import ModelRequest
-from acp_agent.core.types import Json, JsonObject, ToolSpec
-from acp_agent.llm.endpoint import ModelEndpoint, as_object, family
+from acp_agent.core.types import Json, JsonObject
+from acp_agent.llm.endpoint import ModelEndpoint, arguments_text, as_object, family
 from acp_agent.llm.openai import PICTURES_REFUSED, PICTURES_REFUSED_BY
 
 _LEAST_TOKENS: Final = 16  # OpenAI refuses a smaller `max_output_tokens`
@@ -98,29 +97,27 @@ def request_body(endpoint: ModelEndpoint, request: ModelRequest, quirks: frozens
     if request.system.strip():
         body["instructions"] = request.system
     if request.tools:
-        body["tools"] = [_tool(spec) for spec in request.tools]
+        # `strict` is True by default, which refuses schemas with optional parameters.
+        body["tools"] = [
+            {
+                "type": "function",
+                "name": spec.name,
+                "description": spec.description,
+                "parameters": spec.parameters,
+                "strict": False,
+            }
+            for spec in request.tools
+        ]
         if ResponsesQuirk.NO_PARALLEL not in quirks:
             body["parallel_tool_calls"] = True
     items: list[Json] = []
     for message in endpoint.fit_images(request.messages):
-        match message.role:
-            case Role.USER:
-                items.extend(_user(message, text_results=ResponsesQuirk.TEXT_RESULTS in quirks))
-            case Role.ASSISTANT:
-                items.extend(_assistant(endpoint, message))
-            case _:
-                assert_never(message.role)
+        if message.role is Role.USER:
+            items.extend(_user(message, text_results=ResponsesQuirk.TEXT_RESULTS in quirks))
+        else:
+            items.extend(_assistant(endpoint, message))
     body["input"] = items
     return {**body, **{name: value for name, value in endpoint.extra_body.items() if name != "reasoning"}}
-
-
-def _tool(spec: ToolSpec) -> JsonObject:
-    """Return a tool.
-
-    `strict` is False because this API's default is True and refuses schemas with optional parameters.
-    """
-    told: JsonObject = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
-    return {"type": "function", **told, "strict": False}
 
 
 def _user(message: Message, *, text_results: bool) -> list[JsonObject]:
@@ -196,9 +193,8 @@ def _said(text: str, following: JsonObject) -> JsonObject:
 
 def _called(use: ToolUsePart, following: JsonObject) -> JsonObject:
     told = following if following.get("type") == "function_call" else {}
-    # Valid JSON whatever the model wrote: many servers parse it again and refuse the whole history.
-    arguments = json.dumps(use.arguments or {}, ensure_ascii=False, separators=(",", ":"))
-    return {"type": "function_call", **told, "call_id": _id(use.id), "name": use.name, "arguments": arguments}
+    known: JsonObject = {"call_id": _id(use.id), "name": use.name, "arguments": arguments_text(use)}
+    return {"type": "function_call", **told, **known}
 
 
 def _id(call_id: str) -> str:
