@@ -18,8 +18,6 @@ from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, Location, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.text import visible
-from acp_agent.tools.lsp import file_uri
-from acp_agent.tools.lsp_answer import symbols
 from acp_agent.tools.tool import Name, Params, Tool, cut, relative
 
 _MOST_FILES = 300
@@ -157,6 +155,10 @@ async def _file(path: str, context: ToolContext) -> Sequence[OutlineSymbol]:
         known = "Python, JavaScript, TypeScript, Go, Rust, Java, C and C++"
         message = f"{path}: no outline for this kind of file (known: {known})"
         raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Use grep or read.")
+    # Few editors share language servers.
+    from acp_agent.tools.lsp import file_uri
+    from acp_agent.tools.lsp_answer import symbols
+
     answer = await languages.ask(_DOCUMENT_SYMBOLS, {"uri": file_uri(absolute)})
     return [
         OutlineSymbol(symbol.span.line if symbol.span else 1, symbol.depth, f"{symbol.kind} {symbol.name}")

@@ -13,8 +13,7 @@ LATE = (
     "acp_agent.protocol.extensions",  # the client has asked for none of it
     "acp_agent.protocol.client_lsp",  # the client shares no language servers
     "acp_agent.tools.ask_user",  # the client shows no forms
-    "acp_agent.tools.conversation",  # off by default
-    "acp_agent.tools.lsp",
+    "acp_agent.tools.lsp",  # it shares no language servers
     "httpx",  # no model was asked
     "structlog",  # nothing is logged yet
 )
