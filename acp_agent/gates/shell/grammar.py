@@ -6,16 +6,15 @@ in `grammars/README.md`). An option, a bundle of options or a form that a gramma
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple
 
-_Table = dict[str, object]
 _NUMBER = re.compile(r"-\d+")
 _VERSION = re.compile(r"-?\d[\d.]*$")
 AFTER = "--"
@@ -81,8 +80,7 @@ class ParsedArguments(NamedTuple):
         return [each.word for each in self.arguments if not each.option]
 
 
-@dataclass(frozen=True, slots=True)
-class Grammar:
+class Grammar(NamedTuple):
     """How a program, or one of its subcommands, reads its arguments.
 
     flags      options without a value
@@ -108,12 +106,12 @@ class Grammar:
     """
 
     flags: frozenset[str] = frozenset()
-    values: Mapping[str, WordKind] = field(default_factory=lambda: MappingProxyType({}))
-    optional: Mapping[str, WordKind] = field(default_factory=lambda: MappingProxyType({}))
+    values: Mapping[str, WordKind] = MappingProxyType({})
+    optional: Mapping[str, WordKind] = MappingProxyType({})
     operands: tuple[WordKind, ...] = ()
     repeated: int = -1
-    verbs: "Mapping[str, Grammar]" = field(default_factory=lambda: MappingProxyType({}))
-    choices: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
+    verbs: "Mapping[str, Grammar]" = MappingProxyType({})
+    choices: Mapping[str, frozenset[str]] = MappingProxyType({})
     asking: frozenset[str] = frozenset()
     pairs: frozenset[str] = frozenset()
     unsure: frozenset[str] = frozenset()
@@ -227,7 +225,8 @@ class _Parse:
         """
         form = self.form
         name, equals, value = word.partition("=")
-        prefix = "" if self._lists(name) or written.startswith("--") else self._prefix(word)
+        attached = () if self._lists(name) or written.startswith("--") else form.attached
+        prefix = max((each for each in attached if word.startswith(each)), key=len, default="")
         if prefix:
             self._take(prefix, word[len(prefix) :], form.values.get(prefix, WordKind.TEXT))
             self._found(prefix)
@@ -243,10 +242,6 @@ class _Parse:
             self.unknown.append(name)
             self._guess(value)
         self._found(name)
-
-    def _prefix(self, word: str) -> str:
-        """Return the longest option that a word begins with and whose value is attached; empty for none."""
-        return max((each for each in self.form.attached if word.startswith(each)), key=len, default="")
 
     def _found(self, name: str) -> None:
         self.options.append(name)
@@ -345,21 +340,19 @@ def known_programs() -> Iterator[str]:
 @cache
 def _families() -> Mapping[str, str]:
     """Return the family (the file) of each program's grammar, a packaged constant."""
-    data = cast("dict[str, str]", _read("index"))
-    return MappingProxyType({name: family for family, names in data.items() for name in names.split()})
+    return MappingProxyType({name: family for family, names in _read("index").items() for name in names.split()})
 
 
 @cache
 def _family(family: str) -> Mapping[str, Grammar]:
     """Return the grammars of one file, a packaged constant that is read when the first of its programs is judged."""
     data = _read(family)
-    sets = cast("dict[str, _Table]", data.pop("sets", {}))
-    aliases = cast("dict[str, str]", data.pop("aliases", {}))
-    forms = {name: _form(cast("_Table", table), sets) for name, table in data.items()}
+    sets, aliases = data.pop("sets", {}), data.pop("aliases", {})
+    forms = {name: _form(table, sets) for name, table in data.items()}
     return MappingProxyType(forms | {alias: forms[name] for alias, name in aliases.items()})
 
 
-def _read(family: str) -> _Table:
+def _read(family: str) -> dict[str, Any]:
     return tomllib.loads(files("acp_agent.gates").joinpath("grammars", f"{family}.toml").read_text(encoding="utf-8"))
 
 
@@ -391,8 +384,8 @@ class _Options:
     attached: set[str] = field(default_factory=set[str])
     ends: set[str] = field(default_factory=set[str])
 
-    def add(self, layer: Mapping[str, object]) -> None:
-        limited = cast("dict[str, str]", layer.get("choices", {}))
+    def add(self, layer: dict[str, Any]) -> None:
+        limited: dict[str, str] = layer.get("choices", {})
         for option in limited:
             self._put(option, WordKind.TEXT)
         self.choices.update({option: frozenset(each.split()) for option, each in limited.items()})
@@ -425,17 +418,17 @@ class _Options:
         return option
 
 
-def _form(table: _Table, sets: Mapping[str, _Table], inherited: Sequence[str] = ()) -> Grammar:
+def _form(table: dict[str, Any], sets: dict[str, Any], inherited: Iterable[str] = ()) -> Grammar:
     """Return the form of a table. The tables inside it are its subcommands, which inherit some switches."""
     switches = {key for key in _SWITCHES if table.get(key) is True} | set(inherited)
     options = _Options()
     for layer in (*(sets[name] for name in _words(table, "use")), table):
         options.add(layer)
     operands = _words(table, "operands")
-    kept = [key for key in switches if key in ("negatable", "single", "dashless")]
-    inner = {key: cast("_Table", each) for key, each in table.items() if isinstance(each, dict) and key != "choices"}
+    kept = switches & {"negatable", "single", "dashless"}
+    inner: dict[str, Any] = {key: each for key, each in table.items() if isinstance(each, dict) and key != "choices"}
     verbs = {name: _form(each, sets, kept) for name, each in inner.items() if "like" not in each}
-    verbs |= {name: verbs[cast("str", each["like"])] for name, each in inner.items() if "like" in each}
+    verbs |= {name: verbs[each["like"]] for name, each in inner.items() if "like" in each}
     return Grammar(
         flags=frozenset(options.flags),
         values=MappingProxyType(options.values),
@@ -448,18 +441,11 @@ def _form(table: _Table, sets: Mapping[str, _Table], inherited: Sequence[str] = 
         operands=tuple(WordKind(word.rstrip("*")) for word in operands),
         repeated=next((at for at, word in enumerate(operands) if word.endswith("*")), -1),
         verbs=MappingProxyType(verbs),
-        numeric="numeric" in switches,
-        stop="stop" in switches,
-        single="single" in switches,
-        negatable="negatable" in switches,
-        bundle="bundle" in switches,
-        dashless="dashless" in switches,
-        raw="raw" in switches,
-        asks="asks" in switches,
         attached=frozenset(options.attached),
         ends=frozenset(options.ends),
+        **dict.fromkeys(switches, True),
     )
 
 
-def _words(table: Mapping[str, object], key: str) -> list[str]:
-    return cast("str", table.get(key, "")).split()
+def _words(table: dict[str, Any], key: str) -> list[str]:
+    return table.get(key, "").split()

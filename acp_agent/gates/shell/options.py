@@ -7,18 +7,14 @@ import posixpath
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import NamedTuple, cast
-
-_Table = dict[str, object]
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Wrapper:
+class Wrapper(NamedTuple):
     """How to find the command behind a wrapper. `tables.toml` explains the keys."""
 
     flags: frozenset[str] = frozenset()
@@ -73,68 +69,34 @@ class Tables(NamedTuple):
 @cache
 def tables() -> Tables:
     """Return the packaged table, a constant that is read late so that the start does not pay for it."""
-    source = files("acp_agent.gates.shell").joinpath("tables.toml").read_text(encoding="utf-8")
-    data = tomllib.loads(source)
-    shells, syntax = _section(data, "shells"), _section(data, "syntax")
-    named = (*_section(data, "wrappers"), *_section(data, "commands"))
+    data = tomllib.loads(files("acp_agent.gates.shell").joinpath("tables.toml").read_text(encoding="utf-8"))
+    shells, syntax = data["shells"], data["syntax"]
     return Tables(
-        wrappers=_wrappers(_section(data, "wrappers")),
-        commands=MappingProxyType({name: _wrappers(_table(each)) for name, each in _section(data, "commands").items()}),
-        shells=_names(shells["names"]),
-        same_syntax=_names(shells["same_syntax"]),
-        shell_flags=_names(shells["flags"]),
-        shell_letters=frozenset(cast("str", shells["letters"])),
-        shell_text=_names(shells["text"]),
-        text=_lists(_section(data, "text")),
-        interpreters=_lists(_section(data, "interpreters")),
-        danger=_lists(_section(data, "danger")),
-        reserved=_names(syntax["reserved"]),
-        starters=frozenset(named).union(*(_names(each) for each in (shells["names"], *syntax.values()))),
+        wrappers=_wrappers(data["wrappers"]),
+        commands=MappingProxyType({name: _wrappers(each) for name, each in data["commands"].items()}),
+        shells=frozenset(shells["names"]),
+        same_syntax=frozenset(shells["same_syntax"]),
+        shell_flags=frozenset(shells["flags"]),
+        shell_letters=frozenset(shells["letters"]),
+        shell_text=frozenset(shells["text"]),
+        text=_lists(data["text"]),
+        interpreters=_lists(data["interpreters"]),
+        danger=_lists(data["danger"]),
+        reserved=frozenset(syntax["reserved"]),
+        starters=frozenset(data["wrappers"]).union(data["commands"], shells["names"], *syntax.values()),
     )
 
 
-def _table(value: object) -> _Table:
-    return cast("_Table", value)
+def _lists(section: dict[str, Any]) -> Mapping[str, frozenset[str]]:
+    return MappingProxyType({name: frozenset(value) for name, value in section.items()})
 
 
-def _section(data: _Table, name: str) -> _Table:
-    return _table(data[name])
-
-
-def _names(value: object) -> frozenset[str]:
-    return frozenset(cast("list[str]", value))
-
-
-def _lists(section: _Table) -> Mapping[str, frozenset[str]]:
-    return MappingProxyType({name: _names(value) for name, value in section.items()})
-
-
-def _wrappers(section: _Table) -> Mapping[str, Wrapper]:
-    return MappingProxyType({name: _wrapper(_table(each)) for name, each in section.items()})
-
-
-def _wrapper(table: _Table) -> Wrapper:
-    def names(key: str) -> frozenset[str]:
-        return _names(table.get(key, []))
-
-    def flag(key: str) -> bool:
-        return table.get(key) is True
-
-    return Wrapper(
-        flags=names("flags"),
-        values=names("values"),
-        attached=names("attached"),
-        text=names("text"),
-        inert=names("inert"),
-        operands=cast("int", table.get("operands", 0)),
-        assignments=flag("assignments"),
-        variables=flag("variables"),
-        numeric=flag("numeric"),
-        appended=flag("appended"),
-        joined=flag("joined"),
-        runner=flag("runner"),
-        vague=flag("vague"),
-    )
+def _wrappers(section: dict[str, Any]) -> Mapping[str, Wrapper]:
+    lists = ("flags", "values", "attached", "text", "inert")
+    found = dict[str, Wrapper]()
+    for name, table in section.items():
+        found[name] = Wrapper(**(table | {key: frozenset(table[key]) for key in lists if key in table}))
+    return MappingProxyType(found)
 
 
 _HOMES = ("home", "Users")
@@ -157,11 +119,6 @@ def is_disk(path: str) -> bool:
 def is_socket(path: str) -> bool:
     """Return whether bash opens a network connection for this redirection target."""
     return _SOCKET.match(_collapsed(path)) is not None
-
-
-def is_system_root(path: str, folder: str = "") -> bool:
-    """Return whether wiping a path wipes the system or a home."""
-    return bool(system_root(path, folder))
 
 
 def system_root(path: str, folder: str = "") -> str:

@@ -15,7 +15,7 @@ from acp_agent.gates.shell.command import (
     Plain,
     Survey,
 )
-from acp_agent.gates.shell.options import is_system_root, parameters, shell_call, tables
+from acp_agent.gates.shell.options import parameters, shell_call, system_root, tables
 from acp_agent.gates.shell.syntax import Parses, why_not_plain
 from acp_agent.gates.shell.walk import MAX_FOUND, Guesses, Walk, commands
 from acp_agent.gates.shell.words import loose_constructs, loose_segments, spellings
@@ -199,7 +199,7 @@ def _hazards(found: tuple[Command, ...]) -> list[str]:
 
 
 def _lists_root(command: Command) -> bool:
-    return command.name in ("find", "ls", "fd", "du") and any(is_system_root(word) for word in command.argv[1:])
+    return command.name in ("find", "ls", "fd", "du") and any(map(system_root, command.argv[1:]))
 
 
 def _removes(command: Command) -> bool:

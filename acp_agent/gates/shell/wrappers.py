@@ -230,7 +230,7 @@ def _wrapper(table: Tables, name: str, args: tuple[str, ...]) -> tuple[Wrapper |
         return table.wrappers[name], 0
     known = table.commands.get(name)
     if known and args and args[0] in known:
-        return replace(known[args[0]], runner=True), 1
+        return known[args[0]]._replace(runner=True), 1
     return None, 0
 
 
@@ -239,7 +239,7 @@ def _behind_options(table: Tables, name: str, args: tuple[str, ...]) -> tuple[Wr
     known = table.commands.get(name, {})
     for at, word in enumerate(args):
         if word in known:
-            return replace(known[word], runner=True), at + 1
+            return known[word]._replace(runner=True), at + 1
         if not word.startswith("-") and not (at and args[at - 1].startswith("-")):
             break
     return None, 0

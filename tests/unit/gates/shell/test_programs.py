@@ -34,7 +34,7 @@ def test_every_key_of_the_program_table_is_known():
 
 def test_every_key_of_the_wrapper_table_is_known():
     data = tomllib.loads(files("acp_agent.gates.shell").joinpath("tables.toml").read_text(encoding="utf-8"))
-    known = set(Wrapper.__dataclass_fields__)
+    known = set(Wrapper._fields)
     for name, table in data["wrappers"].items():
         assert set(table) <= known, name
     for name, commands in data["commands"].items():
