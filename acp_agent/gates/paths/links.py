@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import chain, takewhile
 from typing import NamedTuple, Protocol
 
-from acp_agent.gates.paths.command_paths import CommandStep, candidates, odd_words, path_words
+from acp_agent.gates.paths.command_paths import CommandStep, odd_words, path_words
 from acp_agent.gates.paths.unnamed_paths import FINDERS, NAMES_ONLY, Followed, followed, spliced, starting_points
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.options import getopt, has_option, tables
@@ -214,23 +214,6 @@ _QUIET = frozenset(
 )  # fmt: skip
 _BY_ENTRY = frozenset(("rm", "rmdir", "unlink", "mkdir", "readlink", "stat", "test", "[", "[["))
 """Programs that open a link only if it is a folder on the way to the named file."""
-_VALUES = {
-    # The letters of options with a value, then those whose value is a file.
-    **dict.fromkeys(("head", "tail", "ghead", "gtail"), ("ncs", "")),
-    **dict.fromkeys(("cat", "tac", "rev", "wc", "tee", "md5sum", "sha256sum", "realpath", "cmp", "comm"), ("", "")),
-    **dict.fromkeys(("grep", "egrep", "fgrep"), ("ABCDdefm", "f")),
-    "rg": ("ABCEMTefgjmrtd", "f"),
-    "sort": ("kotST", "oT"),
-    "cut": ("bcdf", ""),
-    "uniq": ("fsw", ""),
-    "nl": ("bdfhilnsvw", ""),
-    "ls": ("ITw", ""),
-    "diff": ("CFILUWxXS", "X"),
-    "du": ("BdtX", "X"),
-    "tree": ("LIPHT", ""),
-    **dict.fromkeys(("fd", "fdfind"), ("cdeEjSt", "")),
-}
-_PATTERN_FIRST = frozenset(("grep", "egrep", "fgrep", "rg", "fd", "fdfind"))
 _NO_FILES = frozenset(("tr", "seq", "xargs", "yes", "expr"))
 _LOOKS_AROUND = frozenset(
     (
@@ -254,7 +237,7 @@ def opened(command: Command) -> Iterator[str]:
         yield from (word for word in starting_points(command.argv[1:]) if "/" in word.removeprefix("./"))
         return
     by_entry, no_paths = name in _BY_ENTRY, deeds(command)
-    for word in _words(command) if name in _VALUES else chain(path_words(command), odd_words(command)):
+    for word in chain(path_words(command), odd_words(command)):
         nothing = word in (".", "./", "-", "", "{}") or word in no_paths
         if not nothing and not (by_entry and "/" not in word.removeprefix("./")):
             yield word
@@ -276,20 +259,6 @@ def _runs_code(command: Command) -> bool:
 def _language(name: str) -> str:
     known = tables().interpreter(name)
     return "" if known.endswith("awk") else known
-
-
-def _words(command: Command) -> Iterator[str]:
-    """Yield the operands of a well-known program, and the values of its options that are files."""
-    letters, files = _VALUES[command.name]
-    options, operands = getopt(command.own, letters)
-    if command.name in _PATTERN_FIRST and not any(
-        word.startswith(("-e", "-f", "--reg", "--fi")) for word in command.own
-    ):
-        operands = operands[1:]
-    yield from operands
-    yield from (value for option, value in options if option in files)
-    longs = (word for word in command.own if word.startswith("--") and "=" in word)
-    yield from (each for word in longs for each in candidates(word) if not each.isalnum())
 
 
 def _opened_by_git(args: tuple[str, ...]) -> Iterator[str]:

@@ -19,6 +19,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from acp_agent.gates.shell.command import Command
+from acp_agent.gates.shell.grammar import ParsedArguments, WordKind, grammar_of
 from acp_agent.gates.shell.options import getopt
 
 NAMES_ONLY = frozenset(("echo", "printf", "basename", "dirname", "true", "false", ":"))
@@ -202,38 +203,35 @@ class _Follower(NamedTuple):
 
     letters   short options, one of which makes it follow
     long      long options, one of which makes it follow
-    flags     short options without a value; if there are others, any word may be a value
     needs     short options, one of which must be given as well
     """
 
     letters: str
     long: tuple[str, ...] = ()
-    flags: str = ""
     needs: str = ""
 
 
 FINDERS = frozenset(("find", "gfind", "bfs"))
 _FD = frozenset(("fd", "fdfind"))
-_GREP = _Follower("RS", ("--dereference-recursive",), "RinwvlLcoqshHEFPGxazI")
-_COPY = _Follower("LH", ("--dereference",), "LHrRavfupinTd")
-_MODE = _Follower("LH", (), "LHRvcf", "R")
 _FOLLOWERS = {
-    **dict.fromkeys(("grep", "egrep", "fgrep", "ugrep", "ug", "rgrep", "ggrep"), _GREP),
+    **dict.fromkeys(
+        ("grep", "egrep", "fgrep", "ugrep", "ug", "rgrep", "ggrep"), _Follower("RS", ("--dereference-recursive",))
+    ),
     "rg": _Follower("L", ("--follow",)),
     "ag": _Follower("f", ("--follow",)),
     "ack": _Follower("", ("--follow",)),
     **dict.fromkeys(_FD, _Follower("L", ("--follow",))),
-    **dict.fromkeys(("ls", "gls"), _Follower("L", ("--dereference",), "LRla1AhtrSF", "R")),
-    "tree": _Follower("l", (), "ladfhpugsDFqNr"),
-    **dict.fromkeys(("du", "gdu", "ncdu"), _Follower("L", ("--dereference",), "Lshackmx")),
+    **dict.fromkeys(("ls", "gls"), _Follower("L", ("--dereference",), "R")),
+    "tree": _Follower("l"),
+    **dict.fromkeys(("du", "gdu", "ncdu"), _Follower("L", ("--dereference",))),
     **dict.fromkeys(("tar", "gtar", "bsdtar"), _Follower("hL", ("--dereference",))),
-    **dict.fromkeys(("cp", "gcp"), _COPY),
-    "rsync": _Follower("Lk", ("--copy-links", "--copy-dirlinks", "--copy-unsafe-links"), "Lkavzrhn"),
-    **dict.fromkeys(("chmod", "chown", "chgrp"), _MODE),
+    **dict.fromkeys(("cp", "gcp"), _Follower("LH", ("--dereference",))),
+    "rsync": _Follower("Lk", ("--copy-links", "--copy-dirlinks", "--copy-unsafe-links")),
+    **dict.fromkeys(("chmod", "chown", "chgrp"), _Follower("LH", needs="R")),
     "cloc": _Follower("", ("--follow-links",)),
     "cpio": _Follower("L", ("--dereference",)),
     "pax": _Follower("LH"),
-    "scp": _Follower("r", (), "rpqC"),
+    "scp": _Follower("r"),
 }
 _SPARED = {"diff": "--no-dereference", "zip": "-y", "7z": "-snl", "7za": "-snl", "7zz": "-snl", "jar": ""}
 """Programs that follow links by themselves, and the option that stops them."""
@@ -262,10 +260,10 @@ def followed(command: Command) -> Iterator[Followed]:
         yield from _found(command)
         return
     if name in _FD and command.runs and not _only_types(command.own) and any(map(_opens, command.runs)):
-        yield Followed(f"{name} -x", _folders(name, args), command)
+        yield Followed(f"{name} -x", _folders(command), command)
     option = _option(name, args)
     if option is not None:
-        yield Followed(f"{name} {option}".rstrip(), _folders(name, args))
+        yield Followed(f"{name} {option}".rstrip(), _folders(command))
 
 
 def spliced(command: Command) -> str:
@@ -285,7 +283,9 @@ def _option(name: str, args: tuple[str, ...]) -> str | None:
         stopped = any(word == _SPARED[name] or (name == "zip" and _bundled(word, "y")) for word in args)
         return None if stopped else ""
     follower = _FOLLOWERS.get(name)
-    if follower is None or not _needed(follower, args):
+    if follower is None:
+        return None
+    if follower.needs and not any(_bundled(word, follower.needs) or word.startswith("--r") for word in args):
         return None
     for at, word in enumerate(args):
         given = word.partition("=")[0]
@@ -299,10 +299,6 @@ def _option(name: str, args: tuple[str, ...]) -> str | None:
     return None
 
 
-def _needed(follower: _Follower, args: tuple[str, ...]) -> bool:
-    return not follower.needs or any(_bundled(word, follower.needs) or word.startswith("--r") for word in args)
-
-
 def _bundled(word: str, letters: str) -> str:
     """Return the first of these short options in a word, or empty."""
     if not word.startswith("-") or word.startswith("--"):
@@ -310,15 +306,18 @@ def _bundled(word: str, letters: str) -> str:
     return next((f"-{letter}" for letter in word[1:] if letter in letters), "")
 
 
-def _folders(name: str, args: tuple[str, ...]) -> tuple[str, ...]:
+def _folders(command: Command) -> tuple[str, ...]:
     """Return the words that may be folders, and "." if the program may search the folder in which it runs."""
-    operands, follower = tuple(word for word in args if not word.startswith("-")), _FOLLOWERS.get(name)
-    if name in _NEVER_HERE:
-        return operands
-    flags = set(follower.flags) if follower else set[str]()
-    sure = all("=" in word if word.startswith("--") else set(word[1:]) <= flags for word in args if word[:1] == "-")
-    named = len(operands) > (1 if follower is _GREP else 0)
-    return operands if flags and sure and named else (*operands, ".")
+    words = tuple(word for word in command.argv[1:] if not word.startswith("-"))
+    if command.name in _NEVER_HERE:
+        return words
+    grammar = grammar_of(command.tool)
+    parsed = grammar.parse(command.own) if grammar is not None else ParsedArguments()
+    named = tuple(each.word for each in parsed.arguments if each.kind.path and not each.option)
+    unsure = parsed.unknown or any(each.kind is WordKind.FOLDER for each in parsed.arguments)
+    if grammar is None or not named or unsure or not grammar.unsure.isdisjoint(parsed.options):
+        return (*words, ".")
+    return named
 
 
 def starting_points(args: tuple[str, ...]) -> tuple[str, ...]:

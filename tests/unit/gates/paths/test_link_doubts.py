@@ -59,6 +59,9 @@ FOLLOWING = (
     "fd -L x",
     "ls -LR",
     "ls -L --recursive",
+    "ls -RL -w 80",
+    "tar -C docs -chf x.tar away",
+    "tree -lL 2",
     "tree -l",
     "du -L docs",
     "tar -chf x.tar docs",
@@ -74,6 +77,8 @@ FOLLOWING = (
     "chown -R -L me docs",
     "ag -f x",
     "ack --follow x",
+    "rg -L x docs src",
+    "fd -L -e py x docs",
 )
 
 
@@ -93,7 +98,11 @@ def test_a_command_that_follows_a_link_out_of_the_workspace_is_asked_about(gate:
         "grep -rn x .",
         "grep -R x src",
         "grep -Rn --include='*.py' x src",
+        "grep -RA 3 x src",
         "rg x",
+        "rg -L x src",
+        "fd -L -e py x src",
+        "tar -chf x.tar src",
         "find . -name x",
         "find src -follow -name x",
         "ls -la docs",
@@ -272,6 +281,7 @@ def test_behind_a_command_that_may_make_links_no_path_is_known(gate: Judged, mak
         f"{maker} && sort < readme.txt",
         f"{maker} && head -n 5 readme.txt",
         f"{maker} && tail -n5 5",
+        f"{maker} && grep --file=readme.txt x",
     ):
         verdict = gate.judge(command(text))
         assert isinstance(verdict, Ask), text
