@@ -1,7 +1,7 @@
 """AuditExecutor: record every call before its result is shown."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from time import monotonic
 
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
@@ -52,6 +52,13 @@ _SOURCES = {
 }
 """Tools whose subjects do not say what kind of event they are."""
 
+_SOURCES_OF_SUBJECTS: dict[type[Subject], ClaimSource] = {
+    CommandSubject: ClaimSource.SHELL,
+    UrlSubject: ClaimSource.WEB_SCRAPE,
+    McpSubject: ClaimSource.MCP,
+    PathSubject: ClaimSource.FILE_SYSTEM,
+}
+
 
 def _unknown(_tool: str) -> None:
     return None
@@ -86,49 +93,46 @@ class Auditor:
         why = self._log.trouble()
         return f"the audit file {self._log.path} cannot be written ({why})" if why else ""
 
-    def record(self, facts: CallFacts, result: ToolResult, seconds: float) -> None:
-        """Record a call that has ended."""
-        record = self._record(facts.call, result, seconds, facts.subjects)
+    def record(self, call: ToolCall, result: ToolResult, seconds: float, facts: CallFacts | None = None) -> None:
+        """Record a call that has ended. One without `facts` was never understood, so it has no subjects."""
+        subjects, envelope = facts.subjects if facts else (), result.envelope or {}
+        ruling, ran = result.ruling or Ruling(), "exit_code" in envelope
+        outcome = self._outcome(result, ran=ran)
+        code, signal = envelope.get("exit_code"), envelope.get("signal")
+        source, server = _SOURCES.get(call.name), None
+        for subject in subjects:
+            source = source or _SOURCES_OF_SUBJECTS[type(subject)]
+            if isinstance(subject, McpSubject):
+                server = server or subject.server[:_NAME]
+        sent: JsonObject = {"arguments": call.raw_arguments} if call.arguments is None else call.arguments
         self._log.append(
-            replace(
-                record,
-                attempts=facts.attempts if facts.attempts > 1 else None,
-                arguments_mended=facts.repaired or None,
-                hallucination_suspected=bool(facts.suspects) or None,
+            ToolRecord(
+                tool=self._text(call.name, _NAME),
+                call=recordable(sent, self._redact),
+                result=outcome,
+                correlation_id=call.id[:_NAME],
+                duration_ms=round(seconds * 1000, 1),
+                exit_code=code if isinstance(code, int) else None,
+                signal=signal[:_NAME] if isinstance(signal, str) and signal else None,
+                truncated=bool(envelope.get("truncated")) if ran else None,
+                cached=result.cached or None,
+                trust=self._caller.trust(call.name),
+                approved_by=None if isinstance(outcome, Blocked) else ruling.approved_by,
+                gate=ruling.gate[:_NAME] or None,
+                policy_match=self._text(ruling.rule, _SENTENCE) or None,
+                error_category=result.failure and result.failure.category,
+                claim_source=source,
+                mcp_server_id=server,
+                caller_id=self._caller.session_id[:_NAME],
+                origin=None if call.origin is CallOrigin.MODEL else call.origin,
+                phase=None if call.phase is Phase.EXECUTOR else call.phase,
+                batch=call.batch[:_NAME] or None,
+                attempts=facts.attempts if facts and facts.attempts > 1 else None,
+                arguments_mended=(facts and facts.repaired) or None,
+                hallucination_suspected=bool(facts and facts.suspects) or None,
+                execution_env=self._caller.environment(call.name),
+                resolved_cwd=self._text(self._caller.cwd, _SENTENCE),
             )
-        )
-
-    def record_misunderstood(self, call: ToolCall, result: ToolResult, seconds: float) -> None:
-        """Record a call that was never understood, so that it has no subjects."""
-        self._log.append(self._record(call, result, seconds, ()))
-
-    def _record(self, call: ToolCall, result: ToolResult, seconds: float, subjects: Sequence[Subject]) -> ToolRecord:
-        ruling, envelope = result.ruling or Ruling(), result.envelope or {}
-        ran = "exit_code" in envelope
-        outcome = _outcome(result, ran=ran)
-        return ToolRecord(
-            tool=self._text(call.name, _NAME),
-            call=self._arguments(call),
-            result=self._plain(outcome),
-            correlation_id=call.id[:_NAME],
-            duration_ms=_milliseconds(seconds),
-            exit_code=_whole(envelope.get("exit_code")),
-            signal=_word(envelope.get("signal")),
-            truncated=bool(envelope.get("truncated")) if ran else None,
-            cached=result.cached or None,
-            trust=self._caller.trust(call.name),
-            approved_by=None if isinstance(outcome, Blocked) else ruling.approved_by,
-            gate=ruling.gate[:_NAME] or None,
-            policy_match=self._text(ruling.rule, _SENTENCE) or None,
-            error_category=result.failure and result.failure.category,
-            claim_source=_source(call.name, subjects),
-            mcp_server_id=next((each.server[:_NAME] for each in subjects if isinstance(each, McpSubject)), None),
-            caller_id=self._caller.session_id[:_NAME],
-            origin=None if call.origin is CallOrigin.MODEL else call.origin,
-            phase=None if call.phase is Phase.EXECUTOR else call.phase,
-            batch=call.batch[:_NAME] or None,
-            execution_env=self._caller.environment(call.name),
-            resolved_cwd=self._text(self._caller.cwd, _SENTENCE),
         )
 
     def egress(self, egress: Egress) -> None:
@@ -142,7 +146,7 @@ class Auditor:
                 hop=egress.hop,
                 address=egress.address,
                 status=egress.status,
-                duration_ms=_milliseconds(egress.duration),
+                duration_ms=round(egress.duration * 1000, 1),
                 response_bytes=egress.response_bytes,
                 blocked=True if egress.block_reason else None,
                 block_reason=egress.block_reason,
@@ -150,22 +154,27 @@ class Auditor:
             )
         )
 
-    def _arguments(self, call: ToolCall) -> JsonObject:
-        sent: JsonObject = {"arguments": call.raw_arguments} if call.arguments is None else call.arguments
-        return recordable(sent, self._redact)
-
     def _text(self, text: str, longest: int) -> str:
         return redacted(text, self._redact, longest)
 
-    def _plain(self, outcome: Outcome) -> Outcome:
-        """Return the outcome with its texts redacted, because they may quote a command or a server."""
-        match outcome:
-            case Blocked(reason):
-                return Blocked(self._text(reason, _SENTENCE))
-            case Failed(message):
-                return Failed(self._text(message, _SENTENCE))
+    def _outcome(self, result: ToolResult, *, ran: bool) -> Outcome:
+        """Return the outcome, with its text redacted, because that may quote a command or a server.
+
+        ran   whether a command ran: one that could not be executed (exit 126) has the category of a refused one
+        """
+        failure = result.failure
+        if failure is None:
+            return Success()
+        message = self._text(failure.message, _SENTENCE)
+        match failure.category:
+            case ToolErrorCategory.TIMEOUT:
+                return TimedOut()
+            case ToolErrorCategory.POLICY_BLOCKED | ToolErrorCategory.CONFIRMATION_REQUIRED if not ran:
+                return Blocked(message)
+            case _ if result.ruling is not None and result.ruling.gate:
+                return Blocked(message)
             case _:
-                return outcome
+                return Failed(message)
 
 
 class AuditExecutor:
@@ -183,66 +192,16 @@ class AuditExecutor:
         """Run the call and record it before its result is returned."""
         begun = self._clock()
         try:
-            result = self._refusal(facts) or await self._wrapped.execute(facts)
+            trouble = self._auditor.trouble() if facts.spec.mutates else ""
+            if trouble:
+                why = f"{trouble}, and nothing is changed without a record; the user has to see to the file or its disk"
+                result = ToolResult.refused(why, ruling=Ruling("audit"))
+            else:
+                result = await self._wrapped.execute(facts)
         except BaseException as error:
-            self._auditor.record(facts, _crashed(error), self._clock() - begun)
+            cancelled = ToolFailure(ToolErrorCategory.CANCELLED, "cancelled")
+            ended = ToolResult.crash(error) if isinstance(error, Exception) else ToolResult.failed(cancelled)
+            self._auditor.record(facts.call, ended, self._clock() - begun, facts)
             raise
-        self._auditor.record(facts, result, self._clock() - begun)  # no cancellation comes between
+        self._auditor.record(facts.call, result, self._clock() - begun, facts)  # no cancellation comes between
         return result
-
-    def _refusal(self, facts: CallFacts) -> ToolResult | None:
-        trouble = self._auditor.trouble() if facts.spec.mutates else ""
-        if not trouble:
-            return None
-        why = f"{trouble}, and nothing is changed without a record; the user has to see to the file or its disk"
-        return ToolResult.refused(why, ruling=Ruling("audit"))
-
-
-def _crashed(error: BaseException) -> ToolResult:
-    if isinstance(error, Exception):
-        return ToolResult.crash(error)
-    return ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "cancelled"))
-
-
-def _outcome(result: ToolResult, *, ran: bool) -> Outcome:
-    """Return the exit code. `ran` tells a command that could not be executed (exit 126) from a refused one."""
-    failure = result.failure
-    if failure is None:
-        return Success()
-    match failure.category:
-        case ToolErrorCategory.TIMEOUT:
-            return TimedOut()
-        case ToolErrorCategory.POLICY_BLOCKED | ToolErrorCategory.CONFIRMATION_REQUIRED if not ran:
-            return Blocked(failure.message)
-        case _ if result.ruling is not None and result.ruling.gate:
-            return Blocked(failure.message)
-        case _:
-            return Failed(failure.message)
-
-
-def _source(tool: str, subjects: Sequence[Subject]) -> ClaimSource | None:
-    if tool in _SOURCES:
-        return _SOURCES[tool]
-    for subject in subjects:
-        match subject:
-            case CommandSubject():
-                return ClaimSource.SHELL
-            case UrlSubject():
-                return ClaimSource.WEB_SCRAPE
-            case McpSubject():
-                return ClaimSource.MCP
-            case PathSubject():
-                return ClaimSource.FILE_SYSTEM
-    return None
-
-
-def _milliseconds(seconds: float) -> float:
-    return round(seconds * 1000, 1)
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) else None
-
-
-def _word(value: object) -> str | None:
-    return value[:_NAME] if isinstance(value, str) and value else None

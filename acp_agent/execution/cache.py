@@ -112,27 +112,29 @@ class ResultCache:
     @contextmanager
     def changing(self) -> Generator[None]:
         """Empty the cache before and after the block, and keep nothing meanwhile, since something changes."""
-        self._forget(lambda _: True)
+        self._empty()
         self._changing += 1
         try:
             yield
         finally:
             self._changing -= 1
-            self._forget(lambda _: True)
+            self._empty()
 
     def turn_began(self) -> None:
         """Remove the answers that changes of the user since the last turn may have made wrong."""
-        self._forget(lambda key: not key.lasting)
+        self._generation += 1
+        for key in [key for key in self._entries if not key.lasting]:
+            self._drop(key)
 
     def clear(self) -> None:
         """Remove everything and reset the counts, for `/clear`."""
-        self._forget(lambda _: True)
+        self._empty()
         self.hits = self.misses = 0
 
-    def _forget(self, which: Callable[[Key], bool]) -> None:
+    def _empty(self) -> None:
         self._generation += 1
-        for key in [key for key in self._entries if which(key)]:
-            self._drop(key)
+        self._entries.clear()
+        self._bytes = 0
 
     def _drop(self, key: Key) -> None:
         entry = self._entries.pop(key, None)

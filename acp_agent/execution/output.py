@@ -10,10 +10,9 @@ from acp_agent.core.services import Overflow
 from acp_agent.core.types import Json, McpSubject, ToolResult, UrlSubject
 from acp_agent.execution.runner import ToolExecutor
 from acp_agent.gates.gate import CallFacts
-from acp_agent.gates.shell.command import ShellText
 from acp_agent.gates.shell.printing import printing_commands
 from acp_agent.output.filters.strategy import CommandRun
-from acp_agent.output.pipeline import Fitted, Pipeline, ResultSource
+from acp_agent.output.pipeline import Pipeline, ResultSource
 
 _INLINE_LIMIT = 16 * 1024
 """The most characters for which a thread would cost more than the work."""
@@ -46,12 +45,9 @@ class OutputExecutor:
         result = await self._wrapped.execute(facts)
         source = _result_source(facts, result)
         if _size(result) < _INLINE_LIMIT:
-            return await self._finish(self._pipeline.apply(result, source))
-        # Pure, so that a cancelled turn need not wait for it.
-        fitted = await anyio.to_thread.run_sync(self._pipeline.apply, result, source, abandon_on_cancel=True)
-        return await self._finish(fitted)
-
-    async def _finish(self, fitted: Fitted) -> ToolResult:
+            fitted = self._pipeline.apply(result, source)
+        else:  # pure, so that a cancelled turn need not wait for it
+            fitted = await anyio.to_thread.run_sync(self._pipeline.apply, result, source, abandon_on_cancel=True)
         if not fitted.whole or self._overflow is None:
             return fitted.finish()
         try:
@@ -63,10 +59,16 @@ class OutputExecutor:
 
 
 def _result_source(facts: CallFacts, result: ToolResult) -> ResultSource:
-    run, source = None, None
-    landed = (result.envelope or {}).get("url")  # the URL after redirects
-    for line in facts.commands:
-        run = _run(line, result)
+    run, source, envelope = None, None, result.envelope or {}
+    landed = envelope.get("url")  # the URL after redirects
+    if facts.commands and "exit_code" in envelope:  # a call that failed before has none
+        line, code, stderr = facts.commands[-1], envelope["exit_code"], envelope.get("stderr")
+        run = CommandRun(
+            line.text,
+            printing_commands(line),
+            code if isinstance(code, int) else None,
+            stderr if isinstance(stderr, str) else "",
+        )
     for subject in facts.subjects:
         match subject:
             case UrlSubject(url):
@@ -76,20 +78,6 @@ def _result_source(facts: CallFacts, result: ToolResult) -> ResultSource:
             case _:
                 pass
     return ResultSource(facts.spec, facts.call.id, run, source)
-
-
-def _run(line: ShellText, result: ToolResult) -> CommandRun | None:
-    """Return the commands that ran. A call that failed before has no exit code."""
-    envelope = result.envelope or {}
-    if "exit_code" not in envelope:
-        return None
-    code, stderr = envelope["exit_code"], envelope.get("stderr")
-    return CommandRun(
-        line.text,
-        printing_commands(line),
-        code if isinstance(code, int) else None,
-        stderr if isinstance(stderr, str) else "",
-    )
 
 
 def _size(result: ToolResult) -> int:

@@ -86,7 +86,7 @@ class RetryExecutor:
             if again is None:  # the time was up
                 break
             result = again
-        return _final(result, facts.attempts)
+        return result if result.failure is None else _final(result, result.failure, facts.attempts)
 
     def _left(self, begun: float) -> float:
         """Return the remaining seconds of the budget, 0 or more."""
@@ -98,18 +98,13 @@ def _passing(result: ToolResult) -> bool:
     return result.failure is not None and result.failure.category.retryable
 
 
-def _final(result: ToolResult, attempts: int) -> ToolResult:
+def _final(result: ToolResult, before: ToolFailure, attempts: int) -> ToolResult:
     """Return a result whose failure says how often it was tried, and promises no further attempt."""
-    before = result.failure
-    if before is None or not before.category.retryable:
+    if not before.category.retryable:
         return result
-    failure = _given_up(before, attempts)
+    told = f"{before.message} (tried {attempts} times)" if attempts > 1 else before.message
+    suggestion = before.suggestion or (_LATER if before.category in _PROMISING else "")
+    failure = replace(before, message=told, suggestion=suggestion, retryable=False)
     text = failure.block() if result.text == before.block() else result.text
     display = failure.message if result.display == before.message else result.display
     return replace(result, text=text, display=display, failure=failure)
-
-
-def _given_up(failure: ToolFailure, attempts: int) -> ToolFailure:
-    told = f"{failure.message} (tried {attempts} times)" if attempts > 1 else failure.message
-    suggestion = failure.suggestion or (_LATER if failure.category in _PROMISING else "")
-    return replace(failure, message=told, suggestion=suggestion, retryable=False)

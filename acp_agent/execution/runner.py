@@ -100,15 +100,28 @@ class DynExecutor:
 
     async def run(self, call: ToolCall) -> ToolResult:
         """Run a call and return its result. Raises nothing but cancellation."""
-        begun = monotonic()
+        begun, repaired = monotonic(), None
         try:
-            invocation, repaired = await self._understood(call)
+            try:
+                invocation = await self._catalogue.understand(call, self._files)
+            except ToolError as error:
+                invocation, repaired = await self._repaired(call, error)
         except (ToolError, Refused) as error:
             result = ToolResult.failed(error.failure)
             await self._show_unrun(call, result, begun)
-            return self._redacted(result)
+            return replace(result, text=self._redact(result.text))
         facts = self._gates.facts(invocation, repaired.for_user if repaired is not None else "")
-        await self._emit(_started(invocation))
+        await self._emit(
+            ToolStarted(
+                call_id=invocation.call.id,
+                name=invocation.spec.name,
+                title=invocation.title,
+                kind=invocation.spec.kind,
+                raw_input=invocation.call.arguments or {},
+                locations=invocation.locations,
+                diffs=invocation.diffs,
+            )
+        )
         result = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "[cancelled] operation aborted"))
         try:
             result = await self._executor.execute(facts)
@@ -118,10 +131,7 @@ class DynExecutor:
             result = ToolResult.crash(error)
         finally:
             await self._finish(facts, result, monotonic() - begun)
-        return self._redacted(result)
-
-    def _redacted(self, result: ToolResult) -> ToolResult:
-        """Redact what did not pass the output pipeline: a refusal may quote a file, such as after a failed edit."""
+        # A refusal did not pass the output pipeline, and may quote a file, such as after a failed edit.
         return result if result.stats is not None else replace(result, text=self._redact(result.text))
 
     async def refuse(self, call: ToolCall, result: ToolResult) -> None:
@@ -138,32 +148,23 @@ class DynExecutor:
             self._misunderstood(call, result, monotonic() - begun)
         await self._emit(ToolFinished(call.id, call.name, result, monotonic() - begun, call.use_id))
 
-    async def _understood(self, call: ToolCall) -> tuple[Invocation, RepairedArguments | None]:
-        """Return the call, and how its arguments were repaired if they were. Raises ToolError or Refused."""
+    async def _repaired(self, call: ToolCall, error: ToolError) -> tuple[Invocation, RepairedArguments]:
+        """Try once to repair the arguments of a tool that the model may use. Raises `error` if that fails."""
+        if self._repairer is None or call.origin is not CallOrigin.MODEL or error.failure.category not in REPAIRABLE:
+            raise error
+        spec = next((each for each in self.specs() if each.name == tool_id(call.name)), None)
+        arguments = None if spec is None else await self._repairer.repair(call, spec, error.failure)
+        if arguments is None:
+            raise error
         try:
-            return await self._catalogue.understand(call, self._files), None
-        except ToolError as error:
-            again = await self._repaired(call, error.failure)
-            if again is None:
-                raise
-        invocation, repaired = again
+            invocation = await self._catalogue.understand(
+                replace(call, arguments=arguments, raw_arguments=""), self._files
+            )
+        except (ToolError, Refused):  # the model is told its own mistake instead
+            raise error from None
+        repaired = RepairedArguments(error.failure.message, arguments, self._repairer.name)
         await self._emit(Notice(Severity.INFO, f"{invocation.spec.name}: {repaired.for_user}"))
         return invocation, repaired
-
-    async def _repaired(self, call: ToolCall, failure: ToolFailure) -> tuple[Invocation, RepairedArguments] | None:
-        """Try once to repair the arguments of a tool that the model may use; return None if they do not fit either."""
-        if self._repairer is None or call.origin is not CallOrigin.MODEL or failure.category not in REPAIRABLE:
-            return None
-        spec = next((each for each in self.specs() if each.name == tool_id(call.name)), None)
-        arguments = None if spec is None else await self._repairer.repair(call, spec, failure)
-        if arguments is None:
-            return None
-        try:
-            other = replace(call, arguments=arguments, raw_arguments="")
-            invocation = await self._catalogue.understand(other, self._files)
-        except (ToolError, Refused):  # the model is told its own mistake instead
-            return None
-        return invocation, RepairedArguments(failure.message, arguments, self._repairer.name)
 
     async def _finish(self, facts: CallFacts, result: ToolResult, seconds: float) -> None:
         """Show the end of the call, then release its terminals and files, even if the turn is cancelled."""
@@ -175,18 +176,6 @@ class DynExecutor:
             with anyio.CancelScope(shield=True):
                 for give_back in facts.clean_up:
                     await give_back()
-
-
-def _started(invocation: Invocation) -> ToolStarted:
-    return ToolStarted(
-        call_id=invocation.call.id,
-        name=invocation.spec.name,
-        title=invocation.title,
-        kind=invocation.spec.kind,
-        raw_input=invocation.call.arguments or {},
-        locations=invocation.locations,
-        diffs=invocation.diffs,
-    )
 
 
 class GatedExecutor:
@@ -202,9 +191,29 @@ class GatedExecutor:
     async def execute(self, facts: CallFacts) -> ToolResult:
         """Judge the call once and run it. The gates that it passed see how it ended."""
         passed: list[Gate] = []
+        approval: ApprovedBy | None = None
+        refused: ToolResult | None = None
         try:
-            judged = await self._judge(facts, passed)
-            result = judged if isinstance(judged, ToolResult) else (await self._allowed.execute(facts)).ruled(judged)
+            for gate in self._gates:
+                verdict = await gate.examine(facts)
+                match verdict:
+                    case Deny():
+                        refused = gate.refusal(verdict)
+                        break
+                    case Ask():
+                        facts.ask(verdict)
+                    case Approved(by):
+                        approval = by
+                    case Allow():
+                        pass
+                    case _:
+                        assert_never(verdict)
+                passed.append(gate)
+            if refused is None and facts.asks and approval is None:
+                reasons = "; ".join(ask.reason for ask in facts.asks)
+                category = ToolErrorCategory.CONFIRMATION_REQUIRED
+                refused = ToolResult.refused(f"{reasons}; nobody can be asked", category)
+            result = refused or (await self._allowed.execute(facts)).ruled(approval or ApprovedBy.AUTO)
         except Exception as error:
             for gate in reversed(passed):
                 await gate.conclude(facts, ToolResult.crash(error))
@@ -212,28 +221,6 @@ class GatedExecutor:
         for gate in reversed(passed):
             result = await gate.conclude(facts, result)
         return result
-
-    async def _judge(self, facts: CallFacts, passed: list[Gate]) -> ApprovedBy | ToolResult:
-        """Return on whose word the call runs, or the result of a refused one."""
-        approval: ApprovedBy | None = None
-        for gate in self._gates:
-            verdict = await gate.examine(facts)
-            match verdict:
-                case Deny():
-                    return gate.refusal(verdict)
-                case Ask():
-                    facts.ask(verdict)
-                case Approved(by):
-                    approval = by
-                case Allow():
-                    pass
-                case _:
-                    assert_never(verdict)
-            passed.append(gate)
-        if facts.asks and approval is None:
-            reasons = "; ".join(ask.reason for ask in facts.asks)
-            return ToolResult.refused(f"{reasons}; nobody can be asked", ToolErrorCategory.CONFIRMATION_REQUIRED)
-        return approval or ApprovedBy.AUTO
 
 
 class ToolRunner:

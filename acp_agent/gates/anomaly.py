@@ -104,7 +104,11 @@ class AnomalyDetector:
         """Remember a call. Return the alarm if this call raises one. A late success does not unblock a tool."""
         window = self._windows.setdefault(tool, deque(maxlen=self._size))
         window.append(outcome)
-        raised = self._alarm(tool, window)
+        raised = None
+        if len(window) >= min(MIN_SAMPLES, self._size):
+            fruitless = window.count(Outcome.FRUITLESS) if len(window) == self._size else 0
+            failures = window.count(Outcome.BROKEN) + fruitless
+            raised = Alarm(tool, failures, len(window)) if failures / len(window) > self._threshold else None
         if raised is None and not self._auto_block:
             self._alarms.pop(tool, None)  # the user is warned again if it returns
         if raised is None or tool in self._alarms:
@@ -117,14 +121,6 @@ class AnomalyDetector:
         for name in [tool] if tool else [*self._windows]:
             self._windows.pop(name, None)
             self._alarms.pop(name, None)
-
-    def _alarm(self, tool: str, window: deque[Outcome]) -> Alarm | None:
-        if len(window) < min(MIN_SAMPLES, self._size):
-            return None
-        broken = window.count(Outcome.BROKEN)
-        full = len(window) == self._size
-        alarm = Alarm(tool, broken + (window.count(Outcome.FRUITLESS) if full else 0), len(window))
-        return alarm if alarm.rate > self._threshold else None
 
 
 class AnomalyGate(Gate):
@@ -155,15 +151,14 @@ class AnomalyGate(Gate):
     async def conclude(self, facts: CallFacts, result: ToolResult) -> ToolResult:
         """Count the result for the tool."""
         outcome = Outcome.BROKEN if result.crashed else outcome_of(result)
-        if outcome is not None and facts.call.origin is not CallOrigin.USER:
-            await self._record(facts.spec.name, outcome)
-        return result
-
-    async def _record(self, tool: str, outcome: Outcome) -> None:
+        if outcome is None or facts.call.origin is CallOrigin.USER:
+            return result
+        tool = facts.spec.name
         alarm = self._detector.record(tool, outcome)
-        if alarm is None:
-            return
-        blocked = self._detector.blocked(tool) is not None
-        _log.warning("tool fails too often", tool=tool, rate=round(alarm.rate, 2), calls=alarm.calls, blocked=blocked)
-        what = f"{tool}: {alarm.failures} of the last {alarm.calls} calls failed"
-        await self._emit(Notice(Severity.WARNING, f"{what}; it is blocked for this session" if blocked else what))
+        if alarm is not None:
+            blocked = self._detector.blocked(tool) is not None
+            rate = round(alarm.rate, 2)
+            _log.warning("tool fails too often", tool=tool, rate=rate, calls=alarm.calls, blocked=blocked)
+            what = f"{tool}: {alarm.failures} of the last {alarm.calls} calls failed"
+            await self._emit(Notice(Severity.WARNING, f"{what}; it is blocked for this session" if blocked else what))
+        return result

@@ -53,6 +53,10 @@ class CommandFacts(ShellText):
 class CallFacts:
     """A call on its way through the gates to its tool.
 
+    commands   the command lines that the call runs
+    command    all command lines as one text; None if the call runs none
+    paths      the paths that the tool itself touches
+    urls       the URLs that the call reaches
     asks       the questions that gates have asked so far, in their order
     repaired   whether a model made its arguments fit; `repair` is the sentence that tells the user so
     attempts   how often it was tried
@@ -73,30 +77,22 @@ class CallFacts:
         self.clean_up: list[Callable[[], Awaitable[None]]] = []
         self._expand = expand
         self._expanded: dict[tuple[str, str], Sequence[str] | None] = {}
-
-    @cached_property
-    def commands(self) -> tuple[CommandFacts, ...]:
-        """The command lines that the call runs."""
-        texts = (each.command for each in self.subjects if isinstance(each, CommandSubject))
-        return tuple(CommandFacts(text, self._files) for text in texts)
-
-    @cached_property
-    def command(self) -> CommandFacts | None:
-        """All command lines as one text; None if the call runs none."""
-        if len(self.commands) == 1:
-            return self.commands[0]
-        text = "\n".join(each.text for each in self.commands)
-        return CommandFacts(text, self._files) if self.commands else None
-
-    @cached_property
-    def paths(self) -> tuple[PathSubject, ...]:
-        """The paths that the tool itself touches."""
-        return tuple(each for each in self.subjects if isinstance(each, PathSubject))
-
-    @cached_property
-    def urls(self) -> tuple[str, ...]:
-        """The URLs that the call reaches."""
-        return tuple(each.url for each in self.subjects if isinstance(each, UrlSubject))
+        self.commands: list[CommandFacts] = []
+        self.paths: list[PathSubject] = []
+        self.urls: list[str] = []
+        for subject in self.subjects:
+            match subject:
+                case CommandSubject(text):
+                    self.commands.append(CommandFacts(text, self._files))
+                case PathSubject():
+                    self.paths.append(subject)
+                case UrlSubject(url):
+                    self.urls.append(url)
+                case _:
+                    pass
+        self.command = self.commands[0] if self.commands else None
+        if len(self.commands) > 1:
+            self.command = CommandFacts("\n".join(each.text for each in self.commands), self._files)
 
     def tried_again(self) -> None:
         """Count another attempt."""

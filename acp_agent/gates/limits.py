@@ -52,23 +52,21 @@ class Quota:
         """Return whether a call may run. The user's own calls are free, and an admitted batch stays admitted."""
         if call.origin is CallOrigin.USER or self.limit is None:
             return True
-        return _batch(call) in self._batches or self.use.batches < self.limit
+        return (call.batch or call.id) in self._batches or self._earlier[0] + len(self._batches) < self.limit
 
-    def take(self, call: ToolCall) -> None:
-        """Count a call, if it is admitted. The same call counts once."""
-        if call.origin is not CallOrigin.USER and self.admits(call):
-            self._batches.add(_batch(call))
+    def take(self, call: ToolCall) -> bool:
+        """Return `admits`, and count the call if that is true. The same call counts once."""
+        admitted = self.admits(call)
+        if admitted and call.origin is not CallOrigin.USER:
+            self._batches.add(call.batch or call.id)
             self._calls.add(call.id)
+        return admitted
 
     def reset(self) -> None:
         """Start over, for /clear."""
         self._batches.clear()
         self._calls.clear()
         self._earlier = (0, 0)
-
-
-def _batch(call: ToolCall) -> str:
-    return call.batch or call.id
 
 
 class QuotaGate(Gate):
@@ -80,8 +78,9 @@ class QuotaGate(Gate):
         self._quota = quota
 
     def judge(self, facts: CallFacts) -> Verdict:
-        if self._quota.admits(facts.call):
-            return Allow()
+        return Allow() if self._quota.admits(facts.call) else self._denial()
+
+    def _denial(self) -> Deny:
         return Deny(
             f"quota_blocked: the {self._quota.limit} batches of tool calls of this session are used up "
             "(tools.max_tool_calls_per_session); /clear starts over",
@@ -90,8 +89,7 @@ class QuotaGate(Gate):
 
     async def examine(self, facts: CallFacts) -> Verdict:
         """Count the call if it is admitted, and judge it."""
-        self._quota.take(facts.call)
-        return self.judge(facts)
+        return Allow() if self._quota.take(facts.call) else self._denial()
 
 
 WINDOW = 3600.0

@@ -7,7 +7,7 @@ approval level answers that question. The answer yes pins the new definition.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import assert_never
 
 import anyio.to_thread
@@ -72,11 +72,8 @@ class PinBook:
         """
         pin = self._find(tool, spec)
         if pin is None:
-            return (
-                f"whether you have let this tool run before is not known: {trouble}"
-                if (trouble := self._pins.trouble)
-                else ""
-            )
+            trouble = self._pins.trouble
+            return f"whether you have let this tool run before is not known: {trouble}" if trouble else ""
         if pin.definition == definition_digest(tool, spec):
             return ""
         return f"the server {spec.server} has changed what this tool is since you let it run; {_difference(pin, spec)}"
@@ -107,7 +104,7 @@ class PinsGate(Gate):
         self._conduct = conduct
 
     def judge(self, facts: CallFacts) -> Verdict:
-        changes = (self._book.change(tool, facts.spec) for tool in _tools(facts))
+        changes = [self._book.change(each.tool, facts.spec) for each in facts.subjects if isinstance(each, McpSubject)]
         change = next(filter(None, changes), "")
         if not change:
             return Allow()
@@ -120,14 +117,10 @@ class PinsGate(Gate):
     async def conclude(self, facts: CallFacts, result: ToolResult) -> ToolResult:
         """Pin the definition of a tool that ran."""
         ran = result.ruling is not None and result.ruling.approved_by is not None and not result.ruling.gate
-        for tool in _tools(facts) if ran else ():
-            if not self._book.pinned(tool, facts.spec):
-                await anyio.to_thread.run_sync(self._book.keep, tool, facts.spec)
+        for each in facts.subjects if ran else ():
+            if isinstance(each, McpSubject) and not self._book.pinned(each.tool, facts.spec):
+                await anyio.to_thread.run_sync(self._book.keep, each.tool, facts.spec)
         return result
-
-
-def _tools(facts: CallFacts) -> Iterator[str]:
-    return (each.tool for each in facts.subjects if isinstance(each, McpSubject))
 
 
 def _difference(pin: Pin, spec: ToolSpec) -> str:

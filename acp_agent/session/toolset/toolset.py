@@ -375,7 +375,7 @@ class SessionTools:
             gates,
             files=backends.files,
             emit=self._lasting.emit,
-            misunderstood=auditor and auditor.record_misunderstood,
+            misunderstood=auditor and auditor.record,
             repairer=reformatter and ArgumentRepairer(reformatter, reformatter.name),
             redact=self._redactor,
         )

@@ -220,7 +220,7 @@ async def test_what_is_known_of_the_caller_is_told(tmp_path):
 
 async def test_a_call_nobody_understood_can_be_recorded_too(audited):
     sent = ToolCall("id-1", "no\u202e_such" * 100, None, raw_arguments="[1, 2")
-    audited.auditor.record_misunderstood(sent, failed(ToolErrorCategory.TOOL_NOT_FOUND), 0.0)
+    audited.auditor.record(sent, failed(ToolErrorCategory.TOOL_NOT_FOUND), 0.0)
     record = audited.record
     assert record["call"] == {"arguments": "[1, 2"}
     assert record["error_category"] == "tool_not_found"

@@ -153,7 +153,7 @@ async def test_a_mended_call_is_recorded_with_the_arguments_that_ran(chain):
         chain.gates,
         files=chain.files,
         emit=_unheard,
-        misunderstood=chain.auditor.record_misunderstood,
+        misunderstood=chain.auditor.record,
         repairer=ArgumentRepairer(mend),
     )
     assert (await executor.run(ToolCall("id-1", "read", {"path": 3}))).failure is None
