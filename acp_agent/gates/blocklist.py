@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import assert_never
 
 from acp_agent.core.types import Allow, Ask, Deny, Verdict
@@ -23,6 +24,7 @@ MAX_PATTERN = 64
 
 _COPY = "dd if="
 _VARIABLE = re.compile(r"\$(?:\w+|\(\))")  # a variable of unknown value is taken for empty
+_WILD = re.compile(r"[*?\[]")
 _UNKNOWN = ("$", "`")
 _SCRIPTS = frozenset(("sh", "bash", "py", "js", "mjs", "ts", "rb", "pl", "php", "lua"))
 
@@ -35,7 +37,7 @@ class Substitution(StrEnum):
     ASK = "ask"  # the user decides
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BlocklistPolicy:
     """The settings of the blocklist, in addition to the fixed core. A changed configuration makes a new policy.
 
@@ -66,31 +68,36 @@ class BlocklistPolicy:
 
     def _match(self, command: Command, folder: str) -> str:
         name = _VARIABLE.sub("", command.name).casefold()
-        fixed = _named(name, _fixed()) or destructive(command, folder)
-        return fixed or self._configured(command, name) or self._code(command)
-
-    def _configured(self, command: Command, name: str) -> str:
-        allowed = {each.strip().casefold() for each in self.allowed}
-        network = _named(name, tables().danger["network"] - allowed)
-        if network:
-            return network
-        if name == "dd" and not allowed & {_COPY, "dd"} and any(word.startswith("if=") for word in command.argv):
-            return _COPY
-        return next((pattern for pattern in self.blocked if _matches(pattern, command)), "")
-
-    def _code(self, command: Command) -> str:
-        """Return the pattern that blocks a command for a program text of another language (`python -c`, `awk`)."""
-        for code in _codes(command):
+        pattern = _named(name, self._names) or destructive(command, folder) or self._configured(command, name)
+        interpreter = "" if pattern else tables().interpreter(command.name)
+        for code in _codes(command, interpreter) if interpreter else ():
             hazard = code_hazard(code)
             if hazard:
                 return hazard
-            for text in shell_texts(code):
-                # Literals inside literals are not followed.
-                for inner in survey(text).walk():
-                    pattern = _named(inner.name.casefold(), _fixed()) or destructive(inner, "")
-                    pattern = pattern or self._configured(inner, inner.name.casefold())
-                    if pattern:
-                        return pattern
+            # Program texts of another language hold shell texts. Literals inside literals are not followed.
+            for inner in (each for text in shell_texts(code) for each in survey(text).walk()):
+                name = inner.name.casefold()
+                pattern = _named(name, self._names) or destructive(inner, "") or self._configured(inner, name)
+                if pattern:
+                    return pattern
+        return pattern
+
+    @cached_property
+    def _allowed(self) -> frozenset[str]:
+        return frozenset(each.strip().casefold() for each in self.allowed)
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        """The names of blocked programs, in lower case."""
+        danger = tables().danger
+        return danger["privilege"] | danger["power"] | danger["disk_makers"] | (danger["network"] - self._allowed)
+
+    def _configured(self, command: Command, name: str) -> str:
+        if name == "dd" and self._allowed.isdisjoint((_COPY, "dd")) and any(w.startswith("if=") for w in command.argv):
+            return _COPY
+        for pattern in self.blocked:
+            if _matches(pattern, command):
+                return pattern
         return ""
 
 
@@ -108,9 +115,13 @@ class BlocklistGate(Gate):
         self._policy = policy
 
     def judge(self, facts: CallFacts) -> Verdict:
-        verdicts = [judge(each, self._policy) for each in facts.commands]
-        denied = next((each for each in verdicts if isinstance(each, Deny)), None)
-        return denied or next((each for each in verdicts if isinstance(each, Ask)), Allow())
+        asked: Verdict = Allow()
+        for line in facts.commands:
+            verdict = judge(line, self._policy)
+            if isinstance(verdict, Deny):
+                return verdict
+            asked = asked if isinstance(asked, Ask) else verdict
+        return asked
 
 
 def judge(shell: ShellText, policy: BlocklistPolicy) -> Verdict:
@@ -141,11 +152,6 @@ def judge(shell: ShellText, policy: BlocklistPolicy) -> Verdict:
             assert_never(policy.substitution)
 
 
-def _fixed() -> frozenset[str]:
-    danger = tables().danger
-    return danger["privilege"] | danger["power"] | danger["disk_makers"]
-
-
 def _named(name: str, names: frozenset[str]) -> str:
     """Return the blocked name that a program name means: itself, with an ending (`mkfs.ext4`), or a pattern (`su?o`).
 
@@ -156,7 +162,7 @@ def _named(name: str, names: frozenset[str]) -> str:
     stem, _, ending = name.partition(".")
     if stem in names and ending not in _SCRIPTS:
         return stem
-    if len(name) <= MAX_PATTERN and any(char in name for char in "*?["):
+    if len(name) <= MAX_PATTERN and _WILD.search(name):
         return next((each for each in sorted(names) if fnmatchcase(each, name)), "")
     return ""
 
@@ -172,16 +178,10 @@ def _matches(pattern: str, command: Command) -> bool:
     start = " ".join(words)
     if line == start or line.startswith(start if start[-1] in "=/" else f"{start} "):
         return True
-    given = operands(args)
-    wanted = operands(words[1:])
-    options = [word for word in words[1:] if word.startswith("-")]
+    given: Iterator[str] = iter(operands(args))
     # The subcommand may stand behind options with values (`git -C x push`), so it may be anywhere.
-    return _in_order(wanted, given) and all(_has(args, option) for option in options)
-
-
-def _in_order(wanted: list[str], given: list[str]) -> bool:
-    rest: Iterator[str] = iter(given)
-    return all(word in rest for word in wanted)
+    in_order = all(word in given for word in operands(words[1:]))
+    return in_order and all(_has(args, word) for word in words[1:] if word.startswith("-"))
 
 
 def _has(args: list[str], option: str) -> bool:
@@ -198,14 +198,12 @@ def _folder(command: Command, folder: str) -> str:
     return f"{folder}/{target}" if folder and not target.startswith("-") else ""
 
 
-def _codes(command: Command) -> list[str]:
-    known = tables().interpreter(command.name)
-    if not known:
-        return []
+def _codes(command: Command, interpreter: str) -> list[str]:
+    """Return the program texts that a command gives to an interpreter (`python -c`, `awk`)."""
     args = command.argv[1:]
-    codes = option_texts(tables().interpreters[known], args)
+    codes = option_texts(tables().interpreters[interpreter], args)
     plain = operands(args)
-    if known.endswith("awk"):
+    if interpreter.endswith("awk"):
         codes += plain[:1]
     if command.stdin and (not plain or plain[0] == "-"):
         codes.append(command.stdin)
