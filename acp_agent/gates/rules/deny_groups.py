@@ -93,46 +93,49 @@ def find_in_groups(found: Survey, groups: Iterable[str], matches: Matches, *, as
     asking    whether to check the groups that ask instead of those that refuse
     """
     for name in groups:
-        group = deny_groups()[name]
-        what = _found(group, found, matches) if group.asks is asking else ""
+        group, what = deny_groups()[name], ""
+        if group.asks is not asking:
+            continue
+        for command in found.walk():
+            what = what or next(_single(group, command, matches), "")
+        what = what or (_fetched(group.fetched, found.commands) if group.fetched else "")
         if what:
             return f"{name}: {what}"
     return ""
 
 
-def _found(group: Group, found: Survey, matches: Matches) -> str:
-    single = (what for command in found.walk() for what in _single(group, command, matches))
-    return next(single, "") or (_fetched(group.fetched, found.commands) if group.fetched else "")
-
-
 def _single(group: Group, command: Command, matches: Matches) -> Iterator[str]:
     """Yield the matches of one single command with a group."""
     name, args = command.name, command.argv[1:]
-    yield from (pattern for pattern in group.patterns if matches(pattern, command))
+    for pattern in group.patterns:
+        if matches(pattern, command):
+            yield pattern
     if name in group.bare and not args and not command.runs:
         yield name
-    yield from (
-        f"{variable}=…"
-        for variable in _variables(command)
-        if any(fnmatchcase(variable, each) for each in group.assignments)
-    )
+    for word in (*command.assignments, *(args if name in _SETTERS else ())):
+        variable = _ASSIGNED.match(word)
+        if variable and any(fnmatchcase(variable[1], each) for each in group.assignments):
+            yield f"{variable[1]}=…"
     if group.paths:
         yield from (word for word in path_words(command) if any(_below(word, each) for each in group.paths))
     program = tables().interpreter(name) or name
-    if (not group.words_of or program in group.words_of) and program not in group.words_but:
+    if group.words and (not group.words_of or program in group.words_of) and program not in group.words_but:
         yield from (word[:80] for word in args for each in group.words if each.fullmatch(word[:MAX_TEXT]))
-    if group.code:
+    if group.code and tables().interpreter(name):
         texts = [code[:MAX_TEXT] for code in _codes(command)]
         yield from (each[0].pattern for text in texts for each in group.code if all(one.search(text) for one in each))
     if group.evaluates and name in _EVALUATORS and any(_SUBSTITUTED in word or "`" in word for word in args):
         yield f"{name} $(…)"
-    if group.hidden and command.argv and any(char in name for char in "*?["):
+    if group.hidden and command.argv and not {"*", "?", "["}.isdisjoint(name):
         yield command.argv[0]
 
 
 def _fetched(fetchers: frozenset[str], commands: tuple[Command, ...]) -> str:
     """Return how fetched data reaches a shell: through a pipe, as a substitution, or as a file that is run later."""
-    fetches = next((each.name for command in commands for each in command.walk() if each.name in fetchers), "")
+    fetches = ""
+    for command in commands:
+        for each in command.walk():
+            fetches = fetches or (each.name if each.name in fetchers else "")
     names = set[str]()
     for line in _lines(commands) if fetches else ():
         feeding = ""
@@ -198,15 +201,8 @@ def _substituted(command: Command) -> bool:
     return runs and any(_SUBSTITUTED in word for word in command.argv[1:])
 
 
-def _variables(command: Command) -> Iterator[str]:
-    words = (*command.assignments, *(command.argv[1:] if command.name in _SETTERS else ()))
-    return (match[1] for word in words if (match := _ASSIGNED.match(word)))
-
-
 def _codes(command: Command) -> list[str]:
     known = tables().interpreter(command.name)
-    if not known:
-        return []
     plain = operands(command.argv[1:])
     codes = option_texts(tables().interpreters[known], command.argv[1:])
     codes += plain[:1] if known.endswith("awk") else []

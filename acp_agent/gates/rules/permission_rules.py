@@ -49,6 +49,7 @@ class Action(StrEnum):
     DENY = "deny"
 
 
+_BLANK = re.compile(r"\s")
 _UNFIT = re.compile(r"[^a-z0-9_-]")  # for the name of a tool
 _STRICTEST = (Action.DENY, Action.ASK, Action.ALLOW)
 
@@ -153,8 +154,10 @@ def rules_of(rules: Mapping[str, tuple[Rule, ...]], tool: str, server: str = "")
     Several lists have no order among each other. Their rules that deny come first, then those that ask, so that another
     list never loosens anything.
     """
-    matching = [given for name, given in rules.items() if "*" in name and fnmatchcase(tool.lower(), name.lower())]
-    lists = [rules[tool], *matching] if tool in rules else matching
+    lists = [rules[tool]] if tool in rules else []
+    for name, given in rules.items():
+        if "*" in name and fnmatchcase(tool.lower(), name.lower()):
+            lists.append(given)
     if "_" in (spelled := _UNFIT.sub("_", server.lower())):
         lists += _by_spelling(rules, f"mcp_{spelled}_", tool.lower().split("_", 2)[-1])
     if len(lists) < 2:
@@ -286,29 +289,36 @@ def judge(shell: ShellText, rules: tuple[Rule, ...], granted: Granted) -> Judgem
     pipeline: list[Command] = []
     for command in analysis.commands:
         pipeline = pipeline if command.joined == "|" else []
-        verdicts.append(court.command(command, () if _may_be_fed_more(shell.text, pipeline) else pipeline))
+        # More may write to the pipe than the commands seen: a group (`(a; b) | c`), or errors (`|&`).
+        group = pipeline and pipeline[0].joined and not {"(", "{"}.isdisjoint(shell.text)
+        verdicts.append(court.command(command, () if group or "|&" in shell.text else pipeline))
         pipeline.append(command)
-    reasons = tuple(dict.fromkeys(reason for verdict in verdicts for reason in verdict.reasons))
-    asking = next((verdict for verdict in verdicts if verdict.action is Action.ASK), None)
-    if asking is None and all(verdict.neutral or verdict.action is Action.ALLOW for verdict in verdicts):
-        deciding = not all(verdict.neutral for verdict in verdicts)
-        return Judgement(Action.ALLOW if deciding else None, needed=court.needed(analysis.commands, verdicts))
-    pattern = asking.pattern if asking else ""
-    return Judgement(asking and asking.action, reasons, pattern, court.needed(analysis.commands, verdicts))
+    reasons, asking, allowed, deciding = dict[str, None](), None, True, False
+    for verdict in verdicts:
+        reasons.update(dict.fromkeys(verdict.reasons))
+        asking = verdict if asking is None and verdict.action is Action.ASK else asking
+        allowed = allowed and (verdict.neutral or verdict.action is Action.ALLOW)
+        deciding = deciding or not verdict.neutral
+    needed = court.needed(analysis.commands, verdicts)
+    if allowed:
+        return Judgement(Action.ALLOW if deciding else None, needed=needed)
+    return Judgement(asking and asking.action, tuple(reasons), asking.pattern if asking else "", needed)
 
 
 def _denied(text: str, found: tuple[Command, ...], rules: tuple[Rule, ...], granted: Granted) -> Judgement | None:
-    calls = (Call.of(words) for command in found for words in programs.spellings(command)) if rules else ()
-    matching = chain(
-        (next((rule for rule in rules if rule.matches_command(text)), None),),
-        (next((rule for rule in rules if rule.matches_call(call)), None) for call in calls),
-    )
-    for rule in matching:
-        if rule is not None and rule.action is Action.DENY:
-            return Judgement(Action.DENY, pattern=rule.pattern)
+    if rules:
+        calls = (Call.of(words) for command in found for words in programs.spellings(command))
+        matching = chain(
+            (next((rule for rule in rules if rule.matches_command(text)), None),),
+            (next((rule for rule in rules if rule.matches_call(call)), None) for call in calls),
+        )
+        for rule in matching:
+            if rule is not None and rule.action is Action.DENY:
+                return Judgement(Action.DENY, pattern=rule.pattern)
     for command in found:
-        if any(granted(key) is False for key in programs.denials(command)):
-            return Judgement(Action.DENY, ("rejected by the user, always",))
+        for key in programs.denials(command):
+            if granted(key) is False:
+                return Judgement(Action.DENY, ("rejected by the user, always",))
     return None
 
 
@@ -327,11 +337,10 @@ class _Court:
         if not command.argv:
             reason = f"sets {shown}" if command.assignments else "redirects nothing"
             return _Verdict(None, (reason,))
-        rule = self._rule(command)
-        doubts = [doubt.reason for doubt in self._doubts(command) if not _waived(doubt, rule)]
-        doubts += (
-            [f"{shown} overwrites, which the options in the rule do not say"] if self._exceeds(command, rule) else []
-        )
+        rule = self._rule(command) if self.rules else None
+        doubts = list(self._doubts(command, rule))
+        if rule is not None and self._exceeds(command, rule):
+            doubts.append(f"{shown} overwrites, which the options in the rule do not say")
         allowed = self._allowed(command, rule, pipeline)
         if allowed and not doubts:
             return _Verdict(Action.ALLOW)
@@ -344,16 +353,16 @@ class _Court:
         why = ", which opens whatever files its input names" if command.appended and takes_names(command) else ""
         return _Verdict(None, (f"no rule allows {shown}{why}",))
 
-    def _exceeds(self, command: Command, rule: Rule | None) -> bool:
+    def _exceeds(self, command: Command, rule: Rule) -> bool:
         """Return whether a rule that names options (`sed -n *`) matches a call that overwrites (`sed -n -i`)."""
-        if rule is None or not any(word.startswith("-") for word in rule.literal[1:]):
+        if not any(word.startswith("-") for word in rule.literal[1:]):
             return False
         words = (command.name, *rule.literal[1:])
         return programs.overwrites(command) and not programs.overwrites(Command(words))
 
     def _rule(self, command: Command) -> Rule | None:
         """Return the first rule that matches. A rule that allows must match the words in their order."""
-        calls = tuple(map(Call.of, programs.spellings(command))) if self.rules else ()
+        calls = tuple(map(Call.of, programs.spellings(command)))
         exact = canonical(command)
         for rule in self.rules:
             if rule.action is Action.ALLOW:
@@ -384,46 +393,38 @@ class _Court:
         leaves = [each for each in command.walk() if not each.runs]
         return all(each.name in program_table().harmless and each.standard for each in leaves)
 
-    def _doubts(self, command: Command) -> Iterator[Doubt]:
+    def _doubts(self, command: Command, rule: Rule | None = None) -> Iterator[str]:
+        """Yield why a command asks even if it is allowed, except for what a rule names itself."""
         for each in command.walk():
             for redirection in each.redirections:
                 if not redirection.harmless:
-                    yield Doubt(f"{'writes to' if redirection.writes else 'reads'} {redirection.target}")
+                    yield f"{'writes to' if redirection.writes else 'reads'} {redirection.target}"
             for assignment in each.assignments:
                 if assignment.partition("=")[0] not in program_table().variables:
-                    yield Doubt(f"sets {assignment[:80]}")
+                    yield f"sets {assignment[:80]}"
             listed = name_list(each)
-            if listed:
-                yield Doubt(f"{each.name} {listed} opens whatever files a list names", listed)
-            yield from programs.doubts(each)
+            files = [Doubt(f"{each.name} {listed} opens whatever files a list names", listed)] if listed else []
+            for doubt in (*files, *programs.doubts(each)):
+                if rule is None or not _waived(doubt, rule):
+                    yield doubt.reason
 
     def needed(self, commands: tuple[Command, ...], verdicts: Sequence[_Verdict]) -> tuple[str, ...]:
         """Return the prefixes that would have to be granted; empty if no prefix can cover one of the commands."""
         found: list[str] = []
-        all_neutral = all(verdict.neutral for verdict in verdicts)
         for command, verdict in zip(commands, verdicts, strict=True):
-            if verdict.action is Action.ALLOW or (verdict.neutral and not all_neutral):
+            if verdict.action is Action.ALLOW or (verdict.neutral and not all(each.neutral for each in verdicts)):
                 continue
             prefix = " ".join(programs.prefix(command))
-            if not prefix or any(True for _ in self._doubts(command)):
+            if not prefix or next(self._doubts(command), None) is not None:
                 return ()
             found.append(prefix)
         return tuple(dict.fromkeys(found))
 
 
-def _may_be_fed_more(text: str, pipeline: Sequence[Command]) -> bool:
-    """Return whether more may write to a pipe than the commands seen: a group (`(a; b) | c`), or errors (`|&`)."""
-    return "|&" in text or (bool(pipeline) and bool(pipeline[0].joined) and any(mark in text for mark in "({"))
-
-
 def canonical(command: Command) -> str:
     """Return a command's text for rules that allow: base name, words joined by a blank, blanks in words replaced."""
     first = command.name if command.standard else command.argv[0]
-    return " ".join("".join(_marked(char) for char in word) or "''" for word in (first, *command.argv[1:]))
-
-
-def _marked(char: str) -> str:
-    return INNER_BLANK if char.isspace() else char
+    return " ".join(_BLANK.sub(INNER_BLANK, word) or "''" for word in (first, *command.argv[1:]))
 
 
 def _covers(rule: Rule, command: Command) -> bool:
@@ -434,8 +435,8 @@ def _covers(rule: Rule, command: Command) -> bool:
     return all(each.name.casefold() in rule.literal[1:] for each in leaves)
 
 
-def _waived(doubt: Doubt, rule: Rule | None) -> bool:
-    if rule is None or not doubt.waived_by:
+def _waived(doubt: Doubt, rule: Rule) -> bool:
+    if not doubt.waived_by:
         return False
     if doubt.waived_by == URL:
         return any(URL in word for word in rule.literal[1:])

@@ -111,18 +111,12 @@ async def test_a_stored_denial_and_nobody_to_ask_name_the_gate(make, tmp_path):
     assert await ruling(alone, command("make")) == Ruling("permission")
 
 
-async def test_a_gate_further_in_that_ended_the_call_keeps_its_word(make):
+async def test_a_ruling_of_the_tool_keeps_its_rule(make):
     chain = make()
-    inner = Ruling("verifier", "injection")
-
-    async def refuse(_: CallFacts) -> ToolResult:
-        return ToolResult.refused("no", ruling=inner)
 
     async def rule_only(_: CallFacts) -> ToolResult:
         return replace(ToolResult("ran"), ruling=Ruling(rule="noted"))
 
-    chain.recorder.execute = refuse
-    assert await ruling(chain, READ) == inner
     chain.recorder.execute = rule_only
     assert await ruling(chain, READ) == Ruling(rule="noted", approved_by=ApprovedBy.AUTO)
 
