@@ -95,15 +95,14 @@ class Auditor:
 
     def record(self, call: ToolCall, result: ToolResult, seconds: float, facts: CallFacts | None = None) -> None:
         """Record a call that has ended. One without `facts` was never understood, so it has no subjects."""
-        subjects, envelope = facts.subjects if facts else (), result.envelope or {}
-        ruling, ran = result.ruling or Ruling(), "exit_code" in envelope
+        ruling, envelope = result.ruling or Ruling(), result.envelope or {}
+        ran = "exit_code" in envelope
         outcome = self._outcome(result, ran=ran)
         code, signal = envelope.get("exit_code"), envelope.get("signal")
-        source, server = _SOURCES.get(call.name), None
-        for subject in subjects:
+        source, server = _SOURCES.get(call.name), ""
+        for subject in facts.subjects if facts else ():
             source = source or _SOURCES_OF_SUBJECTS[type(subject)]
-            if isinstance(subject, McpSubject):
-                server = server or subject.server[:_NAME]
+            server = server or (subject.server[:_NAME] if isinstance(subject, McpSubject) else "")
         sent: JsonObject = {"arguments": call.raw_arguments} if call.arguments is None else call.arguments
         self._log.append(
             ToolRecord(
@@ -122,7 +121,7 @@ class Auditor:
                 policy_match=self._text(ruling.rule, _SENTENCE) or None,
                 error_category=result.failure and result.failure.category,
                 claim_source=source,
-                mcp_server_id=server,
+                mcp_server_id=server or None,
                 caller_id=self._caller.session_id[:_NAME],
                 origin=None if call.origin is CallOrigin.MODEL else call.origin,
                 phase=None if call.phase is Phase.EXECUTOR else call.phase,
