@@ -1,9 +1,10 @@
 """From a call to its result: it is understood, the gates judge it, its tool runs, and the user sees how it goes."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from time import monotonic
-from typing import Protocol, assert_never
+from typing import Protocol, TypeAlias, assert_never
 
 import anyio
 import anyio.lowlevel
@@ -26,12 +27,54 @@ from acp_agent.core.types import (
     ToolSpec,
     tool_id,
 )
-from acp_agent.execution.argument_repair import REPAIRABLE, ArgumentRepairer, RepairedArguments
 from acp_agent.gates.gate import CallFacts, Gate, Gates
 from acp_agent.gates.permission import Approved
 from acp_agent.log import Log
 from acp_agent.text import title
 from acp_agent.workspace.beneath import category_of, in_words
+
+Repair: TypeAlias = Callable[[ToolCall, ToolSpec, ToolFailure], Awaitable[JsonObject | None]]
+"""Return arguments in place of a call's own, which do not fit for the reason given; None if there are none. It takes
+a bounded time, and raises nothing but cancellation."""
+
+REPAIRABLE = frozenset({ToolErrorCategory.INVALID_PARAMETERS, ToolErrorCategory.TYPE_MISMATCH})
+"""Categories of failures that other arguments may end."""
+
+_LONGEST = 500  # characters of the reason, and of the arguments
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentRepairer:
+    """Something that repairs arguments. `name` tells the user what it is."""
+
+    repair: Repair
+    name: str = "a model"
+
+
+@dataclass(frozen=True, slots=True)
+class RepairedArguments:
+    """Why the model's own arguments did not fit, those that replace them, and who made them."""
+
+    reason: str
+    arguments: JsonObject
+    by: str = "a model"
+
+    @property
+    def for_user(self) -> str:
+        """The sentence that tells the user."""
+        return f"the arguments did not fit and were repaired by {self.by}"
+
+    def told_in(self, result: ToolResult) -> ToolResult:
+        """Return the result with a line for the model, which would otherwise take its arguments for right ones."""
+        ran = _cut(json.dumps(self.arguments, ensure_ascii=False))
+        note = f"[arguments repaired: yours did not fit ({_cut(self.reason)}), so the call was made with {ran}]"
+        return replace(result, text=f"{result.text}\n\n{note}", display=result.shown)
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+
 
 _CLEAN_UP = 5.0
 """Seconds in which a cancelled call may show its end."""

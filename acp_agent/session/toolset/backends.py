@@ -13,7 +13,7 @@ from acp_agent.core.errors import BackendUnavailable, ConfigError, ToolError
 from acp_agent.core.events import EventSink, Notice, Severity
 from acp_agent.core.services import Egress
 from acp_agent.execution.audit import Auditor
-from acp_agent.execution.cache import Stamp
+from acp_agent.execution.wrappers import Stamp
 from acp_agent.log import Log
 from acp_agent.net.web import GuardedWeb, WebLimits
 from acp_agent.output.sanitize import fence

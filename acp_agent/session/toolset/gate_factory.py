@@ -18,10 +18,16 @@ from acp_agent.core.services import Overflow
 from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.types import ALIASES, Access
 from acp_agent.execution.audit import AuditExecutor, Auditor
-from acp_agent.execution.cache import CacheExecutor, ResultCache, Stamp
-from acp_agent.execution.output import OutputExecutor, Summarize
-from acp_agent.execution.retry import RetryExecutor, ToolRetries
 from acp_agent.execution.runner import GatedExecutor, ToolExecutor, ToolRunner
+from acp_agent.execution.wrappers import (
+    CacheExecutor,
+    OutputExecutor,
+    ResultCache,
+    RetryExecutor,
+    Stamp,
+    Summarize,
+    ToolRetries,
+)
 from acp_agent.gates.anomaly import AnomalyDetector, AnomalyGate
 from acp_agent.gates.blocklist import BlocklistGate
 from acp_agent.gates.gate import Gate, Gates

@@ -21,9 +21,8 @@ from acp_agent.core.events import EventSink, Notice, Severity
 from acp_agent.core.ports import Backends, Elicitor, Invocation, Toolset
 from acp_agent.core.services import Compressor, Memories, Web, WebCaller
 from acp_agent.core.types import Access, Deny, ToolCall, ToolResult, ToolSpec, Verdict
-from acp_agent.execution.argument_repair import ArgumentRepairer
-from acp_agent.execution.cache import ResultCache
-from acp_agent.execution.runner import Catalogue, DynExecutor, GatedExecutor, ToolExecutor, ToolRunner
+from acp_agent.execution.runner import ArgumentRepairer, Catalogue, DynExecutor, GatedExecutor, ToolExecutor, ToolRunner
+from acp_agent.execution.wrappers import ResultCache
 from acp_agent.gates.gate import CallFacts, Gate, Gates
 from acp_agent.gates.grounding import exists_in
 from acp_agent.log import Log

@@ -21,7 +21,7 @@ from acp_agent.core.types import (
     ToolSpec,
     UrlSubject,
 )
-from acp_agent.execution.cache import CacheExecutor, Key, ResultCache
+from acp_agent.execution.wrappers import CacheExecutor, Key, ResultCache
 from acp_agent.gates.gate import CallFacts
 
 pytestmark = pytest.mark.anyio

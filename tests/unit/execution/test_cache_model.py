@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import Access, PathSubject, ToolCall, ToolKind, ToolResult, ToolSpec
-from acp_agent.execution.cache import CacheExecutor, ResultCache
+from acp_agent.execution.wrappers import CacheExecutor, ResultCache
 from acp_agent.gates.gate import CallFacts
 
 FILES: tuple[str, ...] = ("a", "b")

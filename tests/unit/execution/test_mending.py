@@ -20,8 +20,7 @@ from acp_agent.core.types import (
     ToolSpec,
     Verdict,
 )
-from acp_agent.execution.argument_repair import ArgumentRepairer, RepairedArguments
-from acp_agent.execution.runner import DynExecutor, GatedExecutor, ToolRunner
+from acp_agent.execution.runner import ArgumentRepairer, DynExecutor, GatedExecutor, RepairedArguments, ToolRunner
 from acp_agent.gates.gate import CallFacts, Gate, Gates
 from acp_agent.gates.permission import Approved
 from acp_agent.tools.registry import Registry, default_tools

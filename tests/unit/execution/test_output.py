@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from acp_agent.core.types import Json, ToolResult
-from acp_agent.execution.output import OutputExecutor
+from acp_agent.execution.wrappers import OutputExecutor
 from acp_agent.gates.gate import CallFacts
 from acp_agent.output.pipeline import Fitted, Pipeline, ResultSource, Sizes
 from acp_agent.output.redaction.redactor import Redactor

@@ -20,11 +20,9 @@ from acp_agent.core.types import (
     ToolSpec,
     Verdict,
 )
-from acp_agent.execution.argument_repair import ArgumentRepairer
 from acp_agent.execution.audit import AuditExecutor, Auditor, Caller
-from acp_agent.execution.cache import CacheExecutor, ResultCache
-from acp_agent.execution.retry import RetryExecutor, ToolRetries
-from acp_agent.execution.runner import DynExecutor, GatedExecutor, ToolRunner
+from acp_agent.execution.runner import ArgumentRepairer, DynExecutor, GatedExecutor, ToolRunner
+from acp_agent.execution.wrappers import CacheExecutor, ResultCache, RetryExecutor, ToolRetries
 from acp_agent.gates.gate import CallFacts, Gate, Gates
 from acp_agent.gates.grounding import GroundingGate, Mentioned, exists_in
 from acp_agent.gates.limits import Quota, QuotaGate

@@ -13,8 +13,8 @@ from acp_agent.core.errors import ToolError, ToolErrorCategory, ToolFailure
 from acp_agent.core.events import Event
 from acp_agent.core.ports import Backends, Invocation, ToolContext
 from acp_agent.core.types import Access, CallOrigin, CommandSubject, PathSubject, Subject, ToolResult
-from acp_agent.execution.retry import RetryExecutor, ToolRetries
 from acp_agent.execution.runner import ToolRunner
+from acp_agent.execution.wrappers import RetryExecutor, ToolRetries
 from acp_agent.gates.gate import CallFacts
 from tests.unit.gates.chain import call
 

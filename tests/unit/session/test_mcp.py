@@ -16,8 +16,8 @@ from acp_agent.core.mcp import McpDefinition, McpOrigin, McpReply, McpServer, Mc
 from acp_agent.core.ports import Backends, Decision, Question
 from acp_agent.core.session_options import AutoApprove, Mode, SessionOptions
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
-from acp_agent.execution.cache import ResultCache
 from acp_agent.execution.runner import DynExecutor, ToolRunner
+from acp_agent.execution.wrappers import ResultCache
 from acp_agent.gates.grants import GrantStore
 from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.output.redaction.rules import KnownSecrets

@@ -1,0 +1,405 @@
+"""The executors between the gates and a tool, outermost first: cache( output( retry( tool ))).
+
+The cache keeps the answers to reading calls until something changes. It is inside the gates, so that a kept answer does
+not get around a denial, and outside of the output pipeline, so that kept answers are redacted. A kept answer replaces
+only the tool: audit, events and the loop see every call.
+
+The output pipeline redacts, filters and cuts a result. A repetition after a network error is no new call: it does not
+ask and does not count for a quota. Only the last result is filtered, cached, recorded and read by the model.
+"""
+
+import hashlib
+import json
+import random
+import sys
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import TypeAlias
+
+import anyio
+import anyio.to_thread
+
+from acp_agent.core.errors import StoreUnavailable, ToolErrorCategory, ToolFailure
+from acp_agent.core.services import Overflow
+from acp_agent.core.types import Access, Json, McpSubject, PathSubject, ToolResult, UrlSubject
+from acp_agent.execution.runner import ToolExecutor
+from acp_agent.gates.gate import CallFacts
+from acp_agent.gates.shell.printing import printing_commands
+from acp_agent.log import Log
+from acp_agent.output.filters.strategy import CommandRun
+from acp_agent.output.pipeline import Pipeline, ResultSource
+
+_THINKING = "_tafc_think"
+"""An argument in which some models think aloud. It is no part of the question."""
+
+Stamp: TypeAlias = Callable[[str], Awaitable[str | None]]
+"""Returns a text that differs for each state of the file at a call's path, or None. It never raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What a call asks, and the state of the files that it reads.
+
+    lasting   whether an answer is valid in later turns too, since the user may change files between two turns
+    """
+
+    tool: str
+    digest: str
+    lasting: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An answer, its size in bytes, and the time at which it was stored."""
+
+    result: ToolResult
+    size: int
+    since: float
+
+
+class ResultCache:
+    """The kept answers of one session. Only one event loop may use them, no threads.
+
+    enabled      whether answers are kept
+    ttl          the seconds for which an answer is valid; 0 until something changes
+    max_entries, max_bytes   the limits beyond which the least recently used answers are removed
+    now          returns the time in seconds
+    hits, misses   the counts of `get` since the start or the last `clear`
+    """
+
+    def __init__(
+        self,
+        *,
+        enabled: bool = True,
+        ttl: float = 300.0,
+        max_entries: int = 256,
+        max_bytes: int = 16 * 1024 * 1024,
+        now: Callable[[], float] = monotonic,
+    ) -> None:
+        self.enabled = enabled
+        self.hits = 0
+        self.misses = 0
+        self._ttl = ttl
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
+        self._now = now
+        self._entries = OrderedDict[Key, _Entry]()
+        self._bytes = 0
+        self._changing = 0
+        self._generation = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def generation(self) -> int:
+        """The number of changes so far. An answer is stored with the value from when its call began."""
+        return self._generation
+
+    def get(self, key: Key) -> ToolResult | None:
+        """Return the kept answer for a key if it is still valid."""
+        entry = self._entries.get(key)
+        if entry is not None and self._ttl and self._now() - entry.since >= self._ttl:
+            self._drop(key)
+            entry = None
+        if entry is None:
+            self.misses += 1
+            return None
+        self._entries.move_to_end(key)
+        self.hits += 1
+        return entry.result
+
+    def put(self, key: Key, result: ToolResult, generation: int) -> None:
+        """Keep an answer, unless something changed since `generation` or is changing now."""
+        size = _size(result)
+        if not self.enabled or self._changing or generation != self._generation or size > self._max_bytes:
+            return
+        self._drop(key)
+        self._entries[key] = _Entry(result, size, self._now())
+        self._bytes += size
+        while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
+            self._drop(next(iter(self._entries)))
+
+    @contextmanager
+    def changing(self) -> Generator[None]:
+        """Empty the cache before and after the block, and keep nothing meanwhile, since something changes."""
+        self._empty()
+        self._changing += 1
+        try:
+            yield
+        finally:
+            self._changing -= 1
+            self._empty()
+
+    def turn_began(self) -> None:
+        """Remove the answers that changes of the user since the last turn may have made wrong."""
+        self._generation += 1
+        for key in [key for key in self._entries if not key.lasting]:
+            self._drop(key)
+
+    def clear(self) -> None:
+        """Remove everything and reset the counts, for `/clear`."""
+        self._empty()
+        self.hits = self.misses = 0
+
+    def _empty(self) -> None:
+        self._generation += 1
+        self._entries.clear()
+        self._bytes = 0
+
+    def _drop(self, key: Key) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._bytes -= entry.size
+
+
+class CacheExecutor:
+    """Answers calls of cacheable tools from the cache, and marks such a result as `cached`.
+
+    A call that changes something empties the cache before and after it runs. An answer from files is kept under their
+    stamps from before the call: if a file changed meanwhile, no later call has the old stamp. The answer of a call that
+    reads a file without a stamp is never kept.
+    """
+
+    def __init__(self, wrapped: ToolExecutor, cache: ResultCache, stamp: Stamp) -> None:
+        self._wrapped = wrapped
+        self._cache = cache
+        self._stamp = stamp
+
+    async def execute(self, facts: CallFacts) -> ToolResult:
+        """Return the kept answer to an equal call, or run the call."""
+        if facts.spec.mutates:
+            with self._cache.changing():
+                return await self._wrapped.execute(facts)
+        generation = self._cache.generation
+        key = await self._key(facts) if facts.spec.cacheable and self._cache.enabled else None
+        if key is None:
+            return await self._wrapped.execute(facts)
+        kept = self._cache.get(key)
+        if kept is not None:
+            return replace(kept, cached=True)
+        result = await self._wrapped.execute(facts)
+        if result.failure is None:
+            self._cache.put(key, result, generation)
+        return result
+
+    async def _key(self, facts: CallFacts) -> Key | None:
+        """Return the key of a call, or None if it reads a file whose state is unknown."""
+        stamps: list[str] = []
+        lasting = bool(facts.subjects)
+        for subject in facts.subjects:
+            match subject:
+                case PathSubject(path, Access.READ):
+                    stamp = await self._stamp(path)
+                    if stamp is None:
+                        return None
+                    stamps.append(stamp)
+                case UrlSubject():
+                    pass
+                case _:
+                    lasting = False
+        return Key(facts.spec.name, _digest(facts, stamps), lasting)
+
+
+def _digest(facts: CallFacts, stamps: list[str]) -> str:
+    """Return the SHA-256 over sorted arguments, subjects (such as the commands that a tool chose) and stamps."""
+    arguments = {key: value for key, value in (facts.call.arguments or {}).items() if key != _THINKING}
+    asked = (json.dumps(arguments, sort_keys=True), *map(repr, facts.subjects), *stamps)
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+
+
+def _size(result: ToolResult) -> int:
+    """Return the bytes of a result's texts and pictures in memory."""
+    frame = result.frame
+    words = (result.text, result.display or "", *((frame.head, frame.headline, frame.ending) if frame else ()))
+    pictures = (image.data for image in result.images)
+    return sum(map(sys.getsizeof, (*words, *pictures))) + _json_size(result.envelope)
+
+
+def _json_size(value: Json) -> int:
+    match value:
+        case dict():
+            return sum(sys.getsizeof(key) + _json_size(each) for key, each in value.items())
+        case list():
+            return sum(map(_json_size, value))
+        case _:
+            return sys.getsizeof(value)
+
+
+_INLINE_LIMIT = 16 * 1024
+"""The most characters for which a thread would cost more than the work."""
+
+Summarize: TypeAlias = Callable[[str], Awaitable[str]]
+"""Returns a summary of a long text by a model; "" if that failed."""
+
+
+class OutputExecutor:
+    """Passes every result through the output pipeline.
+
+    overflow    stores whole texts; None if they are not stored
+    summarize   shortens a long text for the model; None for its head and tail
+    """
+
+    def __init__(
+        self,
+        wrapped: ToolExecutor,
+        pipeline: Pipeline,
+        overflow: Overflow | None = None,
+        summarize: Summarize | None = None,
+    ) -> None:
+        self._wrapped = wrapped
+        self._pipeline = pipeline
+        self._overflow = overflow
+        self._summarize = summarize
+
+    async def execute(self, facts: CallFacts) -> ToolResult:
+        """Run the call and return its result as its readers get it."""
+        result = await self._wrapped.execute(facts)
+        source = _result_source(facts, result)
+        if _output_size(result) < _INLINE_LIMIT:
+            fitted = self._pipeline.apply(result, source)
+        else:  # pure, so that a cancelled turn need not wait for it
+            fitted = await anyio.to_thread.run_sync(self._pipeline.apply, result, source, abandon_on_cancel=True)
+        if not fitted.whole or self._overflow is None:
+            return fitted.finish()
+        try:
+            reference = await self._overflow.put(fitted.whole)
+        except StoreUnavailable as error:
+            return fitted.finish(trouble=str(error))
+        summary = await self._summarize(fitted.result.text) if fitted.long and self._summarize else ""
+        return fitted.finish(reference, summary=summary)
+
+
+def _result_source(facts: CallFacts, result: ToolResult) -> ResultSource:
+    run, source, envelope = None, None, result.envelope or {}
+    landed = envelope.get("url")  # the URL after redirects
+    if facts.commands and "exit_code" in envelope:  # a call that failed before has none
+        line, code, stderr = facts.commands[-1], envelope["exit_code"], envelope.get("stderr")
+        run = CommandRun(
+            line.text,
+            printing_commands(line),
+            code if isinstance(code, int) else None,
+            stderr if isinstance(stderr, str) else "",
+        )
+    for subject in facts.subjects:
+        match subject:
+            case UrlSubject(url):
+                source = landed if isinstance(landed, str) else url
+            case McpSubject(server):
+                source = server
+            case _:
+                pass
+    return ResultSource(facts.spec, facts.call.id, run, source)
+
+
+def _output_size(result: ToolResult) -> int:
+    """Return the number of characters and values of a result, counted only up to the limit that matters."""
+    size = len(result.text) + len(result.display or "")
+    waiting: list[Json] = [result.envelope]
+    while waiting and size < _INLINE_LIMIT:
+        match waiting.pop():
+            case str() as text:
+                size += len(text)
+            case (list() | dict()) as values:
+                size += len(values)
+                if size < _INLINE_LIMIT:
+                    waiting += [*values, *values.values()] if isinstance(values, dict) else values
+            case _:
+                pass
+    return size
+
+
+_LATER = "The system has given up on this call. Go on without it, or try it once more later."
+_PROMISING = frozenset({ToolErrorCategory.RATE_LIMITED, ToolErrorCategory.SERVER_ERROR})
+"""Categories whose suggestion says that the system will retry, which no returned result may say."""
+
+_log = Log(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRetries:
+    """How often a call is repeated. All times are in seconds.
+
+    attempts        further attempts after the first one; 0 for none
+    base, longest   the n-th wait, counted from 0, is random between 0 and base * 2**n, at most `longest` (full jitter)
+    budget          for all attempts of a call and the waits between them; the first attempt alone may take longer
+    """
+
+    attempts: int = 2
+    base: float = 0.5
+    longest: float = 5.0
+    budget: float = 30.0
+
+    def wait(self, number: int, chance: float) -> float:
+        """Return the seconds before a repetition, counted from 0. `chance` is in [0, 1]."""
+        return chance * min(self.base * 2.0 ** min(number, 64), self.longest)
+
+
+class RetryExecutor:
+    """Repeats a call that failed with one of the four retryable categories.
+
+    A call that changes something or runs a command is never repeated. Every returned result says `retryable: false`,
+    because the system will not try again. An attempt that runs when the budget ends is cancelled, and the failure
+    before it is returned.
+
+    clock, sleep, chance   for tests; `chance` returns a number in [0, 1)
+    """
+
+    def __init__(
+        self,
+        wrapped: ToolExecutor,
+        retries: ToolRetries,
+        *,
+        clock: Callable[[], float] = monotonic,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._wrapped = wrapped
+        self._retries = retries
+        self._clock = clock
+        self._sleep = sleep
+        self._chance = chance
+
+    async def execute(self, facts: CallFacts) -> ToolResult:
+        """Run the call, several times if necessary."""
+        begun = self._clock()
+        result = await self._wrapped.execute(facts)
+        repeatable = not (facts.spec.mutates or facts.commands)  # a command may change anything
+        while repeatable and facts.attempts <= self._retries.attempts and _passing(result):
+            wait = self._retries.wait(facts.attempts - 1, self._chance())
+            if self._left(begun) <= wait:
+                break
+            _log.info("tool call repeated", tool=facts.spec.name, attempt=facts.attempts + 1, wait=round(wait, 2))
+            await self._sleep(wait)
+            again: ToolResult | None = None
+            with anyio.move_on_after(self._left(begun)):
+                facts.tried_again()
+                again = await self._wrapped.execute(facts)
+            if again is None:  # the time was up
+                break
+            result = again
+        return result if result.failure is None else _final(result, result.failure, facts.attempts)
+
+    def _left(self, begun: float) -> float:
+        """Return the remaining seconds of the budget, 0 or more."""
+        return max(0.0, begun + self._retries.budget - self._clock())
+
+
+def _passing(result: ToolResult) -> bool:
+    """Return whether a failure may pass by itself."""
+    return result.failure is not None and result.failure.category.retryable
+
+
+def _final(result: ToolResult, before: ToolFailure, attempts: int) -> ToolResult:
+    """Return a result whose failure says how often it was tried, and promises no further attempt."""
+    if not before.category.retryable:
+        return result
+    told = f"{before.message} (tried {attempts} times)" if attempts > 1 else before.message
+    suggestion = before.suggestion or (_LATER if before.category in _PROMISING else "")
+    failure = replace(before, message=told, suggestion=suggestion, retryable=False)
+    text = failure.block() if result.text == before.block() else result.text
+    display = failure.message if result.display == before.message else result.display
+    return replace(result, text=text, display=display, failure=failure)
