@@ -187,7 +187,7 @@ def _reads_program(command: Command) -> bool:
     """Return whether a shell or interpreter takes its program from its input."""
     args = command.argv[1:]
     if command.name in tables().shells:
-        call = shell_call(tables(), args)
+        call = shell_call(args)
         return not call.texts and (call.stdin or not call.operands or call.operands[0] in ("-", "/dev/stdin"))
     known = tables().interpreter(command.name) if _runs_code(command) else ""
     if known in ("", "ssh", "java", "psql", "mysql", "sqlite3"):  # these read data, or run it on another host

@@ -154,7 +154,14 @@ def config_write(command: Command) -> str:
     if subcommand == "clone":
         keys = (each.partition("=")[0] for each in parsed.values("-c", "--config"))
         return next((key for key in keys if not may_set(key)), "")
-    return _key(parsed) if subcommand == "config" and not sets_nothing(parsed) else ""
+    if subcommand != "config" or sets_nothing(parsed):
+        return ""
+    key = next(iter(parsed.operands), "")
+    section = any(
+        each in _SECTIONS or (each.startswith("--re") and not each.startswith("--repl"))
+        for each in (*parsed.options, *parsed.verbs)
+    )
+    return "" if key and may_set(key) and not section else key.casefold() or "git's configuration"
 
 
 def config_file(command: Command) -> str:
@@ -170,18 +177,6 @@ def _parsed(command: Command) -> ParsedArguments:
     return grammar.parse(command.argv[1:]) if grammar is not None and command.name == "git" else ParsedArguments()
 
 
-def _spelled(parsed: ParsedArguments, option: str) -> list[str]:
-    """Return a long option once for each time that a call gives it, abbreviated or not."""
-    return [option for each in parsed.options if len(each) > 2 and option.startswith(each)]
-
-
-def _key(parsed: ParsedArguments) -> str:
-    """Return the key that is written if git may run or obey it; empty otherwise."""
-    key = parsed.operands[:1]
-    section = any(
-        each in _SECTIONS or (each.startswith("--re") and not each.startswith("--repl"))
-        for each in (*parsed.options, *parsed.verbs)
-    )
-    if key and may_set(key[0]) and not section:
-        return ""
-    return key[0].casefold() if key else "git's configuration"
+def _spelled(parsed: ParsedArguments, option: str) -> bool:
+    """Return whether a call gives a long option, abbreviated or not."""
+    return any(len(each) > 2 and option.startswith(each) for each in parsed.options)

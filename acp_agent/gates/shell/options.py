@@ -255,9 +255,9 @@ class ShellCall(NamedTuple):
     unclear: str = ""
 
 
-def shell_call(table: Tables, args: tuple[str, ...]) -> ShellCall:
+def shell_call(args: tuple[str, ...]) -> ShellCall:
     """Return what a shell runs. `-c` is a flag: the text is the first word that is no option, and `$0` the next."""
-    texts: list[str] = []
+    table, texts = tables(), list[str]()
     letters = ""
     index = 0
     while index < len(args) and args[index][:1] in ("-", "+") and len(args[index]) > 1:

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from tree_sitter import Node
 
 from acp_agent.gates.shell.command import MAX_BYTES, MAX_DEPTH, ShellText
-from acp_agent.gates.shell.options import Wrapper, peel, shell_call, tables
+from acp_agent.gates.shell.options import peel, shell_call, tables
 from acp_agent.gates.shell.syntax import MAX_TREE_DEPTH, Parsed, Parses
 from acp_agent.gates.shell.words import fields, pieces
-from acp_agent.gates.shell.wrappers import MAX_WRAPPERS
+from acp_agent.gates.shell.wrappers import MAX_WRAPPERS, wrapper_of
 
 _OPERATORS = frozenset(("&&", "||", ";", ";;", "|", "|&", "&"))
 _SEQUENCES = frozenset(
@@ -154,7 +154,7 @@ class _Reading:
         if not words or _is_silent(words):
             return
         if words[0] in tables().same_syntax:
-            texts = shell_call(tables(), words[1:]).texts
+            texts = shell_call(words[1:]).texts
             if texts:
                 for text in texts:
                     yield from _Reading(self.parses, self.depth + 1).text(text)
@@ -204,7 +204,8 @@ def _words(parsed: Parsed, node: Node) -> tuple[str, ...]:
 
 def _peeled(argv: tuple[str, ...]) -> tuple[str, ...]:
     for _ in range(MAX_WRAPPERS):
-        wrapper, skip = _wrapper(argv)
+        name = argv[0].rpartition("/")[2] if argv else ""
+        wrapper, skip = wrapper_of(name, argv[1:]) if name not in _SPEAKING_WRAPPERS else (None, 0)
         if wrapper is None or wrapper.appended or wrapper.joined:
             return argv
         inner = peel(wrapper, argv[1 + skip :])
@@ -212,16 +213,6 @@ def _peeled(argv: tuple[str, ...]) -> tuple[str, ...]:
             return argv
         argv = inner.argv
     return argv
-
-
-def _wrapper(argv: tuple[str, ...]) -> tuple[Wrapper | None, int]:
-    """Return the wrapper of a command, and the number of words after its name that belong to it (`uv run`: 1)."""
-    name = argv[0].rpartition("/")[2] if argv else ""
-    if name in _SPEAKING_WRAPPERS:
-        return None, 0
-    if name in tables().wrappers:
-        return tables().wrappers[name], 0
-    return (tables().commands.get(name, {}).get(argv[1]), 1) if len(argv) > 1 else (None, 0)
 
 
 def _is_silent(words: tuple[str, ...]) -> bool:

@@ -34,6 +34,7 @@ _WELL_KNOWN = {
     "SHELL": ("/bin/bash",),
     "BASH": ("/bin/bash",),
 }
+_LISTERS = ("find", "ls", "fd", "du")
 _DECODERS = {
     "base64": ("-d", "-D", "--d"),
     "base32": ("-d", "-D", "--d"),
@@ -187,34 +188,24 @@ def _hazards(found: tuple[Command, ...]) -> list[str]:
     decoded = listed = False
     for command in found:
         piped = command.joined == "|"
-        decoded = (decoded and piped) or _decodes(command)
-        listed = (listed and piped) or _lists_root(command)
+        name, args = command.name, command.argv[1:]
+        decodes = name in _DECODERS and any(word.startswith(_DECODERS[name]) for word in (*args, ""))
+        decoded = (decoded and piped) or decodes
+        listed = (listed and piped) or (name in _LISTERS and any(map(system_root, args)))
         if decoded and piped and _reads_script(command):
             hazards.append("decoded text piped into a shell")
-        if listed and piped and command.appended and _removes(command):
+        removes = any(each.name in tables().danger["removers"] for each in command.walk())
+        if listed and piped and command.appended and removes:
             hazards.append("find / | xargs rm")
     if sum(command.argv[:1] in (("$0",), ("./$0",)) for command in found) > 1:
         hazards.append("fork bomb")
     return hazards
 
 
-def _lists_root(command: Command) -> bool:
-    return command.name in ("find", "ls", "fd", "du") and any(map(system_root, command.argv[1:]))
-
-
-def _removes(command: Command) -> bool:
-    return any(each.name in tables().danger["removers"] for each in command.walk())
-
-
-def _decodes(command: Command) -> bool:
-    options = _DECODERS.get(command.name)
-    return options is not None and any(word.startswith(options) for word in (*command.argv[1:], ""))
-
-
 def _reads_script(command: Command) -> bool:
     for each in command.walk():
         if each.name in tables().shells:
-            call = shell_call(tables(), each.argv[1:])
+            call = shell_call(each.argv[1:])
             return not call.texts and (call.stdin or not call.operands)
     return False
 

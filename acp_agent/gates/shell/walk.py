@@ -102,13 +102,9 @@ class Guesses:
         """Go back to an earlier value of `fed`: what an inner command printed stays inside."""
         self.fed = fed
 
-    def words(self, word: Word) -> tuple[str, ...]:
-        """Return the words that one word most likely becomes."""
-        return (variants([word], self.known, 1) or [()])[0]
-
-    def argv(self, candidate: Candidate) -> tuple[str, ...]:
-        """Return the words that a command most likely has."""
-        return (variants(candidate.words, self.known, 1) or [()])[0]
+    def words(self, *words: Word) -> tuple[str, ...]:
+        """Return what words most likely become."""
+        return (variants(list(words), self.known, 1) or [()])[0]
 
     def _set_variables(self, name: str, args: tuple[str, ...], stdin: str) -> None:
         """Note what built-in commands put into variables: `printf -v`, `read`, `mapfile`."""
@@ -133,7 +129,7 @@ class Guesses:
             return
         if candidate.joined == "|" and not candidate.stdin:
             candidate.stdin = self.fed
-        argv = self.argv(candidate)
+        argv = self.words(*candidate.words)
         name = argv[0].rpartition("/")[2] if argv else ""
         if name in _PRINTERS:
             text = " ".join(word for word in argv[1:] if not word.startswith("-"))
@@ -148,7 +144,7 @@ class Guesses:
         if written:
             targets = [each.target for each in candidate.redirections if each.writes]
             targets += [word for word in argv[1:] if name == "tee"]
-            self.files.update(dict.fromkeys((_file_key(target) for target in targets), written))
+            self.files.update(dict.fromkeys((target.removeprefix("./") for target in targets), written))
 
 
 def _printed_into(args: tuple[str, ...]) -> str:
@@ -167,12 +163,13 @@ def _emptied(words: list[Word], known: dict[str, tuple[str, ...]]) -> list[Word]
 
     `$x curl`, `cu${x}rl` and `sh -c $x curl` run curl. Elsewhere variables stay: `rm -rf $folder/` is no `rm -rf /`.
     """
-    first = [piece for piece in words[0] if not piece.variable or piece.variable in known]
-    return [first, *(word for word in words[1:] if not _vanishes(word, known))]
 
+    def unknown(piece: Piece) -> bool:
+        return bool(piece.variable) and piece.variable not in known
 
-def _vanishes(word: Word, known: dict[str, tuple[str, ...]]) -> bool:
-    return all(piece.variable and not piece.quoted and piece.variable not in known for piece in word)
+    first = [piece for piece in words[0] if not unknown(piece)]
+    rest = (word for word in words[1:] if not all(unknown(piece) and not piece.quoted for piece in word))
+    return [first, *rest]
 
 
 def _set(args: tuple[str, ...]) -> tuple[str, ...]:
@@ -181,10 +178,6 @@ def _set(args: tuple[str, ...]) -> tuple[str, ...]:
     while at < len(args) and args[at][:1] in ("-", "+") and args[at] not in ("-", "--"):
         at += 2 if args[at].endswith("o") else 1
     return args[at + (args[at : at + 1] in (("-",), ("--",))) :]
-
-
-def _file_key(name: str) -> str:
-    return name.removeprefix("./")
 
 
 def commands(
@@ -199,7 +192,11 @@ def commands(
         if guesses.known and any(piece.variable for word in candidate.words for piece in word):
             forms += variants(_emptied(candidate.words, guesses.known), guesses.known)
         patterns = (candidate.patterns | {pattern(word) for word in candidate.words}) - {""}
-        quoted = {"".join(piece.text for piece in word) for word in candidate.words if _closed(word)}
+        quoted = {
+            "".join(piece.text for piece in word)
+            for word in candidate.words
+            if all(piece.quoted and not piece.variable for piece in word)
+        }
         for argv in forms:
             if argv or candidate.assignments or candidate.redirections:
                 # Values and braces may contain patterns as well.
@@ -207,10 +204,6 @@ def commands(
                 command = Command(argv, tuple(candidate.redirections), tuple(candidate.assignments), candidate.joined)
                 found.append(finish(replace(command, stdin=candidate.stdin, patterns=frozenset({*patterns, *more}))))
     return tuple(found)
-
-
-def _closed(word: Word) -> bool:
-    return all(piece.quoted and not piece.variable for piece in word)
 
 
 def pattern(word: Word) -> str:
@@ -262,9 +255,7 @@ class Walk:
             self.unread = f"has more than {MAX_COMMANDS} commands"
             return
         match node.type:
-            case "command" | "declaration_command" | "unset_command":
-                self._command(node, depth)
-            case "variable_assignment" | "variable_assignments":
+            case "command" | "declaration_command" | "unset_command" | "variable_assignment" | "variable_assignments":
                 self._command(node, depth)
             case "redirected_statement":
                 self._redirected(node, depth)
@@ -432,7 +423,9 @@ class Walk:
         body = node.child_by_field_name("body")
         if body is not None:
             self.guesses.define(name, self.parsed.text(body))
-        calls = [candidate for candidate in self.candidates[before:] if self.guesses.argv(candidate)[:1] == (name,)]
+        calls = [
+            candidate for candidate in self.candidates[before:] if self.guesses.words(*candidate.words)[:1] == (name,)
+        ]
         doubled = len(calls) > 1 and any(candidate.joined == "|" for candidate in calls)
         if doubled or (calls and _has_background(node)):
             self.hazards.append("fork bomb")

@@ -231,8 +231,7 @@ def spellings(text: str) -> tuple[str, ...]:
     """Return the text and, if they differ, its normalised form and that without needless backslashes."""
     found = [text]
     clean = text if text.isascii() and text.isprintable() else normalised(text)
-    """Return the text in NFKC without invisible and control characters, with LF for line ends and lines joined."""
-    # a lone $ and the word on the next line for a variable.
+    # The parser takes `{fd}` for a word, and a lone $ and the word on the next line for a variable.
     strange = _LONE_DOLLAR.sub("", _DESCRIPTOR.sub("", clean)).replace("<>", ">")
     for form in (clean, _NEEDLESS.sub(r"\1", clean), strange):
         if form not in found:
@@ -253,9 +252,9 @@ def loose_segments(text: str) -> list[tuple[str, ...]]:
         for word in re.split(r"(\s+)", text)
     )
     forms = dict.fromkeys((spread, "".join(expanded))) if "{" in text else (spread,)
-    pieces = (_NOISE.sub(_gap, segment).split() for form in forms for segment in _SEGMENT.split(form))
+
+    def gap(match: re.Match[str]) -> str:
+        return " " if match[0] in "{}<>" else ""
+
+    pieces = (_NOISE.sub(gap, segment).split() for form in forms for segment in _SEGMENT.split(form))
     return [tuple(words) for words in pieces if words]
-
-
-def _gap(match: re.Match[str]) -> str:
-    return " " if match[0] in "{}<>" else ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from acp_agent.gates.shell.command import MAX_DEPTH, Command
-from acp_agent.gates.shell.options import Tables, Wrapper, option_texts, parameters, peel, shell_call, tables
+from acp_agent.gates.shell.options import Wrapper, option_texts, parameters, peel, shell_call, tables
 
 _FIND_RUNS = ("-exec", "-execdir", "-ok", "-okdir")
 _FD_RUNS = re.compile(r"-[HIusigFalLp01q]*[xX]|--exec(?:-batch)?")
@@ -76,7 +76,6 @@ class Expander:
         return self._texts(command, [value for name, _, value in pairs if name in _COMMAND_VARIABLES and value])
 
     def _program(self, command: Command, depth: int) -> Command:
-        table = tables()
         name, args = command.name, command.argv[1:]
         if not name:
             return command
@@ -85,17 +84,17 @@ class Expander:
         written = self._written(command.argv[0])
         if written:
             return self._texts(command, [written])
-        wrapper, skip = _wrapper(table, name, args)
+        wrapper, skip = wrapper_of(name, args)
         if wrapper is None and self.guess:
-            wrapper, skip = _behind_options(table, name, args)
+            wrapper, skip = _behind_options(name, args)
         if wrapper is not None and wrapper.vague:
             runs = self._guesses(command, depth + 2) if self.guess else ()
             return replace(command, unclear=f"{name}: where its command begins cannot be told", runs=runs)
         if wrapper is not None:
             return self._peel(command, wrapper, skip, depth)
-        if name in table.shells:
-            return self._shell(command, table)
-        return self._other(command, table, depth)
+        if name in tables().shells:
+            return self._shell(command)
+        return self._other(command, depth)
 
     def _peel(self, command: Command, wrapper: Wrapper, skip: int, depth: int) -> Command:
         peeled = peel(wrapper, command.argv[1 + skip :])
@@ -109,10 +108,10 @@ class Expander:
             appended=wrapper.appended,
         )
         texts = (
-            [f"env {_joined(peeled.texts, peeled.argv)}" if command.name == "env" else peeled.texts[0]]
+            [" ".join(("env", *peeled.texts, *peeled.argv)) if command.name == "env" else peeled.texts[0]]
             if peeled.texts
             else []
-        )
+        )  # `env -S 'a b' c` runs `a b c`
         if wrapper.joined and peeled.argv:
             texts.append(" ".join(peeled.argv))
         if texts:
@@ -139,16 +138,17 @@ class Expander:
         starts = [index for index, word in enumerate(command.argv) if index and not word.startswith("-")]
         return tuple(self.expand(Command(command.argv[start:]), depth + 2) for start in starts[:8])
 
-    def _shell(self, command: Command, table: Tables) -> Command:
+    def _shell(self, command: Command) -> Command:
         if not self.guess and not command.patterns.isdisjoint(command.argv):
             return replace(command, unclear=f"{command.name}: what it runs is named by a pattern")
-        call = shell_call(table, command.argv[1:])
+        call = shell_call(command.argv[1:])
         if call.unclear:
             runs = self._guesses(command, MAX_DEPTH) if self.guess else ()
             return replace(command, unclear=f"{command.name}: {call.unclear}", runs=runs)
         if call.texts:
-            command = self._texts(command, list(call.texts), _parameters(call.operands or (command.name,)))
-            if not command.unclear and command.name not in table.same_syntax:
+            argv = call.operands or (command.name,)  # `$0`, `$1`, … in the text of `sh -c TEXT ARGV…`
+            command = self._texts(command, list(call.texts), {"0": argv[:1], **parameters(argv[1:])})
+            if not command.unclear and command.name not in tables().same_syntax:
                 return replace(command, unclear=f"{command.name} has a syntax of its own")
             return command
         script = call.operands[0] if call.operands and not call.stdin else "-"
@@ -162,8 +162,8 @@ class Expander:
     def _written(self, name: str) -> str:
         return self.files.get(posixpath.normpath(name), "")
 
-    def _other(self, command: Command, table: Tables, depth: int) -> Command:
-        name, args = command.name, command.argv[1:]
+    def _other(self, command: Command, depth: int) -> Command:
+        texts, name, args = tables().text, command.name, command.argv[1:]
         match name:
             case "find" | "gfind" | "bfs":
                 inner = _find(args)
@@ -184,12 +184,12 @@ class Expander:
                 return self._texts(command, found[:MAX_FED])
             case "git" if self.guess and (started := _git_runs(args)):
                 command = self._texts(command, [" ".join(started)])
-                return self._texts(command, option_texts(table.text[name], args))
+                return self._texts(command, option_texts(texts[name], args))
             case "at" | "batch" if self.guess and command.stdin:
                 return self._texts(command, [command.stdin])
-            case _ if name in table.text:
+            case _ if name in texts:
                 args = tuple("-c" if name in _VIM and _BUNDLED_C.fullmatch(word) else word for word in args)
-                return self._texts(command, option_texts(table.text[name], args)) if self.guess else command
+                return self._texts(command, option_texts(texts[name], args)) if self.guess else command
             case _:
                 return command
         runs = tuple(self.expand(Command(argv, patterns=command.patterns), depth + 1) for argv in inner if argv)
@@ -224,19 +224,19 @@ def _checked(command: Command) -> Command:
     return command
 
 
-def _wrapper(table: Tables, name: str, args: tuple[str, ...]) -> tuple[Wrapper | None, int]:
+def wrapper_of(name: str, args: tuple[str, ...]) -> tuple[Wrapper | None, int]:
     """Return the wrapper of a command, and the number of words after its name that belong to it (`uv run`: 1)."""
-    if name in table.wrappers:
-        return table.wrappers[name], 0
-    known = table.commands.get(name)
+    if name in tables().wrappers:
+        return tables().wrappers[name], 0
+    known = tables().commands.get(name)
     if known and args and args[0] in known:
         return known[args[0]]._replace(runner=True), 1
     return None, 0
 
 
-def _behind_options(table: Tables, name: str, args: tuple[str, ...]) -> tuple[Wrapper | None, int]:
-    """Return the same as `_wrapper` for a name with options before its word (`npm --silent exec`)."""
-    known = table.commands.get(name, {})
+def _behind_options(name: str, args: tuple[str, ...]) -> tuple[Wrapper | None, int]:
+    """Return the same as `wrapper_of` for a name with options before its word (`npm --silent exec`)."""
+    known = tables().commands.get(name, {})
     for at, word in enumerate(args):
         if word in known:
             return known[word]._replace(runner=True), at + 1
@@ -247,18 +247,8 @@ def _behind_options(table: Tables, name: str, args: tuple[str, ...]) -> tuple[Wr
 
 def is_runner(command: Command) -> bool:
     """Return whether a command needs an approval beside that of what it starts (`chroot`, `uv run`)."""
-    wrapper, _ = _wrapper(tables(), command.name, command.argv[1:])
+    wrapper, _ = wrapper_of(command.name, command.argv[1:])
     return wrapper is not None and wrapper.runner
-
-
-def _joined(texts: tuple[str, ...], rest: tuple[str, ...]) -> str:
-    """Return `a b c`, which `env -S 'a b' c` runs."""
-    return " ".join((*texts, *rest))
-
-
-def _parameters(argv: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Return the values of `$0`, `$1`, … and `$@` in the text of `sh -c TEXT ARGV…`."""
-    return {"0": argv[:1], **parameters(argv[1:])}
 
 
 def _find(args: tuple[str, ...]) -> list[tuple[str, ...]]:
