@@ -10,7 +10,7 @@ pauses, nothing is read, so a server that floods fills its own pipe and slows it
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Final, Protocol, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Self, TypeAlias, cast
 
 import anyio
 from mcp.shared.message import SessionMessage
@@ -28,6 +28,9 @@ from pydantic_core import from_json
 
 from acp_agent.core.errors import ToolFailure
 from acp_agent.core.types import Json, JsonObject
+
+if TYPE_CHECKING:
+    from acp_agent.mcp.elicitation import ServerElicitations
 
 MESSAGE_LIMIT: Final = 8 * 1024 * 1024
 """The largest message in bytes. A picture of 5 MiB in base64 fits."""
@@ -125,22 +128,6 @@ _CANCELLED: Final = "notifications/cancelled"
 _ELICIT: Final = "elicitation/create"
 
 
-class ElicitationHandler(Protocol):
-    """The receiver of a server's elicitation requests. No method may wait."""
-
-    def asked(self, identity: int | str, params: Json) -> None:
-        """Take an elicitation request. `MessageChannel.answer` or `MessageChannel.refuse` answers it later."""
-        ...
-
-    def withdrawn(self, identity: int | str) -> None:
-        """Drop the request: the server has cancelled it."""
-        ...
-
-    def visited(self, visit: str) -> None:
-        """Note that the server has completed what a page was for."""
-        ...
-
-
 class MessageChannel:
     """The pair of streams of one `ClientSession`: it reads from `incoming` and writes to the channel itself.
 
@@ -153,7 +140,7 @@ class MessageChannel:
     """
 
     def __init__(
-        self, *, on_list_changed: Callable[[], None], sleep: Sleep, asker: ElicitationHandler | None = None
+        self, *, on_list_changed: Callable[[], None], sleep: Sleep, asker: "ServerElicitations | None" = None
     ) -> None:
         self._on_list_changed = on_list_changed
         self._asker = asker
@@ -220,10 +207,6 @@ class MessageChannel:
         for item in items:
             await self._sort_message(item, len(data) // len(items))
 
-    async def count_ignored(self, size: int) -> None:
-        """Count bytes that belonged to no message."""
-        await self._count_unrequested(size, messages=0)
-
     def is_pending(self, message: SessionMessage) -> bool:
         """Return True if this message is a request that is still unanswered and was not cancelled."""
         return isinstance(message.message, JSONRPCRequest) and message.message.id in self._pending
@@ -270,7 +253,9 @@ class MessageChannel:
                 self._junk = 0
                 await self._pass_on_answer(number, item)
                 return
-            case {"method": str(method), "id": int(identity) | str(identity)} if _is_id(identity):
+            case {"method": str(method), "id": int(identity) | str(identity)} if (
+                not isinstance(identity, bool) and len(str(identity)) <= _ID_LIMIT
+            ):
                 self._junk = 0
                 self._answer_request(identity, method, item.get("params"))
             case {"method": str(method)} if "id" not in item:
@@ -281,7 +266,7 @@ class MessageChannel:
             case _:
                 await self._count_junk(size)
                 return
-        await self._count_unrequested(size)
+        await self.count_unrequested(size)
 
     async def _pass_on_answer(self, number: int, item: Mapping[str, Json]) -> None:
         answer: JSONRPCResponse | JSONRPCError
@@ -333,19 +318,16 @@ class MessageChannel:
         self._junk += 1
         if self._junk > _MOST_JUNK:
             raise BrokenServerError(f"sent {_MOST_JUNK} lines that are not messages")
-        await self._count_unrequested(size)
+        await self.count_unrequested(size)
 
-    async def _count_unrequested(self, size: int, messages: int = 1) -> None:
+    async def count_unrequested(self, size: int, messages: int = 1) -> None:
+        """Count messages, or bytes that belong to none, that no request asked for. Pause after too many."""
         self._messages += messages
         self._bytes += size
         if self._messages >= _FREE_MESSAGES or self._bytes >= _FREE_BYTES:
             pauses = 1 + self._bytes // _FREE_BYTES
             self._messages = self._bytes = 0
             await self._sleep(_PAUSE * pauses)
-
-
-def _is_id(identity: int | str) -> bool:
-    return not isinstance(identity, bool) and len(str(identity)) <= _ID_LIMIT
 
 
 def _parse(data: bytes) -> Json:
@@ -364,11 +346,3 @@ def _parse(data: bytes) -> Json:
         if "recursion limit" in str(error):
             raise BrokenServerError("sent a message that nests too deep") from None
         raise
-
-
-class Transport(Protocol):
-    """One way to reach a server."""
-
-    async def serve(self, channel: MessageChannel) -> None:
-        """Carry messages until the server is gone, then call `channel.mark_lost`. Raise only cancellation."""
-        ...

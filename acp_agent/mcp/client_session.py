@@ -32,8 +32,8 @@ from acp_agent import __version__
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.mcp import McpReply, McpServer
 from acp_agent.core.types import ImagePart, Json, JsonObject
-from acp_agent.mcp import failures
 from acp_agent.mcp.channel import MessageChannel
+from acp_agent.mcp.connection import AnsweredError, connection_lost
 from acp_agent.mcp.definitions import ToolListing
 from acp_agent.mcp.elicitation import ServerElicitations
 from acp_agent.text import visible
@@ -64,10 +64,10 @@ def read_reply(result: JsonObject) -> McpReply:
     for block in content[:MAX_BLOCKS]:
         reading.add(block)
     if len(content) > MAX_BLOCKS:
-        reading.say(f"[{len(content) - MAX_BLOCKS} more parts left out]")
+        reading.texts.append(f"[{len(content) - MAX_BLOCKS} more parts left out]")
     structured = _structured(result.get("structuredContent"), reading)
     if structured is not None and not reading.texts:
-        reading.say(json.dumps(structured, ensure_ascii=False))
+        reading.texts.append(json.dumps(structured, ensure_ascii=False))
     return McpReply(_bounded(reading.texts), tuple(reading.images), structured, failed)
 
 
@@ -76,25 +76,22 @@ class _ReplyParts:
         self.texts: list[str] = []
         self.images: list[ImagePart] = []
 
-    def say(self, text: str) -> None:
-        self.texts.append(text)
-
     def add(self, block: Json) -> None:
         match block:
             case {"type": "text", "text": str(text)}:
-                self.say(text)
+                self.texts.append(text)
             case {"type": "image", "data": str(data)}:
                 self._add_image(data)
             case {"type": "resource", "resource": {"uri": str(uri), "text": str(text)}}:
-                self.say(f"[resource {_short(uri)}]\n{text}")
+                self.texts.append(f"[resource {_short(uri)}]\n{text}")
             case {"type": "resource", "resource": {"uri": str(uri)}}:
-                self.say(f"[resource {_short(uri)}: binary, left out]")
+                self.texts.append(f"[resource {_short(uri)}: binary, left out]")
             case {"type": "resource_link", "uri": str(uri)}:
-                self.say(f"[link to a resource: {_short(uri)}]")
+                self.texts.append(f"[link to a resource: {_short(uri)}]")
             case {"type": "audio"}:
-                self.say("[audio, left out]")
+                self.texts.append("[audio, left out]")
             case _:
-                self.say("[a part of unknown kind, left out]")
+                self.texts.append("[a part of unknown kind, left out]")
 
     def _add_image(self, data: str) -> None:
         try:
@@ -103,9 +100,11 @@ class _ReplyParts:
             raw = b""
         picture = picture_of(raw)
         if picture is None or len(raw) > MAX_PICTURE or len(self.images) == MAX_IMAGES:
-            self.say("[a picture that cannot be shown: too large, one too many, or not PNG, JPEG, GIF or WebP]")
+            self.texts.append(
+                "[a picture that cannot be shown: too large, one too many, or not PNG, JPEG, GIF or WebP]"
+            )
         elif picture.trouble:
-            self.say(f"[a {picture.trouble} picture, left out]")
+            self.texts.append(f"[a {picture.trouble} picture, left out]")
         else:
             self.images.append(ImagePart(data, picture.mime_type))
 
@@ -113,15 +112,15 @@ class _ReplyParts:
 def _structured(value: Json, reading: _ReplyParts) -> JsonObject | None:
     if not isinstance(value, dict):
         if value is not None:
-            reading.say("[structured content that is not an object, left out]")
+            reading.texts.append("[structured content that is not an object, left out]")
         return None
     try:
         size = len(json.dumps(value, ensure_ascii=False, allow_nan=False).encode())
     except ValueError:
-        reading.say("[structured content with NaN or infinity, left out]")
+        reading.texts.append("[structured content with NaN or infinity, left out]")
         return None
     if size > MAX_STRUCTURED:
-        reading.say(f"[structured content of {size} bytes, left out]")
+        reading.texts.append(f"[structured content of {size} bytes, left out]")
         return None
     return value
 
@@ -188,7 +187,7 @@ class McpClientSession:
         except MCPError as error:
             raise self._error(error) from None
         except ValidationError:
-            raise failures.unreadable_result(self._server.name, "its initialize result has a wrong form") from None
+            raise self._unreadable("its initialize result has a wrong form") from None
 
     async def _shake_hands(self) -> None:
         """Do what `ClientSession.initialize` does, but offer only the kinds of elicitation that the editor has."""
@@ -207,8 +206,9 @@ class McpClientSession:
         await self._session.send_notification(InitializedNotification())
 
     def _elicitation(self) -> ElicitationCapability | None:
-        form = FormElicitationCapability() if self._questions.forms else None
-        url = UrlElicitationCapability() if self._questions.visits else None
+        elicitor = self._questions.elicitor()
+        form = FormElicitationCapability() if elicitor is not None and elicitor.forms else None
+        url = UrlElicitationCapability() if elicitor is not None and elicitor.visits else None
         return ElicitationCapability(form=form, url=url) if form or url else None
 
     async def tools(self) -> ToolListing:
@@ -222,7 +222,7 @@ class McpClientSession:
             page = await self._ask("tools/list", {} if cursor is None else {"cursor": cursor})
             tools, following = page.get("tools"), page.get("nextCursor")
             if not isinstance(tools, list):
-                raise failures.unreadable_result(self._server.name, "its list of tools is not a list")
+                raise self._unreadable("its list of tools is not a list")
             await anyio.to_thread.run_sync(listing.add, tools)  # takes up to 0.2 s on a slow machine
             if following is None or listing.full:
                 return listing
@@ -241,14 +241,14 @@ class McpClientSession:
         """
         try:
             result = await self._ask("tools/call", {"name": tool, "arguments": arguments})
-        except failures.AnsweredError as error:
+        except AnsweredError as error:
             if error.failure.category not in _REPLY_CATEGORIES:
                 raise
             return McpReply(error.said or error.failure.message, is_error=True)
         try:
             return read_reply(result)
         except ValueError as error:
-            raise failures.unreadable_result(self._server.name, str(error)) from None
+            raise self._unreadable(str(error)) from None
 
     async def ping(self) -> None:
         """Ask for a sign of life. An error answer counts as one. Raises ToolError if the connection is gone."""
@@ -269,10 +269,14 @@ class McpClientSession:
             raise self._error(error) from None
         return cast("dict[str, Json]", raw)  # the channel has parsed it as JSON
 
+    def _unreadable(self, why: str) -> ToolError:
+        message = f"MCP server {self._server.name} gave a result that cannot be read: {why}"
+        return ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
+
     def _error(self, error: MCPError) -> ToolError:
         failure = self._channel.take_failure(error.code)
         if failure is not None:
             return ToolError(failure.category, failure.message, failure.suggestion)
         if error.code == CONNECTION_CLOSED and self._channel.lost.is_set():
-            return failures.connection_lost(self._server.name, self._channel.reason)
-        return failures.server_said(self._server.name, error.code, error.message)
+            return connection_lost(self._server.name, self._channel.reason)
+        return AnsweredError(self._server.name, error.code, error.message)

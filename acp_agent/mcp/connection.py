@@ -7,24 +7,76 @@ import random
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 import anyio.to_thread
 
-from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory, ToolFailure
 from acp_agent.core.mcp import McpConnection, McpDefinition, McpReply, McpServer, McpState
 from acp_agent.core.ports import Elicitor
 from acp_agent.core.types import JsonObject
-from acp_agent.mcp import failures
 from acp_agent.mcp.elicitation import ServerElicitations
 from acp_agent.net.hosts import Resolve, system_resolve
 from acp_agent.text import visible
 
 if TYPE_CHECKING:
-    from acp_agent.mcp.channel import MessageChannel, Transport
+    from acp_agent.mcp.channel import MessageChannel
     from acp_agent.mcp.client_session import McpClientSession
+    from acp_agent.mcp.transports import HttpTransport, StdioTransport
     from acp_agent.net.connection import Dial
+
+_CLOSED: Final = -32000
+"""The code that the `mcp` package uses for a closed connection. Servers use it for many other errors."""
+_CATEGORIES: Final = {
+    _CLOSED: ToolErrorCategory.NETWORK_ERROR,
+    -32001: ToolErrorCategory.TIMEOUT,
+    -32002: ToolErrorCategory.PERMANENT_FAILURE,  # the resource does not exist
+    -32042: ToolErrorCategory.POLICY_BLOCKED,  # the user must visit a page first
+    -32600: ToolErrorCategory.PERMANENT_FAILURE,
+    -32601: ToolErrorCategory.PERMANENT_FAILURE,  # the method does not exist
+    -32602: ToolErrorCategory.INVALID_PARAMETERS,
+    -32603: ToolErrorCategory.SERVER_ERROR,
+    -32700: ToolErrorCategory.PERMANENT_FAILURE,
+    # Servers in front of HTTP APIs pass on their statuses.
+    400: ToolErrorCategory.INVALID_PARAMETERS,
+    401: ToolErrorCategory.POLICY_BLOCKED,
+    403: ToolErrorCategory.POLICY_BLOCKED,
+    429: ToolErrorCategory.RATE_LIMITED,
+}
+_LONGEST_SAID: Final = 1000
+
+
+class AnsweredError(ToolError):
+    """An error that the server answered. `said` holds its own words, bounded and visible; the message does not."""
+
+    def __init__(self, server: str, code: int, message: str) -> None:
+        category = _CATEGORIES.get(code, ToolErrorCategory.PERMANENT_FAILURE)
+        if 500 <= code <= 599 or (-32099 <= code < _CLOSED and code not in _CATEGORIES):
+            category = ToolErrorCategory.SERVER_ERROR
+        shown = str(code) if abs(code) < 10**9 else "with an impossible code"
+        super().__init__(category, f"MCP server {server} answered with error {shown}")
+        self.said = visible(message[:_LONGEST_SAID]).strip()
+
+
+def connection_lost(server: str, reason: str) -> ToolError:
+    """Return the error for a call to a server that is not connected. `reason` is in our own words."""
+    message = f"MCP server {server} is not connected" + (f": {reason}" if reason else "")
+    return ToolError(ToolErrorCategory.NETWORK_ERROR, message, "Do without its tools for now.")
+
+
+def _user_text(failure: ToolFailure) -> str:
+    """Return the text of a failure for the user. The advice on a refusal is for the user, not for the model."""
+    blocked = failure.category is ToolErrorCategory.POLICY_BLOCKED
+    return f"{failure.message}. {failure.suggestion}" if blocked and failure.suggestion else failure.message
+
+
+def _exception_name(error: BaseException) -> str:
+    """Return the name of the innermost exception type. The message is left out because it may hold a secret."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return type(error).__name__
+
 
 _SETTLE: Final = 0.5
 """The seconds to wait after a change was announced, since servers often announce one change several times."""
@@ -55,15 +107,7 @@ class ToolListRefresh:
         """Wait until the tools must be listed again."""
         await self._asked.wait()
 
-    async def settle(self) -> None:
-        """Wait a moment, since a server often announces one change several times."""
-        await self._pause(_SETTLE)
-
-    async def rest(self) -> None:
-        """Wait between two lists."""
-        await self._pause(_REST)
-
-    async def _pause(self, seconds: float) -> None:
+    async def pause(self, seconds: float) -> None:
         """Wait, but stop once a call needs the list. Each call cuts one pause short."""
         async with anyio.create_task_group() as tasks:
 
@@ -175,19 +219,26 @@ class ServerConnection(McpConnection):
         session = await self._approved_session(definition)  # nothing may be awaited between this and the request
         with self._questions.call(self._server.tool_timeout):
             return await session.call(definition.name, arguments)
-        raise failures.call_timed_out(self._server.name, definition.name, self._server.tool_timeout)
+        message = (
+            f"MCP server {self._server.name} did not finish {definition.name} within {self._server.tool_timeout:g} s"
+        )
+        raise ToolError(ToolErrorCategory.TIMEOUT, message)
 
     async def _approved_session(self, definition: McpDefinition) -> "McpClientSession":
         """Return the session in which to call the tool. Raises ToolError if the tool is not what the user approved."""
+        server = f"MCP server {self._server.name}"
         with anyio.move_on_after(_LIST_PATIENCE):
             session = await self._connected_session()
             while self._refresh.due:
                 await self._refresh.known()
                 session = await self._connected_session()
             if definition not in self._definitions:
-                raise failures.tool_changed(self._server.name, definition.name)
+                message = f"{server} has changed the definition of the tool {definition.name}, so it was not called"
+                again = "Read the new definition, and call the tool again if it still fits. The user will be asked."
+                raise ToolError(ToolErrorCategory.POLICY_BLOCKED, message, again)
             return session
-        raise failures.tools_keep_changing(self._server.name)
+        message = f"{server} keeps saying that its tools have changed, so none of them was called"
+        raise ToolError(ToolErrorCategory.POLICY_BLOCKED, message, "Try again later, or do without its tools.")
 
     async def _connected_session(self) -> "McpClientSession":
         """Return the session, after waiting at most `_CALL_PATIENCE` for a new connection. Raises ToolError."""
@@ -196,7 +247,7 @@ class ServerConnection(McpConnection):
                 if self._session is not None and self._session.alive:
                     return self._session
                 await self._state_changed.wait()
-        raise failures.connection_lost(self._server.name, self._reason)
+        raise connection_lost(self._server.name, self._reason)
 
     def close(self) -> None:
         """End the server and let `run` return soon. If `run` has not begun, it returns at once."""
@@ -219,41 +270,34 @@ class ServerConnection(McpConnection):
         except anyio.get_cancelled_exc_class():
             raise
         except BaseException as error:
-            self._reason, self._server_text = (
-                f"an internal error of acp-agent ended it ({failures.exception_name(error)}); see the log of acp-agent",
-                "",
-            )
+            name, self._server_text = _exception_name(error), ""
+            self._reason = f"an internal error of acp-agent ended it ({name}); see the log of acp-agent"
             end = McpState.FAILED
             raise
         finally:
             self._set_state(end)
 
     async def _connect_and_serve(self) -> None:
-        try:
-            transport = await self._transport()
-        except Refused as error:
-            self._reason = failures.user_text(error.failure)
-        else:
-            await self._serve_repeatedly(transport)
-
-    async def _transport(self) -> "Transport":
-        await anyio.to_thread.run_sync(_load_mcp, abandon_on_cancel=True)
+        for module in ("client_session", "transports"):  # these load the `mcp` package, which takes half a second
+            await anyio.to_thread.run_sync(import_module, f"acp_agent.mcp.{module}", abandon_on_cancel=True)
         from acp_agent.mcp.transports import transport_to  # noqa: PLC0415 - loaded by the line before
 
-        return transport_to(
-            self._server,
-            self._environment,
-            sleep=self._sleep,
-            resolve=self._resolve,
-            dial=self._dial,
-            trust=self._trust,
-            warn=self._warn,
-        )
+        try:
+            transport, warnings = transport_to(
+                self._server,
+                self._environment,
+                sleep=self._sleep,
+                resolve=self._resolve,
+                dial=self._dial,
+                trust=self._trust,
+            )
+        except Refused as error:
+            self._reason = _user_text(error.failure)
+            return
+        self._warnings = warnings
+        await self._serve_repeatedly(transport)
 
-    def _warn(self, warning: str) -> None:
-        self._warnings = (*self._warnings, warning)
-
-    async def _serve_repeatedly(self, transport: "Transport") -> None:
+    async def _serve_repeatedly(self, transport: "StdioTransport | HttpTransport") -> None:
         """Serve one session after another, until too many tries in a row have failed."""
         delays, failed = _START_DELAYS, 0
         while True:
@@ -268,10 +312,10 @@ class ServerConnection(McpConnection):
             await self._sleep(delays[failed] * random.uniform(0.75, 1))  # noqa: S311 - nothing secret about it
             failed += 1
 
-    async def _serve(self, transport: "Transport") -> bool:
+    async def _serve(self, transport: "StdioTransport | HttpTransport") -> bool:
         """Serve one session from its start until it is lost. Return True if its tools were ever known."""
-        from acp_agent.mcp.channel import MessageChannel  # noqa: PLC0415 - loaded by `_transport`
-        from acp_agent.mcp.client_session import McpClientSession  # noqa: PLC0415 - loaded by `_transport`
+        from acp_agent.mcp.channel import MessageChannel  # noqa: PLC0415 - loaded by `_connect_and_serve`
+        from acp_agent.mcp.client_session import McpClientSession  # noqa: PLC0415 - loaded by `_connect_and_serve`
 
         self._refresh, ready = ToolListRefresh(self._sleep), False
         channel = MessageChannel(on_list_changed=self._refresh.ask, sleep=self._sleep, asker=self._questions)
@@ -306,8 +350,8 @@ class ServerConnection(McpConnection):
             except ToolError as error:
                 # A server that rejects this client will reject it the next time, too.
                 channel.mark_lost(
-                    failures.user_text(error.failure),
-                    said=failures.server_words(error),
+                    _user_text(error.failure),
+                    said=getattr(error, "said", ""),
                     final=error.failure.category in _FINAL_CATEGORIES,
                 )
                 return False
@@ -345,13 +389,13 @@ class ServerConnection(McpConnection):
         refresh = self._refresh
         while True:
             await refresh.asked()
-            await refresh.settle()
+            await refresh.pause(_SETTLE)
             refresh.begin()
             with anyio.move_on_after(self._server.startup_timeout) as limit:
                 try:
                     changed = await self._list_tools(session)
                 except ToolError as error:
-                    channel.mark_lost(str(error), said=failures.server_words(error))
+                    channel.mark_lost(str(error), said=getattr(error, "said", ""))
                     return
                 if changed:
                     self._changed()
@@ -359,7 +403,7 @@ class ServerConnection(McpConnection):
                 channel.mark_lost("it did not list its changed tools in time")
                 return
             refresh.end()
-            await refresh.rest()
+            await refresh.pause(_REST)
 
     def _set_state(self, state: McpState) -> None:
         self._state = state
@@ -368,9 +412,3 @@ class ServerConnection(McpConnection):
         turned, self._state_changed = self._state_changed, anyio.Event()
         turned.set()
         self._changed()
-
-
-def _load_mcp() -> None:
-    """Import the modules that need the `mcp` package. This takes half a second, so a thread does it."""
-    for module in ("client_session", "transports"):
-        import_module(f"acp_agent.mcp.{module}")

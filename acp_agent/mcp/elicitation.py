@@ -214,11 +214,11 @@ _DECLINED: Final = ElicitationAnswer(ElicitationAction.DECLINE, {})
 
 
 class ServerElicitations:
-    """The elicitation requests of one server, in all its sessions. It is an `mcp.channel.ElicitationHandler`."""
+    """The elicitation requests of one server, in all its sessions. No method that the channel calls may wait."""
 
     def __init__(self, server: str, elicitor: Callable[[], Elicitor | None], patience: float = PATIENCE) -> None:
         self._server = server
-        self._elicitor = elicitor
+        self.elicitor = elicitor
         self._patience = patience
         self._channel: MessageChannel | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
@@ -226,18 +226,6 @@ class ServerElicitations:
         self._questions_left = 0
         self._open_requests: dict[int | str, anyio.CancelScope] = {}
         self._visits: dict[str, str] = {}
-
-    @property
-    def forms(self) -> bool:
-        """Return True if the editor can show a form."""
-        elicitor = self._elicitor()
-        return elicitor is not None and elicitor.forms
-
-    @property
-    def visits(self) -> bool:
-        """Return True if the editor can open a page."""
-        elicitor = self._elicitor()
-        return elicitor is not None and elicitor.visits
 
     @property
     def calls(self) -> int:
@@ -275,16 +263,12 @@ class ServerElicitations:
     def _resume(self, scope: anyio.CancelScope) -> None:
         scope.deadline = anyio.current_time() + self._calls[scope]
 
-    def _pause(self, scope: anyio.CancelScope) -> None:
-        if scope.deadline != inf:
-            self._calls[scope] = max(0.0, scope.deadline - anyio.current_time())
-            scope.deadline = inf
-
     def asked(self, identity: int | str, params: Json) -> None:
-        channel, tasks = self._channel, self._tasks
+        """Take an elicitation request. The channel is told the answer later."""
+        elicitor, channel, tasks = self.elicitor(), self._channel, self._tasks
         if channel is None or tasks is None or identity in self._open_requests:
             return
-        if not (self.forms or self.visits):
+        if elicitor is None or not (elicitor.forms or elicitor.visits):
             channel.refuse(identity, _NO_METHOD, "this client does not offer elicitation")
         elif not self._calls:
             channel.answer(identity, _result(_CANCELLED))
@@ -295,17 +279,21 @@ class ServerElicitations:
             scope = anyio.CancelScope()
             if not self._open_requests:
                 for call in self._calls:
-                    self._pause(call)
+                    if call.deadline != inf:
+                        self._calls[call] = max(0.0, call.deadline - anyio.current_time())
+                        call.deadline = inf
             self._open_requests[identity] = scope
             tasks.start_soon(self._answer_request, channel, identity, params, scope)
 
     def withdrawn(self, identity: int | str) -> None:
+        """Drop the request: the server has cancelled it."""
         scope = self._open_requests.pop(identity, None)
         if scope is not None:
             scope.cancel()
 
     def visited(self, visit: str) -> None:
-        shown, elicitor = self._visits.pop(visit, None), self._elicitor()
+        """Note that the server has completed what a page was for."""
+        shown, elicitor = self._visits.pop(visit, None), self.elicitor()
         if shown is not None and elicitor is not None:
             elicitor.visited(shown)
 
@@ -340,7 +328,7 @@ class ServerElicitations:
             SecretRequestedError: the request asks for a secret.
 
         """
-        elicitor = self._elicitor()
+        elicitor = self.elicitor()
         if elicitor is None:
             return _CANCELLED
         match params.get("mode", "form"), params.get("message"):
@@ -373,13 +361,10 @@ class ServerElicitations:
 
 
 def _visible_message(message: str) -> str:
-    """Return the server's words with hidden characters made visible, shortened to `_MESSAGE` characters."""
+    """Return the server's words with hidden characters made visible, shortened to 2,000 characters."""
     lines = "\n".join(map(visible, message[: 2 * _LONGEST_MESSAGE].splitlines()))
-    return (
-        lines
-        if len(lines) <= _LONGEST_MESSAGE and len(message) <= 2 * _LONGEST_MESSAGE
-        else f"{lines[:_LONGEST_MESSAGE]}…"
-    )
+    whole = len(lines) <= _LONGEST_MESSAGE and len(message) <= 2 * _LONGEST_MESSAGE
+    return lines if whole else f"{lines[:_LONGEST_MESSAGE]}…"
 
 
 def _result(answer: ElicitationAnswer) -> JsonObject:

@@ -11,7 +11,7 @@ started, as after a command of the shell (`workspace.processes.tree`). If the ag
 import os
 import ssl
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -30,7 +30,6 @@ from acp_agent.mcp.channel import (
     MessageChannel,
     Sleep,
     SseSplitter,
-    Transport,
 )
 from acp_agent.net.connection import Dial
 from acp_agent.net.hosts import Resolve
@@ -40,22 +39,18 @@ from acp_agent.workspace.processes.table import MARK
 from acp_agent.workspace.processes.tree import CommandWatchdog, ProcessTree
 
 _PASSED: Final = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TERM", "TZ", "LANG", "LANGUAGE"))
-_PASSED_PREFIX: Final = "LC_"
 _FORBIDDEN: Final = frozenset(
     (
+        # programs and shells, our own mark, proxies, character sets
         *("PATH", "BASH_ENV", "ENV", MARK, "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "GCONV_PATH"),
-        *(
-            "PYTHONPATH",
-            "PYTHONHOME",
-            "PYTHONSTARTUP",
-            "PYTHONUSERBASE",
-            "PYTHONBREAKPOINT",
-            "NODE_PATH",
-            "NODE_OPTIONS",
-        ),
+        # Python, and Node, whose options may `--require` a module
+        *("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONUSERBASE", "PYTHONBREAKPOINT"),
+        *("NODE_PATH", "NODE_OPTIONS"),
+        # Ruby and Perl; Java and .NET; Lua and PHP
         *("RUBYLIB", "RUBYOPT", "GEM_PATH", "GEM_HOME", "PERLLIB", "PERL5LIB", "PERL5OPT", "PERL5DB"),
         *("CLASSPATH", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "DOTNET_STARTUP_HOOKS"),
         *("LUA_INIT", "LUA_PATH", "LUA_CPATH", "PHPRC", "PHP_INI_SCAN_DIR"),
+        # git, and the programs that it calls
         *("GIT_EXEC_PATH", "GIT_TEMPLATE_DIR", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_PROXY_COMMAND", "GIT_EXTERNAL_DIFF"),
         *("GIT_ASKPASS", "SSH_ASKPASS", "GIT_PAGER", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR"),
     )
@@ -68,33 +63,20 @@ def server_environment(
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the variables for a server, and the names of its entry that were dropped.
 
-    An entry may not set the variables that redirect traffic (proxies) or change which code is loaded, in whatever case
-    they are written. Entries that are no valid variable are dropped, too:
-
-    programs     PATH, BASH_ENV, ENV, LD_*, DYLD_*, GCONV_PATH
-    Python       PYTHONPATH, PYTHONHOME, PYTHONSTARTUP, PYTHONUSERBASE, PYTHONBREAKPOINT
-    Node         NODE_PATH, NODE_OPTIONS (`--require`)
-    Ruby, Perl   RUBYLIB, RUBYOPT, GEM_PATH, GEM_HOME; PERLLIB, PERL5LIB, PERL5OPT, PERL5DB
-    Java, .NET   CLASSPATH, JAVA_TOOL_OPTIONS, JDK_JAVA_OPTIONS, _JAVA_OPTIONS; DOTNET_STARTUP_HOOKS
-    Lua, PHP     LUA_INIT, LUA_PATH, LUA_CPATH; PHPRC, PHP_INI_SCAN_DIR
-    git          GIT_CONFIG*, GIT_EXEC_PATH, GIT_TEMPLATE_DIR and the programs it calls (GIT_SSH*, GIT_PAGER, ...)
-
-    Other variables pass, such as GIT_AUTHOR_NAME. The entry names the program itself, so this does not protect against
-    the author of the entry.
+    An entry may not set the variables that redirect traffic or change which code is loaded, in whatever case they are
+    written. Entries that are no valid variable are dropped, too. Others pass, such as GIT_AUTHOR_NAME. The entry names
+    the program itself, so this does not protect against the author of the entry.
     """
-    environment = {name: value for name, value in source.items() if name in _PASSED or name.startswith(_PASSED_PREFIX)}
+    environment = {name: value for name, value in source.items() if name in _PASSED or name.startswith("LC_")}
     dropped: list[str] = []
     for name, value in added:
-        if _is_forbidden(name) or not name or "=" in name or "\0" in name + value:
+        upper = name.upper()
+        forbidden = upper in _FORBIDDEN or upper.startswith(_FORBIDDEN_PREFIXES)
+        if forbidden or not name or "=" in name or "\0" in name + value:
             dropped.append(name)
         else:
             environment[name] = value
     return environment, tuple(dropped)
-
-
-def _is_forbidden(name: str) -> bool:
-    upper = name.upper()
-    return upper in _FORBIDDEN or upper.startswith(_FORBIDDEN_PREFIXES)
 
 
 _GRACE: Final = 0.3
@@ -383,7 +365,7 @@ async def _receive_body(answer: McpResponse, channel: MessageChannel, until: Ses
                 await channel.receive(event)
                 if until is not None and not channel.is_pending(until):
                     return
-            await channel.count_ignored(events.take_ignored())
+            await channel.count_unrequested(events.take_ignored(), messages=0)
 
 
 _LAST_OUTPUT: Final = 0.2
@@ -456,9 +438,8 @@ def transport_to(
     resolve: Resolve,
     dial: Dial | None,
     trust: ssl.SSLContext | None,
-    warn: Callable[[str], None],
-) -> Transport:
-    """Return the transport for a server.
+) -> tuple[StdioTransport | HttpTransport, tuple[str, ...]]:
+    """Return the transport for a server, and warnings for the user.
 
     Raises:
         Refused: the URL of the server may not be used.
@@ -467,11 +448,10 @@ def transport_to(
     match server.reach:
         case StdioServer() as program:
             variables, dropped = server_environment(environment, program.env)
-            if dropped:
-                warn(f"not passed on to it: {', '.join(dropped)}")
-            return StdioTransport(program, variables)
+            warnings = (f"not passed on to it: {', '.join(dropped)}",) if dropped else ()
+            return StdioTransport(program, variables), warnings
         case HttpServer(url, headers, allow_private):
             http = McpHttpClient(
                 url, dict(headers), allow_private=allow_private, resolve=resolve, dial=dial, trust=trust
             )
-            return HttpTransport(http, sleep)
+            return HttpTransport(http, sleep), ()
