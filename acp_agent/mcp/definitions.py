@@ -60,20 +60,6 @@ def fit_schema(schema: Json) -> JsonObject:
     return {**_fit_object(root, root), **({} if "properties" in root else {"properties": {}})}
 
 
-def exact_size(schema: Json) -> int:
-    """Return the bytes of a schema as JSON.
-
-    Its estimated size and its depth must be bounded. Raises ValueError if too large.
-    """
-    try:
-        size = len(json.dumps(schema, ensure_ascii=False, allow_nan=False).encode())
-    except ValueError:
-        raise ValueError("its schema holds NaN or infinity") from None
-    if size > MAX_SCHEMA:
-        raise ValueError(f"its schema has {size} bytes, and {MAX_SCHEMA} is the most")
-    return size
-
-
 def estimated_size(value: Json, limit: int) -> int:
     """Return slightly less than the bytes of a value as JSON. Takes about `limit` steps and then stops counting."""
     found, rest = 0, [value]
@@ -144,12 +130,9 @@ def _leads_somewhere(reference: str, root: JsonObject) -> bool:
     return not first and isinstance(found, dict | bool)
 
 
-def _is_kind(value: Json) -> bool:
-    return isinstance(value, str) and value in _TYPES
-
-
-def _is_types(value: Json) -> bool:
-    return (isinstance(value, list) and bool(value) and all(map(_is_kind, value))) or _is_kind(value)
+def _is_type(value: Json) -> bool:
+    kinds = value if isinstance(value, list) else [value]
+    return bool(kinds) and all(isinstance(each, str) and each in _TYPES for each in kinds)
 
 
 def _instance_of(kind: type) -> Callable[[Json], bool]:
@@ -161,7 +144,7 @@ def _is_number(value: Json) -> bool:
 
 
 def _is_count(value: Json) -> bool:
-    return _is_number(value) and isinstance(value, int | float) and value >= 0 and value == int(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 and value == int(value)
 
 
 def _is_full_list(value: Json) -> bool:
@@ -174,7 +157,7 @@ def _is_names(value: Json) -> bool:
 
 
 _SHAPES: Final[Mapping[str, Callable[[Json], bool]]] = {
-    "type": _is_types,
+    "type": _is_type,
     "required": _is_names,
     "enum": _instance_of(list),
     "examples": _instance_of(list),
@@ -198,6 +181,7 @@ MAX_DESCRIPTION: Final = 2048
 
 _LEAST_TOOL_SIZE: Final = 200
 """The bytes that each entry counts at least toward `MAX_LISTED`."""
+_MOST_TROUBLES: Final = 10
 _CUT: Final = "… [cut]"
 _NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -230,7 +214,8 @@ class ToolListing:
             try:
                 self._add(tool)
             except ValueError as error:
-                self._report(str(error))
+                if len(self.troubles) < _MOST_TROUBLES:
+                    self.troubles.append(str(error))
         if self.full:
             self.note(f"only the first {len(self._found)} tools were kept")
 
@@ -270,10 +255,6 @@ class ToolListing:
         self.full = self._size > MAX_LISTED
         return not self.full
 
-    def _report(self, trouble: str) -> None:
-        if len(self.troubles) < 10:
-            self.troubles.append(trouble)
-
 
 def _name(tool: Json) -> str:
     match tool:
@@ -305,7 +286,12 @@ def _parameters(schema: Json, heavy: int) -> tuple[JsonObject, int]:
     if heavy > MAX_SCHEMA:
         raise ValueError(f"its schema has more than {MAX_SCHEMA} bytes")
     _check_schema(schema, 0)
-    size = exact_size(schema)
+    try:
+        size = len(json.dumps(schema, ensure_ascii=False, allow_nan=False).encode())
+    except ValueError:
+        raise ValueError("its schema holds NaN or infinity") from None
+    if size > MAX_SCHEMA:
+        raise ValueError(f"its schema has {size} bytes, and {MAX_SCHEMA} is the most")
     return fit_schema(schema), size
 
 
@@ -319,18 +305,14 @@ def _check_schema(node: Json, depth: int) -> None:
             for item in node:
                 _check_schema(item, depth + 1)
         case dict():
-            _check_object(node, depth)
+            reference = node.get("$ref")
+            if isinstance(reference, str) and not reference.startswith("#"):
+                raise ValueError("its schema refers to another document")
+            for key, value in node.items():
+                _refuse_hidden(key, "its schema")
+                _check_schema(value, depth + 1)
         case _:
             pass
-
-
-def _check_object(node: JsonObject, depth: int) -> None:
-    reference = node.get("$ref")
-    if isinstance(reference, str) and not reference.startswith("#"):
-        raise ValueError("its schema refers to another document")
-    for key, value in node.items():
-        _refuse_hidden(key, "its schema")
-        _check_schema(value, depth + 1)
 
 
 def _refuse_hidden(text: str, where: str) -> None:

@@ -62,7 +62,7 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
         self._judged = judged
         self._dial = dial
         self._stream: httpcore.AsyncNetworkStream | None = None
-        self._head = HeaderBudget(judged.target.host)
+        self._head_left: int | None = HEAD_LIMIT  # bytes; None once the headers are complete
         self.address: str | None = None
 
     async def connect_tcp(
@@ -91,7 +91,7 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
                 self.address = address
                 if not _leads_to(self._stream, address):
                     raise _elsewhere(target.host)
-                return _HeadStream(self._stream, self._head)
+                return _HeadStream(self._stream, self)
         raise failure
 
     async def connect_unix_socket(
@@ -103,7 +103,18 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
 
     def head_received(self) -> None:
         """End the limit on header bytes. The body has a limit of its own."""
-        self._head.left = None
+        self._head_left = None
+
+    async def read(self, stream: httpcore.AsyncNetworkStream, most: int, timeout: float | None) -> bytes:
+        """Read from a stream of this connection. Raises ToolError if the headers exceed the limit."""
+        if self._head_left is None:
+            return await stream.read(most, timeout)
+        if self._head_left == 0:
+            message = f"{self._judged.target.host} sent more than {HEAD_LIMIT} bytes of headers"
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
+        data = await stream.read(min(most, self._head_left), timeout)
+        self._head_left -= len(data)
+        return data
 
     async def aclose(self) -> None:
         """Close the connection, also during a cancellation."""
@@ -112,39 +123,15 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
                 await self._stream.aclose()
 
 
-class HeaderBudget:
-    """The number of bytes that may still arrive before the body, or None once the headers are complete."""
-
-    def __init__(self, host: str) -> None:
-        self.host = host
-        self.left: int | None = HEAD_LIMIT
-
-    def room(self, wanted: int) -> int:
-        """Return how many bytes to read next. Raises ToolError if the headers exceed the limit."""
-        if self.left is None:
-            return wanted
-        if self.left == 0:
-            message = f"{self.host} sent more than {HEAD_LIMIT} bytes of headers"
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
-        return min(wanted, self.left)
-
-    def count(self, read: int) -> None:
-        """Count bytes that were read."""
-        if self.left is not None:
-            self.left -= read
-
-
 class _HeadStream(httpcore.AsyncNetworkStream):
-    """A stream that counts what is read, to limit the headers. httpcore's own limit is 100 KiB for each header."""
+    """A stream that limits the bytes that arrive before the body. httpcore's own limit is 100 KiB for each header."""
 
-    def __init__(self, inner: httpcore.AsyncNetworkStream, head: HeaderBudget) -> None:
+    def __init__(self, inner: httpcore.AsyncNetworkStream, backend: PinnedBackend) -> None:
         self._inner = inner
-        self._head = head
+        self._backend = backend
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        data = await self._inner.read(self._head.room(max_bytes), timeout)
-        self._head.count(len(data))
-        return data
+        return await self._backend.read(self._inner, max_bytes, timeout)
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         await self._inner.write(buffer, timeout)
@@ -155,7 +142,7 @@ class _HeadStream(httpcore.AsyncNetworkStream):
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.AsyncNetworkStream:
-        return _HeadStream(await self._inner.start_tls(ssl_context, server_hostname, timeout), self._head)
+        return _HeadStream(await self._inner.start_tls(ssl_context, server_hostname, timeout), self._backend)
 
     def get_extra_info(self, info: str) -> object:
         return self._inner.get_extra_info(info)
