@@ -16,9 +16,10 @@ Appending takes constant time. Shortening looks at the whole conversation.
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from itertools import takewhile
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from acp_agent.agent import prompt as notes
 from acp_agent.agent.tool_calls import result_part
@@ -66,11 +67,6 @@ def part_tokens(part: Part) -> int:
             assert_never(part)
 
 
-def message_tokens(message: Message) -> int:
-    """Return the tokens of a message."""
-    return _MESSAGE_TOKENS + parts_tokens(message.parts)
-
-
 def parts_tokens(parts: Iterable[Part]) -> int:
     """Return the tokens of parts that join a message."""
     return sum(map(part_tokens, parts))
@@ -78,11 +74,10 @@ def parts_tokens(parts: Iterable[Part]) -> int:
 
 def messages_tokens(messages: Iterable[Message]) -> int:
     """Return the tokens of several messages."""
-    return sum(map(message_tokens, messages))
+    return sum(_MESSAGE_TOKENS + parts_tokens(message.parts) for message in messages)
 
 
-@dataclass(frozen=True, slots=True)
-class _Fill:
+class _Fill(NamedTuple):
     """The size of a conversation in tokens.
 
     `tokens` is what the model counted plus an estimate of what was added since. `size` is our estimate of everything.
@@ -90,9 +85,6 @@ class _Fill:
 
     tokens: int = 0
     size: int = 0
-
-    def added(self, tokens: int) -> "_Fill":
-        return _Fill(self.tokens + tokens, self.size + tokens)
 
     def without(self, tokens: int) -> "_Fill":
         """Return the fill after `tokens` were removed. It is never below its own estimated size."""
@@ -142,7 +134,7 @@ class History:
 
     def measured(self, tokens: int) -> None:
         """Note that the model counted `tokens` for everything up to and including the last message."""
-        self._fill = replace(self._fill, tokens=tokens)
+        self._fill = self._fill._replace(tokens=tokens)
 
     def took_up(self, knowledge: int, tokens: int) -> None:
         """Note how many leading parts are summaries and how many tokens were counted, after a session was restored."""
@@ -165,12 +157,58 @@ class History:
             ValueError: The result would break a rule of the module. Nothing is changed.
 
         """
-        parts = tuple(part for part in message.parts if not _is_blank(part))
+        parts: list[Part] = []
+        tokens, has_content = 0, message.role is Role.USER
+        for part in message.parts:
+            if isinstance(part, TextPart) and not part.text.strip():
+                continue
+            parts.append(part)
+            tokens += part_tokens(part)
+            has_content = has_content or isinstance(part, TextPart | ToolUsePart)
         if message.role is Role.USER:
-            self._append_user(parts)
+            self._check_user(parts)
+        elif has_content:
+            self._check_assistant(parts)
+        if not parts or not has_content:
+            return
+        if message.role is Role.USER and self.awaits_reply:
+            self._messages[-1] = Message(Role.USER, (*self._messages[-1].parts, *parts))
         else:
-            self._append_assistant(parts)
+            self._messages.append(Message(message.role, tuple(parts)))
+            tokens += _MESSAGE_TOKENS
+        self._fill = _Fill(self._fill.tokens + tokens, self._fill.size + tokens)
         self._frozen = None
+
+    def _check_user(self, parts: Sequence[Part]) -> None:
+        expected = [use.id for use in self.open_calls]
+        given: list[str] = []
+        results_first = True
+        wrong: Part | None = None
+        for at, part in enumerate(parts):
+            if isinstance(part, ToolResultPart):
+                results_first = results_first and len(given) == at
+                given.append(part.id)
+            elif wrong is None and isinstance(part, ToolUsePart | ThoughtPart):
+                wrong = part
+        if given != expected or not results_first:
+            raise ValueError(f"tool results {given}: expected results for {expected}, in this order, before all else")
+        if wrong is not None:
+            raise ValueError(f"user message with a {type(wrong).__name__}: expected text, images and results")
+
+    def _check_assistant(self, parts: Sequence[Part]) -> None:
+        """Check an assistant message and note the ids of its calls."""
+        if not self.awaits_reply:
+            raise ValueError("assistant message after none of the user: expected the roles to alternate")
+        ids: list[str] = []
+        for part in parts:
+            if isinstance(part, ToolResultPart | ImagePart):
+                wrong = type(part).__name__
+                raise ValueError(f"assistant message with a {wrong}: expected text, thoughts and tool uses")  # noqa: TRY004
+            if isinstance(part, ToolUsePart):
+                ids.append(part.id)
+        if "" in ids or len(set(ids)) < len(ids) or not self._call_ids.isdisjoint(ids):
+            raise ValueError(f"tool-use ids {ids}: expected each to be new and not empty")
+        self._call_ids.update(ids)
 
     def repair(self, failure: ToolFailure, known: Mapping[str, ToolResultPart] = {}) -> None:
         """Answer every open tool use, as when a turn ends early: by its result in `known`, else by `failure`."""
@@ -274,50 +312,10 @@ class History:
         self._call_ids = {use.id for message in messages for use in message.tool_uses}
         self._start = start
 
-    def _append_user(self, parts: tuple[Part, ...]) -> None:
-        results = tuple(takewhile(lambda part: isinstance(part, ToolResultPart), parts))
-        expected = [use.id for use in self.open_calls]
-        given = [part.id for part in parts if isinstance(part, ToolResultPart)]
-        if given != expected or len(results) != len(given):
-            raise ValueError(f"tool results {given}: expected results for {expected}, in this order, before all else")
-        if wrong := [part for part in parts if isinstance(part, ToolUsePart | ThoughtPart)]:
-            raise ValueError(f"user message with a {type(wrong[0]).__name__}: expected text, images and results")
-        if not parts:
-            return
-        if self.awaits_reply:
-            last = self._messages[-1]
-            self._messages[-1] = replace(last, parts=(*last.parts, *parts))
-            self._fill = self._fill.added(parts_tokens(parts))
-        else:
-            self._add(Message(Role.USER, parts))
 
-    def _append_assistant(self, parts: tuple[Part, ...]) -> None:
-        if not has_substance(parts):
-            return
-        if not self.awaits_reply:
-            raise ValueError("assistant message after none of the user: expected the roles to alternate")
-        if wrong := [part for part in parts if isinstance(part, ToolResultPart | ImagePart)]:
-            raise ValueError(
-                f"assistant message with a {type(wrong[0]).__name__}: expected text, thoughts and tool uses"
-            )
-        ids = [part.id for part in parts if isinstance(part, ToolUsePart)]
-        if "" in ids or len(set(ids)) < len(ids) or not self._call_ids.isdisjoint(ids):
-            raise ValueError(f"tool-use ids {ids}: expected each to be new and not empty")
-        self._add(Message(Role.ASSISTANT, parts))
-        self._call_ids.update(ids)
-
-    def _add(self, message: Message) -> None:
-        self._messages.append(message)
-        self._fill = self._fill.added(message_tokens(message))
-
-
-def has_substance(parts: tuple[Part, ...]) -> bool:
+def has_substance(parts: Iterable[Part]) -> bool:
     """Return whether an assistant message has text or tool uses. A message of thoughts alone is not valid."""
-    return any(isinstance(part, ToolUsePart) or (isinstance(part, TextPart) and not _is_blank(part)) for part in parts)
-
-
-def _is_blank(part: Part) -> bool:
-    return isinstance(part, TextPart) and not part.text.strip()
+    return any(isinstance(part, ToolUsePart) or (isinstance(part, TextPart) and part.text.strip()) for part in parts)
 
 
 def _with_results(message: Message, results: Mapping[str, ToolResultPart]) -> Message:
@@ -362,13 +360,9 @@ _MOST_SAID = 64 * 1024
 """How many characters of an unfinished answer are kept."""
 
 
-def _untold() -> None:
-    """Do nothing."""
-
-
 def restored(
     state: HistoryState,
-    damaged: Callable[[], None] = _untold,
+    damaged: Callable[[], None] | None = None,
     cut: str | None = None,
     ended: Sequence[ToolFinished] = (),
 ) -> History:
@@ -391,7 +385,8 @@ def restored(
             sound = False
             _mend(history, message)
     if not sound:
-        damaged()
+        if damaged is not None:
+            damaged()
         history = History(unsigned(history.messages()))  # thoughts are signed for the messages before them
     if state.messages[:1] == history.messages()[:1]:
         history.took_up(state.knowledge, state.tokens if sound else history.estimate())
@@ -416,16 +411,8 @@ def _mend(history: History, message: Message) -> None:
     history.repair(_INTERRUPTED)
     if message.role is Role.USER:
         parts = tuple(part for part in message.parts if not isinstance(part, ToolResultPart))
-        _appended(history, replace(message, parts=parts))
-        return
-    if not history.awaits_reply:
+        message = replace(message, parts=parts)
+    elif not history.awaits_reply:
         history.append(Message(Role.USER, (TextPart(notes.LOST),)))
-    _appended(history, message)
-
-
-def _appended(history: History, message: Message) -> None:
-    """Add the message if the rules allow it. Return whether they do."""
-    try:
+    with suppress(ValueError):
         history.append(message)
-    except ValueError:
-        return

@@ -1,4 +1,4 @@
-"""Ports for what may take part in a turn beside the model and its tools. The defaults do nothing."""
+"""Ports for what may take part in a turn beside the model and its tools."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -117,42 +117,6 @@ class ContextLimiter(Protocol):
         ...
 
 
-class _NoObserver:
-    def begin(self) -> None:
-        """Do nothing."""
-
-    def finished(self, outcomes: Iterable[tuple[ToolUsePart, ToolResult]]) -> None:
-        """Return None."""
-
-
-class _NoPhases:
-    async def before_first_inference(self, prompt: Message, toolset: Toolset) -> None:
-        """Return None."""
-
-    async def after_round(self, outcomes: Iterable[tuple[ToolUsePart, ToolResult]], toolset: Toolset) -> None:
-        """Return None."""
-
-
-class _NoLimiter:
-    def begin(self) -> None:
-        """Do nothing."""
-
-    async def make(self, budget: int) -> bool:
-        del budget
-        return False
-
-    async def overflowed(self) -> bool:
-        return False
-
-
-def _untold() -> None:
-    """Do nothing."""
-
-
-def _by_the_user() -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class Hooks:
     """The hooks of one conversation. They have state, so two conversations never share them.
@@ -162,8 +126,8 @@ class Hooks:
     """
 
     offer: ToolSelection = field(default_factory=AllTools)
-    observer: Observer = field(default_factory=_NoObserver)
-    phases: Phases = field(default_factory=_NoPhases)
-    room: ContextLimiter = field(default_factory=_NoLimiter)
-    began: Callable[[], None] = _untold
-    session_ended: Callable[[], bool] = _by_the_user
+    observer: Observer | None = None
+    phases: Phases | None = None
+    room: ContextLimiter | None = None
+    began: Callable[[], None] | None = None
+    session_ended: Callable[[], bool] | None = None

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import attrgetter
 from uuid import uuid4
 
 import anyio
@@ -13,7 +14,7 @@ import anyio.lowlevel
 from acp_agent.agent.hooks import Received
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import EventSink, PlanChanged, PlanEntry
-from acp_agent.core.messages import Message, Part, Role, ToolResultPart, ToolUsePart
+from acp_agent.core.messages import Message, Part, ToolResultPart, ToolUsePart
 from acp_agent.core.ports import Toolset
 from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.core.types import ToolCall, ToolResult, ToolSpec
@@ -84,11 +85,6 @@ class _Pending:
     result: ToolResult | None = None
     unseen: bool = False
 
-    def answer(self) -> ToolResult:
-        if self.result is not None:
-            return self.result
-        return ToolResult.failed(_INTERRUPTED if self.started else NOT_RUN)
-
 
 class ToolCalls:
     """The calls of one message. Each has its own UUID from the start and a result at any time."""
@@ -96,17 +92,12 @@ class ToolCalls:
     def __init__(self, specs: Sequence[ToolSpec], received: Received) -> None:
         """Take the calls of a message that is in the history, and the results of those that do not run."""
         batch = str(uuid4())
-        harmless = {spec.name for spec in specs if not spec.mutates}
-        self._pending = [
-            _Pending(
-                use,
-                ToolCall(str(uuid4()), use.name, use.arguments, use.raw_arguments, batch=batch, use_id=use.id),
-                alone=use.name not in harmless,
-                result=received.answered.get(use.id),
-                unseen=use.id in received.unseen,
-            )
-            for use in received.message.tool_uses
-        ]
+        alone = {spec.name: spec.mutates for spec in specs}
+        self._pending: list[_Pending] = []
+        for use in received.message.tool_uses:
+            call = ToolCall(str(uuid4()), use.name, use.arguments, use.raw_arguments, batch=batch, use_id=use.id)
+            result, unseen = received.answered.get(use.id), use.id in received.unseen
+            self._pending.append(_Pending(use, call, alone.get(use.name, True), result=result, unseen=unseen))
 
     async def run(self, toolset: Toolset, max_parallel: int) -> None:
         """Run the calls in order. Neighbours that change nothing run at the same time.
@@ -117,7 +108,7 @@ class ToolCalls:
             if pending.result is not None and not pending.unseen:
                 await toolset.refuse(pending.call, pending.result)
         waiting = [pending for pending in self._pending if pending.result is None]
-        for alone, group in groupby(waiting, key=lambda pending: pending.alone):
+        for alone, group in groupby(waiting, key=attrgetter("alone")):
             together = list(group)
             if alone or len(together) == 1:
                 for pending in together:
@@ -130,11 +121,11 @@ class ToolCalls:
 
     def outcomes(self) -> list[tuple[ToolUsePart, ToolResult]]:
         """Return every call with its result, in the order of the request. Calls that did not run have a failure."""
-        return [(pending.use, pending.answer()) for pending in self._pending]
-
-    def message(self) -> Message:
-        """Return the results as the model reads them."""
-        return Message(Role.USER, tuple(result_part(use.id, result) for use, result in self.outcomes()))
+        outcomes: list[tuple[ToolUsePart, ToolResult]] = []
+        for pending in self._pending:
+            missing = _INTERRUPTED if pending.started else NOT_RUN
+            outcomes.append((pending.use, pending.result or ToolResult.failed(missing)))
+        return outcomes
 
 
 def result_part(use_id: str, result: ToolResult) -> ToolResultPart:

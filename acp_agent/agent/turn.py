@@ -29,7 +29,7 @@ import anyio
 from acp_agent.agent import prompt as notes
 from acp_agent.agent.history import History, has_substance
 from acp_agent.agent.hooks import Hooks, Received
-from acp_agent.agent.tool_calls import MOST_CALLS, NOT_RUN, ToolCalls, with_fit_calls
+from acp_agent.agent.tool_calls import MOST_CALLS, NOT_RUN, ToolCalls, result_part, with_fit_calls
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.events import EventSink, TextDelta, ThoughtDelta, UsageChanged
 from acp_agent.core.messages import (
@@ -148,27 +148,18 @@ class DoomLoop:
         """
         digest = hashlib.sha256()
         for use, result in calls:
-            digest.update(_stable(_significant(use, result)).encode("utf-8", "surrogatepass") + b"\0")
+            output = _ends(result.text)
+            if result.failure is None:
+                arguments = use.raw_arguments if use.arguments is None else json.dumps(use.arguments, sort_keys=True)
+                output = f"{use.name}\n{_ends(arguments)}\n{output}"
+            digest.update(_VOLATILE.sub("~", output).encode("utf-8", "surrogatepass") + b"\0")
         self._equal = self._equal + 1 if digest.digest() == self._last else 1
         self._last = digest.digest()
         return self._equal >= LIMIT
 
 
-def _significant(use: ToolUsePart, result: ToolResult) -> str:
-    output = _ends(result.text)
-    return output if result.failure is not None else "\n".join((use.name, _ends(_arguments(use)), output))
-
-
-def _arguments(use: ToolUsePart) -> str:
-    return use.raw_arguments if use.arguments is None else json.dumps(use.arguments, sort_keys=True)
-
-
 def _ends(text: str) -> str:
     return text if len(text) <= 2 * _LOOKED_AT else f"{text[:_LOOKED_AT]}{text[-_LOOKED_AT:]}"
-
-
-def _stable(text: str) -> str:
-    return _VOLATILE.sub("~", text)
 
 
 _UNACCEPTABLE = (ProviderErrorKind.INVALID_REQUEST, ProviderErrorKind.CONTEXT_TOO_LONG)
@@ -243,14 +234,16 @@ class Agent:
         turn = _Turn(self)
         try:
             self.history.append(prompt)
-            self.hooks.began()
+            if self.hooks.began is not None:
+                self.hooks.began()
             return await turn.run(prompt)
         except ProviderError as error:
             self.failure = error
             return await turn.explain(error)
         except anyio.get_cancelled_exc_class():
             self.history.repair(NOT_RUN)
-            note = notes.INTERRUPTED if self.hooks.session_ended() else notes.CANCELLED
+            by_user = self.hooks.session_ended is None or not self.hooks.session_ended()
+            note = notes.CANCELLED if by_user else notes.INTERRUPTED
             self.history.append(Message(Role.USER, (TextPart(note),)))
             raise
         finally:
@@ -275,10 +268,14 @@ class _Turn:
     async def run(self, prompt: Message) -> StopReason:
         if self._history.turn_is_empty:
             return await self._stop(StopReason.END_TURN, notes.EMPTY_PROMPT)
-        self._hooks.room.begin()
-        self._hooks.observer.begin()
-        await self._hooks.offer.begin(prompt, self._specs())
-        self._tell_model(await self._hooks.phases.before_first_inference(prompt, self._agent.toolset))
+        hooks, toolset = self._hooks, self._agent.toolset
+        if hooks.room is not None:
+            hooks.room.begin()
+        if hooks.observer is not None:
+            hooks.observer.begin()
+        await hooks.offer.begin(prompt, tuple(toolset.specs()))
+        if hooks.phases is not None:
+            self._tell_model(await hooks.phases.before_first_inference(prompt, toolset))
         rounds = self._agent.limits.max_tool_iterations
         for left in reversed(range(rounds)):
             stop = await self._over_budget() or await self._iterate(is_last=left == 0)
@@ -297,7 +294,7 @@ class _Turn:
 
     async def _iterate(self, *, is_last: bool) -> StopReason | None:
         """Make one model call and run its tools. Return None if the model wants to go on."""
-        specs = self._specs()
+        specs = tuple(self._agent.toolset.specs())
         done, received = await self._call_model(specs)
         uses = self._history.open_calls
         match done.stop:
@@ -312,21 +309,21 @@ class _Turn:
                 assert_never(done.stop)
         if not uses:
             return await self._stop(StopReason.END_TURN, "" if self._spoke else notes.EMPTY_ANSWER)
-        return await self._run_tools(ToolCalls(specs, received), is_last=is_last)
-
-    async def _run_tools(self, calls: ToolCalls, *, is_last: bool) -> StopReason | None:
-        """Run the calls. Every call gets a result in the history, however the turn ends."""
+        calls, hooks, toolset = ToolCalls(specs, received), self._hooks, self._agent.toolset
         try:
-            await calls.run(self._agent.toolset, self._agent.limits.max_parallel_tools)
-        finally:
+            await calls.run(toolset, self._agent.limits.max_parallel_tools)
+        finally:  # every call gets a result in the history, however the turn ends
             outcomes = calls.outcomes()
-            self._history.append(calls.message())
-            self._hooks.offer.finished(outcomes)
+            results = [result_part(use.id, result) for use, result in outcomes]
+            self._history.append(Message(Role.USER, tuple(results)))
+            hooks.offer.finished(outcomes)
         self._in_text = False
-        self._tell_model(self._hooks.observer.finished(outcomes))
+        if hooks.observer is not None:
+            self._tell_model(hooks.observer.finished(outcomes))
         if self._doom_loop.watch(outcomes) and not is_last:  # the iteration cap takes precedence
             return await self._stop(StopReason.END_TURN, notes.DOOM_LOOP)
-        self._tell_model(await self._hooks.phases.after_round(outcomes, self._agent.toolset))
+        if hooks.phases is not None:
+            self._tell_model(await hooks.phases.after_round(outcomes, toolset))
         return None
 
     async def _call_model(self, specs: tuple[ToolSpec, ...]) -> tuple[ModelDone, Received]:
@@ -340,7 +337,7 @@ class _Turn:
             if error.kind is not ProviderErrorKind.CONTEXT_TOO_LONG or self._shown or self._overflowed:
                 raise
             self._overflowed = True
-            if not await self._hooks.room.overflowed():
+            if self._hooks.room is None or not await self._hooks.room.overflowed():
                 raise
         return await self._read_reply(specs)
 
@@ -368,17 +365,14 @@ class _Turn:
         await agent.emit(UsageChanged(done.usage.context or self._history.estimate(), agent.provider.context_window))
         return done, received
 
-    def _specs(self) -> tuple[ToolSpec, ...]:
-        return tuple(self._agent.toolset.specs())
-
     def _tell_model(self, note: str | None) -> None:
         """Add a text of ours behind the prompt or the results, in the same message."""
         if note:
             self._history.append(Message(Role.USER, (TextPart(note),)))
 
     async def _over_budget(self) -> StopReason | None:
-        budget = self._agent.budget
-        if not budget or await self._hooks.room.make(budget):
+        budget, room = self._agent.budget, self._hooks.room
+        if not budget or (room is not None and await room.make(budget)):
             return None
         used = self._history.estimate()
         if used <= budget * self._agent.limits.budget_stop:

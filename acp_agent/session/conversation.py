@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from acp_agent.agent.aids.phases import PhaseCalls, Reflection, RememberedSummaries, Reputation
+from acp_agent.agent.aids.phases import PhaseCalls, Reflection, RememberedSummaries
 from acp_agent.agent.compaction import Compactor, SummarySettings, Thresholds
 from acp_agent.agent.history import History, restored
 from acp_agent.agent.hooks import AllTools, Hooks, ToolSelection
@@ -65,7 +65,7 @@ class Conversation:
         self._models = models
         self._emit = emit
         self._summed_up_by = own.compress_provider
-        self._reflection = Reflection(Reputation(self._model))
+        self._reflection = Reflection(self._model)
         phases = PhaseCalls(note_bytes=settings.memory.max_note_bytes, redact=redact)
         self._phases = phases if settings.tools.phases.enabled else None
         kept = _StoredSummaries(summaries, self._phases, toolset) if self._phases else summaries
@@ -77,10 +77,7 @@ class Conversation:
             Thresholds(own.compaction_soft, own.compaction_hard, automatic=own.compaction),
         )
         self._selection = selection
-        hooks = Hooks(self._selection, self._reflection, room=self.compactor)
-        self.hooks = (
-            hooks if self._phases is None else Hooks(self._selection, self._reflection, self._phases, self.compactor)
-        )
+        self.hooks = Hooks(self._selection, self._reflection, self._phases, self.compactor)
 
     def prepare(
         self,

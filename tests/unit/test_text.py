@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.agent.aids.phases import PhaseCalls, Reflection, Reputation
+from acp_agent.agent.aids.phases import PhaseCalls, Reflection
 from acp_agent.agent.prompt import ProjectNote, notes_block, system_prompt
 from acp_agent.agent.summary import fit, section, summary_request
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
@@ -103,7 +103,7 @@ def test_every_tag_of_ours_is_on_the_list_and_defanged(text: str):
 async def test_the_notes_of_the_agent_itself_are_defanged():
     calls = FakeToolset({"memory_search": lambda _: ToolResult("x", envelope={"ids": ["1"]})})
     told = await PhaseCalls().before_first_inference(Message(Role.USER, (TextPart("x"),)), calls)
-    reflection = Reflection(Reputation(lambda: "m"))
+    reflection = Reflection(lambda: "m")
     failed = ToolResult.failed(ToolFailure(ToolErrorCategory.INVALID_PARAMETERS, "no"))
     reflection.begin()
     reflected = [reflection.finished([(ToolUsePart(str(at), "read", {}), failed)]) for at in range(2)][-1]

@@ -149,43 +149,6 @@ class Record:
         return (self.calls - self.mistakes + 1) / (self.calls + 2)
 
 
-class Reputation:
-    """The record of each model. Calls that a gate, the user or an outside failure stopped are not counted.
-
-    model   returns the model whose calls are running, as "PROVIDER:MODEL"
-    """
-
-    def __init__(self, model: Callable[[], str]) -> None:
-        self._model = model
-        self._records: dict[str, Record] = {}
-
-    def of(self, model: str) -> Record:
-        """Return the record of a model."""
-        return self._records.get(model, Record())
-
-    def clear(self) -> None:
-        """Forget all records, because a new conversation begins."""
-        self._records.clear()
-
-    def finished(self, outcomes: Iterable[tuple[ToolUsePart, ToolResult]]) -> None:
-        """Count the calls of one round."""
-        model = self._model()
-        record = self.of(model)
-        for _, result in outcomes:
-            mistaken = result.failure is not None and result.failure.category.quality_failure
-            if result.failure is None or mistaken:
-                record = Record(record.calls + 1, record.mistakes + mistaken)
-        self._records[model] = record
-
-    def status(self) -> tuple[str, ...]:
-        """Return lines for /status, one for each model that made a mistake."""
-        return tuple(
-            f"Reputation: {model} {record.score:.2f} ({record.mistakes} of {record.calls} calls did not fit their tool)"
-            for model, record in self._records.items()
-            if record.mistakes
-        )
-
-
 REPEATED = 2
 """The number of failures of one tool in a turn after which the model gets the advice."""
 
@@ -193,11 +156,22 @@ _WORTH_IT = frozenset({ToolErrorCategory.INVALID_PARAMETERS, ToolErrorCategory.T
 
 
 class Reflection:
-    """Counts failures by tool. A success of the tool and a new turn start its count again."""
+    """An observer that counts failures: by tool, for advice to the model, and by model, for the user.
 
-    def __init__(self, reputation: Reputation) -> None:
-        self._reputation = reputation
+    A success of a tool and a new turn start the count of the tool again. Calls that a gate, the user or an outside
+    failure stopped do not count in the record of a model.
+
+    model   returns the model whose calls are running, as "PROVIDER:MODEL"
+    """
+
+    def __init__(self, model: Callable[[], str]) -> None:
+        self._model = model
+        self._records: dict[str, Record] = {}
         self._failures: Counter[str] = Counter()
+
+    def of(self, model: str) -> Record:
+        """Return the record of a model."""
+        return self._records.get(model, Record())
 
     def begin(self) -> None:
         """Begin a turn."""
@@ -206,26 +180,37 @@ class Reflection:
     def clear(self) -> None:
         """Forget all counts, because a new conversation begins."""
         self._failures.clear()
-        self._reputation.clear()
+        self._records.clear()
 
     def finished(self, outcomes: Iterable[tuple[ToolUsePart, ToolResult]]) -> str | None:
         """Count the calls of one round. Return a block for the model to read behind the results, or None."""
-        outcomes = list(outcomes)
-        self._reputation.finished(outcomes)
+        model = self._model()
+        record = self._records.get(model, Record())
         failed: dict[str, None] = {}
         for use, result in outcomes:
             if result.failure is None:
+                record = Record(record.calls + 1, record.mistakes)
                 self._failures.pop(use.name, None)
                 failed.pop(use.name, None)
-            elif result.failure.category in _WORTH_IT:
+                continue
+            if result.failure.category.quality_failure:
+                record = Record(record.calls + 1, record.mistakes + 1)
+            if result.failure.category in _WORTH_IT:
                 self._failures[use.name] += 1
                 failed[use.name] = None
+        self._records[model] = record
+        if not failed:
+            return None
         lines = [_advice(name, self._failures[name]) for name in failed if self._failures[name] >= REPEATED]
         return "\n".join((REFLECTION, *lines)) if lines else None
 
     def status(self) -> tuple[str, ...]:
-        """Return lines for /status."""
-        return self._reputation.status()
+        """Return lines for /status, one for each model that made a mistake."""
+        return tuple(
+            f"Reputation: {model} {record.score:.2f} ({record.mistakes} of {record.calls} calls did not fit their tool)"
+            for model, record in self._records.items()
+            if record.mistakes
+        )
 
 
 def _advice(tool: str, failures: int) -> str:

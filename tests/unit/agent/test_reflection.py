@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.agent.aids.phases import Record, Reflection, Reputation
+from acp_agent.agent.aids.phases import Record, Reflection
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import ToolUsePart
 from acp_agent.core.types import ToolResult
@@ -21,7 +21,7 @@ def outcome(result: ToolResult | ToolErrorCategory, tool: str = "edit") -> tuple
 
 
 def reflection() -> Reflection:
-    return Reflection(Reputation(lambda: "p:m"))
+    return Reflection(lambda: "p:m")
 
 
 @pytest.mark.parametrize("category", WORTH_IT)
@@ -76,7 +76,7 @@ def test_outcomes_may_come_as_an_iterator():
 
 @pytest.mark.parametrize("category", ToolErrorCategory)
 def test_three_categories_count_against_a_model_and_the_others_say_nothing_of_it(category):
-    reputation = Reputation(lambda: "p:m")
+    reputation = Reflection(lambda: "p:m")
     reputation.finished([outcome(category)])
     mistaken = category.value in ("tool_not_found", "invalid_parameters", "type_mismatch")
     assert reputation.of("p:m") == (Record(1, 1) if mistaken else Record())
@@ -84,7 +84,7 @@ def test_three_categories_count_against_a_model_and_the_others_say_nothing_of_it
 
 def test_each_model_has_its_own_record_and_a_spotless_one_is_not_told():
     model = "p:a"
-    reputation = Reputation(lambda: model)
+    reputation = Reflection(lambda: model)
     reputation.finished([outcome(FINE)] * 8)
     model = "p:b"
     reputation.finished([outcome(ToolErrorCategory.TOOL_NOT_FOUND), outcome(FINE)])
