@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase, translate
 from functools import cache
 from importlib.resources import files
-from itertools import dropwhile
+from itertools import chain, dropwhile
 from typing import NamedTuple, TypeAlias, cast
 
 from acp_agent.core.errors import ConfigError
@@ -158,20 +158,22 @@ class ProtectedPaths:
         own: Iterable[str] = (),
         obeyed: Iterable[str] = (),
     ) -> None:
-        mine = (
+        mine = tuple(
             ProtectionRule(tuple(PatternName(name, None) for name in names_of(folded(path))), _OWN, anchored=True)
             for given in own
             for path in spellings(given)
         )
-        self._rules = (
-            *mine,
-            *_packaged(),
+        more = (
             *(_users_rule("protected_paths", pattern, _ADDED, fold=True) for pattern in added),
             *(rule_of(re.sub(r"([*?[])", r"[\1]", folded(path)), _OBEYED) for path in obeyed),
         )
-        self._by_name: dict[str, list[ProtectionRule]] = {}
-        for rule in self._rules:
-            self._by_name.setdefault("" if rule.names[0].glob else rule.names[0].text, []).append(rule)
+        self._mine, self._more = mine, more
+        self._packaged = _by_first_name()  # sessions share it
+        self._by_name = _grouped(mine)  # of the first names that these rules have: the packaged rules too
+        for name in {*self._by_name, *map(_first_name, more)}:
+            self._by_name[name] = [*self._by_name.get(name, ()), *self._packaged.get(name, ())]
+        for rule in more:
+            self._by_name[_first_name(rule)].append(rule)
         self._lifted = tuple(_users_rule("unprotected_paths", pattern, _ADDED, fold=False) for pattern in lifted)
 
     def __call__(self, path: str, access: Access) -> str | None:
@@ -189,7 +191,7 @@ class ProtectedPaths:
         names, anchored = names_of(folded(plain)), plain.startswith("/")
         literal = GLOB.isdisjoint(plain)
         found: Protection | None = None
-        for rule in self._about(names) if literal else self._rules:
+        for rule in self._about(names) if literal else chain(self._mine, _packaged(), self._more):
             if (not rule.anchored or anchored) and rule.matches(names, holding=holding):
                 if rule.protection.hard:
                     return rule.protection
@@ -200,11 +202,28 @@ class ProtectedPaths:
 
     def _about(self, names: Sequence[str]) -> Iterator[ProtectionRule]:
         """Yield the rules whose first name is in the path: the files of a tree are judged one by one, so it is fast."""
-        for rule in self._by_name.get("", ()):
+        for rule in self._by_name.get("") or self._packaged.get("", ()):
             if any(rule.names[0].fits(name, first=True) for name in names):
                 yield rule
         for name in dict.fromkeys(names):
-            yield from self._by_name.get(name, ())
+            yield from self._by_name.get(name) or self._packaged.get(name, ())
+
+
+def _first_name(rule: ProtectionRule) -> str:
+    return "" if rule.names[0].glob else rule.names[0].text
+
+
+def _grouped(rules: Iterable[ProtectionRule]) -> dict[str, list[ProtectionRule]]:
+    """Return the rules by their first name; those that begin with a glob under ""."""
+    grouped: dict[str, list[ProtectionRule]] = {}
+    for rule in rules:
+        grouped.setdefault(_first_name(rule), []).append(rule)
+    return grouped
+
+
+@cache
+def _by_first_name() -> dict[str, list[ProtectionRule]]:
+    return _grouped(_packaged())
 
 
 _Table: TypeAlias = dict[str, object]
