@@ -7,29 +7,15 @@ from pydantic import AfterValidator, Field
 
 from acp_agent.config.llm_settings import OptionalModel
 from acp_agent.config.section import (
+    LARGER,
     OFF,
     ON,
     SMALLER,
     SMALLER_OR_UNLIMITED,
     SUBSET,
-    ProjectMay,
     Section,
-    Tightened,
     Words,
 )
-
-MaxToolCalls = Annotated[
-    int | None,
-    Field(
-        ge=1,
-        le=1_000_000,
-        description="Batches of tool calls a session may make. The calls of one model message are one batch; commands "
-        "that you type do not count. Unset: no limit.",
-        examples=[100],
-    ),
-    SMALLER,
-]
-"""The type of `tools.max_tool_calls_per_session`."""
 
 
 class RateLimitSettings(Section):
@@ -78,15 +64,6 @@ class VerifierSettings(Section):
     ] = True
 
 
-def _larger(user: object, project: object) -> Tightened:
-    assert isinstance(user, int | float)  # pydantic validated it, and only numbers carry this mark
-    assert isinstance(project, int | float)
-    return Tightened(project) if project >= user else Tightened(user, (project,))
-
-
-_LARGER = ProjectMay(_larger, "a larger number")
-
-
 class RetrySettings(Section):
     """`[tools.retry]`: repeating calls that failed at the network or a server, unless they change something."""
 
@@ -131,7 +108,7 @@ class UtilitySettings(Section):
             allow_inf_nan=False,
             description="Calls below this are skipped: gain - 0.5 cost - 0.3 repetition + 0.2 novelty, from -0.3 to 1.",
         ),
-        _LARGER,
+        LARGER,
     ] = 0.0
     exempt_tools: Annotated[
         Words,
@@ -151,17 +128,6 @@ class PhaseSettings(Section):
         ),
         OFF,
     ] = False
-
-
-HallucinationDetection = Annotated[
-    bool,
-    Field(
-        description="Whether you and the model are told when a call names a file, address or id that does not exist "
-        "and that nobody has mentioned. It blocks nothing."
-    ),
-    ON,
-]
-"""The type of `agent.hallucination_detection`, which is false by default."""
 
 
 DEFAULT_THRESHOLD = 0.6

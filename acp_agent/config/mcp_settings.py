@@ -7,11 +7,10 @@ secrets stay out of files. Nothing else is expanded, and nothing is expanded unt
 import re
 from collections.abc import Mapping
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
-from acp_agent.config.section import HIDDEN, OFF, PathText, Section, Words
+from acp_agent.config.section import HIDDEN, OFF, PathText, Section, Words, is_http_address
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.mcp import HttpServer, McpOrigin, McpServer, StdioServer
 
@@ -23,14 +22,10 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def _url(value: str) -> str:
-    expected = "an http:// or https:// address without user or password (secrets go into headers, as ${NAME})"
-    try:
-        parts = urlsplit(value)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # the port is no number, or a bracket is not closed
-        raise ValueError(expected) from None
-    if not usable or "@" in parts.netloc or parts.fragment or not value.isprintable() or " " in value:
-        raise ValueError(expected)
+    if not is_http_address(value, query=True):
+        raise ValueError(
+            "an http:// or https:// address without user or password (secrets go into headers, as ${NAME})"
+        )
     return value
 
 
@@ -124,13 +119,15 @@ class McpServerSettings(Section):
         folder   the folder in which the program runs if `cwd` is not set
         """
         where = f"[[{SERVERS}]] {self.name}"
-        reach = (
-            HttpServer(self.url, _headers(where, self.headers, environ), self.allow_private)
-            if self.url is not None
-            else StdioServer(
-                self.command or "", self.args, _filled(where, "env", self.env, environ), self.cwd or folder
-            )
-        )
+        if self.url is None:
+            variables = _filled(where, "env", self.env, environ)
+            reach = StdioServer(self.command or "", self.args, variables, self.cwd or folder)
+        else:
+            headers = _filled(where, "headers", self.headers, environ)
+            for name, text in headers:
+                if not (text.isascii() and text.isprintable()):
+                    raise ConfigError(where, f"headers.{name}", HIDDEN, "ASCII on one line once it is filled in")
+            reach = HttpServer(self.url, headers, self.allow_private)
         return McpServer(
             self.name,
             reach,
@@ -159,21 +156,11 @@ class McpServerSettings(Section):
 def _filled(
     where: str, field: str, values: Mapping[str, str], environ: Mapping[str, str]
 ) -> tuple[tuple[str, str], ...]:
-    missing = [
-        (name, each) for name, text in values.items() for each in _REFERENCE.findall(text) if each not in environ
-    ]
-    if missing:
-        name, variable = missing[0]
-        raise ConfigError(where, f"{field}.{name}", f"${{{variable}}}", f"the variable {variable} to be set")
+    for name, text in values.items():
+        for variable in _REFERENCE.findall(text):
+            if variable not in environ:
+                raise ConfigError(where, f"{field}.{name}", f"${{{variable}}}", f"the variable {variable} to be set")
     return tuple((name, _REFERENCE.sub(lambda found: environ[found[1]], text)) for name, text in values.items())
-
-
-def _headers(where: str, values: Mapping[str, str], environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    headers = _filled(where, "headers", values, environ)
-    for name, text in headers:
-        if not (text.isascii() and text.isprintable()):
-            raise ConfigError(where, f"headers.{name}", HIDDEN, "ASCII on one line once it is filled in")
-    return headers
 
 
 class McpSettings(Section):

@@ -9,7 +9,7 @@ from typing import Annotated, cast
 
 from pydantic import AfterValidator, Field
 
-from acp_agent.config.section import ProjectMay, Section, Tightened, Words
+from acp_agent.config.section import ProjectMay, Section, Tightened
 from acp_agent.core.types import Phase
 
 
@@ -39,16 +39,6 @@ PermissionRules = Annotated[tuple[PermissionRule, ...], Field(strict=False)]
 TOOL_NAME = r"^([A-Za-z][A-Za-z0-9_-]*|mcp_[A-Za-z0-9_*-]*)$"
 """The id of a tool, or `mcp_SERVER_*`: a glob over tools of MCP servers."""
 ToolName = Annotated[str, Field(pattern=TOOL_NAME)]
-ConfirmPatterns = Annotated[
-    Words,
-    Field(
-        description="Older form of rules: commands that contain one of these texts ask, as do the usual dangerous "
-        "ones (rm, git push --force, drop table, ...). All others then run unless they are blocked. The list is not "
-        "used if it is empty or if tools.permissions.bash has rules.",
-        examples=[["terraform "]],
-    ),
-]
-"""The type of `tools.shell.confirm_patterns`. A project cannot set it, because it would allow all other commands."""
 
 
 def _deny_and_ask(user: object, project: object) -> Tightened:

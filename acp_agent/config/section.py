@@ -31,22 +31,24 @@ def _path(value: str) -> str:
     return os.path.normpath(path)
 
 
-def _http_url(value: str) -> str:
-    """Return the address without a trailing slash, since API paths are appended to it.
+def is_http_address(value: str, *, query: bool) -> bool:
+    """Return whether a text is an http address without user, password and fragment, and without a query if not `query`.
 
-    Raises:
-        ValueError: It is no http address, or it holds a user, a password or a query, which could end up in a log.
-
+    What an address holds could end up in a log.
     """
-    expected = "an http:// or https:// address without user, password or query (keys go through api_key_env)"
     try:
         parts = urlsplit(value)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # the port is no number, or a bracket is not closed
-        raise ValueError(expected) from None
-    surplus = "@" in parts.netloc or parts.query or parts.fragment or not value.isprintable() or " " in value
-    if not usable or surplus:
-        raise ValueError(expected)
+        return False
+    surplus = "@" in parts.netloc or parts.fragment or (parts.query and not query)
+    return usable and not surplus and value.isprintable() and " " not in value
+
+
+def _http_url(value: str) -> str:
+    """Return the address without a trailing slash, since API paths are appended to it."""
+    if not is_http_address(value, query=False):
+        raise ValueError("an http:// or https:// address without user, password or query (keys go through api_key_env)")
     return value.rstrip("/")
 
 
@@ -85,25 +87,9 @@ def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) else math.inf
 
 
-def _smaller(user: object, project: object) -> Tightened:
-    return Tightened(project) if _number(project) <= _number(user) else Tightened(user, (project,))
-
-
-def _smaller_or_unlimited(user: object, project: object) -> Tightened:
-    """Do the same as `_smaller` for a field where 0 means no limit."""
-    return (
-        Tightened(project)
-        if (_number(project) or math.inf) <= (_number(user) or math.inf)
-        else Tightened(user, (project,))
-    )
-
-
-def _off(user: object, project: object) -> Tightened:
-    return Tightened(user, (project,)) if project and not user else Tightened(project)
-
-
-def _on(user: object, project: object) -> Tightened:
-    return Tightened(user, (project,)) if user and not project else Tightened(project)
+def _if_stricter(is_stricter: Callable[[object, object], bool]) -> Callable[[object, object], Tightened]:
+    """Return the rule that takes the project's value if it is as strict as the user's, and otherwise refuses it."""
+    return lambda user, project: Tightened(project) if is_stricter(user, project) else Tightened(user, (project,))
 
 
 def _words(value: object) -> tuple[str, ...]:
@@ -125,43 +111,40 @@ def _some(user: object, project: object) -> Tightened:
     return tightened if tightened.value else Tightened(user, tightened.refused)
 
 
-def _narrower(user: object, project: object) -> Tightened:
-    """Tighten a list of allowed values. An empty list allows everything."""
-    return _some(user, project) if _words(user) else Tightened(project)
-
-
 def _inside(user: object, project: object) -> Tightened:
     """Keep the folders at or below the user's. Links are resolved, so a link in the repository opens nothing new."""
     roots = [os.path.realpath(root) for root in _words(user)]
     wanted = {path: os.path.realpath(path) for path in _words(project)}
-    kept = {path: real for path, real in wanted.items() if any(_below(real, root) for root in roots)}
+    kept = {
+        path: real for path, real in wanted.items() if any(os.path.commonpath((real, root)) == root for root in roots)
+    }
     return Tightened(tuple(kept.values()), tuple(path for path in wanted if path not in kept))
-
-
-def _below(path: str, root: str) -> bool:
-    return os.path.commonpath((path, root)) == root
 
 
 def no_looser(*loosest_first: StrEnum) -> ProjectMay:
     """Return the mark of an enumeration in which a project may only move towards the end of `loosest_first`."""
-
-    def tighten(user: object, project: object) -> Tightened:
-        rank = [*loosest_first].index
-        if isinstance(user, StrEnum) and isinstance(project, StrEnum) and rank(project) >= rank(user):
-            return Tightened(project)
-        return Tightened(user, (project,))
-
-    return ProjectMay(tighten, "a stricter value")
+    rank = [*loosest_first].index
+    return ProjectMay(
+        _if_stricter(lambda user, project: rank(cast("StrEnum", project)) >= rank(cast("StrEnum", user))),
+        "a stricter value",
+    )
 
 
-SMALLER = ProjectMay(_smaller, "a smaller number")
-SMALLER_OR_UNLIMITED = ProjectMay(_smaller_or_unlimited, "a smaller number (0 is no limit)")
-OFF = ProjectMay(_off, "false")
-ON = ProjectMay(_on, "true")
+SMALLER = ProjectMay(_if_stricter(lambda user, project: _number(project) <= _number(user)), "a smaller number")
+SMALLER_OR_UNLIMITED = ProjectMay(
+    _if_stricter(lambda user, project: (_number(project) or math.inf) <= (_number(user) or math.inf)),
+    "a smaller number (0 is no limit)",
+)
+LARGER = ProjectMay(_if_stricter(lambda user, project: _number(project) >= _number(user)), "a larger number")
+OFF = ProjectMay(_if_stricter(lambda user, project: bool(user or not project)), "false")
+ON = ProjectMay(_if_stricter(lambda user, project: bool(project or not user)), "true")
 ADDED = ProjectMay(_added, "more entries")
 SUBSET = ProjectMay(_subset, "some of the user's entries")
 SOME = ProjectMay(_some, "some of the user's entries")
-NARROWER = ProjectMay(_narrower, "some of the user's entries, or a list where the user has none")
+NARROWER = ProjectMay(
+    lambda user, project: _some(user, project) if user else Tightened(project),
+    "some of the user's entries, or a list where the user has none",
+)
 INSIDE = ProjectMay(_inside, "folders inside the user's")
 
 

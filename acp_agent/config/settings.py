@@ -11,11 +11,21 @@ from typing import Annotated, Self, cast
 
 from pydantic import AfterValidator, Field, model_validator
 
-from acp_agent.config.call_settings import HallucinationDetection, ToolFilterSettings
+from acp_agent.config.call_settings import ToolFilterSettings
 from acp_agent.config.files import data_path
 from acp_agent.config.llm_settings import LlmSettings, OptionalModel, model_name
 from acp_agent.config.mcp_settings import McpSettings
-from acp_agent.config.section import OFF, SMALLER, SMALLER_OR_UNLIMITED, SUBSET, PathText, Seconds, Section, no_looser
+from acp_agent.config.section import (
+    OFF,
+    ON,
+    SMALLER,
+    SMALLER_OR_UNLIMITED,
+    SUBSET,
+    PathText,
+    Seconds,
+    Section,
+    no_looser,
+)
 from acp_agent.config.tool_settings import ToolSettings
 from acp_agent.core.session_options import AutoApprove, Mode
 from acp_agent.core.types import Json, JsonObject
@@ -31,8 +41,8 @@ class TitleSource(StrEnum):
     PROMPT = "prompt"
 
 
-class TitleSettings(Section):
-    """The keys of `[memory.sessions]` for titles."""
+class SessionsSettings(Section):
+    """`[memory.sessions]`: stored conversations."""
 
     titles: Annotated[
         TitleSource,
@@ -50,10 +60,6 @@ class TitleSettings(Section):
             examples=["ollama:qwen3:8b"],
         ),
     ] = ""
-
-
-class SessionsSettings(TitleSettings):
-    """`[memory.sessions]`: stored conversations."""
 
 
 class MemorySettings(Section):
@@ -115,44 +121,6 @@ class InstructionSettings(Section):
     ] = 16_384
 
 
-class ChoiceSettings(Section):
-    """The key of `[acp]` with the models that a session may use."""
-
-    available_models: Annotated[
-        tuple[Annotated[str, AfterValidator(model_name)], ...],
-        Field(
-            strict=False,
-            max_length=200,
-            description='"PROVIDER:MODEL" of each model a session may use, besides llm.model; providers are then not '
-            "asked for their lists. The first is used if llm.model is unset. Empty: all configured and listed models.",
-            examples=[["ollama:qwen3:8b"]],
-        ),
-    ] = ()
-
-
-class QuestionSettings(Section):
-    """The keys of `[acp]` for questions that need more than yes or no (elicitation)."""
-
-    elicitation: Annotated[
-        bool,
-        Field(
-            description="Whether the agent and your MCP servers may ask you with forms and web pages, in editors that "
-            "support them."
-        ),
-        OFF,
-    ] = True
-    elicitation_timeout_secs: Annotated[
-        float,
-        Field(
-            ge=0,
-            le=86400,
-            allow_inf_nan=False,
-            description="Seconds such a question waits for you; 0 = until the turn ends (for an MCP server's "
-            "question: 120).",
-        ),
-    ] = 0.0
-
-
 class LspSettings(Section):
     """`[acp.lsp]`: the editor's language servers. It has effect only in editors that offer the LSP extension."""
 
@@ -185,8 +153,35 @@ class LspSettings(Section):
     ] = 10.0
 
 
-class ContextSettings(Section):
-    """The keys of `[agent]` for long conversations: when they are compacted, and which model summarises them."""
+class AuditSettings(Section):
+    """`[audit]`: the record of every tool call, who allowed it and how it ended. A project's file cannot change it."""
+
+    enabled: Annotated[bool, Field(description="Whether tool calls are recorded.")] = True
+    file: Annotated[
+        PathText | None,
+        Field(
+            description="Audit file, mode 0600; a file with its latest hash is beside it. Unset: audit.jsonl in the "
+            "data folder.",
+            examples=["~/acp-agent-audit/audit.jsonl"],
+        ),
+    ] = None
+    max_bytes: Annotated[
+        int,
+        Field(
+            ge=64 * 1024,
+            le=1 << 40,
+            description="Bytes from which the file is renamed when an agent starts. It is never deleted.",
+        ),
+    ] = 64 * 1024 * 1024
+
+
+def audit_file(chosen: str | None, environ: Mapping[str, str]) -> str:
+    """Return the path of the audit file: `[audit] file`, else the one in the data folder. Raises ConfigError."""
+    return chosen or os.path.join(data_path(environ), "audit.jsonl")
+
+
+class AgentSettings(Section):
+    """`[agent]`: the limits of a turn, and what the agent adds to it."""
 
     compaction: Annotated[
         bool,
@@ -227,44 +222,6 @@ class ContextSettings(Section):
         ),
         OFF,
     ] = False
-
-    @model_validator(mode="after")
-    def _soft_before_hard(self) -> Self:
-        if self.compaction_soft >= self.compaction_hard:
-            raise ValueError(f"compaction_soft below compaction_hard = {self.compaction_hard:g}")
-        return self
-
-
-class AuditSettings(Section):
-    """`[audit]`: the record of every tool call, who allowed it and how it ended. A project's file cannot change it."""
-
-    enabled: Annotated[bool, Field(description="Whether tool calls are recorded.")] = True
-    file: Annotated[
-        PathText | None,
-        Field(
-            description="Audit file, mode 0600; a file with its latest hash is beside it. Unset: audit.jsonl in the "
-            "data folder.",
-            examples=["~/acp-agent-audit/audit.jsonl"],
-        ),
-    ] = None
-    max_bytes: Annotated[
-        int,
-        Field(
-            ge=64 * 1024,
-            le=1 << 40,
-            description="Bytes from which the file is renamed when an agent starts. It is never deleted.",
-        ),
-    ] = 64 * 1024 * 1024
-
-
-def audit_file(chosen: str | None, environ: Mapping[str, str]) -> str:
-    """Return the path of the audit file: `[audit] file`, else the one in the data folder. Raises ConfigError."""
-    return chosen or os.path.join(data_path(environ), "audit.jsonl")
-
-
-class AgentSettings(ContextSettings):
-    """`[agent]`: the limits of a turn, and what the agent adds to it."""
-
     max_tool_iterations: Annotated[
         int,
         Field(ge=1, le=100, description="Model calls a turn may make before it stops with max_turn_requests."),
@@ -287,7 +244,20 @@ class AgentSettings(ContextSettings):
     ] = None
     instructions: InstructionSettings = InstructionSettings()
     tool_filter: ToolFilterSettings = ToolFilterSettings()
-    hallucination_detection: HallucinationDetection = False
+    hallucination_detection: Annotated[
+        bool,
+        Field(
+            description="Whether you and the model are told when a call names a file, address or id that does not "
+            "exist and that nobody has mentioned. It blocks nothing."
+        ),
+        ON,
+    ] = False
+
+    @model_validator(mode="after")
+    def _soft_before_hard(self) -> Self:
+        if self.compaction_soft >= self.compaction_hard:
+            raise ValueError(f"compaction_soft below compaction_hard = {self.compaction_hard:g}")
+        return self
 
 
 class TerminalForm(StrEnum):
@@ -298,9 +268,37 @@ class TerminalForm(StrEnum):
     LINE = "line"
 
 
-class AcpSettings(ChoiceSettings, QuestionSettings):
+class AcpSettings(Section):
     """`[acp]`: the connection to the editor, and the sessions."""
 
+    elicitation: Annotated[
+        bool,
+        Field(
+            description="Whether the agent and your MCP servers may ask you with forms and web pages, in editors that "
+            "support them."
+        ),
+        OFF,
+    ] = True
+    elicitation_timeout_secs: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=86400,
+            allow_inf_nan=False,
+            description="Seconds such a question waits for you; 0 = until the turn ends (for an MCP server's "
+            "question: 120).",
+        ),
+    ] = 0.0
+    available_models: Annotated[
+        tuple[Annotated[str, AfterValidator(model_name)], ...],
+        Field(
+            strict=False,
+            max_length=200,
+            description='"PROVIDER:MODEL" of each model a session may use, besides llm.model; providers are then not '
+            "asked for their lists. The first is used if llm.model is unset. Empty: all configured and listed models.",
+            examples=[["ollama:qwen3:8b"]],
+        ),
+    ] = ()
     terminal_timeout_secs: Annotated[
         float,
         Field(

@@ -11,7 +11,6 @@ from pydantic import BeforeValidator, Field
 from acp_agent.config.call_settings import (
     AnomalySettings,
     DependencySettings,
-    MaxToolCalls,
     PhaseSettings,
     RateLimitSettings,
     RetrySettings,
@@ -22,7 +21,6 @@ from acp_agent.config.call_settings import (
 from acp_agent.config.rules import (
     PROJECT_RULES,
     AuthorizationSettings,
-    ConfirmPatterns,
     PermissionRules,
     PolicySettings,
     ToolName,
@@ -84,19 +82,6 @@ DEFAULT_GROUPS = (
     DenyGroup.CRYPTO_MINING,
 )
 
-BlockedGroups = Annotated[
-    tuple[Annotated[DenyGroup, Field(strict=False)], ...],
-    Field(
-        strict=False,
-        description="Named groups of commands that never run, besides the built-in list. destructive (any rm -rf), "
-        "code_injection (python -c), env_dump, process_control and more are not in the default, because everyday work "
-        "needs them; package_install asks instead.",
-        examples=[["remote_exec", "reverse_shell", "persistence"]],
-    ),
-    ADDED,
-]
-"""The type of `tools.shell.blocked_groups`."""
-
 
 class ProtectionSettings(Section):
     """`[tools.protection]`: files that other programs run or read as instructions later."""
@@ -140,53 +125,6 @@ class ModelTools(Section):
     ] = None
     deny: Annotated[Words, Field(description="Further tools this model does not get.")] = ()
     also_allow: Annotated[Words, Field(description="Further tools besides those of the profile.")] = ()
-
-
-class SelectionSettings(Section):
-    """The keys of `[tools]` that select the tools of the model."""
-
-    profile: Annotated[
-        Profile,
-        Field(
-            strict=False,
-            description="Which tools the model gets: full (all), coding (files, commands, web, diagnostics, memory) or "
-            "minimal (read, list_directory, find_path, grep).",
-        ),
-        no_looser(Profile.FULL, Profile.CODING, Profile.MINIMAL),
-    ] = Profile.FULL
-    allow: Annotated[
-        Words,
-        Field(
-            description="The only tools of the profile the model gets. Empty: all of it. Tools by name, or group:fs, "
-            "group:runtime, group:web, group:memory, mcp, mcp:SERVER.",
-            examples=[["group:fs", "bash"]],
-        ),
-        NARROWER,
-    ] = ()
-    deny: Annotated[
-        Words,
-        Field(
-            description="Tools the model does not get, in the same form. No other key brings them back.",
-            examples=[["delete_path", "group:web"]],
-        ),
-        ADDED,
-    ] = ()
-    also_allow: Annotated[
-        Words,
-        Field(
-            description="Tools besides those of profile and allow, in the same form. deny takes precedence.",
-            examples=[["mcp:github"]],
-        ),
-        SUBSET,
-    ] = ()
-    by_model: Annotated[
-        dict[Annotated[str, Field(min_length=1, max_length=200)], ModelTools],
-        Field(
-            description="Another selection for models whose provider:model matches a glob; the first match counts. "
-            "profile and allow replace the general ones, deny and also_allow are added to them.",
-            examples=[{"ollama:*": {"profile": "minimal"}}],
-        ),
-    ] = Field(default_factory=dict[str, ModelTools])
 
 
 class OverflowSettings(Section):
@@ -318,7 +256,15 @@ class ShellSettings(Section):
     allowed_commands: Annotated[
         Words, Field(description="Commands that are removed from the built-in blocklist.", examples=[["curl"]]), SUBSET
     ] = ()
-    confirm_patterns: ConfirmPatterns = ()
+    confirm_patterns: Annotated[  # a project cannot set it, because it would allow all other commands
+        Words,
+        Field(
+            description="Older form of rules: commands that contain one of these texts ask, as do the usual dangerous "
+            "ones (rm, git push --force, drop table, ...). All others then run unless they are blocked. The list is "
+            "not used if it is empty or if tools.permissions.bash has rules.",
+            examples=[["terraform "]],
+        ),
+    ] = ()
     env_allow: Annotated[
         Words,
         Field(
@@ -327,7 +273,17 @@ class ShellSettings(Section):
         ),
         SUBSET,
     ] = ()
-    blocked_groups: BlockedGroups = DEFAULT_GROUPS
+    blocked_groups: Annotated[
+        tuple[Annotated[DenyGroup, Field(strict=False)], ...],
+        Field(
+            strict=False,
+            description="Named groups of commands that never run, besides the built-in list. destructive (any rm -rf), "
+            "code_injection (python -c), env_dump, process_control and more are not in the default, because everyday "
+            "work needs them; package_install asks instead.",
+            examples=[["remote_exec", "reverse_shell", "persistence"]],
+        ),
+        ADDED,
+    ] = DEFAULT_GROUPS
     substitution: Annotated[
         SubstitutionMode,
         Field(
@@ -421,29 +377,77 @@ class DiagnosticsSettings(Section):
     timeout: Annotated[Seconds, Field(description="Seconds a checker may run."), SMALLER] = 120.0
 
 
-AutonomyLevel = Annotated[
-    Autonomy,
-    Field(
-        strict=False,
-        description="readonly (only tools that read, search and fetch), supervised (rules and questions decide) or "
-        "full (nothing asks; deny rules and the blocklist still hold). If acp.auto_approve is set too, the stricter "
-        "one holds.",
-    ),
-    no_looser(Autonomy.FULL, Autonomy.SUPERVISED, Autonomy.READONLY),
-]
-"""The type of `tools.autonomy_level`."""
-
-
-class ToolSettings(SelectionSettings):
+class ToolSettings(Section):
     """`[tools]`: the tools of the model."""
 
+    profile: Annotated[
+        Profile,
+        Field(
+            strict=False,
+            description="Which tools the model gets: full (all), coding (files, commands, web, diagnostics, memory) or "
+            "minimal (read, list_directory, find_path, grep).",
+        ),
+        no_looser(Profile.FULL, Profile.CODING, Profile.MINIMAL),
+    ] = Profile.FULL
+    allow: Annotated[
+        Words,
+        Field(
+            description="The only tools of the profile the model gets. Empty: all of it. Tools by name, or group:fs, "
+            "group:runtime, group:web, group:memory, mcp, mcp:SERVER.",
+            examples=[["group:fs", "bash"]],
+        ),
+        NARROWER,
+    ] = ()
+    deny: Annotated[
+        Words,
+        Field(
+            description="Tools the model does not get, in the same form. No other key brings them back.",
+            examples=[["delete_path", "group:web"]],
+        ),
+        ADDED,
+    ] = ()
+    also_allow: Annotated[
+        Words,
+        Field(
+            description="Tools besides those of profile and allow, in the same form. deny takes precedence.",
+            examples=[["mcp:github"]],
+        ),
+        SUBSET,
+    ] = ()
+    by_model: Annotated[
+        dict[Annotated[str, Field(min_length=1, max_length=200)], ModelTools],
+        Field(
+            description="Another selection for models whose provider:model matches a glob; the first match counts. "
+            "profile and allow replace the general ones, deny and also_allow are added to them.",
+            examples=[{"ollama:*": {"profile": "minimal"}}],
+        ),
+    ] = Field(default_factory=dict[str, ModelTools])
     enabled: Annotated[bool, Field(description="Whether the model gets any tools at all."), OFF] = True
-    autonomy_level: AutonomyLevel = Autonomy.SUPERVISED
+    autonomy_level: Annotated[
+        Autonomy,
+        Field(
+            strict=False,
+            description="readonly (only tools that read, search and fetch), supervised (rules and questions decide) or "
+            "full (nothing asks; deny rules and the blocklist still hold). If acp.auto_approve is set too, the "
+            "stricter one holds.",
+        ),
+        no_looser(Autonomy.FULL, Autonomy.SUPERVISED, Autonomy.READONLY),
+    ] = Autonomy.SUPERVISED
     shell: ShellSettings = ShellSettings()
     file: FileSettings = FileSettings()
     scrape: ScrapeSettings = ScrapeSettings()
     diagnostics: DiagnosticsSettings = DiagnosticsSettings()
-    max_tool_calls_per_session: MaxToolCalls = None
+    max_tool_calls_per_session: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=1_000_000,
+            description="Batches of tool calls a session may make. The calls of one model message are one batch; "
+            "commands that you type do not count. Unset: no limit.",
+            examples=[100],
+        ),
+        SMALLER,
+    ] = None
     rate_limit: RateLimitSettings = RateLimitSettings()
     anomaly: AnomalySettings = AnomalySettings()
     verifiers: VerifierSettings = VerifierSettings()

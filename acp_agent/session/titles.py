@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import anyio
 
-from acp_agent.config.settings import TitleSettings, TitleSource
+from acp_agent.config.settings import SessionsSettings, TitleSource
 from acp_agent.core.errors import AgentError, StoreUnavailable
 from acp_agent.core.messages import Message, ModelDone, ModelEvent, ModelStop, Role, StopReason, TextPart
 from acp_agent.core.ports import ModelRequest, Provider
@@ -46,7 +46,7 @@ class TitleWriter:
     """
 
     def __init__(
-        self, settings: TitleSettings, model: Callable[[str], Awaitable[Provider | None]], redact: Redact
+        self, settings: SessionsSettings, model: Callable[[str], Awaitable[Provider | None]], redact: Redact
     ) -> None:
         self._settings = settings
         self._model = model

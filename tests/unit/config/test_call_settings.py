@@ -5,8 +5,6 @@ from pydantic import ValidationError
 
 from acp_agent.config.call_settings import (
     AnomalySettings,
-    HallucinationDetection,
-    MaxToolCalls,
     PhaseSettings,
     RateLimitSettings,
     RetrySettings,
@@ -16,21 +14,14 @@ from acp_agent.config.call_settings import (
 from acp_agent.config.layers import Reader, SettingKey, moved
 from acp_agent.config.rules import PolicyRuleSettings
 from acp_agent.config.section import Section
+from acp_agent.config.settings import AgentSettings
+from acp_agent.config.tool_settings import ToolSettings
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import Phase
 
 
-class Hung(Section):
-    """As ToolSettings holds them."""
-
-    max_tool_calls_per_session: MaxToolCalls = None
-    rate_limit: RateLimitSettings = RateLimitSettings()
-    anomaly: AnomalySettings = AnomalySettings()
-    verifiers: VerifierSettings = VerifierSettings()
-
-
 def test_nothing_is_limited_and_all_but_grounding_is_watched_when_nobody_sets_anything():
-    settings = Hung()
+    settings = ToolSettings()
     assert settings.max_tool_calls_per_session is None
     assert settings.rate_limit.calls_per_hour == 0
     assert settings.anomaly == AnomalySettings(enabled=True, window_size=20, failure_threshold=0.7, auto_block=True)
@@ -61,15 +52,15 @@ def test_nothing_is_limited_and_all_but_grounding_is_watched_when_nobody_sets_an
 )
 def test_what_cannot_be_meant_is_refused(table):
     with pytest.raises(ValidationError):
-        Hung.model_validate(table)
+        ToolSettings.model_validate(table)
 
 
 @pytest.mark.parametrize(
     ("section", "field", "user", "project", "value"),
     [
-        (Hung, "max_tool_calls_per_session", None, 50, 50),
-        (Hung, "max_tool_calls_per_session", 50, None, 50),
-        (Hung, "max_tool_calls_per_session", 50, 100, 50),
+        (ToolSettings, "max_tool_calls_per_session", None, 50, 50),
+        (ToolSettings, "max_tool_calls_per_session", 50, None, 50),
+        (ToolSettings, "max_tool_calls_per_session", 50, 100, 50),
         (RateLimitSettings, "calls_per_hour", 0, 10, 10),
         (RateLimitSettings, "calls_per_hour", 10, 0, 10),
         (RateLimitSettings, "calls_per_hour", 10, 20, 10),
@@ -94,7 +85,7 @@ def test_the_size_of_the_window_is_the_users_alone():
     assert SettingKey("window_size", AnomalySettings, "window_size").project_may is None
 
 
-@pytest.mark.parametrize("section", [Hung, RateLimitSettings, AnomalySettings, VerifierSettings])
+@pytest.mark.parametrize("section", [ToolSettings, RateLimitSettings, AnomalySettings, VerifierSettings])
 def test_every_setting_is_described(section):
     for name, info in section.model_fields.items():
         described = info.description or ""
@@ -102,23 +93,14 @@ def test_every_setting_is_described(section):
         assert is_table or described.endswith("."), name
 
 
-class LoopSections(Section):
-    """As ToolSettings and AgentSettings hold them."""
-
-    retry: RetrySettings = RetrySettings()
-    utility: UtilitySettings = UtilitySettings()
-    phases: PhaseSettings = PhaseSettings()
-    hallucination_detection: HallucinationDetection = False
-
-
 def test_only_retries_are_on_when_nobody_sets_anything():
-    settings = LoopSections()
+    settings = ToolSettings()
     assert settings.retry == RetrySettings(
         max_attempts=2, base_ms=500, max_ms=5000, budget_secs=30, parameter_reformat_provider=""
     )
     assert settings.utility == UtilitySettings(enabled=False, threshold=0.0)
     assert not settings.phases.enabled
-    assert not settings.hallucination_detection
+    assert not AgentSettings().hallucination_detection
 
 
 @pytest.mark.parametrize(
@@ -140,12 +122,16 @@ def test_only_retries_are_on_when_nobody_sets_anything():
         {"utility": {"exempt_tools": [""]}},
         {"phases": {"enabled": "yes"}},
         {"phases": {"planner": True}},
-        {"hallucination_detection": 1},
     ],
 )
 def test_a_retry_utility_or_phase_that_cannot_be_meant_is_refused(table):
     with pytest.raises(ValidationError):
-        LoopSections.model_validate(table)
+        ToolSettings.model_validate(table)
+
+
+def test_the_detection_of_hallucinations_is_a_switch():
+    with pytest.raises(ValidationError):
+        AgentSettings.model_validate({"hallucination_detection": 1})
 
 
 @pytest.mark.parametrize(
@@ -161,8 +147,8 @@ def test_a_retry_utility_or_phase_that_cannot_be_meant_is_refused(table):
         (UtilitySettings, "threshold", 0.1, 0.0, 0.1),
         (PhaseSettings, "enabled", False, True, False),
         (PhaseSettings, "enabled", True, False, False),
-        (LoopSections, "hallucination_detection", False, True, True),
-        (LoopSections, "hallucination_detection", True, False, True),
+        (AgentSettings, "hallucination_detection", False, True, True),
+        (AgentSettings, "hallucination_detection", True, False, True),
     ],
 )
 def test_a_project_may_only_tighten(section, field, user, project, value):

@@ -6,11 +6,10 @@ from pydantic import ValidationError
 from acp_agent.config.layers import SettingKey
 from acp_agent.config.settings import (
     NOTE_FILES,
-    ChoiceSettings,
+    AcpSettings,
     InstructionSettings,
     MemorySettings,
     SessionsSettings,
-    TitleSettings,
     TitleSource,
 )
 
@@ -94,16 +93,16 @@ def test_every_setting_is_described(section, field):
 
 
 def test_by_default_every_model_can_be_chosen_and_a_model_writes_titles() -> None:
-    assert ChoiceSettings().available_models == ()
-    assert TitleSettings() == TitleSettings(titles=TitleSource.MODEL, title_max_chars=60, title_provider="")
+    assert AcpSettings().available_models == ()
+    assert SessionsSettings() == SessionsSettings(titles=TitleSource.MODEL, title_max_chars=60, title_provider="")
 
 
 def test_models_are_named_with_their_provider() -> None:
-    assert ChoiceSettings.model_validate({"available_models": ["ollama:qwen3:8b"]}).available_models
+    assert AcpSettings.model_validate({"available_models": ["ollama:qwen3:8b"]}).available_models
     for wrong in ("qwen3", ":m", "a: b"):
         with pytest.raises(ValidationError, match="PROVIDER:MODEL"):
-            ChoiceSettings.model_validate({"available_models": [wrong]})
+            AcpSettings.model_validate({"available_models": [wrong]})
         with pytest.raises(ValidationError, match="PROVIDER:MODEL"):
-            TitleSettings(title_provider=wrong)
+            SessionsSettings(title_provider=wrong)
     with pytest.raises(ValidationError):
-        TitleSettings(title_max_chars=9)
+        SessionsSettings(title_max_chars=9)

@@ -4,11 +4,11 @@ import pytest
 from pydantic import ValidationError
 
 from acp_agent.config.section import OFF, SMALLER, ProjectMay, Tightened
-from acp_agent.config.settings import ContextSettings, LspSettings, QuestionSettings
+from acp_agent.config.settings import AcpSettings, AgentSettings, LspSettings
 
 
 def test_the_defaults_are_those_of_the_requirements() -> None:
-    settings = ContextSettings()
+    settings = AgentSettings()
     assert (settings.compaction_soft, settings.compaction_hard) == (0.6, 0.9)
     assert settings.compaction
     assert not settings.compress_context
@@ -18,7 +18,7 @@ def test_the_defaults_are_those_of_the_requirements() -> None:
 @pytest.mark.parametrize(("soft", "hard"), [(0.8, 0.8), (0.9, 0.85), (0.6, 0.5)])
 def test_the_soft_threshold_lies_below_the_hard_one(soft: float, hard: float) -> None:
     with pytest.raises(ValidationError, match="compaction_soft below compaction_hard"):
-        ContextSettings(compaction_soft=soft, compaction_hard=hard)
+        AgentSettings(compaction_soft=soft, compaction_hard=hard)
 
 
 @pytest.mark.parametrize(
@@ -27,30 +27,30 @@ def test_the_soft_threshold_lies_below_the_hard_one(soft: float, hard: float) ->
 )
 def test_thresholds_are_parts_of_the_context(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
-        ContextSettings.model_validate(wrong)
+        AgentSettings.model_validate(wrong)
 
 
 @pytest.mark.parametrize("wrong", ["ollama", ":x", "a b:c"])
 def test_the_model_for_summaries_is_named_with_its_provider(wrong: str) -> None:
     with pytest.raises(ValidationError, match="PROVIDER:MODEL"):
-        ContextSettings(compress_provider=wrong)
-    assert ContextSettings(compress_provider="ollama:qwen3:8b").compress_provider == "ollama:qwen3:8b"
+        AgentSettings(compress_provider=wrong)
+    assert AgentSettings(compress_provider="ollama:qwen3:8b").compress_provider == "ollama:qwen3:8b"
 
 
 def test_questions_are_on_and_stand_as_long_as_the_turn() -> None:
-    assert QuestionSettings() == QuestionSettings(elicitation=True, elicitation_timeout_secs=0)
+    assert AcpSettings() == AcpSettings(elicitation=True, elicitation_timeout_secs=0)
 
 
 @pytest.mark.parametrize("table", [{"elicitation": "yes"}, {"elicitation_timeout_secs": -1}, {"elicit": True}])
 def test_what_is_no_setting_is_refused(table: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
-        QuestionSettings.model_validate(table)
+        AcpSettings.model_validate(table)
 
 
 def test_a_project_may_only_switch_them_off() -> None:
     marks = {
         name: [each for each in field.metadata if isinstance(each, ProjectMay)]
-        for name, field in QuestionSettings.model_fields.items()
+        for name, field in AcpSettings.model_fields.items()
     }
     (mark,) = marks["elicitation"]
     assert mark.tighten(True, False) == Tightened(False)

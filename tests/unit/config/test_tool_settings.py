@@ -5,21 +5,14 @@ from pydantic import ValidationError
 
 from acp_agent.config.section import ProjectMay, Section
 from acp_agent.config.tool_settings import (
-    DEFAULT_GROUPS,
-    BlockedGroups,
     DenyGroup,
     ModelTools,
     Profile,
     ProtectionSettings,
-    SelectionSettings,
+    ShellSettings,
+    ToolSettings,
 )
 from tests.unit.config.conftest import told
-
-
-class Shell(Section):
-    """Stands in for `[tools.shell]`."""
-
-    blocked_groups: BlockedGroups = DEFAULT_GROUPS
 
 
 def may(section: type[Section], field: str) -> ProjectMay | None:
@@ -33,13 +26,13 @@ def after(section: type[Section], field: str, user: object, project: object) -> 
 
 
 def test_everything_is_there_by_default():
-    settings = SelectionSettings()
+    settings = ToolSettings()
     assert settings.profile is Profile.FULL
     assert (settings.allow, settings.deny, settings.also_allow, settings.by_model) == ((), (), (), {})
 
 
 def test_a_file_is_read():
-    settings = SelectionSettings.model_validate(
+    settings = ToolSettings.model_validate(
         {
             "profile": "coding",
             "allow": ["group:fs"],
@@ -70,34 +63,37 @@ def test_a_file_is_read():
 )
 def test_what_does_not_fit_is_refused(table: dict[str, object]):
     with pytest.raises(ValidationError):
-        SelectionSettings.model_validate(table)
+        ToolSettings.model_validate(table)
 
 
 def test_a_project_may_only_take_tools_away():
-    assert after(SelectionSettings, "profile", Profile.CODING, Profile.FULL) is Profile.CODING
-    assert after(SelectionSettings, "profile", Profile.CODING, Profile.MINIMAL) is Profile.MINIMAL
-    assert after(SelectionSettings, "deny", ("bash",), ("read",)) == ("bash", "read")
-    assert after(SelectionSettings, "allow", (), ("read",)) == ("read",)
-    assert after(SelectionSettings, "allow", ("read",), ("read", "bash")) == ("read",)
-    assert after(SelectionSettings, "allow", ("read",), ("bash",)) == ("read",)
-    assert after(SelectionSettings, "also_allow", ("mcp:a", "mcp:b"), ("mcp:a", "bash")) == ("mcp:a",)
-    assert may(SelectionSettings, "by_model") is None
+    assert after(ToolSettings, "profile", Profile.CODING, Profile.FULL) is Profile.CODING
+    assert after(ToolSettings, "profile", Profile.CODING, Profile.MINIMAL) is Profile.MINIMAL
+    assert after(ToolSettings, "deny", ("bash",), ("read",)) == ("bash", "read")
+    assert after(ToolSettings, "allow", (), ("read",)) == ("read",)
+    assert after(ToolSettings, "allow", ("read",), ("read", "bash")) == ("read",)
+    assert after(ToolSettings, "allow", ("read",), ("bash",)) == ("read",)
+    assert after(ToolSettings, "also_allow", ("mcp:a", "mcp:b"), ("mcp:a", "bash")) == ("mcp:a",)
+    assert may(ToolSettings, "by_model") is None
 
 
 def test_a_project_may_only_protect_more():
     assert after(ProtectionSettings, "protected_paths", ("a",), ("b",)) == ("a", "b")
     assert may(ProtectionSettings, "unprotected_paths") is None
-    assert after(Shell, "blocked_groups", (DenyGroup.EVAL,), (DenyGroup.DISK,)) == (DenyGroup.EVAL, DenyGroup.DISK)
+    assert after(ShellSettings, "blocked_groups", (DenyGroup.EVAL,), (DenyGroup.DISK,)) == (
+        DenyGroup.EVAL,
+        DenyGroup.DISK,
+    )
 
 
 def test_groups_are_read_by_name():
-    assert Shell.model_validate({"blocked_groups": ["eval", "env_dump"]}).blocked_groups == (
+    assert ShellSettings.model_validate({"blocked_groups": ["eval", "env_dump"]}).blocked_groups == (
         DenyGroup.EVAL,
         DenyGroup.ENV_DUMP,
     )
-    assert Shell.model_validate({"blocked_groups": []}).blocked_groups == ()
+    assert ShellSettings.model_validate({"blocked_groups": []}).blocked_groups == ()
     with pytest.raises(ValidationError):
-        Shell.model_validate({"blocked_groups": ["everything"]})
+        ShellSettings.model_validate({"blocked_groups": ["everything"]})
 
 
 def test_the_defaults_are_those_of_the_requirements(loading):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.config.settings import TitleSettings
+from acp_agent.config.settings import SessionsSettings
 from acp_agent.core.errors import ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import ModelStop
 from acp_agent.core.ports import Provider
@@ -24,7 +24,7 @@ class Rig:
     def __init__(self, *script: Step | ProviderError, **settings: object) -> None:
         self.provider = ScriptedProvider([*script], name="a", model="m")
         self.named: list[str] = []
-        self.titles = TitleWriter(TitleSettings.model_validate(settings), self._model, hidden)
+        self.titles = TitleWriter(SessionsSettings.model_validate(settings), self._model, hidden)
 
     async def _model(self, name: str) -> Provider:
         self.named.append(name)
@@ -106,4 +106,4 @@ async def test_where_no_model_is_wanted_or_there_none_is_asked() -> None:
         raise ConfigError("[llm]", "model", name, "a configured provider")
 
     for model in (none, broken):
-        assert await TitleWriter(TitleSettings(), model, str).better("hi") == ""
+        assert await TitleWriter(SessionsSettings(), model, str).better("hi") == ""
