@@ -86,11 +86,10 @@ class LinuxProcessTable:
     def children(self, pid: int) -> list[int]:
         if not self._children_files:
             return [status.pid for status in map(self.status, self.pids()) if status and status.parent == pid]
-        if pid == os.getpid():
-            threads = [str(pid), *(tid for tid in _names(f"/proc/{pid}/task") if tid != str(pid))]
-        else:
-            threads = _names(f"/proc/{pid}/task")
-        return [int(child) for tid in threads for child in _read(f"/proc/{pid}/task/{tid}/children").split()]
+        threads, found = _names(f"/proc/{pid}/task"), list[int]()
+        for tid in dict.fromkeys((str(pid), *threads)) if pid == os.getpid() else threads:
+            found += map(int, _read(f"/proc/{pid}/task/{tid}/children").split())
+        return found
 
     def mark(self, pid: int) -> str | None:
         """Return the mark. Read again if the process is just executing another program and has no environment."""
@@ -130,8 +129,8 @@ class LinuxProcessTable:
 def _read(path: str) -> bytes:
     """Return a file of /proc, or nothing if the process is gone or not ours to read."""
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        with open(path, "rb", buffering=0) as file:
+            return file.readall()
     except OSError:
         return b""
 

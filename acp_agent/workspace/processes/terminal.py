@@ -61,7 +61,9 @@ class HeadTail:
     def add(self, text: bytes) -> None:
         """Append whole characters of UTF-8."""
         if not self._blocks and len(self._head) < self._head_limit:
-            cut = _boundary(text, self._head_limit - len(self._head))
+            cut = self._head_limit - len(self._head)
+            while 0 < cut < len(text) and text[cut] in _CONTINUES:
+                cut -= 1
             self._head += text[:cut]
             text = text[cut:]
         if text:
@@ -99,20 +101,16 @@ class HeadTail:
 
 
 class CommandOutput:
-    """The output of a command: both streams as they came, within `limit` bytes, and head and tail of each stream.
+    """The output of a command: `both` streams as they came, within `limit` bytes, and head and tail of each `apart`.
 
     The model reads both together. The single streams are for machines, which are shown a few KiB.
     """
 
     def __init__(self, limit: int) -> None:
-        self._both = HeadTail(limit - limit // _SPARE)
-        self._apart = {stream: HeadTail(min(limit, _APART)) for stream in Stream}
-        self._decoders = {stream: codecs.getincrementaldecoder("utf-8")("replace") for stream in Stream}
-
-    @property
-    def truncated(self) -> bool:
-        """Whether anything was left out of both streams together."""
-        return self._both.truncated
+        decoder, apart = codecs.getincrementaldecoder("utf-8"), min(limit, _APART)
+        self.both = HeadTail(limit - limit // _SPARE)
+        self.apart = {Stream.STDOUT: HeadTail(apart), Stream.STDERR: HeadTail(apart)}
+        self._decoders = {Stream.STDOUT: decoder("replace"), Stream.STDERR: decoder("replace")}
 
     def add(self, stream: Stream, data: bytes, *, final: bool = False) -> bytes:
         """Add bytes of a stream. Return them as whole characters of valid UTF-8.
@@ -121,13 +119,9 @@ class CommandOutput:
         """
         text = self._decoders[stream].decode(data, final).encode()
         if text:
-            self._both.add(text)
-            self._apart[stream].add(text)
+            self.both.add(text)
+            self.apart[stream].add(text)
         return text
-
-    def texts(self) -> tuple[str, str, str]:
-        """Return both streams as they came, stdout, stderr."""
-        return self._both.text(), self._apart[Stream.STDOUT].text(), self._apart[Stream.STDERR].text()
 
 
 def _last_gap(head: bytes) -> int:
@@ -139,16 +133,6 @@ def _last_gap(head: bytes) -> int:
 def _first_gap(tail: bytes) -> int:
     """Return the position of the first white space, or 0 if the first word is too long."""
     return min((at for space in _SPACES if (at := tail.find(space, 0, _LONGEST_WORD)) >= 0), default=0)
-
-
-def _boundary(text: bytes, room: int) -> int:
-    """Return the number of bytes of `text` that fit into `room` as whole characters."""
-    if len(text) <= room:
-        return len(text)
-    cut = room
-    while cut > 0 and text[cut] in _CONTINUES:
-        cut -= 1
-    return cut
 
 
 _READ = 64 * 1024
@@ -165,6 +149,8 @@ class LocalCommand:
     pidfd   that of the shell, which this object closes; None if a thread waits for the shell
     over    called when nothing of the command is left, before the shell is reaped if there is a pidfd
     """
+
+    terminal_id = None
 
     def __init__(
         self,
@@ -186,21 +172,19 @@ class LocalCommand:
         self._over = over
         self._unsent = HeadTail(_DELTA_LIMIT)
         self._spoke = anyio.Event()
+        self._unread = len(pipes)
         self._drained = anyio.Event()
         self._finished = anyio.Event()
         self._timed_out = False
         self._note = ""
-
-    @property
-    def terminal_id(self) -> str | None:
-        return None
 
     async def wait(self, on_output: OnOutput) -> CommandOutcome:
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._hand_over, on_output)
                 async with anyio.create_task_group() as readers:
-                    readers.start_soon(self._read_all)
+                    for stream, fd in self._pipes.items():
+                        readers.start_soon(self._read, stream, fd)
                     await self._end()
                     readers.cancel_scope.cancel()
                 self._finished.set()
@@ -216,9 +200,11 @@ class LocalCommand:
                 await self._exited()
             self._reap()
             self._finished.set()
-        for fd in (*self._pipes.values(), *(() if self._pidfd is None else (self._pidfd,))):
-            os.close(fd)
-        self._pipes, self._pidfd = {}, None
+        while self._pipes:
+            os.close(self._pipes.popitem()[1])
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
 
     async def _end(self) -> None:
         """Wait until nothing of the command is left and all output is read."""
@@ -255,12 +241,6 @@ class LocalCommand:
         if ended:
             self._note = f"\n[{ended} background process{'' if ended == 1 else 'es'} ended with the command]\n"
 
-    async def _read_all(self) -> None:
-        async with anyio.create_task_group() as tasks:
-            for stream, fd in self._pipes.items():
-                tasks.start_soon(self._read, stream, fd)
-        self._drained.set()
-
     async def _read(self, stream: Stream, fd: int) -> None:
         data = b"more"
         while data:
@@ -273,33 +253,33 @@ class LocalCommand:
             if text:
                 self._unsent.add(text)
                 self._spoke.set()
+        self._unread -= 1
+        if not self._unread:
+            self._drained.set()
 
     async def _hand_over(self, on_output: OnOutput) -> None:
         """Send new output in intervals, at most ten updates a second, and the last output at once."""
-        while not self._finished.is_set():
+        over = False
+        while not over:
             await self._spoke.wait()
             with anyio.move_on_after(_DELTA_PAUSE):
                 await self._finished.wait()
-            await self._send(on_output)
-        await self._send(on_output)
-
-    async def _send(self, on_output: OnOutput) -> None:
-        delta, self._unsent, self._spoke = self._unsent.text(), HeadTail(_DELTA_LIMIT), anyio.Event()
-        if delta:
-            await on_output(delta)
+            over = self._finished.is_set()
+            delta, self._unsent, self._spoke = self._unsent.text(), HeadTail(_DELTA_LIMIT), anyio.Event()
+            if delta:
+                await on_output(delta)
 
     def _outcome(self) -> CommandOutcome:
         code, timed_out = self._process.returncode, self._timed_out
         killed = code < 0 and not timed_out
         transcript, self._transcript = self._transcript, CommandOutput(0)  # frees the memory: it may be large
-        output, stdout, stderr = transcript.texts()
         return CommandOutcome(
-            output=output + self._note,
-            stdout=stdout,
-            stderr=stderr,
+            output=transcript.both.text() + self._note,
+            stdout=transcript.apart[Stream.STDOUT].text(),
+            stderr=transcript.apart[Stream.STDERR].text(),
             exit_code=_TIMED_OUT if timed_out else 128 - code if killed else code,
             signal=_signal_name(-code) if killed else None,
-            truncated=transcript.truncated,
+            truncated=transcript.both.truncated,
             timed_out=timed_out,
             timeout=self._timeout,
         )
@@ -408,16 +388,13 @@ class LocalTerminal:
             process, pipes = spawn(self._shell, request, {**self._environment, MARK: tree.mark}, tree.tag)
             on_failure.pop_all()
         self._watchdog.watch(tree.mark, process.pid)
-        tree.started(process.pid, frozenset(os.fstat(fd).st_ino for fd in pipes.values()))
+        tree.started(
+            process.pid, frozenset({os.fstat(pipes[Stream.STDOUT]).st_ino, os.fstat(pipes[Stream.STDERR]).st_ino})
+        )
         # For both timeouts, 0 means none.
         timeout = (self._default_timeout if request.timeout is None else request.timeout) or None
-        pidfd = _pidfd(process.pid) if self._pidfds else None
+        try:
+            pidfd = os.pidfd_open(process.pid) if self._pidfds else None
+        except OSError:  # too many files are open: a thread waits for the shell
+            pidfd = None
         return LocalCommand(process, pipes, tree, CommandOutput(request.output_limit), timeout, pidfd, over)
-
-
-def _pidfd(pid: int) -> int | None:
-    """Return a file descriptor of the process, or None if too many are open; a thread waits for it then."""
-    try:
-        return os.pidfd_open(pid)
-    except OSError:
-        return None

@@ -32,6 +32,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Final
 
 from acp_agent.core.process_limits import tag_of
@@ -40,6 +41,7 @@ from acp_agent.workspace.processes.table import MARK, ProcessTable, Status, desc
 _POLL = 0.005
 
 
+@cache
 def pidfd_works() -> bool:
     """Return whether this kernel has file descriptors for processes (Linux 5.3)."""
     try:
@@ -117,7 +119,7 @@ _PR_GET_CHILD_SUBREAPER = 37
 _TERM_GRACE = 0.25
 _KILL_PATIENCE = 0.1
 _KILL_ROUNDS = 20  # each round finds processes that were forked during the last one
-_leaders: set[int] = set()  # shells of commands: only the code that started them may reap them
+_leaders: set[int] = set()  # shells of commands and watchdogs: only the code that started them may reap them
 _UNCLAIMED = 5.0  # seconds after which a dead child is reaped here
 
 
@@ -129,8 +131,10 @@ def harden_process() -> None:
     if sys.platform == "linux":
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
         _prctl(_PR_SET_DUMPABLE, 0)
+        is_subreaper.cache_clear()
 
 
+@cache
 def is_subreaper() -> bool:
     """Return whether orphans among our descendants become our children."""
     if sys.platform != "linux":
@@ -201,9 +205,13 @@ def _end(
 
 
 def dead_children(table: ProcessTable) -> list[int]:
-    """Return our children that have ended and were not reaped."""
-    statuses = map(table.status, table.children(os.getpid()))
-    return [status.pid for status in statuses if status is not None and status.zombie]
+    """Return our children that have ended and were not reaped, without those that other code will reap."""
+    found = list[int]()
+    for pid in table.children(os.getpid()):
+        status = None if pid in _leaders else table.status(pid)
+        if status is not None and status.zombie:
+            found.append(pid)
+    return found
 
 
 class OrphanReaper:
@@ -224,7 +232,7 @@ class OrphanReaper:
     def note(self, zombies: Iterable[int]) -> bool:
         """Note all dead children there are now, and reap those noted long ago. Return whether any are left."""
         now = self._clock()
-        since = {pid: self._since.get(pid, now) for pid in zombies if pid not in _leaders}
+        since = {pid: self._since.get(pid, now) for pid in zombies}
         self._since = {pid: noted for pid, noted in since.items() if now - noted <= self._patience}
         for pid in since.keys() - self._since.keys():
             reap(pid)
@@ -235,7 +243,8 @@ class OrphanReaper:
             self._look()
 
     def _look(self) -> None:
-        if self.note(dead_children(system_table())):
+        dead = dead_children(system_table())
+        if (dead or self._since) and self.note(dead):
             asyncio.get_running_loop().call_later(self._patience + 1, self._look)
 
 
@@ -274,15 +283,29 @@ class ProcessTree:
 
         Those that have ended and became our children are reaped.
         """
-        own = self._table.children(os.getpid())
-        candidates = own if self._subreaper else {*own, *self._table.pids()} - self._before
-        statuses = [status for status in map(self._table.status, candidates) if status is not None]
-        ours = {status.pid: status for status in statuses if not status.zombie and self._belongs(status)}
+        children = self._table.children(os.getpid())
+        candidates = children if self._subreaper else {*children, *self._table.pids()} - self._before
+        ours, dead = dict[int, Status](), list[Status]()
+        for pid in candidates:
+            if pid in _leaders and pid != self._leader:  # another command, or a watchdog
+                continue
+            status = self._table.status(pid)
+            if status is not None and status.zombie:
+                dead.append(status)
+            elif status is not None and self._belongs(status):
+                ours[pid] = status
+        members = self._below(ours) if ours else []
+        for status in dead:
+            if status.parent == os.getpid() and status.pid != self._leader and self._left(status):
+                reap(status.pid)
+        return members
+
+    def _below(self, ours: dict[int, Status]) -> list[int]:
+        """Return the living ones of these processes and of everything below them, and note their sessions."""
         tops = [pid for pid, status in ours.items() if status.parent not in ours]
-        below = [self._table.status(pid) for pid in descendants(self._table, tops)]
+        below = map(self._table.status, descendants(self._table, tops))
         members = [status for status in below if status is not None and not status.zombie]
         self._sessions |= {status.session for status in members} - {0, self._own_session}
-        self._bury([status for status in statuses if status.zombie])
         return [status.pid for status in members]
 
     def reaped(self) -> None:
@@ -321,11 +344,6 @@ class ProcessTree:
         if another_command or not self._subreaper or status.session in (0, status.pid, self._own_session):
             return False
         return self._table.status(status.session) is None  # the leader of its session is gone
-
-    def _bury(self, zombies: list[Status]) -> None:
-        for status in zombies:
-            if status.parent == os.getpid() and status.pid != self._leader and self._left(status):
-                reap(status.pid)
 
     def _left(self, zombie: Status) -> bool:
         known = zombie.session in self._sessions or zombie.pid in self._signalled
@@ -399,9 +417,10 @@ class CommandWatchdog:
         self._end()
 
     def _tell(self) -> None:
-        marks, groups = [*self._groups], [str(group) for group in self._groups.values() if group]
-        tags = [f"+{tag_of(mark)}" for mark in marks]
-        line = " ".join([*marks, *tags, *groups]).encode() + b"\n"
+        words = list[str]()
+        for mark, group in self._groups.items():
+            words += (mark, f"+{tag_of(mark)}", *((str(group),) if group else ()))
+        line = " ".join(words).encode() + b"\n"
         if not self._told(line):
             self._end()
             if self._groups:
@@ -431,6 +450,7 @@ class CommandWatchdog:
             )
             assert self._shell.stdin is not None
             os.set_blocking(self._shell.stdin.fileno(), False)
+            _leaders.add(self._shell.pid)
             self._let_go = weakref.finalize(self, _let_go, self._shell)
 
     def _end(self) -> None:
@@ -445,3 +465,4 @@ def _let_go(shell: "subprocess.Popen[bytes]") -> None:
     shell.stdin.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
         shell.wait(_PATIENCE)
+    _leaders.discard(shell.pid)

@@ -23,11 +23,13 @@ def subreaper(on: bool) -> Iterator[None]:
     libc = ctypes.CDLL(None)
     if LINUX:
         libc.prctl(PR_SET_CHILD_SUBREAPER, int(on), 0, 0, 0)
+        is_subreaper.cache_clear()
     try:
         yield
     finally:
         if LINUX:
             libc.prctl(PR_SET_CHILD_SUBREAPER, int(before), 0, 0, 0)
+            is_subreaper.cache_clear()
 
 
 def exists(pid: int) -> bool:

@@ -89,7 +89,7 @@ def transcript(limit: int, *spoken: tuple[Stream, bytes]) -> tuple[str, str, str
         made.add(stream, data)
     for stream in Stream:
         made.add(stream, b"", final=True)
-    return made.texts()
+    return made.both.text(), made.apart[Stream.STDOUT].text(), made.apart[Stream.STDERR].text()
 
 
 OUT, ERR = Stream.STDOUT, Stream.STDERR
