@@ -278,7 +278,9 @@ async def addresses_of(target: WebTarget, resolve: Resolve) -> tuple[str, ...]:
             addresses is an attack or a mistake.
 
     """
-    addresses = _literal(target.host) or await _looked_up(target, resolve)
+    addresses = await looked_up(target, resolve)
+    if not addresses:
+        raise _unusable(target.host, "cannot be resolved", "Check the spelling of the host name.")
     _refuse_forbidden(target, addresses)
     return tuple(map(str, addresses))
 
@@ -302,14 +304,19 @@ def _literal(host: str) -> tuple[Address, ...]:
         return ()
 
 
-async def _looked_up(target: WebTarget, resolve: Resolve) -> tuple[Address, ...]:
+async def looked_up(target: WebTarget, resolve: Resolve) -> tuple[Address, ...]:
+    """Return the addresses of a host, itself if it is one; none if the resolver has none or fails.
+
+    Raises:
+        RequestBlocked: The host has too many addresses, or one that is written in an unusual way.
+
+    """
+    if literal := _literal(target.host):
+        return literal
     answers: Sequence[str] = ()
-    with anyio.move_on_after(LOOKUP_TIMEOUT):
-        # The system's reasons for a failure are often wrong, so the message does not contain them.
-        with suppress(OSError, UnicodeError):
-            answers = await resolve(target.host, target.port)
-    if not answers:
-        raise _unusable(target.host, "cannot be resolved", "Check the spelling of the host name.")
+    # The system's reasons for a failure are often wrong, so no message contains them.
+    with anyio.move_on_after(LOOKUP_TIMEOUT), suppress(OSError, UnicodeError):
+        answers = await resolve(target.host, target.port)
     try:
         addresses = tuple(dict.fromkeys(map(read_address, answers)))
     except ValueError:

@@ -7,21 +7,16 @@ editor named may have any port. With `allow_private` it may be on this machine o
 plain http. Link-local addresses, where clouds serve their metadata, are always refused.
 """
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-import anyio
-
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.services import BlockReason
 from acp_agent.log import without
 from acp_agent.net.hosts import (
-    LOOKUP_TIMEOUT,
-    MAX_ANSWERS,
     MAX_URL,
     Address,
     HostRules,
@@ -30,6 +25,7 @@ from acp_agent.net.hosts import (
     ResolvedTarget,
     WebTarget,
     canonical_host,
+    looked_up,
     read_address,
     why_forbidden,
     why_local,
@@ -167,7 +163,9 @@ async def locate(endpoint: ServerEndpoint, resolve: Resolve) -> ResolvedTarget:
 
     """
     target = endpoint.target
-    addresses = await _addresses(target, resolve)
+    addresses = await looked_up(target, resolve)
+    if not addresses:
+        raise ToolError(ToolErrorCategory.NETWORK_ERROR, f"{target.host} cannot be resolved")
     for address in addresses:
         private = _is_private(address)
         why = why_forbidden(address)
@@ -190,27 +188,6 @@ def _may_be_allowed(host: str) -> bool:
     with suppress(ValueError):
         return _is_private(read_address(host))
     return why_local(host) is not None
-
-
-async def _addresses(target: WebTarget, resolve: Resolve) -> tuple[Address, ...]:
-    with suppress(ValueError):
-        return (read_address(target.host),)
-    answers: Sequence[str] = ()
-    with anyio.move_on_after(LOOKUP_TIMEOUT), suppress(OSError, UnicodeError):
-        answers = await resolve(target.host, target.port)
-    if not answers:
-        raise ToolError(ToolErrorCategory.NETWORK_ERROR, f"{target.host} cannot be resolved")
-    try:
-        addresses = tuple(dict.fromkeys(map(read_address, answers)))
-    except ValueError:
-        raise _odd(target.host) from None
-    if len(addresses) > MAX_ANSWERS:
-        raise _odd(target.host)
-    return addresses
-
-
-def _odd(host: str) -> RequestBlocked:
-    return RequestBlocked(BlockReason.SSRF, f"{host} has too many addresses, or one that is no public one", host=host)
 
 
 def _unusable(why: str) -> RequestBlocked:
