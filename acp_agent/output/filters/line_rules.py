@@ -50,15 +50,14 @@ class StripNoise:
         """Return the other lines: Full, or Fallback without noise. If all are noise, return a line that says so."""
         del run
         data = encoded(text)
-        kept = b"".join([data[start:end] for start, end in self._kept(data)])
+        runs = list(self._noise.other_runs(data))
+        if self._keep is not None:
+            runs = united(runs, list(self._keep.runs(data)))
+        kept = b"".join([data[start:end] for start, end in runs])
         removed = line_count(data) - line_count(kept)
         if not removed:
             return Applied(text, Confidence.FALLBACK)
         return Applied(decoded(kept) or noise_note(removed), Confidence.FULL)
-
-    def _kept(self, data: bytes) -> list[tuple[int, int]]:
-        runs = list(self._noise.other_runs(data))
-        return runs if self._keep is None else united(runs, list(self._keep.runs(data)))
 
 
 def noise_note(removed: int) -> str:
@@ -71,12 +70,10 @@ class Truncate:
 
     keep   expressions: the first lines between the ends that match stay, up to `max_lines` lines in all
 
-    Raises ValueError for an invalid expression, or if `head + tail` is 0 or more than `max_lines`.
+    `head + tail` is from 1 to `max_lines`. Raises ValueError for an invalid expression.
     """
 
     def __init__(self, max_lines: int, head: int = 20, tail: int = 20, keep: Sequence[str] = ()) -> None:
-        if not 0 < head + tail <= max_lines or min(head, tail) < 0:
-            raise ValueError(f"head = {head} and tail = {tail}: expected 1 to max_lines = {max_lines} in all")
         self._max_lines = max_lines
         self._head = head
         self._tail = tail
@@ -89,10 +86,7 @@ class Truncate:
             return Applied(text, Confidence.FALLBACK)
         start, stop = _between(text, self._head, self._tail)
         kept = self._kept(text[start:stop])
-        omitted = lines_of(text[start:stop]) - len(kept)
-        around = f" around the next {len(kept)}" if kept else ""
-        notice = f"... ({omitted} line{'' if omitted == 1 else 's'} omitted{around}) ..."
-        return Applied(text[:start] + "\n".join((notice, *kept, "")) + text[stop:], Confidence.PARTIAL)
+        return Applied(_with_notice(text, start, stop, kept), Confidence.PARTIAL)
 
     def _kept(self, between: str) -> list[str]:
         room = self._max_lines - self._head - self._tail
@@ -107,11 +101,12 @@ class Truncate:
         return kept[:room]
 
 
-def ends(text: str, head: int, tail: int) -> str:
-    """Return the first and last lines of a longer text, with the number of omitted lines between them."""
-    start, stop = _between(text, head, tail)
-    omitted = lines_of(text[start:stop])
-    return f"{text[:start]}... ({omitted} line{'' if omitted == 1 else 's'} omitted) ...\n{text[stop:]}"
+def _with_notice(text: str, start: int, stop: int, kept: Sequence[str] = ()) -> str:
+    """Return a text without what is between `start` and `stop` but the kept lines, and the number of omitted lines."""
+    omitted = lines_of(text[start:stop]) - len(kept)
+    around = f" around the next {len(kept)}" if kept else ""
+    notice = f"... ({omitted} line{'' if omitted == 1 else 's'} omitted{around}) ..."
+    return text[:start] + "\n".join((notice, *kept, "")) + text[stop:]
 
 
 def _between(text: str, head: int, tail: int) -> tuple[int, int]:
@@ -134,7 +129,7 @@ class StripAnnotated:
     keep_head, keep_tail  lines at the ends of a longer rest that stay
     keep_named            keep noise that a word of the command matches: `ls node_modules` asks for it
 
-    Raises ValueError for an invalid expression, or if the ends are longer than the threshold.
+    The ends are not longer than the threshold. Raises ValueError for an invalid expression.
     """
 
     def __init__(
@@ -147,11 +142,6 @@ class StripAnnotated:
         keep_tail: int = 5,
         keep_named: bool = False,
     ) -> None:
-        if long_output_threshold and keep_head + keep_tail > long_output_threshold:
-            raise ValueError(
-                f"keep_head = {keep_head} and keep_tail = {keep_tail}: expected at most "
-                f"long_output_threshold = {long_output_threshold} in all"
-            )
         self._noise = LinePatterns(patterns)
         self._summary = LinePatterns([summary_pattern]) if summary_pattern else None
         self._threshold = long_output_threshold
@@ -160,7 +150,8 @@ class StripAnnotated:
 
     def apply(self, text: str, run: CommandRun) -> Applied:
         """Return the text: Full if only noise was removed, Partial if the middle was, Fallback if nothing was."""
-        asked_for = self._keep_named and self._asks_for_noise(run)
+        words = (run.printing[-1] if run.printing else run.command).split()[1:]
+        asked_for = self._keep_named and any(self._noise.found_in(word.strip("'\"")) for word in words)
         rest, removed = (text, 0) if asked_for else self._without_noise(encoded(text))
         note = noise_note(removed) if removed else ""
         if self._threshold and lines_of(rest) > self._threshold:
@@ -169,10 +160,6 @@ class StripAnnotated:
             return Applied(text, Confidence.FALLBACK)
         newline = "" if rest.endswith("\n") or not rest else "\n"
         return Applied(f"{rest}{newline}{note}", Confidence.FULL)
-
-    def _asks_for_noise(self, run: CommandRun) -> bool:
-        command = run.printing[-1] if run.printing else run.command
-        return any(self._noise.found_in(word.strip("'\"")) for word in command.split()[1:])
 
     def _without_noise(self, data: bytes) -> tuple[str, int]:
         """Return the lines that are not noise or that are summaries, and the number of the others."""
@@ -189,7 +176,7 @@ class StripAnnotated:
             data = encoded(rest)
             summaries, rest = decoded(self._summary.lines(data)), decoded(self._summary.other_lines(data))
         if lines_of(rest) > sum(self._ends):
-            rest = ends(rest, *self._ends)
+            rest = _with_notice(rest, *_between(rest, *self._ends))
         return "".join(f"{part}\n" for part in (rest.removesuffix("\n"), summaries.removesuffix("\n")) if part)
 
 
@@ -320,7 +307,8 @@ class GroupByRule:
                 current = _Finding(heading["message"])
                 findings.append(current)
             elif not headed and place is not None:
-                current = _Finding(_message(line, place, previous), [place])
+                rest = line.replace(place, "", 1).strip(" \t:->")
+                current = _Finding(rest or previous.strip(), [place])  # the place may stand alone
                 findings.append(current)
                 other = other[:-1] if other and other[-1].strip() == current.message else other
             elif current is None or not line or line.isspace():
@@ -329,35 +317,21 @@ class GroupByRule:
             elif place is not None and not current.places:
                 current.places.append(place)
             if current is not None and not current.rule and (start in rules or "rust-clippy/" in line):
-                current.rule = rules.get(start) or _clippy_rule(line)
+                page = _CLIPPY_PAGE.search(line)  # the address of clippy's help; every finding names it
+                current.rule = rules.get(start) or (f"clippy::{page[1]}" if page else "")
             previous = line
             start += (len(line) if ascii_only else len(encoded(line))) + 1
-        return _real(findings, other), other
-
-
-def _message(line: str, place: str, previous: str) -> str:
-    """Return the rest of the line, or the line before if the place stands alone."""
-    rest = line.replace(place, "", 1).strip(" \t:->")
-    return rest or previous.strip()
-
-
-def _clippy_rule(line: str) -> str:
-    """Return the rule in the address of clippy's help. Every finding names that address."""
-    page = _CLIPPY_PAGE.search(line)
-    return f"clippy::{page[1]}" if page else ""
-
-
-def _real(findings: Sequence[_Finding], other: list[str]) -> list[_Finding]:
-    """Return the findings with a place. Cargo's counts are dropped; others without a place go to `other`."""
-    other += [f"warning: {one.message}" for one in findings if not one.places and not _GENERATED.match(one.message)]
-    return [one for one in findings if one.places]
+        # Of the findings without a place, cargo's counts are dropped.
+        other += [f"warning: {one.message}" for one in findings if not one.places and not _GENERATED.match(one.message)]
+        return [one for one in findings if one.places], other
 
 
 def _grouped(findings: Sequence[_Finding]) -> list[str]:
-    by_shape = {_shape(one.message): one.rule for one in reversed(findings) if one.rule}
+    # Messages are alike if they differ only in names.
+    by_shape = {_NAMES.sub("`", one.message): one.rule for one in reversed(findings) if one.rule}
     groups: dict[str, list[_Finding]] = {}
     for one in findings:
-        groups.setdefault(one.rule or by_shape.get(_shape(one.message), "") or one.message, []).append(one)
+        groups.setdefault(one.rule or by_shape.get(_NAMES.sub("`", one.message), "") or one.message, []).append(one)
     lines: list[str] = []
     for rule, group in groups.items():
         first = group[0].message
@@ -366,11 +340,6 @@ def _grouped(findings: Sequence[_Finding]) -> list[str]:
         lines += [f"    {one.places[0]}" + ("" if one.message == first else f" {one.message}") for one in group]
     total = f"{_count(len(findings), 'warning')} total ({_count(len(groups), 'rule')})"
     return [*lines, total]
-
-
-def _shape(message: str) -> str:
-    """Return a message without the names in it."""
-    return _NAMES.sub("`", message)
 
 
 def _count(number: int, what: str) -> str:

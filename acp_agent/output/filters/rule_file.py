@@ -15,7 +15,6 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from acp_agent.config.files import read_toml
-from acp_agent.core.types import Confidence
 from acp_agent.output.filters.git import GitDiff, GitStatus
 from acp_agent.output.filters.line_rules import Dedup, GroupByRule, KeepMatching, StripAnnotated, StripNoise, Truncate
 from acp_agent.output.filters.rule_model import (
@@ -34,7 +33,7 @@ from acp_agent.output.filters.rule_model import (
     TestSummarySpec,
     TruncateSpec,
 )
-from acp_agent.output.filters.strategy import Applied, CommandRun, Strategy, command_pattern, encoded
+from acp_agent.output.filters.strategy import CommandRun, Strategy, command_pattern, encoded
 from acp_agent.output.filters.test_summary import SummaryOfTests
 
 
@@ -104,11 +103,20 @@ def _strategy(spec: StrategySpec) -> Strategy:  # noqa: PLR0911 - one return a s
         case KeepMatchingSpec():
             return KeepMatching(spec.patterns)
         case StripAnnotatedSpec():
-            return _strip_annotated(spec)
+            return StripAnnotated(
+                spec.patterns,
+                summary_pattern=spec.summary_pattern,
+                long_output_threshold=spec.long_output_threshold,
+                keep_head=spec.keep_head,
+                keep_tail=spec.keep_tail,
+                keep_named=spec.keep_named,
+            )
         case TruncateSpec():
             return Truncate(spec.max_lines, spec.head, spec.tail, spec.keep)
         case TestSummarySpec():
-            return _summary_of_tests(spec)
+            ends = spec.fallback
+            fallback = Truncate(ends.max_lines, ends.head, ends.tail) if ends is not None else None
+            return SummaryOfTests(spec.max_failures, spec.truncate_stack_trace, fallback)
         case GroupByRuleSpec():
             return GroupByRule(spec.location_pattern, spec.rule_pattern)
         case GitStatusSpec():
@@ -119,35 +127,6 @@ def _strategy(spec: StrategySpec) -> Strategy:  # noqa: PLR0911 - one return a s
             return Dedup()
         case _:
             assert_never(spec)
-
-
-@dataclass(frozen=True, slots=True)
-class _OrElse:
-    """A strategy with another one for text that the first does not recognise."""
-
-    first: Strategy
-    second: Strategy
-
-    def apply(self, text: str, run: CommandRun) -> Applied:
-        applied = self.first.apply(text, run)
-        return self.second.apply(text, run) if applied.confidence is Confidence.FALLBACK else applied
-
-
-def _strip_annotated(spec: StripAnnotatedSpec) -> Strategy:
-    return StripAnnotated(
-        spec.patterns,
-        summary_pattern=spec.summary_pattern,
-        long_output_threshold=spec.long_output_threshold,
-        keep_head=spec.keep_head,
-        keep_tail=spec.keep_tail,
-        keep_named=spec.keep_named,
-    )
-
-
-def _summary_of_tests(spec: TestSummarySpec) -> Strategy:
-    summary = SummaryOfTests(spec.max_failures, spec.truncate_stack_trace)
-    ends = spec.fallback
-    return summary if ends is None else _OrElse(summary, Truncate(ends.max_lines, ends.head, ends.tail))
 
 
 BUILT_IN = "the built-in rules"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from acp_agent.core.types import Confidence
-from acp_agent.output.filters.strategy import Applied, CommandRun
+from acp_agent.output.filters.strategy import Applied, CommandRun, Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,16 +217,10 @@ _LOOSE_LINES = 60  # of unrecognised lines, in all places together
 def rendered(parsed: ParsedOutput, max_failures: int, trace_lines: int) -> tuple[str, bool]:
     """Return the text, which ends with the totals, and whether anything that may matter was left out."""
     page = _Page(parsed, max_failures, trace_lines)
-    lines = page.lines()
-    lines.append(totals_line(parsed.totals, broken=parsed.broken))
-    return "\n".join(lines) + "\n", page.cut
-
-
-def totals_line(totals: Totals, *, broken: bool) -> str:
-    """Return the line `test result: ok|FAILED. a passed; b failed; c ignored; d filtered out`."""
-    word = "FAILED" if broken or totals.failed else "ok"
+    totals = parsed.totals
+    word = "FAILED" if parsed.broken or totals.failed else "ok"
     counts = f"{totals.passed} passed; {totals.failed} failed; {totals.ignored} ignored; {totals.filtered} filtered out"
-    return f"test result: {word}. {counts}"
+    return "\n".join((*page.lines(), f"test result: {word}. {counts}", "")), page.cut
 
 
 class _Page:
@@ -236,9 +230,8 @@ class _Page:
         self._parsed = parsed
         self._max_failures = max_failures
         self._trace_lines = trace_lines
-        self._loose_over = (
-            sum(_solid(piece) for piece in parsed.pieces if isinstance(piece, UnknownLines)) - _LOOSE_LINES
-        )
+        unknown = (line for piece in parsed.pieces if isinstance(piece, UnknownLines) for line in piece.lines)
+        self._loose_over = sum(1 for line in unknown if line.strip()) - _LOOSE_LINES
         self._lines: list[str] = []
         self.cut = False
 
@@ -261,14 +254,12 @@ class _Page:
         return self._lines
 
     def _failure(self, failure: Failure) -> None:
-        lines, cut = (list(map(clipped, failure.lines)), False) if failure.whole else self._short(failure.lines)
+        if failure.whole:
+            self._lines += [*map(clipped, failure.lines), ""]
+            return
+        kept, cut = shorten(failure.lines[1:], self._trace_lines)
         self.cut |= cut
-        self._lines += [*lines, ""]
-
-    def _short(self, lines: list[str]) -> tuple[list[str], bool]:
-        heading, *trace = lines
-        kept, cut = shorten(trace, self._trace_lines)
-        return [heading, *kept], cut
+        self._lines += [failure.lines[0], *kept, ""]
 
     def _in_short(self, failure: Failure) -> None:
         self.cut = True
@@ -295,29 +286,29 @@ class _Page:
                 self._lines.append(line)
 
 
-def _solid(piece: UnknownLines) -> int:
-    return sum(1 for line in piece.lines if line.strip())
-
-
 class SummaryOfTests:
     """Writes failures with message, place and trace, then `test result: ...`, summed over all runs in the text.
 
     max_failures           number of failures with details. Of the others name and message are kept
     truncate_stack_trace   lines of details for each failure
+    fallback               what to do with a text without test runs
 
     The confidence is Full if only passed tests and progress were left out, Partial if details of a failure or other
     output were, and Fallback if no test run was recognised.
     """
 
-    def __init__(self, max_failures: int = 10, truncate_stack_trace: int = 50) -> None:
+    def __init__(
+        self, max_failures: int = 10, truncate_stack_trace: int = 50, fallback: Strategy | None = None
+    ) -> None:
         self._max_failures = max_failures
         self._trace_lines = truncate_stack_trace
+        self._fallback = fallback
 
     def apply(self, text: str, run: CommandRun) -> Applied:
         """See `Strategy.apply`. The result is never longer than the text."""
         parsed = _parsed_runs(text, run)
         if parsed is None:
-            return Applied(text, Confidence.FALLBACK)
+            return self._fallback.apply(text, run) if self._fallback is not None else Applied(text, Confidence.FALLBACK)
         # pytest exits with an error if there was nothing to run
         parsed.mark(broken=run.failed and len(run.printing) <= 1)
         summary, cut = rendered(parsed, self._max_failures, self._trace_lines)

@@ -91,6 +91,21 @@ def test_the_numbers_are_those_of_the_requirements(name: str, numbers: tuple[int
             "expected head + tail from 1 to max_lines, which is 30 (head is 20, tail is 11)",
         ),
         (
+            'name = "a"\nmatch = { prefix = "x" }\nstrategy = { type = "truncate", max_lines = 9, head = 0, tail = 0 }',
+            "which is 9 (head is 0, tail is 0)",
+        ),
+        (
+            'name = "a"\nmatch = { prefix = "x" }\nstrategy = { type = "truncate", max_lines = 30, head = -1 }',
+            "strategy.head = -1: expected at least 0",
+        ),
+        (
+            (
+                'name = "a"\nmatch = { prefix = "x" }\n'
+                'strategy = { type = "strip_annotated", patterns = ["x"], long_output_threshold = 9 }'
+            ),
+            "from 1 to long_output_threshold, which is 9 (keep_head is 10, keep_tail is 5)",
+        ),
+        (
             'name = "a"\nmatch = { prefix = "x" }\nstrategy = { type = "truncate", max_lines = "30" }',
             'strategy.max_lines = "30": expected a whole number',
         ),
