@@ -13,6 +13,7 @@ the user types are not judged.
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from itertools import zip_longest
 from typing import Protocol
 
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
@@ -172,11 +173,13 @@ def _strictest(found: Iterable[Protection | None]) -> Protection | None:
 def _fed(commands: tuple[Command, ...]) -> Iterator[tuple[Written, ...]]:
     """Yield every command, outermost first, with the files that its pipeline names for it (`… | xargs rm`)."""
     feeding: tuple[Written, ...] = ()
-    for command in commands:
-        feeding = feeding if command.joined == "|" else ()
+    for command, later in zip_longest(commands, commands[1:]):
         yield feeding if command.appended and not reads_only(command) else ()
         yield from _fed(command.runs)
-        feeding = (*feeding, *(word for each in command.walk() for word in named(each)))[:MAX_WORDS]
+        if later is None or later.joined != "|":
+            feeding = ()
+        else:
+            feeding = (*feeding, *(word for each in command.walk() for word in named(each)))[:MAX_WORDS]
 
 
 def _told(found: Iterable[tuple[str, Protection]]) -> list[str]:

@@ -82,12 +82,10 @@ class Folders:
         return tuple(found)
 
     def entered_by(self, command: Command) -> tuple[str, ...] | None:
-        """Return the folders that a `cd` may lead to; None for too many. Empty for other commands.
+        """Return the folders that a `cd` may lead to; None for too many.
 
         An unknown folder (`cd -`, `cd $x`) adds nothing: its word is judged.
         """
-        if command.name not in ("cd", "pushd"):
-            return ()
         target = next((word for word in command.argv[1:] if not word.startswith("-")), "~")
         if _UNKNOWN.search(target):
             return ()
@@ -120,7 +118,7 @@ def steps_of(commands: Sequence[Command], expand: Expand) -> Iterator[CommandSte
     for command, parents in _nested(commands, ()):
         if command.joined not in ("&&", ""):
             folders, certain = replace(folders, possible=seen), False
-        entered = folders.entered_by(command)
+        entered = folders.entered_by(command) if command.name in ("cd", "pushd") else ()
         after = replace(folders, changes_ignores=True) if _may_change_ignores(command) else folders
         if entered:
             possible = tuple(dict.fromkeys((*(() if certain else folders.possible), *entered)))
@@ -139,8 +137,9 @@ def _nested(commands: Sequence[Command], parents: tuple[Command, ...]) -> Iterat
 
 def _may_change_ignores(command: Command) -> bool:
     """Return whether a command may write a file of ignore rules that it names."""
-    written = [each.target for each in command.redirections if each.writes]
-    words = written if command.name in _LOOKERS else [*written, *command.own]
+    words = () if command.name in _LOOKERS else command.own
+    if command.redirections:
+        words = (*words, *(each.target for each in command.redirections if each.writes))
     return any(_IGNORE_FILE.search(word) or (word in command.patterns and _HIDDEN.search(word)) for word in words)
 
 

@@ -9,7 +9,7 @@ anything without a link.
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, takewhile
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 from acp_agent.gates.paths.command_paths import CommandStep, odd_words, path_words
@@ -333,58 +333,57 @@ class LinkDoubt(NamedTuple):
     certain: bool = False
 
 
-class _Look:
-    """Searches each folder once, and only a few of them: each may have thousands of files."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-        self._seen = dict[str, Mapping[str, bool] | None]()
-
-    def links_out(self, folder: str) -> Mapping[str, bool] | None:
-        """Return the result of `Workspace.links_out`, or None if too many folders were searched."""
-        if folder not in self._seen:
-            self._seen[folder] = self._workspace.links_out(folder) if len(self._seen) < MAX_LOOKS else None
-        return self._seen[folder]
-
-
 def link_doubts(steps: Iterable[CommandStep], workspace: Workspace) -> Iterator[LinkDoubt]:
     """Yield the doubts about the links that a command line follows or makes."""
-    steps, look = [*takewhile(lambda step: not step.folders.lost, steps)], _Look(workspace)
-    first, maker = _first_after_links(steps, workspace)
+    followable = list[CommandStep]()
+    for step in steps:
+        if step.folders.lost:
+            break
+        followable.append(step)
+    first, maker = _first_after_links(followable, workspace)
+    looked: dict[str, Mapping[str, bool] | None] = {}
     elsewhere = False
-    for at, step in enumerate(steps):
+    for at, step in enumerate(followable):
         command = step.command
         word = spliced(command)
         if word:
             yield LinkDoubt(f"{command.name} makes other paths of the names it finds: {word}")
         for each in followed(command):
-            yield from _follows(each, step, look) if at < first else _unknown(f"what {each.how} meets", maker)
+            yield from (
+                _follows(each, step, workspace, looked) if at < first else [_made(f"what {each.how} meets", maker)]
+            )
         if at < first:
             continue
         for word in dict.fromkeys(opened(command)):
-            yield from _unknown(word, maker)
+            yield _made(word, maker)
         if elsewhere and reads_folder(command):
-            yield from _unknown(f"the folder that {command.name} runs in", maker)
+            yield _made(f"the folder that {command.name} runs in", maker)
         elsewhere = elsewhere or (command.name in ("cd", "pushd") and command.argv[1:] not in ((".",), ("./",)))
+
+
+def _made(what: str, maker: str) -> LinkDoubt:
+    return LinkDoubt(f"{what} may be a link that '{maker}' makes")
 
 
 def _first_after_links(steps: Sequence[CommandStep], workspace: Workspace) -> tuple[int, str]:
     """Return the step from which on files may be links that the line makes, and the command that makes them."""
     for at, step in enumerate(steps):
+        outer = _outer(step)
 
-        def is_file(word: str, step: CommandStep = step) -> bool:
-            known = word not in step.command.patterns and not any(each.appended for each in _outer(step).walk())
-            return known and all(workspace.is_file(posixpath.join(folder, word)) for folder in step.folders.possible)
+        def is_file(word: str, step: CommandStep = step, outer: Command = outer) -> bool:
+            if word in step.command.patterns or any(each.appended for each in outer.walk()):
+                return False
+            return all(workspace.is_file(posixpath.join(folder, word)) for folder in step.folders.possible)
 
         if not may_make_links(step.command, is_file):
             continue
         maker = " ".join(step.command.argv[:2])
-        if "&" in (joined for each in steps for joined in (_outer(each).joined, each.command.joined)):
+        # What runs beside the maker may open files after it.
+        beside = any("&" in (_outer(each).joined, each.command.joined) for each in steps)
+        if beside or "|" in (outer.joined, step.command.joined):
             return 0, maker
-        if "|" in (_outer(step).joined, step.command.joined):
-            return 0, maker
-        if any(each.appended for each in _outer(step).walk()):
-            return next(index for index, each in enumerate(steps) if _outer(each) is _outer(step)), maker
+        if any(each.appended for each in outer.walk()):
+            return next(index for index, each in enumerate(steps) if _outer(each) is outer), maker
         return at + 1, maker
     return len(steps), ""
 
@@ -394,14 +393,15 @@ def _outer(step: CommandStep) -> Command:
     return step.parents[0] if step.parents else step.command
 
 
-def _unknown(what: str, maker: str) -> Iterator[LinkDoubt]:
-    yield LinkDoubt(f"{what} may be a link that '{maker}' makes" if maker else what)
-
-
-def _follows(each: Followed, step: CommandStep, look: "_Look") -> Iterator[LinkDoubt]:
+def _follows(
+    each: Followed, step: CommandStep, workspace: Workspace, looked: dict[str, Mapping[str, bool] | None]
+) -> Iterator[LinkDoubt]:
+    """Yield the doubt about links that a command meets. Few folders are searched: each may have thousands of files."""
     for folder in each.folders:
         for place in dict.fromkeys(posixpath.join(start, folder) for start in step.folders.possible):
-            links = look.links_out(place)
+            if place not in looked:
+                looked[place] = workspace.links_out(place) if len(looked) < MAX_LOOKS else None
+            links = looked[place]
             if links is None:
                 yield LinkDoubt(f"{each.how} follows links, and {folder} holds more files than are looked at")
                 return

@@ -261,14 +261,14 @@ def followed(command: Command) -> Iterator[Followed]:
         return
     if name in _FD and command.runs and not _only_types(command.own) and any(map(_opens, command.runs)):
         yield Followed(f"{name} -x", _folders(command), command)
-    option = _option(name, args)
+    option = _option(name, args) if name in _FOLLOWERS or name in _SPARED else None
     if option is not None:
         yield Followed(f"{name} {option}".rstrip(), _folders(command))
 
 
 def spliced(command: Command) -> str:
     """Return the word in which find or fd puts a name into another path, such as `../{}`; empty without one."""
-    if command.name not in FINDERS | _FD:
+    if command.name not in FINDERS and command.name not in _FD:
         return ""
     for word in (word for inner in command.runs for each in inner.walk() for word in each.argv):
         before, mark, after = word.partition(next(iter(_MARK.findall(word)), "\0"))
@@ -282,9 +282,7 @@ def _option(name: str, args: tuple[str, ...]) -> str | None:
     if name in _SPARED:
         stopped = any(word == _SPARED[name] or (name == "zip" and _bundled(word, "y")) for word in args)
         return None if stopped else ""
-    follower = _FOLLOWERS.get(name)
-    if follower is None:
-        return None
+    follower = _FOLLOWERS[name]
     if follower.needs and not any(_bundled(word, follower.needs) or word.startswith("--r") for word in args):
         return None
     for at, word in enumerate(args):

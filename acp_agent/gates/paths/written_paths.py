@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from acp_agent.gates.paths.command_paths import URL, candidates, path_words
-from acp_agent.gates.shell.arguments import applies_patch, awk_asks, config_file, sed_asks
+from acp_agent.gates.shell.arguments import applies_patch, awk_asks, sed_asks, sets_nothing
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.grammar import GUESS, ParsedArguments, WordKind, grammar_of
 from acp_agent.gates.shell.options import getopt, has_option, operands, option_texts, tables
@@ -75,9 +75,12 @@ MAX_CODE = 16 * 1024
 
 def written(command: Command) -> Words:
     """Yield the words of one command that name files it may change, without the commands that it starts."""
-    yield from (Written(each.target) for each in command.redirections if each.writes and not each.harmless)
-    yield from _unpacked(command)
+    for each in command.redirections:
+        if each.writes and not each.harmless:
+            yield Written(each.target)
     name, table = command.name, program_table()
+    if name == "git" or name in _UNPACKERS:
+        yield from _unpacked(command)
     interpreter = tables().interpreter(name)
     if name in tables().wrappers and not (is_runner(command) and command.own):
         return
@@ -172,12 +175,11 @@ def _unpacked(command: Command) -> Words:
     """
     name, args = command.name, command.own
     if name == "git":
-        grammar = grammar_of("git")
-        parsed = grammar.parse(args) if grammar is not None else ParsedArguments()
+        parsed = _parsed(command)
         if not applies_patch(parsed):
             return
         folders = parsed.values("--directory")
-    elif name in _UNPACKERS:
+    else:
         letters, folder, looks = _UNPACKERS[name]
         first = next(iter(args), "")
         given = _dashed(args) if name in ("tar", "gtar", "bsdtar", "jar") else args
@@ -191,8 +193,6 @@ def _unpacked(command: Command) -> Words:
             return  # this file is patched, whatever the patch names
         told = not bundled or sum(letter in letters for letter in first) < 2  # else the order of values differs
         folders = [value for option, value in options if option in folder and told]
-    else:
-        return
     below = posixpath.normpath(posixpath.join("", *folders))
     if below == "." or below.startswith(("/", "~", "..", "$")):
         yield Written(posixpath.normpath(posixpath.join(below, _PLANTED)))
@@ -231,10 +231,10 @@ def _finder(command: Command) -> Words:
 
 
 def _git(command: Command) -> Words:
-    grammar = grammar_of("git")
-    parsed = grammar.parse(command.own) if grammar is not None else ParsedArguments()
+    parsed = _parsed(command)
     yield from _outputs(command)
-    yield from (Written(word) for word in (config_file(command),) if word)
+    if parsed.verbs[:1] == ("config",) and not sets_nothing(parsed):
+        yield from (Written(word) for word in parsed.values("-f", "--file")[:1] if word)
     verb, options = next(iter(parsed.verbs), ""), parsed.options
     only_index = (verb == "rm" and "--cached" in options) or (verb == "restore" and not _STAGED.isdisjoint(options))
     if verb in _GIT_WRITES and not (only_index and not parsed.unknown):
@@ -245,7 +245,9 @@ def _git(command: Command) -> Words:
 def _outputs(command: Command) -> Words:
     """Yield the files that a program writes only because of its options."""
     args = command.argv[1:]
-    yield from (Written(word.partition("=")[2]) for word in args if word.startswith("--out") and "=" in word)
+    for word in args:
+        if word.startswith("--out") and "=" in word:
+            yield Written(word.partition("=")[2])
     grammar = grammar_of(command.tool)
     if grammar is not None:
         parsed = grammar.parse(command.own).arguments

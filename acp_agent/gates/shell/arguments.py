@@ -145,7 +145,10 @@ def applies_patch(parsed: ParsedArguments) -> bool:
 
 def config_write(command: Command) -> str:
     """Return the setting of a call that git may run or obey later, such as "core.hookspath"; empty if there is none."""
-    parsed = _parsed(command)
+    grammar = grammar_of("git") if command.name == "git" else None
+    if grammar is None:
+        return ""
+    parsed = grammar.parse(command.argv[1:])
     subcommand = next(iter(parsed.verbs), "")
     if subcommand in ("init", "clone") and _spelled(parsed, "--template"):
         return "a template with hooks"
@@ -162,19 +165,6 @@ def config_write(command: Command) -> str:
         for each in (*parsed.options, *parsed.verbs)
     )
     return "" if key and may_set(key) and not section else key.casefold() or "git's configuration"
-
-
-def config_file(command: Command) -> str:
-    """Return the file to which a call writes settings (`git config --file .bashrc …`); empty if it names none."""
-    parsed = _parsed(command)
-    if parsed.verbs[:1] != ("config",) or sets_nothing(parsed):
-        return ""
-    return next(iter(parsed.values("-f", "--file")), "")
-
-
-def _parsed(command: Command) -> ParsedArguments:
-    grammar = grammar_of("git")
-    return grammar.parse(command.argv[1:]) if grammar is not None and command.name == "git" else ParsedArguments()
 
 
 def _spelled(parsed: ParsedArguments, option: str) -> bool:

@@ -62,8 +62,10 @@ class Tables(NamedTuple):
 
     def interpreter(self, name: str) -> str:
         """Return the name of an interpreter in the table ("python" for python3.12); empty for other programs."""
+        if name in self.interpreters:
+            return name
         bare = name.rstrip("0123456789.")
-        return next((known for known in (name, bare) if known in self.interpreters), "")
+        return bare if bare in self.interpreters else ""
 
 
 @cache
