@@ -29,11 +29,11 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from io import BytesIO
 from itertools import count
 from typing import BinaryIO, TypeAlias, cast
@@ -80,7 +80,9 @@ def seal(record: Mapping[str, Json], after: ChainLink, ts: str) -> tuple[bytes, 
     A record that is too long is cut.
     """
     head: JsonObject = {"seq": after.seq + 1, "ts": ts, "prev": after.hash}
-    body = _fitting({**head, **record})
+    body = _json({**head, **record})
+    if len(body) > MAX_LINE - _SEAL - 1:
+        body = _shorter({**head, **record})
     digest = hashlib.sha256(body).hexdigest()
     return body + f',"hash":"{digest}"}}\n'.encode(), ChainLink(after.seq + 1, digest)
 
@@ -105,23 +107,15 @@ def unseal(line: bytes) -> SealedRecord:
     return SealedRecord(ChainLink(seq, digest), prev, members)
 
 
-def _fitting(record: JsonObject) -> bytes:
-    """Return a record as JSON without its last bracket.
-
-    It is cut until it fits: first all strings, then the whole call.
-    """
-    limit = MAX_LINE - _SEAL - 1
-    body = _json(record)
-    if len(body) > limit:
-        short = cast("JsonObject", _shortened(record))
-        body = _json(short)
-        if len(body) > limit:
-            body = _json({**short, "call": {LEFT_OUT: None}})
-    return body
+def _shorter(record: JsonObject) -> bytes:
+    """Return a record that is too long as `_json` does: with short strings, and without the call if that is needed."""
+    short = {key: _shortened(value) for key, value in record.items()}
+    body = _json(short)
+    return body if len(body) <= MAX_LINE - _SEAL - 1 else _json({**short, "call": {LEFT_OUT: None}})
 
 
 def _json(record: JsonObject) -> bytes:
-    """Return JSON escaped to ASCII, so that no line end, control or invisible character is in the file."""
+    """Return JSON without its last bracket, in ASCII, so that no line end or invisible character is in the file."""
     return json.dumps(record, separators=(",", ":"), allow_nan=False)[:-1].encode("ascii")
 
 
@@ -157,14 +151,6 @@ class UnreadableHead(ValueError):
 def head_file(path: str) -> str:
     """Return the path of an audit file's head."""
     return f"{path}.head"
-
-
-@contextmanager
-def locked_head(path: str) -> Generator[int]:
-    """Open and lock the head of the audit file `path`. Raises OSError."""
-    with private_file(head_file(path)) as fd:
-        lock(fd)
-        yield fd
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,10 +265,6 @@ class _End:
     torn: bytes = b""
 
 
-def _utc() -> datetime:
-    return datetime.now(UTC)
-
-
 class AuditLog:
     """The audit file of this process. Writing takes less than 0.1 ms and happens in the caller's thread.
 
@@ -299,77 +281,76 @@ class AuditLog:
         warn: Callable[[str], None],
         *,
         max_bytes: int = 64 * 1024 * 1024,
-        now: Callable[[], datetime] = _utc,
+        now: Callable[[], datetime] | None = None,
     ) -> None:
         self.path = path
+        self._head = head_file(path)
         self._warn = warn
         self._max_bytes = max_bytes
-        self._now = now
+        self._now = now or partial(datetime.now, UTC)
         self._written = False
         self._lost: LostRecord | None = None
 
     def append(self, record: Record) -> bool:
         """Write a record. Return False if that was not possible; `warn` was called, and the next record will say so."""
-        error = self._try(record)
-        if error is None:
-            return True
-        if self._lost is None:
-            self._warn(f"{self.path}: tool calls are no longer recorded: {_words(error)}")
-            self._lost = LostRecord(count=1, error=_words(error))
-        else:
-            self._lost = LostRecord(count=self._lost.count + 1, error=self._lost.error)
-        return False
+        error = self._write(record)
+        if error:
+            if self._lost is None:
+                self._warn(f"{self.path}: tool calls are no longer recorded: {error}")
+            count = 1 if self._lost is None else self._lost.count + 1
+            self._lost = LostRecord(count=count, error=self._lost.error if self._lost else error)
+        return not error
 
     def trouble(self) -> str:
         """Return why the record of a call that starts now could not be written, or "" if it could.
 
         Space for the record is reserved. After a failure, a record of the lost records is written.
         """
-        error = (self._try() if self._lost else None) or self._without_room()
-        return "" if error is None else _words(error)
-
-    def _try(self, *records: Record) -> OSError | None:
-        lost = [self._lost] if self._lost else []
-        try:
-            self._write([*lost, *records])
-        except OSError as error:
+        if self._lost and (error := self._write()):
             return error
-        self._lost = None
-        return None
-
-    def _without_room(self) -> OSError | None:
         try:
             os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-            with private_file(self.path) as fd, private_file(head_file(self.path)) as head_fd:
+            with private_file(self.path) as fd, private_file(self._head) as head_fd:
                 reserve_space(fd, _ROOM)
                 reserve_space(head_fd, _HEAD_ROOM)
-                return None
         except OSError as error:
-            return error
+            return error.strerror or str(error)
+        return ""
 
-    def _write(self, records: list[Record]) -> None:
-        """Append records, mark unfinished lines, and move the head. Raises OSError."""
-        os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-        with locked_head(self.path) as head_fd:
-            head = _known(head_fd)
-            if not self._written:
-                head = self._rotated(head_fd, head)
-            with private_file(self.path, os.O_APPEND) as fd:
-                size = os.fstat(fd).st_size
-                end = _end(fd, size, head)
-                if head is None:  # a full disk shows now, and not when the record is out
-                    write_head(head_fd, ChainHead(end.link, size))
-                if end.torn:
-                    torn = TornRecord(bytes=len(end.torn), sha256=hashlib.sha256(end.torn).hexdigest())
-                    records = [torn, *records]
-                link, size = end.link, size + len(end.lead)
-                lead = end.lead
-                for record in records:
-                    line, link = seal(members(record), link, self._ts())
-                    _write_whole(fd, lead + line)
-                    lead, size = b"", size + len(line)
-                    write_head(head_fd, ChainHead(link, size))
-        self._written = True
+    def _write(self, *records: Record) -> str:
+        """Append records, after one of the lost records. Return why that was not possible, or ""."""
+        try:
+            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+            with private_file(self._head) as head_fd:
+                lock(head_fd)
+                self._append(head_fd, [self._lost, *records] if self._lost else records)
+        except OSError as error:
+            return error.strerror or str(error)
+        self._lost, self._written = None, True
+        return ""
+
+    def _append(self, head_fd: int, records: Sequence[Record]) -> None:
+        """Append records, mark unfinished lines, and move the head, which is locked. Raises OSError."""
+        try:
+            head = read_head(head_fd)
+        except UnreadableHead:
+            head = None  # a new one replaces it
+        if not self._written:
+            head = self._rotated(head_fd, head)
+        with private_file(self.path, os.O_APPEND) as fd:
+            size = os.fstat(fd).st_size
+            end = _end(fd, size, head)
+            if head is None:  # a full disk shows now, and not when the record is out
+                write_head(head_fd, ChainHead(end.link, size))
+            if end.torn:
+                torn = TornRecord(bytes=len(end.torn), sha256=hashlib.sha256(end.torn).hexdigest())
+                records = [torn, *records]
+            link, lead, size = end.link, end.lead, size + len(end.lead)
+            for record in records:
+                line, link = seal(members(record), link, self._ts())
+                _write_whole(fd, lead + line)
+                lead, size = b"", size + len(line)
+                write_head(head_fd, ChainHead(link, size))
 
     def _ts(self) -> str:
         return self._now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -403,14 +384,6 @@ class AuditLog:
         return next(name for name in names if not os.path.lexists(name))
 
 
-def _known(head_fd: int) -> ChainHead | None:
-    """Return the head, or None if it is unreadable. A new head then replaces it."""
-    try:
-        return read_head(head_fd)
-    except UnreadableHead:
-        return None
-
-
 def _end(fd: int, size: int, head: ChainHead | None) -> _End:
     """Return where a file continues. It is read only if the head does not match, for example after a sudden death.
 
@@ -422,9 +395,8 @@ def _end(fd: int, size: int, head: ChainHead | None) -> _End:
     lines = window.split(b"\n")
     link, at = BEGINNING, -1
     for number in reversed(range(len(lines))):
-        sealed = _unsealed(lines[number])
-        if sealed is not None:
-            link, at = sealed.link, number
+        with suppress(BrokenLine):
+            link, at = unseal(lines[number]).link, number
             break
     if head is not None and head.link.seq >= link.seq:
         link = head.link
@@ -434,19 +406,8 @@ def _end(fd: int, size: int, head: ChainHead | None) -> _End:
     return _End(link, b"\n" if lines[-1] else b"", torn)
 
 
-def _unsealed(line: bytes) -> SealedRecord | None:
-    try:
-        return unseal(line)
-    except BrokenLine:
-        return None
-
-
 def _write_whole(fd: int, data: bytes) -> None:
     """Write data with one call. Raises OSError if it was not written completely."""
     written = os.write(fd, data)
     if written < len(data):
         raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes of a record could be written")
-
-
-def _words(error: OSError) -> str:
-    return error.strerror or str(error)

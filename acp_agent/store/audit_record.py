@@ -207,14 +207,12 @@ Record: TypeAlias = ToolRecord | EgressRecord | ContinuesRecord | TornRecord | L
 
 def members(record: Record | Outcome) -> JsonObject:
     """Return a record as JSON."""
-    named = ((field.name, getattr(record, field.name)) for field in fields(record))
-    return {name: _plain(value) for name, value in named if value is not None or name in KEPT}
-
-
-def _plain(value: object) -> Json:
-    if is_dataclass(value):
-        return members(cast("Outcome", value))
-    return cast("Json", value)  # the classes above hold nothing else
+    data: JsonObject = {}
+    for field in fields(record):
+        value: object = getattr(record, field.name)
+        if value is not None or field.name in KEPT:
+            data[field.name] = members(cast("Outcome", value)) if is_dataclass(value) else cast("Json", value)
+    return data
 
 
 Redact: TypeAlias = Callable[[str], str]
@@ -254,46 +252,43 @@ def redacted(text: str, redact: Redact, longest: int = LONGEST) -> str:
 
 def recordable(arguments: JsonObject, redact: Redact) -> JsonObject:
     """Return arguments, names included, as they may be recorded: valid JSON, whatever a model has sent."""
-    return _Budget(redact).table(arguments, 0)
+    return _Copier(redact).table(arguments, 0)
 
 
-class _Budget:
+@dataclass(slots=True)
+class _Copier:
     """A copier of values with a limit on their number."""
 
-    def __init__(self, redact: Redact) -> None:
-        self._redact = redact
-        self._left = _MOST
+    redact: Redact
+    left: int = _MOST
 
     def table(self, table: JsonObject, depth: int) -> JsonObject:
         copy: JsonObject = {}
         for number, (name, value) in enumerate(table.items()):
-            if self._left <= 0:
+            if self.left <= 0:
                 copy["[left out]"] = f"{len(table) - number} more"
                 break
-            key = redacted(name, self._redact, 100)
+            key = redacted(name, self.redact, 100)
             copy[f"{key}#{number}" if key in copy else key] = self._value(value, depth)
         return copy
 
-    def _row(self, row: list[Json], depth: int) -> list[Json]:
-        copy: list[Json] = []
-        for number, value in enumerate(row):
-            if self._left <= 0:
-                copy.append(f"[left out: {len(row) - number} more]")
-                break
-            copy.append(self._value(value, depth))
-        return copy
-
     def _value(self, value: Json, depth: int) -> Json:
-        self._left -= 1
+        self.left -= 1
         match value:
             case str():
-                return redacted(value, self._redact)
+                return redacted(value, self.redact)
             case dict() | list() if depth == _DEEPEST:
                 return "[left out: too deep]"
             case dict():
                 return self.table(value, depth + 1)
             case list():
-                return self._row(value, depth + 1)
+                row: list[Json] = []
+                for number, each in enumerate(value):
+                    if self.left <= 0:
+                        row.append(f"[left out: {len(value) - number} more]")
+                        break
+                    row.append(self._value(each, depth + 1))
+                return row
             case float() if not math.isfinite(value):
                 return str(value)
             case int() if value.bit_length() > _WIDEST_NUMBER:
