@@ -15,6 +15,7 @@ from acp_agent.workspace.git.settings import GitDanger, Repository, dangers
 _NEIGHBOURS = frozenset(
     ("gh", "glab", "tea", "hub", "tig", "lazygit", "gitui", "gitk", "jj", "sl", "git-gui", "git-cola", "gitg", "magit")
 )
+_MAY_CALL_GIT = re.compile(r"g(?:it|h|lab)|tea|hub|tig|jj|sl|[\\'\"$`*?\[{]")
 _UNKNOWN = re.compile(r"[$`]|\{\}")
 _REMOTE_LOOKS = frozenset(("", "get-url", "add", "rename", "remove", "rm", "set-url", "set-branches"))
 _SUBMODULE_LOOKS = frozenset(
@@ -290,7 +291,7 @@ class GitGuard:
 
     def dangers(self, line: CommandFacts) -> tuple[GitDanger, ...]:
         """Return why a command line asks, without repetition."""
-        if self._repositories is None or not _may_call_git(line.text):
+        if self._repositories is None:
             return ()
         return tuple(dict.fromkeys(danger for placed in git_calls(line) for danger in self._of(placed)))
 
@@ -300,7 +301,7 @@ class GitGuard:
         Call it only for a line without `dangers`, because git itself answers.
         """
         files, nested = dict[str, None](), dict[str, None]()
-        if self._repositories is None or self._changes is None or not _may_call_git(line.text):
+        if self._repositories is None or self._changes is None:
             return IncomingFiles()
         calls = tuple(git_calls(line))
         for at, (call, folders) in enumerate(calls):
@@ -354,11 +355,9 @@ def _below(seen: dict[str, None], call: GitCall, command: Command, expand: Expan
         yield from (_joined(folder, name) for name in (place, *(names or ())))
 
 
-def _may_call_git(text: str) -> bool:
-    """Return whether a text may call git at all. The check is quick, and errs on the side of True."""
-    folded = text.casefold()
-    names = ("git", "gh", "glab", "tea", "hub", "tig", "jj", "sl")
-    return any(name in folded for name in names) or any(char in text for char in "\\'\"$`*?[{")
+def may_call_git(text: str) -> bool:
+    """Return whether a command line may call git at all. The check is quick, and errs on the side of True."""
+    return _MAY_CALL_GIT.search(text.casefold()) is not None
 
 
 def _joined(folder: str, name: str) -> str:

@@ -148,7 +148,7 @@ def on_record(*answers: bool | None, action: Action | None = None) -> Approved |
     return Approved(ApprovedBy.ALWAYS) if True in answers else None
 
 
-def is_answered(
+def _is_answered(
     asks: Sequence[Ask], rules: tuple[Rule, ...], decide: Callable[[tuple[Rule, ...]], Action | None]
 ) -> bool:
     """Return whether the questions of other gates need no answer: there are none, or a rule names their subject.
@@ -173,22 +173,6 @@ def unasked(facts: CallFacts) -> Deny:
 def denied_by(tool: str, rules: tuple[Rule, ...], at: int) -> Deny:
     """Return the refusal by one rule. Its pattern and place are for the audit."""
     return Deny("a permission rule denies this call", rule=f"{rules[at].pattern} (rule {at + 1} of {tool})")
-
-
-def digest_of(settlement: Settlement) -> str:
-    """Return the digest of the text that "always" would cover; empty if it covers more."""
-    exact = (grant.key for grant in settlement.grants if grant.kind is GrantKind.PAYLOAD)
-    return next(exact, "")
-
-
-def is_housekeeping(facts: CallFacts) -> bool:
-    """Return whether a call is the agent's own housekeeping, for which the user is not asked.
-
-    A denial ends it like any other call. Commands, pages, servers and calls about which another gate asks are no
-    housekeeping.
-    """
-    at_home = not facts.spec.server and len(facts.paths) == len(facts.subjects)
-    return facts.call.phase is Phase.AUTONOMOUS and at_home and not facts.asks
 
 
 def is_edit(facts: CallFacts) -> bool:
@@ -265,13 +249,11 @@ class PermissionGate(Gate):
 
     async def examine(self, facts: CallFacts) -> Verdict:
         """Decide the call. Ask the user if nothing else decides. The result is never an Ask."""
-        verdict = self.judge(facts)
+        verdict = self.settle(facts).verdict
         if not isinstance(verdict, Ask):
             return verdict
-        if facts.invocation.predicted_failure is not None:
-            return _PredictedFailure(
-                "", result=facts.invocation.predicted_failure
-            )  # it cannot be done, so nothing is asked
+        if facts.invocation.predicted_failure is not None:  # it cannot be done, so nothing is asked
+            return _PredictedFailure("", result=facts.invocation.predicted_failure)
         if self._approver is None:
             return Deny(_NOBODY, ToolErrorCategory.CONFIRMATION_REQUIRED)
         async with self._one_question:
@@ -279,7 +261,8 @@ class PermissionGate(Gate):
             settlement = self.settle(facts)
             if not isinstance(settlement.verdict, Ask):
                 return settlement.verdict
-            question = build(facts, settlement.reasons, settlement.always, digest_of(settlement))
+            digests = [grant.key for grant in settlement.grants if grant.kind is GrantKind.PAYLOAD]
+            question = build(facts, settlement.reasons, settlement.always, digests[0] if digests else "")
             try:
                 decision = await self._approver.ask(question)
             except ToolError as error:  # there was no answer in time
@@ -304,14 +287,12 @@ class PermissionGate(Gate):
 
     def settle(self, facts: CallFacts) -> Settlement:
         """Return the outcome for a call, before the user is asked."""
-        settlement = self._by_subjects(facts)
+        if facts.command is not None:
+            settlement = self._settle_command(facts, facts.command)
+        else:
+            settlement = self._settle_urls(facts) if facts.urls else self._settle_tool(facts)
         unanswered = isinstance(settlement.verdict, Ask) and self._conduct.auto_approve is AutoApprove.FULL_AUTO
         return Settlement(unasked(facts)) if unanswered else settlement
-
-    def _by_subjects(self, facts: CallFacts) -> Settlement:
-        if facts.command is not None:
-            return self._settle_command(facts, facts.command)
-        return self._settle_urls(facts) if facts.urls else self._settle_tool(facts)
 
     def _settle_command(self, facts: CallFacts, line: ShellText) -> Settlement:
         tool = facts.spec.name
@@ -333,8 +314,11 @@ class PermissionGate(Gate):
         if judgement.action is Action.DENY or exact is False or whole is False:
             return Settlement(Deny(_USER_DENIED))
         approved = self._free(facts) or on_record(exact)
-        answered = is_answered(facts.asks, rules, lambda named: judge(line, named, lambda _: None).action)
-        if approved is None and judgement.action is Action.ALLOW and answered:
+        if (
+            approved is None
+            and judgement.action is Action.ALLOW
+            and _is_answered(facts.asks, rules, lambda named: judge(line, named, lambda _: None).action)
+        ):
             by_rules = True not in answers or judge(line, rules, lambda _: None).action is Action.ALLOW
             approved = Approved(ApprovedBy.POLICY if by_rules else ApprovedBy.ALWAYS)
         return Settlement(approved) if approved else command_question(facts, judgement, digest)
@@ -402,8 +386,9 @@ class PermissionGate(Gate):
 
     def _asks(self, facts: CallFacts, action: Action | None, *, stored: bool | None, rules: tuple[Rule, ...]) -> bool:
         """Return whether a call asks. A tool that only reads asks if it has `rules` and none of them matches."""
-        named = is_answered(facts.asks, rules, lambda exact: rule_action(facts.invocation, exact, self._resolve))
-        if not named or action is Action.ASK:
+        if action is Action.ASK:
+            return True
+        if not _is_answered(facts.asks, rules, lambda exact: rule_action(facts.invocation, exact, self._resolve)):
             return True
         if action is Action.ALLOW or stored:
             return False
@@ -412,13 +397,16 @@ class PermissionGate(Gate):
         return self._conduct.auto_approve is not AutoApprove.AUTO_EDIT or not is_edit(facts)
 
     def _free(self, facts: CallFacts) -> Approved | None:
-        """Return why the call runs unasked: the user typed it or chose full-auto, or it is the agent's own."""
+        """Return why the call runs unasked: the user typed it or chose full-auto, or it is our own housekeeping."""
         if facts.call.origin is CallOrigin.USER:
             return Approved(ApprovedBy.USER)
-        if is_housekeeping(facts):
+        # Commands, pages, servers and calls about which another gate asks are no housekeeping.
+        at_home = not facts.spec.server and len(facts.paths) == len(facts.subjects)
+        if facts.call.phase is Phase.AUTONOMOUS and at_home and not facts.asks:
             return Approved(ApprovedBy.AUTO)
-        free = self._conduct.auto_approve is AutoApprove.FULL_AUTO and not any(ask.firm for ask in facts.asks)
-        return Approved(ApprovedBy.AUTO) if free else None
+        if self._conduct.auto_approve is not AutoApprove.FULL_AUTO or (facts.asks and any(a.firm for a in facts.asks)):
+            return None
+        return Approved(ApprovedBy.AUTO)
 
     def _digest(self, tool: str, text: str) -> str:
         """Return the digest of a text in its folder: `python build.py` is another program in another folder."""

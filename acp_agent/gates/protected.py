@@ -20,7 +20,7 @@ from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.core.types import Access, Allow, Ask, CallOrigin, Deny, Verdict
 from acp_agent.gates.gate import CallFacts, CommandFacts, Gate
-from acp_agent.gates.git_calls import GitGuard
+from acp_agent.gates.git_calls import GitGuard, may_call_git
 from acp_agent.gates.paths.command_paths import MAX_WORDS
 from acp_agent.gates.paths.written_paths import Written, named, reads_only, written
 from acp_agent.gates.shell.arguments import config_write
@@ -78,63 +78,60 @@ class ProtectedGate(Gate):
         self._resolve_command = resolve_command
 
     def judge(self, facts: CallFacts) -> Verdict:
-        verdict = self._judge(facts)
-        if isinstance(verdict, Ask) and verdict.firm and self._unasked(facts):
-            return Deny(f"{verdict.reason}; {_UNASKED}", ToolErrorCategory.CONFIRMATION_REQUIRED, rule=verdict.reason)
-        return verdict
+        reasons: list[str] = []
+        firm = False
+        for subject in facts.paths:
+            path, access = subject.path, subject.access
+            # A moved or copied source comes with everything below it.
+            holding = access.of_the_entry or len(facts.paths) > 1
+            found = self._path(path, access, holding=holding) if access.changes else None
+            if found is not None:
+                reasons.append(f"{path} is protected: {found.reason}")
+                if found.hard:
+                    return Deny(reasons[-1], rule=found.reason)
+                firm = firm or not found.everyday
+        for line in facts.commands:
+            changed = tuple(self._command(line))
+            if changed:
+                reasons += _told(changed)
+                firm = firm or not all(protection.everyday for _, protection in changed)
+            for danger in self._git.dangers(line) if may_call_git(line.text) else ():
+                reasons.append(danger.reason)
+                firm = firm or danger.firm
+        return self._ask(facts, "; ".join(reasons[:_SHOWN]), firm=firm) if reasons else Allow()
+
+    def _ask(self, facts: CallFacts, reason: str, *, firm: bool) -> Verdict:
+        """Return the question, or the refusal of a firm one at a level that does not ask."""
+        full_auto = self._conduct.auto_approve is AutoApprove.FULL_AUTO
+        if firm and full_auto and facts.call.origin is CallOrigin.MODEL:
+            return Deny(f"{reason}; {_UNASKED}", ToolErrorCategory.CONFIRMATION_REQUIRED, rule=reason)
+        return Ask(reason, firm)
 
     async def examine(self, facts: CallFacts) -> Verdict:
-        """Judge the text of a call, then ask git what its commands would bring."""
+        """Judge the text of a call, then ask git which files its commands would take and put into the worktree."""
         verdict = self.judge(facts)
-        return await self._brought(facts) if isinstance(verdict, Allow) else verdict
+        for line in facts.commands if isinstance(verdict, Allow) else ():
+            reason = await self._brought(line) if may_call_git(line.text) else ""
+            if reason:
+                return self._ask(facts, reason, firm=True)
+        return verdict
 
-    async def _brought(self, facts: CallFacts) -> Verdict:
-        """Judge the files that commands of git take from their repository and put into the worktree."""
-        for line in facts.commands:
-            brought = await self._git.bringing(line)
-            files = () if brought is None else brought.files
-            kept = [name for name in files if os.path.basename(name) not in _OBEYED_LATER]
+    async def _brought(self, line: CommandFacts) -> str:
+        """Return why the files that a command line takes through git ask; empty if they do not."""
+        brought = await self._git.bringing(line)
+        if brought is None:
+            return "it cannot be told whether git would bring files here that other programs run"
+        for name in brought.files:
             # A link counts by its possible target: `.vscode` may be a link to a folder with tasks.json in it.
-            found = [(name, found) for name in kept if (found := self._find(name, holding=True)) and not found.everyday]
-            dangers = self._git.entering(brought.repositories) if brought is not None else ()
-            if brought is None:
-                reason = "it cannot be told whether git would bring files here that other programs run"
-            elif found:
-                name, protection = found[0]
-                reason = f"git would bring or change {self._shown(name)}, which is protected: {protection.reason}"
-            elif dangers:
-                reason = f"git would enter {self._shown(brought.repositories[0])}: {dangers[0].reason}"
-            else:
-                continue
-            if self._unasked(facts):
-                return Deny(f"{reason}; {_UNASKED}", ToolErrorCategory.CONFIRMATION_REQUIRED, rule=reason)
-            return Ask(reason, firm=True)
-        return Allow()
+            found = None if os.path.basename(name) in _OBEYED_LATER else self._find(name, holding=True)
+            if found and not found.everyday:
+                return f"git would bring or change {self._shown(name)}, which is protected: {found.reason}"
+        for danger in self._git.entering(brought.repositories):
+            return f"git would enter {self._shown(brought.repositories[0])}: {danger.reason}"
+        return ""
 
     def _shown(self, path: str) -> str:
         return os.path.relpath(path, _place(self._resolve, ".", Access.LIST))
-
-    def _unasked(self, facts: CallFacts) -> bool:
-        return self._conduct.auto_approve is AutoApprove.FULL_AUTO and facts.call.origin is CallOrigin.MODEL
-
-    def _judge(self, facts: CallFacts) -> Verdict:
-        reasons: list[str] = []
-        firm = False
-        for path, access in ((each.path, each.access) for each in facts.paths if each.access.changes):
-            # A moved or copied source comes with everything below it.
-            found = self._path(path, access, holding=access.of_the_entry or len(facts.paths) > 1)
-            reason = f"{path} is protected: {found.reason}" if found else ""
-            if found and found.hard:
-                return Deny(reason, rule=found.reason)
-            reasons += [reason] if reason else []
-            firm = firm or (found is not None and not found.everyday)
-        for line in facts.commands:
-            changed = tuple(self._command(line))
-            dangers = self._git.dangers(line)
-            reasons += [*_told(changed), *(danger.reason for danger in dangers)]
-            firm = firm or not all(protection.everyday for _, protection in changed)
-            firm = firm or any(danger.firm for danger in dangers)
-        return Ask("; ".join(reasons[:_SHOWN]), firm) if reasons else Allow()
 
     def _path(self, path: str, access: Access, *, holding: bool) -> Protection | None:
         """Judge a path by name and by where it leads. The file system refuses folders with hard paths in them."""
@@ -146,10 +143,12 @@ class ProtectedGate(Gate):
 
     def _command(self, line: CommandFacts) -> Iterator[tuple[str, Protection]]:
         """Yield the protected paths that a command line may change, as it names them."""
-        judged = 0
-        for (command, _, folders, _), fed in zip(line.surveyed_steps, _fed(line.survey.commands), strict=True):
+        judged, fed = 0, list[tuple[Written, ...]]()
+        for at, (command, _, folders, _) in enumerate(line.surveyed_steps):
             yield from _planted(command)
-            for each in (*written(command), *fed):
+            if command.appended and not fed:
+                fed = list(_fed(line.survey.commands))
+            for each in (*written(command), *(fed[at] if command.appended else ())):
                 matches = folders.matches(each.word, command)
                 judged += len(folders.possible) + len(matches or ())
                 if judged > MAX_WORDS or folders.lost or matches is None:
