@@ -80,10 +80,11 @@ class SandboxGate(Gate):
                 return verdict
             outside.extend(verdict)
             links.extend(link_doubts(line.steps, self._workspace))
+        if not (outside or links):
+            return Allow()
         reasons = [f"outside the workspace: {_listed(outside)}"] if outside else []
         reasons += list(dict.fromkeys(each.reason for each in links))[:_SHOWN]
-        firm = bool(outside) or any(each.certain for each in links)
-        return Ask("; ".join(reasons), firm=firm) if reasons else Allow()
+        return Ask("; ".join(reasons), firm=bool(outside) or any(each.certain for each in links))
 
     def _command(self, line: CommandFacts) -> list[str] | Deny:
         """Return the outside paths that a command names, or the refusal of one that climbs out."""
@@ -110,7 +111,8 @@ class SandboxGate(Gate):
             if odd is None:
                 return [*outside, f"(more than {MAX_WORDS} paths)"]
             outside.update(dict.fromkeys(odd))
-            made.update(_normal(path) for each in made_folders(command) for path in folders.places(each))
+            for folder in made_folders(command):
+                made.update(map(posixpath.normpath, folders.places(folder)))
         return list(outside)
 
     def _odd_outside(self, command: Command, folders: Folders) -> list[str] | None:
@@ -124,18 +126,15 @@ class SandboxGate(Gate):
             if matches is None:
                 return None
             first = word if word.startswith(("/", "~")) else word.partition("/")[0]
-            places = [path for path in folders.places(word) if self._may_be_there(path, word, first)]
+            # A file may be there if the first part of the word exists.
+            places = [path for path in folders.places(word) if self._workspace.exists(path.removesuffix(word) + first)]
             found.update(dict.fromkeys(path for path in (*places, *matches) if self._is_outside(path)))
         return list(found)
-
-    def _may_be_there(self, path: str, word: str, first: str) -> bool:
-        """Return whether a file may be at a path: the `first` part of its last word exists."""
-        return self._workspace.exists(path.removesuffix(word) + first)
 
     def _is_folder(self, folders: Sequence[str], made: Collection[str], word: str) -> bool:
         """Return whether a word names a folder, or one that the line makes, wherever the command may run."""
         places = [posixpath.join(folder, word) for folder in folders]
-        return all(_normal(place) in made or self._workspace.is_folder(place) for place in places)
+        return all(posixpath.normpath(place) in made or self._workspace.is_folder(place) for place in places)
 
     def _is_outside(self, path: str, made: Collection[str] = ()) -> bool:
         if path.startswith("~"):
@@ -150,10 +149,6 @@ class SandboxGate(Gate):
             shorter = without_made(path, made, self._workspace.exists)
             return shorter == path or self._is_outside(shorter)
         return False
-
-
-def _normal(path: str) -> str:
-    return posixpath.normpath(path)
 
 
 def _listed(paths: list[str]) -> str:

@@ -90,7 +90,6 @@ class Firewall(Verifier):
     def command(self, command: Command, folders: Folders) -> Verdict:
         words = dict.fromkeys(islice(_file_words(command), MAX_WORDS + 1))
         judged = len(words) * len(folders.possible)
-        handled = _handled(command)
         worst, level, is_named = "", Secrecy.OPEN, False
         for word in words:
             matches = folders.matches(word, command) if judged <= MAX_WORDS else None
@@ -101,7 +100,7 @@ class Firewall(Verifier):
             spelled = max(secrecy(part) for place in places for part in (place, *_parts(place)))
             found, path = max((self._secrecy(place), place) for place in places)
             found = max(found, spelled)
-            if found and (handled is None or word in handled):
+            if found and _handles(command, word):
                 found, spelled = Secrecy(found - 1), Secrecy(max(spelled - 1, 0))
             if found > level:
                 worst, level = path if path in matches else word, found
@@ -134,24 +133,24 @@ class Firewall(Verifier):
         return None
 
 
-def _handled(command: Command) -> frozenset[str] | None:
-    """Return the words whose files the program uses without showing their content; None for all words."""
-    if command.name in _QUIET:
-        return None
-    return frozenset(
-        option.partition("=")[2] or value
+def _handles(command: Command, word: str) -> bool:
+    """Return whether a program uses the file of a word without showing its content."""
+    if command.name in _QUIET or (command.name == "git" and word in command.own and word.startswith(EXCLUDING)):
+        return True
+    return any(
+        word == (option.partition("=")[2] or value)
         for option, value in pairwise((*command.own, ""))
         if option.startswith(_UNSHOWN_OPTIONS)
         or (option == "-i" and command.name in _KEY_USERS)
         or (option in _GLOB_OPTIONS and value.startswith("!"))
-    ) | frozenset(word for word in command.own if command.name == "git" and word.startswith(EXCLUDING))
+    )
 
 
 def _file_words(command: Command) -> Iterator[str]:
     """Yield the words that may be files, also below a folder in a variable (`$PROJECT/.env`)."""
     yield from path_words(command)
-    for word in (*command.own, *(redirection.target for redirection in command.redirections)):
-        if "$" in word and not any(char.isspace() for char in word):
+    for word in (*command.own, *[each.target for each in command.redirections]):
+        if "$" in word and not any(map(str.isspace, word)):
             yield word
 
 

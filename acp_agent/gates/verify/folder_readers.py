@@ -12,7 +12,7 @@ import posixpath
 from collections.abc import Sequence
 
 from acp_agent.core.secrets import secrecy
-from acp_agent.gates.git_calls import git_call
+from acp_agent.gates.git_calls import GitCall, git_call
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.grammar import WordKind
 from acp_agent.gates.verify.reading import (
@@ -45,11 +45,8 @@ _WILD = "*?["
 
 def git_reading(command: Command) -> Reading | None:
     """Return what a command of git reads or stores; None if it names every file."""
-    call = git_call(command)
-    return _reading(call.subcommand, call.args, call.folder or "") if call is not None else None
-
-
-def _reading(subcommand: str, args: Sequence[str], here: str) -> Reading | None:
+    subcommand, args, folder, _ = git_call(command) or GitCall("")
+    here = folder or ""
     match subcommand:
         case "add" | "stage":
             return _add(args, here)
@@ -187,6 +184,7 @@ _GREPS = frozenset(
 _RECURSIVE = ("--recursive", "--dereference-recursive")
 _TARS = frozenset(("tar", "gtar", "bsdtar"))
 _SEVEN_ZIPS = frozenset(("7z", "7za", "7zr", "7zz"))
+_PACKERS = _TARS | _SEVEN_ZIPS | {"zip", "cpio", "pax", "jar"}
 _COPIERS = {"cp": "cp", "gcp": "cp", "mv": "mv", "gmv": "mv", "rsync": "rsync", "scp": "scp"}
 _FIND_RUNS = ("-exec", "-execdir", "-ok", "-okdir")
 _FIND_DOUBTS = ("-o", "-or", "!", "-not", ",", "(", ")")
@@ -209,7 +207,9 @@ def reading(command: Command) -> Reading | None:
         options = Options(_COPIERS[name], command.own)
         follows = options.has("LHh", "--dereference", "--copy-links")
         return Reading(options.operands(), Look(follows=follows), _loses_its_folder)
-    return git_reading(command) or _packer(command)
+    if name == "git" or name.startswith("git-"):
+        return git_reading(command)
+    return _packer(command) if name in _PACKERS else None
 
 
 def _read_by_grep(command: Command) -> Reading | None:

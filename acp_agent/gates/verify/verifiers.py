@@ -89,13 +89,18 @@ class VerifierGate(Gate):
 
     def _all_verdicts(self, facts: CallFacts) -> Iterator[Verdict]:
         for path in facts.paths:
-            yield from (verifier.path(path) for verifier in self._verifiers)
-        for step in (step for line in facts.commands for step in line.surveyed_steps):
-            yield from (verifier.command(step.command, step.folders) for verifier in self._verifiers)
+            for verifier in self._verifiers:
+                yield verifier.path(path)
+        for line in facts.commands:
+            for step in line.surveyed_steps:
+                for verifier in self._verifiers:
+                    yield verifier.command(step.command, step.folders)
         for url in facts.urls:
-            yield from (verifier.url(url) for verifier in self._verifiers)
+            for verifier in self._verifiers:
+                yield verifier.url(url)
         if len(facts.paths) > 1:
-            yield from (verifier.paths(facts.paths) for verifier in self._verifiers)
+            for verifier in self._verifiers:
+                yield verifier.paths(facts.paths)
 
 
 def _may_read_folders(facts: CallFacts) -> bool:
@@ -119,45 +124,31 @@ class Destructive(Verifier):
     name = "destructive"
 
     def command(self, command: Command, folders: Folders) -> Verdict:
-        known = ("", *(folder for folder in folders.possible if folder.startswith(("/", "~"))))
-        pattern = next(filter(None, (destructive(command, folder) for folder in known)), "") or _maker(command)
-        if pattern:
-            return Deny(f"the command destroys what cannot be got back ('{pattern}')", rule=f"destructive: {pattern}")
-        whole = _whole(command)
-        if whole:  # it takes git's hooks and settings too, so full-auto does not answer the question
-            return Ask(f"deletes the whole folder or its history: rm -r {whole}", firm=True)
-        reason = _doubt(command)
-        return Ask(reason) if reason else Allow()
-
-
-def _maker(command: Command) -> str:
-    stem = command.name.casefold().partition(".")[0]
-    return stem if stem in tables().danger["disk_makers"] else ""
-
-
-def _whole(command: Command) -> str:
-    """Return the operand of a recursive rm that means the whole folder or its history; empty for other commands."""
-    args = command.argv[1:]
-    if command.name.casefold() != "rm" or not has_option(args, "rR", "--recursive"):
-        return ""
-    return next((path for path in operands(args) if posixpath.normpath(path) in _WHOLE), "")
-
-
-def _doubt(command: Command) -> str:
-    """Return why a command is asked about; empty if it is not."""
-    name, args = command.name.casefold(), command.argv[1:]
-    recursive = has_option(args, "R", "--recursive")
-    match name:
-        case "chmod" if recursive and any(map(_open_to_all, operands(args)[:1])):
-            return "lets all users change whole folders"
-        case "chown" | "chgrp" if recursive:
-            return "gives whole folders to another owner"
-        case "truncate":
-            return ""  # for a file it does the same as `>`
-        case _ if name in tables().danger["disk_tools"] and not has_option(args, "l", "--list", "--version", "--help"):
-            return f"{name} may erase for good"
-        case _:
-            return ""
+        pattern = destructive(command, "")
+        for folder in folders.possible:
+            if not pattern and folder.startswith(("/", "~")):
+                pattern = destructive(command, folder)
+        name, args = command.name.casefold(), command.argv[1:]
+        stem = name.partition(".")[0]
+        if pattern or stem in tables().danger["disk_makers"]:
+            rule = f"destructive: {pattern or stem}"
+            return Deny(f"the command destroys what cannot be got back ('{pattern or stem}')", rule=rule)
+        match name:
+            case "rm" if has_option(args, "rR", "--recursive"):
+                whole = next((path for path in operands(args) if posixpath.normpath(path) in _WHOLE), "")
+                # It takes git's hooks and settings too, so full-auto does not answer the question.
+                return Ask(f"deletes the whole folder or its history: rm -r {whole}", firm=True) if whole else Allow()
+            case "chmod" if has_option(args, "R", "--recursive") and any(map(_open_to_all, operands(args)[:1])):
+                return Ask("lets all users change whole folders")
+            case "chown" | "chgrp" if has_option(args, "R", "--recursive"):
+                return Ask("gives whole folders to another owner")
+            case "truncate":
+                return Allow()  # for a file it does the same as `>`
+            case _ if name in tables().danger["disk_tools"]:
+                harmless = has_option(args, "l", "--list", "--version", "--help")
+                return Allow() if harmless else Ask(f"{name} may erase for good")
+            case _:
+                return Allow()
 
 
 def _open_to_all(mode: str) -> bool:
