@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -102,9 +102,6 @@ class Recording:
             self._watch(frame)
 
 
-_FINAL = frozenset({"completed", "failed"})
-
-
 @dataclass(slots=True)
 class SeenCall:
     """A tool call as the editor saw it: its `tool_call` and every `tool_call_update`, in order.
@@ -120,7 +117,7 @@ class SeenCall:
     def add(self, update: JsonObject, index: int) -> None:
         """Append an update, which is at `index` of the recording."""
         self.updates.append(update)
-        if text_at(update, "status") in _FINAL:
+        if text_at(update, "status") in ("completed", "failed"):
             self.end = index
 
     @property
@@ -143,18 +140,19 @@ class SeenCall:
         """`completed`, `failed`, or `in_progress` while it runs."""
         return text_at(self.final, "status") or text_at(self.first, "status")
 
+    def _content(self, kind: str) -> list[JsonObject]:
+        content = [item for update in (self.first, *self.updates) for item in objects_at(update, "content")]
+        return [item for item in content if item.get("type") == kind]
+
     @property
     def terminals(self) -> list[str]:
         """The ids of the editor's terminals in its content, in order of appearance."""
-        content = [item for update in (self.first, *self.updates) for item in objects_at(update, "content")]
-        found = [text_at(item, "terminalId") for item in content if item.get("type") == "terminal"]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(text_at(item, "terminalId") for item in self._content("terminal")))
 
     @property
     def diffs(self) -> list[JsonObject]:
         """The diffs in its content, in order."""
-        content = [item for update in (self.first, *self.updates) for item in objects_at(update, "content")]
-        return [item for item in content if item.get("type") == "diff"]
+        return self._content("diff")
 
     @property
     def text(self) -> str:
@@ -327,13 +325,7 @@ async def end_agent(process: Process, grace: float = _END_GRACE) -> None:
 
 def problems(error: BaseException) -> list[str]:
     """Return the different messages of the errors in a tree of exception groups."""
-    return list(dict.fromkeys(str(each) or type(each).__name__ for each in _leaves(error)))
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield the single errors in a tree of exception groups."""
     if not isinstance(error, BaseExceptionGroup):
-        yield error
-        return
-    for child in cast("BaseExceptionGroup[BaseException]", error).exceptions:
-        yield from _leaves(child)
+        return [str(error) or type(error).__name__]
+    children = cast("BaseExceptionGroup[BaseException]", error).exceptions
+    return list(dict.fromkeys(problem for child in children for problem in problems(child)))

@@ -238,21 +238,13 @@ def _model(value: str) -> str:
         raise argparse.ArgumentTypeError(f"expected {error}, not {value!r}") from None
 
 
-_SUBCOMMANDS = {
-    "demo": ("demo", "demo"),
-    "run": ("run", "run"),
-    "doctor": ("doctor", "doctor"),
-    "config": ("config", "config"),
-    "check": ("check", "check"),
-    "audit": ("audit", "audit"),
+_ELSEWHERE = {
     "filter": ("filter", "filtered"),
     "redact": ("filter", "redact"),
     "schema": ("config", "schema"),
-    "sessions": ("sessions", "sessions"),
-    "login": ("login", "login"),
     "logout": ("login", "logout"),
 }
-"""The module and the function of each subcommand."""
+"""The module and the function of the subcommands for which these are not both the name of the subcommand."""
 _BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it
 
 
@@ -263,8 +255,10 @@ def main(arguments: Sequence[str]) -> int:
     """
     parser = command_line()
     args = parser.parse_args(arguments)
-    if args.config is not None and args.command != "config" and not _is_file(os.path.expanduser(args.config)):
-        parser.error(f"argument --config: there is no file {args.config!r}")
+    if args.config is not None and args.command != "config":
+        file = os.path.expanduser(args.config)
+        if not os.path.exists(file) or os.path.isdir(file):
+            parser.error(f"argument --config: there is no file {args.config!r}")
     try:
         code = _run(args)
         print(end="", flush=True)  # fails here, not at exit, if stdout is closed
@@ -278,21 +272,17 @@ def main(arguments: Sequence[str]) -> int:
     return code
 
 
-def _is_file(path: str) -> bool:
-    return os.path.exists(path) and not os.path.isdir(path)
-
-
 def _run(args: argparse.Namespace) -> int:
     """Import and run the subcommand. The others are not imported, which keeps the start fast."""
     command = "login" if getattr(args, "login", None) else args.command
-    if command not in _SUBCOMMANDS:  # acp, or no command at all
+    if command in (None, "acp"):
         from acp_agent import boot
 
-        return boot.main(_server_flags(args))
+        return boot.main(server_flags(args))
     if sys.__stdout__ is None and command in ("run", "demo"):
         raise AgentError("stdout is closed, so the conversation cannot be shown; redirect it to a file")
     _open_missing_streams()
-    module, function = _SUBCOMMANDS[command]
+    module, function = _ELSEWHERE.get(command, (command, command))
     return getattr(importlib.import_module(f"acp_agent.cli.{module}"), function)(args)
 
 
@@ -306,12 +296,16 @@ def _open_missing_streams() -> None:
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False, encoding="utf-8")
 
 
-def _server_flags(args: argparse.Namespace) -> list[str]:
-    """Return the given flags as the `--name value` pairs that `Flags.from_argv` reads."""
+def server_flags(args: argparse.Namespace) -> list[str]:
+    """Return the given flags as the `--name value` pairs that `Flags.from_argv` reads.
+
+    `--yes` of `run` is a flag of the server. As a session option it would be stored and hold for the next user of the
+    session, who may not want it.
+    """
     given: dict[str, str | None] = {
         "--config": args.config and os.path.abspath(os.path.expanduser(args.config)),
         "--model": getattr(args, "model", None),
         "--mode": getattr(args, "mode", None),
-        "--auto-approve": getattr(args, "auto_approve", None),
+        "--auto-approve": "full-auto" if getattr(args, "yes", False) else getattr(args, "auto_approve", None),
     }
     return [word for name, value in given.items() if value is not None for word in (name, value)]

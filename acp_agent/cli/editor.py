@@ -79,13 +79,8 @@ class Editor:
         with anyio.CancelScope() as scope:
             waiting.add(scope)
             try:
-                chosen = await self._decide(
-                    {
-                        "sessionId": session_id,
-                        "toolCall": _json(tool_call),
-                        "options": [_json(option) for option in options],
-                    }
-                )
+                shown: list[Json] = [_json(option) for option in options]
+                chosen = await self._decide({"sessionId": session_id, "toolCall": _json(tool_call), "options": shown})
             except OSError as error:  # the user cannot see the question
                 await self._agent.fail(error)
             finally:
@@ -175,7 +170,8 @@ class EditorTerminal:
                 code = await self._process.wait()
                 with anyio.move_on_after(_OUTPUT_GRACE):
                     await self._drained.wait()
-                self.exit_status = _exit_status(code)
+                ended_by = signal.Signals(-code).name if code < 0 else None
+                self.exit_status = {"exitCode": None if ended_by else code, "signal": ended_by}
                 self._exited.set()
                 tasks.cancel_scope.cancel()
             finally:
@@ -211,16 +207,12 @@ class EditorTerminal:
         async for chunk in self._process.stdout:
             self._on_output(self.id, decoder.decode(chunk))
             self._buffer += chunk
-            self._trim()
+            if self._limit is not None and len(self._buffer) > self._limit:
+                self._truncated = True
+                del self._buffer[: len(self._buffer) - self._limit]
+                while self._buffer and self._buffer[0] & 0xC0 == 0x80:  # the output must start with a whole character
+                    del self._buffer[0]
         self._drained.set()
-
-    def _trim(self) -> None:
-        if self._limit is None or len(self._buffer) <= self._limit:
-            return
-        self._truncated = True
-        del self._buffer[: len(self._buffer) - self._limit]
-        while self._buffer and self._buffer[0] & 0xC0 == 0x80:  # the output must start with a whole character
-            del self._buffer[0]
 
 
 class EditorTerminals:
@@ -316,9 +308,3 @@ class DemoEditor(Editor):
     async def release_terminal(self, terminal_id: str, **_others: object) -> None:
         """Serve `terminal/release`."""
         self._terminals.release(terminal_id)
-
-
-def _exit_status(code: int) -> JsonObject:
-    if code < 0:
-        return {"exitCode": None, "signal": signal.Signals(-code).name}
-    return {"exitCode": code, "signal": None}

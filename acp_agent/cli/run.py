@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import termios
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import anyio
@@ -22,6 +23,7 @@ from acp_agent.cli.agent_process import (
     problems,
     text_at,
 )
+from acp_agent.cli.commands import server_flags
 from acp_agent.cli.screen import Screen, plain
 from acp_agent.core.types import JsonObject
 from acp_agent.workspace.processes.tree import harden_process
@@ -30,48 +32,6 @@ if TYPE_CHECKING:
     from acp_agent.cli.editor import Editor
 
 _SETTLE = 0.3  # seconds after a question in which keys are ignored: nobody reads and answers that fast
-
-
-def is_interactive() -> bool:
-    """Return True if stdin and stdout are terminals, so that a user can read a question and answer it.
-
-    The content of a pipe was written before the question, so it is never an answer.
-    """
-    return sys.stdin.isatty() and sys.stdout.isatty()
-
-
-async def forget_early_keys() -> None:
-    """Discard the keys typed before the question and in the first moment after it."""
-    await anyio.sleep(_SETTLE)
-    forget_typed()
-
-
-def forget_typed() -> None:
-    """Discard the unread input of the terminal, including an unfinished line."""
-    try:
-        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-    except termios.error:  # the terminal is gone, which the next read reports
-        return
-
-
-async def read_line() -> str:
-    """Return the next line that is typed. At the end of the input it is incomplete or empty.
-
-    No thread reads the line, because it would keep the process alive after Ctrl-C.
-    """
-    fd, line = sys.stdin.fileno(), b""
-    while not line.endswith(b"\n"):
-        await anyio.wait_readable(fd)
-        try:
-            typed = os.read(fd, 4096)  # a terminal returns at most one line
-        except OSError:  # the terminal is gone
-            return ""
-        if not typed:
-            break
-        line += typed
-    return line.decode("utf-8", "replace")
-
-
 _KEYS = {"y": "allow_once", "a": "allow_always", "n": "reject_once", "v": "reject_always"}
 _CANCELLED = 130
 
@@ -119,16 +79,14 @@ class _Headless:
             code = 1
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._heed_interrupts, editor, session)
-                code = await self._turn(editor, session)
+                answer = await editor.prompt(session, self._args.prompt)
+                self._screen.end()
+                if self._cancelled:
+                    code = _CANCELLED
+                elif answer.stop_reason == "end_turn" and at(answer.field_meta, "acp_agent", "failure") is None:
+                    code = 0
                 tasks.cancel_scope.cancel()
         return code
-
-    async def _turn(self, editor: "Editor", session: str) -> int:
-        answer = await editor.prompt(session, self._args.prompt)
-        self._screen.end()
-        if self._cancelled:
-            return _CANCELLED
-        return 0 if answer.stop_reason == "end_turn" and at(answer.field_meta, "acp_agent", "failure") is None else 1
 
     async def _heed_interrupts(self, editor: "Editor", session: str) -> None:
         with anyio.open_signal_receiver(signal.SIGINT) as interrupts:
@@ -141,15 +99,15 @@ class _Headless:
     async def _decide(self, params: JsonObject) -> str | None:
         options = {text_at(option, "kind"): text_at(option, "optionId") for option in objects_at(params, "options")}
         async with self._asking:
-            if not is_interactive():
+            # The content of a pipe was written before the question, so it is never an answer.
+            if not (sys.stdin.isatty() and sys.stdout.isatty()):
                 self._screen.question(params, options["reject_once"])
                 self._screen.note(
                     "    refused: stdin or stdout is no terminal, so nobody can be asked; --yes allows without asking"
                 )
                 return options["reject_once"]
             self._screen.question(params, "")
-            await forget_early_keys()
-            chosen = await _read_key()
+            chosen = await _chosen_kind()
         return options.get(chosen) if chosen else None
 
 
@@ -157,24 +115,40 @@ def _server_command(args: argparse.Namespace, cwd: str) -> list[str]:
     """Return the command that starts the server with this Python. Its flags take precedence over all other sources."""
     # Python must not import modules from the user's folder, unless it was started to look there.
     safe = [] if cwd in sys.path or "" in sys.path else ["-P"]
-    given = {
-        "--config": args.config and os.path.abspath(os.path.expanduser(args.config)),
-        "--model": args.model,
-        "--mode": args.mode,
-        # A session option would be stored and hold for the next user of the session, who may not want --yes.
-        "--auto-approve": "full-auto" if args.yes else None,
-    }
-    flags = [f"{name}={value}" for name, value in given.items() if value is not None]
-    return [sys.executable, *safe, "-m", "acp_agent", "acp", *flags]
+    return [sys.executable, *safe, "-m", "acp_agent", "acp", *server_flags(args)]
 
 
-async def _read_key() -> str:
-    """Return the kind of the option that the user chose, or "" at the end of the input."""
+async def _chosen_kind() -> str:
+    """Ask for a key, and return the kind of the option that the user chose, or "" at the end of the input.
+
+    Keys that were typed before the question and in the first moment after it do not count.
+    """
+    await anyio.sleep(_SETTLE)
+    with suppress(termios.error):  # the terminal is gone, which the next read reports
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
     while True:
         print("    [y]es once, [a]lways, [n]o, ne[v]er: ", end="", flush=True)
-        line = await read_line()
+        line = await _typed_line()
         if not line:
             return ""
         chosen = _KEYS.get(line.strip().lower()[:1])
         if chosen is not None:
             return chosen
+
+
+async def _typed_line() -> str:
+    """Return the next line that is typed. At the end of the input it is incomplete or empty.
+
+    No thread reads the line, because it would keep the process alive after Ctrl-C.
+    """
+    fd, line = sys.stdin.fileno(), b""
+    while not line.endswith(b"\n"):
+        await anyio.wait_readable(fd)
+        try:
+            typed = os.read(fd, 4096)  # a terminal returns at most one line
+        except OSError:  # the terminal is gone
+            return ""
+        if not typed:
+            break
+        line += typed
+    return line.decode("utf-8", "replace")
