@@ -115,7 +115,7 @@ def _add_sessions(parser: CommandLine) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
     listed = _add(actions.add_parser, "list", "print the sessions on one line each, the last used first")
     where = listed.add_mutually_exclusive_group()
-    where.add_argument("--cwd", metavar="DIR", type=_text, help="only those of this folder")
+    where.add_argument("--cwd", metavar="DIR", type=_folder, help="only those of this folder")
     where.add_argument("--all", action="store_true", help="those of all folders (the default)")
     listed.add_argument("-n", "--number", metavar="N", type=_count, default=20, help="how many (20)")
     listed.add_argument("--json", action="store_true", help="one JSON object on each line")
@@ -227,6 +227,10 @@ def _text(value: str) -> str:
     if not value.strip():
         raise argparse.ArgumentTypeError("expected some text, not nothing")
     return value
+
+
+def _folder(value: str) -> str:
+    return os.path.abspath(os.path.expanduser(_text(value)))
 
 
 def _model(value: str) -> str:

@@ -43,10 +43,6 @@ class CallItem:
     started: ToolStarted
     finished: ToolFinished | None = None
 
-    def finish(self, event: ToolFinished) -> None:
-        """Record the end of the call."""
-        self.finished = event
-
 
 @dataclass(frozen=True, slots=True)
 class MessageItem:
@@ -111,57 +107,35 @@ async def session_items(events: AsyncIterator[StoredEvent]) -> AsyncIterator[Ses
 
 
 async def _in_order(events: AsyncIterator[StoredEvent]) -> AsyncIterator[MessageItem | CallItem]:
-    builder = _ItemBuilder()
+    """Yield messages and calls. Items after an open call wait until the call has ended."""
+    waiting: deque[MessageItem | CallItem] = deque()
+    open_calls: dict[str, CallItem] = {}
     async for one in joined_events(events):
-        builder.take(one)
-        for item in builder.ready():
-            yield item
-    builder.give_up()
-    for item in builder.ready():
-        yield item
-
-
-class _ItemBuilder:
-    """Builds items from events. Items after an open call wait until the call has ended."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[MessageItem | CallItem] = deque()
-        self._open: dict[str, CallItem] = {}
-
-    def take(self, one: StoredEvent) -> None:
         match one.event:
             case ToolStarted() as event:
-                self._open[event.call_id] = call = CallItem(one.at, event)
-                self._waiting.append(call)
+                open_calls[event.call_id] = call = CallItem(one.at, event)
+                waiting.append(call)
             case ToolFinished() as event:
-                self._finish(one.at, event)
+                call = open_calls.pop(event.call_id, None)
+                if call is None:  # its start was not stored, or it was given up
+                    call = CallItem(one.at, ToolStarted(event.call_id, event.name, event.name, ToolKind.OTHER, {}))
+                    waiting.append(call)
+                call.finished = event
             case UserMessage() as event:  # a new turn: no call of the last one is still running
-                self.give_up()
-                self._waiting.append(MessageItem(one.at, event))
+                open_calls.clear()
+                waiting.append(MessageItem(one.at, event))
             case TextDelta() | ThoughtDelta() | PlanChanged() | UsageChanged() as event:
-                self._waiting.append(MessageItem(one.at, event))
+                waiting.append(MessageItem(one.at, event))
             case _:
                 assert_never(one.event)
-        if len(self._waiting) > _WAITING:
-            self.give_up()
-
-    def ready(self) -> Iterator[MessageItem | CallItem]:
-        while self._waiting and not self._is_open(self._waiting[0]):
-            yield self._waiting.popleft()
-
-    def give_up(self) -> None:
-        """Stop waiting for the end of the open calls."""
-        self._open.clear()
-
-    def _finish(self, at: int, event: ToolFinished) -> None:
-        call = self._open.pop(event.call_id, None)
-        if call is None:  # its start was not stored, or it was given up
-            call = CallItem(at, ToolStarted(event.call_id, event.name, event.name, ToolKind.OTHER, {}))
-            self._waiting.append(call)
-        call.finish(event)
-
-    def _is_open(self, item: MessageItem | CallItem) -> bool:
-        return isinstance(item, CallItem) and self._open.get(item.started.call_id) is item
+        if len(waiting) > _WAITING:
+            open_calls.clear()
+        while waiting and not (
+            isinstance(first := waiting[0], CallItem) and open_calls.get(first.started.call_id) is first
+        ):
+            yield waiting.popleft()
+    for item in waiting:
+        yield item
 
 
 _CONTEXT = 3
@@ -193,28 +167,23 @@ class DiffLine:
 def changed_lines(diff: Diff) -> Iterator[DiffLine]:
     """Yield the changed lines with three lines of context, in order. The time is linear in the length of the files."""
     old, new = _lines(diff.old_text or ""), _lines(diff.new_text)
-    start, end = _same_ends(old, new)
-    yield from _around(new, max(start - _CONTEXT, 0), start)
+    # Lines that are equal at the beginning and at the end need no comparison.
+    most = min(len(old), len(new))
+    start = next((n for n in range(most) if old[n] != new[n]), most)
+    end = next((n for n in range(most - start) if old[-1 - n] != new[-1 - n]), most - start)
+    yield from _each(LineChange.UNCHANGED, new, max(start - _CONTEXT, 0), start, 0)
     removed, added = old[start : len(old) - end], new[start : len(new) - end]
     if len(removed) * len(added) > _COMPARED:
         yield from _each(LineChange.REMOVED, removed, 0, len(removed), start)
         yield from _each(LineChange.ADDED, added, 0, len(added), start)
     else:
         yield from _compared(removed, added, start)
-    yield from _around(new, len(new) - end, min(len(new) - end + _CONTEXT, len(new)))
+    yield from _each(LineChange.UNCHANGED, new, len(new) - end, min(len(new) - end + _CONTEXT, len(new)), 0)
 
 
 def _lines(value: str) -> list[str]:
     lines = value.replace("\r\n", "\n").split("\n")
     return lines[:-1] if lines[-1] == "" else lines
-
-
-def _same_ends(old: list[str], new: list[str]) -> tuple[int, int]:
-    """Return how many lines are equal at the beginning and at the end. They need no comparison."""
-    most = min(len(old), len(new))
-    start = next((n for n in range(most) if old[n] != new[n]), most)
-    end = next((n for n in range(most - start) if old[-1 - n] != new[-1 - n]), most - start)
-    return start, end
 
 
 def _compared(removed: list[str], added: list[str], start: int) -> Iterator[DiffLine]:
@@ -233,10 +202,6 @@ def _compared(removed: list[str], added: list[str], start: int) -> Iterator[Diff
 
 def _each(change: LineChange, lines: list[str], first: int, end: int, start: int) -> Iterator[DiffLine]:
     return (DiffLine(change, start + n + 1, lines[n]) for n in range(first, end))
-
-
-def _around(new: list[str], first: int, end: int) -> Iterator[DiffLine]:
-    return _each(LineChange.UNCHANGED, new, first, end, 0)
 
 
 def shown(value: str) -> str:
@@ -297,7 +262,15 @@ async def write_text(saved: SessionSnapshot, events: AsyncIterator[StoredEvent],
     text = _Text(out)
     text.head(saved)
     async for item in session_items(events):
-        text.item(item)
+        match item:
+            case CallItem():
+                text.call(item)
+            case NoAnswerItem():
+                text.no_answer()
+            case MessageItem():
+                text.message(item)
+            case _:
+                assert_never(item)
 
 
 def when(at: int) -> str:
@@ -329,18 +302,10 @@ class _Text:
         ]
         self._line(self._paint("  ".join(filter(None, figures)), _DIM))
 
-    def item(self, item: SessionItem) -> None:
-        match item:
-            case CallItem():
-                self._call(item)
-            case NoAnswerItem():
-                self._line(f"\n  {self._paint('✘', _RED)} {NO_ANSWER_TEXT}")
-            case MessageItem():
-                self._said(item)
-            case _:
-                assert_never(item)
+    def no_answer(self) -> None:
+        self._line(f"\n  {self._paint('✘', _RED)} {NO_ANSWER_TEXT}")
 
-    def _said(self, item: MessageItem) -> None:
+    def message(self, item: MessageItem) -> None:
         match item.event:
             case UserMessage(parts):
                 self._prompts += 1
@@ -364,7 +329,7 @@ class _Text:
         rest = (f"{' ' * 8}{line}".rstrip() for line in lines[1:])
         self._line("\n".join(("", self._paint(who.ljust(8), style) + lines[0], *rest)))
 
-    def _call(self, call: CallItem) -> None:
+    def call(self, call: CallItem) -> None:
         state, word = call_outcome(call)
         mark = self._paint("✔", _GREEN) if state is CallOutcome.DONE else self._paint("✘", _RED)
         result = call.finished.result if call.finished is not None else None
@@ -373,15 +338,12 @@ class _Text:
         about = self._paint(title(call.started.title), _BOLD)
         self._line(f"\n  {mark} {title(call.started.name)}  {about}  {self._paint(ending, _DIM)}")
         for diff in (result.diffs if result is not None else ()) or call.started.diffs:
-            self._patch(diff)
+            self._line(self._paint(f"    {title(diff.path)}", _DIM))
+            for line in changed_lines(diff):
+                text = f"    {SIGNS[line.change]}{shown(line.text)}"
+                self._line(self._paint(text.rstrip(), _STYLES.get(line.change, _DIM)))
         for line in _output(call.started.kind, result):
             self._line(self._paint(f"    │ {line}".rstrip(), _DIM))
-
-    def _patch(self, diff: Diff) -> None:
-        self._line(self._paint(f"    {title(diff.path)}", _DIM))
-        for line in changed_lines(diff):
-            text = f"    {SIGNS[line.change]}{shown(line.text)}"
-            self._line(self._paint(text.rstrip(), _STYLES.get(line.change, _DIM)))
 
     def _line(self, text: str) -> None:
         self._out.write(text + "\n")

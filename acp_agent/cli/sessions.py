@@ -48,15 +48,6 @@ async def without_secrets(events: AsyncIterator[StoredEvent], redact: Redact) ->
 _STDOUT = "-"
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """The target of an export: a file, or `-` for standard output."""
-
-    path: str
-    json: bool
-    force: bool
-
-
 def with_id(args: argparse.Namespace) -> argparse.Namespace:
     """Return the arguments, corrected if the id was taken for the file name of `--html`.
 
@@ -69,27 +60,20 @@ def with_id(args: argparse.Namespace) -> argparse.Namespace:
     return args
 
 
-def destination(args: argparse.Namespace, session_id: str) -> Destination:
-    """Return the destination that the arguments name. The default is a page in this folder."""
-    chosen = _STDOUT if args.to == _STDOUT else args.html or args.json
-    name = (
-        "".join(c for c in session_id[:8] if c.isalnum() or c in "-_") or "session"
-    )  # an imported id may hold any characters
-    path = os.path.expanduser(chosen) if chosen else f"acp-agent-{name}.html"
-    return Destination(path, json=args.json is not None, force=args.force)
-
-
-async def export(to: Destination, saved: SessionSnapshot, repository: SessionRepository, redact: Redact) -> None:
-    """Write the session as JSON or as a page without secrets, and print the file's name.
+async def export(
+    args: argparse.Namespace, saved: SessionSnapshot, repository: SessionRepository, redact: Redact
+) -> None:
+    """Write the session as JSON or as a page without secrets, by default in this folder, and print the file's name.
 
     Raises:
         AgentError: The file cannot be written.
         BrokenPipeError: The reader of standard output is gone.
 
     """
+    path = _destination(args, saved.record.id)
     try:
-        with _stdout() if to.path == _STDOUT else _new_file(to.path, force=to.force) as file:
-            if to.json:
+        with _stdout() if path == _STDOUT else _new_file(path, force=args.force) as file:
+            if args.json is not None:
                 await _write_json(saved, repository, file)
             else:
                 from acp_agent.cli.page import write_page  # noqa: PLC0415 - it loads the reader of Markdown
@@ -100,12 +84,18 @@ async def export(to: Destination, saved: SessionSnapshot, repository: SessionRep
     except BrokenPipeError:
         raise
     except FileExistsError:
-        hint = "it is not a regular file" if to.force else "the file exists already; --force overwrites it"
-        raise AgentError(f"{visible(to.path)}: {hint}") from None
+        hint = "it is not a regular file" if args.force else "the file exists already; --force overwrites it"
+        raise AgentError(f"{visible(path)}: {hint}") from None
     except OSError as error:
-        raise AgentError(f"{visible(to.path)}: {error.strerror or error}") from error
-    if to.path != _STDOUT:
-        print(visible(to.path))
+        raise AgentError(f"{visible(path)}: {error.strerror or error}") from error
+    if path != _STDOUT:
+        print(visible(path))
+
+
+def _destination(args: argparse.Namespace, session_id: str) -> str:
+    chosen = args.to or args.html or args.json
+    name = "".join(c for c in session_id[:8] if c.isalnum() or c in "-_")  # an imported id may hold any characters
+    return os.path.expanduser(chosen) if chosen else f"acp-agent-{name or 'session'}.html"
 
 
 async def _write_json(saved: SessionSnapshot, repository: SessionRepository, file: TextIO) -> None:
@@ -206,27 +196,23 @@ def json_row(row: SessionRow) -> JsonObject:
 
 def _cells(row: SessionRow, short: dict[str, str], home: str) -> tuple[str, ...]:
     record, usage = row.record, row.usage
+    folder = record.cwd
+    if folder == home or folder.startswith(home.rstrip("/") + "/"):
+        folder = "~" + folder.removeprefix(home)
+    folder = title(folder)
     return (
         title(short[record.id]),
         when(record.updated_at),
         _cut(title(record.title or row.words) or "no title", _TITLE),
-        _end(title(_below(home, record.cwd)), _FOLDER),
+        folder if len(folder) <= _FOLDER else f"…{folder[1 - _FOLDER :]}",
         f"{record.prompts} prompt{'' if record.prompts == 1 else 's'}",
         _cut(title(record.model.partition(":")[2] or record.model), _MODEL),
         "" if usage.cost is None else dollars(usage.cost) + ("" if usage.complete else "+"),
     )
 
 
-def _below(home: str, path: str) -> str:
-    return "~" + path.removeprefix(home) if path == home or path.startswith(home.rstrip("/") + "/") else path
-
-
 def _cut(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
-
-
-def _end(text: str, length: int) -> str:
-    return text if len(text) <= length else f"…{text[1 - length :]}"
 
 
 _PAGE = 500
@@ -240,21 +226,16 @@ def sessions(args: argparse.Namespace) -> int:
     path = database_file(os.environ)
     if os.path.exists(path):
         return anyio.run(_run, args, path)
-    _look_for(os.path.dirname(path))
-    if args.action == "list":  # `list` creates no database
-        return 0
-    raise _unknown(args.ids[0] if args.action == "delete" else args.id)
-
-
-def _look_for(folder: str) -> None:
-    """Raise ConfigError if the data folder is no folder, or if the user named it and it does not exist."""
+    folder = os.path.dirname(path)
     try:
         os.stat(os.path.join(folder, ""))
     except OSError as error:
-        if isinstance(error, FileNotFoundError) and not os.environ.get(DATA_VARIABLE):
-            return  # nothing was ever stored
-        where = f"environment variable {DATA_VARIABLE}"
-        raise ConfigError(where, "", "", f"expected a folder for data: {folder}: {error.strerror}") from error
+        if not isinstance(error, FileNotFoundError) or os.environ.get(DATA_VARIABLE):
+            where = f"environment variable {DATA_VARIABLE}"
+            raise ConfigError(where, "", "", f"expected a folder for data: {folder}: {error.strerror}") from error
+    if args.action == "list":  # nothing was ever stored, and `list` creates no database
+        return 0
+    raise _unknown(args.ids[0] if args.action == "delete" else args.id)
 
 
 async def _run(args: argparse.Namespace, path: str) -> int:
@@ -268,7 +249,7 @@ async def _run(args: argparse.Namespace, path: str) -> int:
                 await _show(args, store)
             case "export":
                 saved = await _saved(store, args.id)
-                await export(destination(args, saved.record.id), saved, store.of(saved.record.id), _redactor(args))
+                await export(args, saved, store.of(saved.record.id), _redactor(args))
             case _:
                 return await _delete(args, store)
         return 0
@@ -282,7 +263,7 @@ async def _run(args: argparse.Namespace, path: str) -> int:
 
 async def _list(args: argparse.Namespace, store: SessionStore) -> None:
     """Print the sessions that had a prompt, the last used first."""
-    rows = [await _row(store, record) for record in await store.page(cwd=_folder(args.cwd), limit=args.number)]
+    rows = [await _row(store, record) for record in await store.page(cwd=args.cwd, limit=args.number)]
     if args.json:
         for row in rows:
             _print_json(json_row(row))
@@ -290,10 +271,6 @@ async def _list(args: argparse.Namespace, store: SessionStore) -> None:
         short = short_ids([record.id async for record in _every(store)])
         for line in table(rows, short, os.environ.get("HOME", "")):
             print(line)
-
-
-def _folder(given: str | None) -> str | None:
-    return None if given is None else os.path.abspath(os.path.expanduser(given))
 
 
 async def _row(store: SessionStore, record: SessionRecord) -> SessionRow:

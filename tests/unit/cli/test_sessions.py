@@ -107,7 +107,7 @@ def test_a_command_says_nothing_of_what_a_session_is_about(data, capsys):
 
 def test_a_list_may_be_of_one_folder_or_short_or_json(one, data, capsys):
     keep(data, small("8aaa0000"), [])
-    command("list", cwd="/projects/site/")
+    assert sessions(command_line().parse_args(["sessions", "list", "--cwd", "/projects/site/"])) == 0
     assert printed(capsys).split()[0] == "8aaa0000"
     command("list", number=1)
     assert printed(capsys).split()[0] == "7c9e6679"
