@@ -40,6 +40,7 @@ from acp_agent.workspace.beneath import check_text, errors_about, expansion_want
 from acp_agent.workspace.roots import Place, Roots
 
 if TYPE_CHECKING:
+    from acp_agent.cli.check_command import CommandJudge
     from acp_agent.gates.gate import Gate
     from acp_agent.net.hosts import Resolve
 
@@ -55,7 +56,7 @@ _SPECIAL = {
 }
 
 
-def path_gates(loaded: "Loaded", files: Roots, shell: Roots, warn: Callable[[str], None]) -> "tuple[Gate, ...]":
+def path_gates(loaded: Loaded, files: Roots, shell: Roots, warn: Callable[[str], None]) -> "tuple[Gate, ...]":
     """Return the gates that judge paths: the policy, the verifiers, the protected paths. Raises ConfigError.
 
     files, shell   the directories of a session, for its file tools and for its commands
@@ -192,7 +193,7 @@ Dns = Mapping[str, Sequence[Sequence[str]]]
 """DNS answers by host. The n-th look-up gets the n-th list, and the last list is repeated."""
 
 
-async def url_verdict(url: object, settings: ScrapeSettings, dns: Dns | None) -> JsonObject:
+async def url_verdict(url: Json, settings: ScrapeSettings, dns: Dns | None) -> JsonObject:
     """Judge one URL as the first request of a web tool would be judged, with at most one DNS look-up.
 
     url     any value; one that is no string is denied as type_mismatch
@@ -201,9 +202,10 @@ async def url_verdict(url: object, settings: ScrapeSettings, dns: Dns | None) ->
     Return url, verdict ("allow" or "deny"), reason, category (null if allowed), host ("" if there is none) and
     addresses (those that the tool would connect to, in order). Raises ConfigError for unusable settings.
     """
+    answer: JsonObject = {"url": url, "verdict": "deny", "reason": "", "category": None, "host": "", "addresses": []}
     if not isinstance(url, str):
         reason = f"a URL is a string, not {type(url).__name__}"
-        return _url_answer(None, reason, ToolErrorCategory.TYPE_MISMATCH, "")
+        return {**answer, "url": None, "reason": reason, "category": ToolErrorCategory.TYPE_MISMATCH.value}
     from acp_agent.net.hosts import RequestBlocked, system_resolve  # noqa: PLC0415 - the web client is slow to load
     from acp_agent.net.web import GuardedWeb, WebLimits  # noqa: PLC0415
 
@@ -219,20 +221,14 @@ async def url_verdict(url: object, settings: ScrapeSettings, dns: Dns | None) ->
         judged = await web.judge(url)
     except Refused as error:
         host = error.host if isinstance(error, RequestBlocked) else ""
-        return _url_answer(url, str(error), error.failure.category, host)
-    return _url_answer(url, "a public host", None, judged.target.host, judged.addresses)
-
-
-def _url_answer(
-    url: str | None, reason: str, category: ToolErrorCategory | None, host: str, addresses: Sequence[str] = ()
-) -> JsonObject:
+        return {**answer, "reason": str(error), "category": error.failure.category.value, "host": host}
+    target = judged.target.host
     return {
-        "url": url,
-        "verdict": "allow" if category is None else "deny",
-        "reason": reason,
-        "category": None if category is None else category.value,
-        "host": host,
-        "addresses": list(addresses),
+        **answer,
+        "verdict": "allow",
+        "reason": "a public host",
+        "host": target,
+        "addresses": list(judged.addresses),
     }
 
 
@@ -255,10 +251,6 @@ def _name(host: str) -> str:
         return host.lower()
 
 
-if TYPE_CHECKING:
-    from acp_agent.cli.check_command import CommandJudge
-    from acp_agent.gates.gate import Gate
-
 _LONGEST = 10_000  # characters of one field, which may hold two paths and a word
 _WORDS = {"allow": "allowed", "deny": "denied", "ask": "asked"}
 _EXIT_CODES = {"allow": 0, "deny": 1, "blocked": 1, "ask": 3}
@@ -274,13 +266,19 @@ def check(args: argparse.Namespace) -> int:
 
     """
     _refuse_misuse(args)
-    cwd = _current_folder()
+    try:
+        cwd = os.getcwd()
+    except OSError as error:
+        raise ConfigError("session", "directory", ".", f"a folder that exists ({error.strerror})") from error
     loaded = loaded_for(args, cwd)
     if args.kind == "url" and not args.stdin:
         return _tell(anyio.run(url_verdict, args.target, loaded.settings.tools.scrape, _answers(args)))
-    from acp_agent.session.toolset.settings import session_roots  # noqa: PLC0415 - it loads most of the agent
+    # They load most of the agent.
+    from acp_agent.session.toolset.settings import session_roots, without_faulty_patterns  # noqa: PLC0415
 
-    loaded = _sound(loaded, cwd)
+    loaded, faults = without_faulty_patterns(loaded, (cwd,))
+    for fault in faults:
+        warn(fault)
     with session_roots(loaded, cwd) as roots, session_roots(loaded, cwd, for_shell=True) as shell:
         judge = SessionJudge(loaded, roots, shell, args.rules)
         if args.stdin:
@@ -291,23 +289,6 @@ def check(args: argparse.Namespace) -> int:
             _print(found.lines())
             return _EXIT_CODES[found.word]
         return _tell(path_verdict(args.target, roots, write=args.write, gates=judge.gates))
-
-
-def _current_folder() -> str:
-    try:
-        return os.getcwd()
-    except OSError as error:
-        raise ConfigError("session", "directory", ".", f"a folder that exists ({error.strerror})") from error
-
-
-def _sound(loaded: Loaded, cwd: str) -> Loaded:
-    """Return the configuration without the project's faulty patterns. Print a warning for each of them."""
-    from acp_agent.session.toolset.settings import without_faulty_patterns  # noqa: PLC0415 - it loads most of the agent
-
-    loaded, faults = without_faulty_patterns(loaded, (cwd,))
-    for fault in faults:
-        warn(fault)
-    return loaded
 
 
 def _refuse_misuse(args: argparse.Namespace) -> None:
@@ -403,7 +384,13 @@ class SessionJudge:
         if sum(kind in asked for kind in ("path", "url", "command")) != 1:
             raise _invalid('expected either "path" or "url", or "command"')
         if "command" in asked:
-            return self._command_verdict(asked["command"], asked.get("rules"))
+            text, rules = asked["command"], asked.get("rules")
+            if not isinstance(text, str):
+                raise _mismatch(f'"command": expected a string, got {json_kind(text)}')
+            try:
+                return self.commands.verdict(text, None if rules is None else self.commands.rules_of(rules)).to_json()
+            except ConfigError as error:
+                raise _invalid(str(error)) from None
         if "path" in asked:
             write = asked.get("write", False)
             if not isinstance(write, bool):
@@ -411,14 +398,6 @@ class SessionJudge:
             return path_verdict(asked["path"], self._files, write=write, gates=self.gates)
         # One event loop for each line, so that Ctrl-C ends the wait for the next line.
         return anyio.run(url_verdict, asked["url"], self._loaded.settings.tools.scrape, _dns(asked.get("dns")))
-
-    def _command_verdict(self, text: Json, rules: Json) -> JsonObject:
-        if not isinstance(text, str):
-            raise _mismatch(f'"command": expected a string, got {json_kind(text)}')
-        try:
-            return self.commands.verdict(text, None if rules is None else self.commands.rules_of(rules)).to_json()
-        except ConfigError as error:
-            raise _invalid(str(error)) from None
 
 
 def _object(line: bytes) -> JsonObject:

@@ -143,24 +143,18 @@ def rules_in(path: str) -> tuple[Rule, ...]:
     try:
         return _rules(path, json_value(text))
     except ValueError as error:
-        return _rules(path, _table_in(path, text, error))
-
-
-def _table_in(path: str, text: str, why_no_json: Exception) -> object:
+        why_no_json = error
     try:
         table = cast("object", toml_table(text))
     except ValueError as error:
-        why = (
-            f"expected JSON: {why_no_json}"
-            if text.lstrip().startswith(("[{", "[ {", "[\n"))
-            else f"expected TOML: {error}"
-        )
+        is_list = text.lstrip().startswith(("[{", "[ {", "[\n"))
+        why = f"expected JSON: {why_no_json}" if is_list else f"expected TOML: {error}"
         raise ConfigError(path, "", "", why) from None
     for name in f"{RULES}.bash".split("."):
         table = cast("dict[str, object]", table).get(name) if isinstance(table, dict) else None
     if table is None:
         raise ConfigError(path, "", "", f"expected [[{RULES}.bash]] in it, or a JSON list of rules")
-    return table
+    return _rules(path, table)
 
 
 def _rules(where: str, raw: object) -> tuple[Rule, ...]:

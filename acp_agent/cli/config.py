@@ -15,11 +15,10 @@ from typing import cast
 
 from acp_agent.config.files import config_file
 from acp_agent.config.layers import PROVIDERS, RULES, SettingKey, keys
-from acp_agent.config.llm_settings import ProviderSettings
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.config.mcp_settings import SERVERS
 from acp_agent.config.section import Section, one_line
-from acp_agent.config.settings import Settings, config_schema
+from acp_agent.config.settings import config_schema
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import JsonObject
 
@@ -148,12 +147,9 @@ def shown_lines(loaded: Loaded) -> list[str]:
     lines = [f"# file: {one_line(loaded.file, longest=_LONGEST_ORIGIN)}{there}"]
     for name in keys():
         if name == PROVIDERS:
-            lines += ["llm.providers = ["]
-            lines += [
-                f"  {_provider(entry)}, # {_origin(loaded, f'{name}.{entry.name}')}"
-                for entry in loaded.settings.llm.providers
-            ]
-            lines += ["]"]
+            entries = loaded.settings.llm.providers
+            shown = (f"  {toml_value(each)}, # {_origin(loaded, f'{name}.{each.name}')}" for each in entries)
+            lines += [f"{PROVIDERS} = [", *shown, "]"]
         elif name == SERVERS:
             tables = [server.shown() for server in loaded.settings.mcp.servers]
             lines.append(f"{name} = {toml_value(tables)} # {_origin(loaded, name)}")
@@ -162,7 +158,9 @@ def shown_lines(loaded: Loaded) -> list[str]:
                 tables = [rule.model_dump(mode="json") for rule in rules]
                 lines.append(f"{name}.{tool} = {toml_value(tables)} # {_origin(loaded, f'{name}.{tool}')}")
         else:
-            value = _value(loaded.settings, name)
+            value: object = loaded.settings
+            for step in name.split("."):
+                value = getattr(value, step)
             lines.append(
                 f"# {name} is not set" if value is None else f"{name} = {toml_value(value)} # {_origin(loaded, name)}"
             )
@@ -171,18 +169,6 @@ def shown_lines(loaded: Loaded) -> list[str]:
 
 def _origin(loaded: Loaded, name: str) -> str:
     return one_line(loaded.origins.get(name, "default"), longest=_LONGEST_ORIGIN)
-
-
-def _value(settings: Settings, name: str) -> object:
-    """Return the value of a dotted name."""
-    value: object = settings
-    for step in name.split("."):
-        value = getattr(value, step)
-    return value
-
-
-def _provider(provider: ProviderSettings) -> str:
-    return toml_value(provider.model_dump(mode="json", exclude_none=True))
 
 
 def write_new(path: str, text: str) -> None:
@@ -194,20 +180,12 @@ def write_new(path: str, text: str) -> None:
             draft.write(text)
             draft.flush()
             os.fsync(draft.fileno())
-            _publish(draft.name, path)
+            os.link(draft.name, path)  # unlike a rename, a link never replaces a file
     except OSError as error:
-        raise ConfigError(
-            path, "", "", f"expected a folder in which the file can be written: {error.strerror}"
-        ) from error
-
-
-def _publish(draft: str, path: str) -> None:
-    try:
-        os.link(draft, path)  # unlike a rename, a link never replaces a file
-    except FileExistsError as error:
-        raise ConfigError(
-            path, "", "", "the file exists already; edit it, or name another file with --config"
-        ) from error
+        problem = f"expected a folder in which the file can be written: {error.strerror}"
+        if isinstance(error, FileExistsError) and os.path.isdir(folder):
+            problem = "the file exists already; edit it, or name another file with --config"
+        raise ConfigError(path, "", "", problem) from error
 
 
 def schema(args: argparse.Namespace) -> int:
