@@ -21,7 +21,10 @@ _SHORTEST_ID = 8  # characters of a call's id that the user must give at least
 
 def audit(args: argparse.Namespace) -> int:
     """Do what `args.action` says. Return 1 if a record is not found or the file is broken. Raises AgentError."""
-    path = _path(args)
+    if args.file is None:
+        path = audit_file(loaded_for(args).settings.audit.file, os.environ)
+    else:
+        path = os.path.abspath(os.path.expanduser(args.file))
     try:
         match args.action:
             case "tail":
@@ -31,20 +34,17 @@ def audit(args: argparse.Namespace) -> int:
             case "show":
                 return _show(path, args.record)
             case _:
-                return _verify(path)
+                reports = list[bool]()
+                for report in verify(path):
+                    print("\n".join(_report_lines(report)))
+                    reports.append(report.fault is None)
+                return 0 if all(reports) else 1
     except BrokenPipeError:  # from stdout, not from the file
         raise
     except FileNotFoundError:
         raise AgentError(f"{visible(path)}: there is no audit file") from None
     except OSError as error:
         raise AgentError(f"{visible(path)}: {error.strerror or error}") from error
-
-
-def _path(args: argparse.Namespace) -> str:
-    """Return the path of the named audit file, else of the configured one."""
-    if args.file is not None:
-        return os.path.abspath(os.path.expanduser(args.file))
-    return audit_file(loaded_for(args).settings.audit.file, os.environ)
 
 
 def _wait() -> None:
@@ -115,21 +115,16 @@ def _about(record: JsonObject) -> str:
 
 
 def _show(path: str, wanted: str) -> int:
+    """Print the record of this number, or all records of the call whose id is or starts with `wanted`."""
     found = False
-    for record in _matching(path, wanted):
-        print(pretty(record))
-        found = True
-    if not found:
-        warn(f"{visible(path)}: there is no record {visible(wanted)!r}")
-    return 0 if found else 1
-
-
-def _matching(path: str, wanted: str) -> Iterator[JsonObject]:
-    """Yield the record of this number, or all records of the call whose id is or starts with `wanted`."""
     for sealed in records(path):
         name = text_at(sealed.record, "correlation_id")
         if str(sealed.link.seq) == wanted or (name.startswith(wanted) and len(wanted) >= min(_SHORTEST_ID, len(name))):
-            yield sealed.record
+            print(pretty(sealed.record))
+            found = True
+    if not found:
+        warn(f"{visible(path)}: there is no record {visible(wanted)!r}")
+    return 0 if found else 1
 
 
 def pretty(value: Json) -> str:
@@ -138,14 +133,6 @@ def pretty(value: Json) -> str:
 
 
 # ----------------------------------------------------------------------------------------- verify
-
-
-def _verify(path: str) -> int:
-    whole = True
-    for report in verify(path):
-        whole = whole and report.fault is None
-        print("\n".join(_report_lines(report)))
-    return 0 if whole else 1
 
 
 def _report_lines(report: AuditReport) -> Iterator[str]:

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, closing
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import cast
 from urllib.parse import quote
 
@@ -57,6 +58,9 @@ class CheckResult:
         return f"{self.level:<5} {self.subject:<9} {one_line(self.text + advice, longest=500)}"
 
 
+_ok, _warn, _fail = (partial(CheckResult, level) for level in CheckLevel)
+
+
 def check_data_folder(environ: Mapping[str, str], mounts: str = MOUNTS) -> list[CheckResult]:
     """Create the data folder as the server would and write in it. `mounts` is the kernel's table of mounts."""
     elsewhere = f"choose another folder with {DATA_VARIABLE}"
@@ -66,16 +70,16 @@ def check_data_folder(environ: Mapping[str, str], mounts: str = MOUNTS) -> list[
             file.write(b"x")
         mode = stat.S_IMODE(os.stat(path).st_mode)
     except ConfigError as error:
-        return [CheckResult(CheckLevel.FAIL, "data", str(error), elsewhere)]
+        return [_fail("data", str(error), elsewhere)]
     except OSError as error:
-        return [CheckResult(CheckLevel.FAIL, "data", f"cannot write in the folder: {error.strerror}", elsewhere)]
+        return [_fail("data", f"cannot write in the folder: {error.strerror}", elsewhere)]
     if mode != 0o700:
-        return [CheckResult(CheckLevel.FAIL, "data", f"{path} has mode {mode:04o}, not 0700", elsewhere)]
+        return [_fail("data", f"{path} has mode {mode:04o}, not 0700", elsewhere)]
     if trouble := _database_trouble(database_file(environ)):
-        return [CheckResult(CheckLevel.FAIL, "data", f"no conversation is kept or listed: {trouble}", elsewhere)]
+        return [_fail("data", f"no conversation is kept or listed: {trouble}", elsewhere)]
     if kind := network_file_system(path, mounts):
-        return [CheckResult(CheckLevel.WARN, "data", f"{path} is on a network file system ({kind})", elsewhere)]
-    return [CheckResult(CheckLevel.OK, "data", f"{path} (mode 0700)")]
+        return [_warn("data", f"{path} is on a network file system ({kind})", elsewhere)]
+    return [_ok("data", f"{path} (mode 0700)")]
 
 
 def _database_trouble(path: str) -> str:
@@ -101,17 +105,17 @@ async def check_model(loaded: Loaded, environ: Mapping[str, str]) -> list[CheckR
     """Check that a model is chosen, that its key is present and that its server answers. This costs nothing."""
     llm = loaded.settings.llm
     if llm.model is None:
-        return [CheckResult(CheckLevel.FAIL, "model", "none is chosen", model_advice(llm.providers, loaded.file))]
+        return [_fail("model", "none is chosen", model_advice(llm.providers, loaded.file))]
     reference = parse_model(llm.model)
     provider = next(provider for provider in llm.providers if provider.name == reference.provider)
     catalog = Catalog.of(llm, environ, CredentialStore(environ))
     try:
         model = await anyio.to_thread.run_sync(catalog.build, reference)
         if provider.type is ProviderType.SCRIPTED:
-            return [CheckResult(CheckLevel.OK, "model", f"{llm.model} plays a script")]
+            return [_ok("model", f"{llm.model} plays a script")]
         return [await _asked(model, llm.model)]
     except ConfigError as error:
-        return [CheckResult(CheckLevel.FAIL, "model", str(error), f"set it, or choose another model in {loaded.file}")]
+        return [_fail("model", str(error), f"set it, or choose another model in {loaded.file}")]
     finally:
         await catalog.aclose()
 
@@ -128,18 +132,14 @@ async def _asked(model: Provider, name: str) -> CheckResult:
             async with aclosing(events):
                 await anext(events, None)
     except TimeoutError:
-        return CheckResult(
-            CheckLevel.FAIL, "model", f"{name}: no answer in {_MODEL_PATIENCE:g} s", "check base_url and the network"
-        )
+        return _fail("model", f"{name}: no answer in {_MODEL_PATIENCE:g} s", "check base_url and the network")
     except ProviderError as error:
         if error.status in (400, 422) and "credit" not in str(error):
-            return CheckResult(
-                CheckLevel.OK, "model", f"{name}: the server answers (an empty conversation got: {error})"
-            )
+            return _ok("model", f"{name}: the server answers (an empty conversation got: {error})")
         if error.kind in _LATER:
-            return CheckResult(CheckLevel.WARN, "model", str(error), "try again later")
-        return CheckResult(CheckLevel.FAIL, "model", str(error), "`acp-agent config show` prints the settings in force")
-    return CheckResult(CheckLevel.OK, "model", f"{name}: answers")
+            return _warn("model", str(error), "try again later")
+        return _fail("model", str(error), "`acp-agent config show` prints the settings in force")
+    return _ok("model", f"{name}: answers")
 
 
 _PROGRAM_PATIENCE = 10.0  # seconds a program may take to print its version
@@ -157,7 +157,7 @@ async def check_programs() -> list[CheckResult]:
         found = find_ripgrep() if name == "rg" else shutil.which(name)
         version = await _version(found) if found else ""
         if version:
-            findings.append(CheckResult(CheckLevel.OK, name, f"{found}: {version}"))
+            findings.append(_ok(name, f"{found}: {version}"))
         else:
             findings.append(CheckResult(level, name, f"{found} does not start" if found else "not found", advice))
     return findings
@@ -181,19 +181,19 @@ async def check_terminal(env_allow: Iterable[str]) -> list[CheckResult]:
             CommandRequest("printf '%s' $((6 * 7)); exit 3", os.getcwd())
         )
         try:
-            outcome = await running.wait(_ignore)
+            outcome = await running.wait(_drop)
         finally:
             await running.release()
     except AgentError as error:
-        return [CheckResult(CheckLevel.FAIL, "terminal", str(error), advice)]
+        return [_fail("terminal", str(error), advice)]
     if (outcome.output, outcome.exit_code) != ("42", 3):
         said = f"a command gave {outcome.output!r} and exit code {outcome.exit_code}, not '42' and 3"
-        return [CheckResult(CheckLevel.FAIL, "terminal", said, advice)]
-    return [CheckResult(CheckLevel.OK, "terminal", "commands run, with their output and exit code")]
+        return [_fail("terminal", said, advice)]
+    return [_ok("terminal", "commands run, with their output and exit code")]
 
 
-async def _ignore(_output: str) -> None:
-    """Ignore the partial output; the result has all of it."""
+async def _drop(_partial_output: str) -> None:
+    """Do nothing: the result has the whole output."""
 
 
 def doctor(args: argparse.Namespace) -> int:
@@ -220,14 +220,13 @@ async def _examine(loaded: Loaded) -> int:
 def check_config(loaded: Loaded) -> list[CheckResult]:
     """Report every problem of the configuration, or its file if there is none."""
     problems = [
-        CheckResult(
-            CheckLevel.WARN,
+        _warn(
             "config",
             str(problem),
             "nothing to do; if you want this value, set it in your own configuration",
         )
         if isinstance(problem, ProjectLoosens)
-        else CheckResult(CheckLevel.FAIL, "config", str(problem), "correct it; until then the default is used")
+        else _fail("config", str(problem), "correct it; until then the default is used")
         for problem in loaded.problems
     ]
     if problems:
@@ -235,7 +234,7 @@ def check_config(loaded: Loaded) -> list[CheckResult]:
     try:
         others_may_write = bool(os.stat(loaded.file).st_mode & 0o022)
     except OSError:
-        return [CheckResult(CheckLevel.OK, "config", f"defaults; {loaded.file} does not exist")]
+        return [_ok("config", f"defaults; {loaded.file} does not exist")]
     if others_may_write:
-        return [CheckResult(CheckLevel.WARN, "config", f"others may write {loaded.file}", f"chmod 600 {loaded.file}")]
-    return [CheckResult(CheckLevel.OK, "config", loaded.file)]
+        return [_warn("config", f"others may write {loaded.file}", f"chmod 600 {loaded.file}")]
+    return [_ok("config", loaded.file)]

@@ -117,17 +117,13 @@ def _chosen(providers: Sequence[ProviderSettings]) -> str:
     print("Whose key is it?")
     for number, provider in enumerate(providers, 1):
         print(f"  {number}  {provider.name:<12} {provider.base_url or provider.type.value}")
-    answer = _answer("Number or name: ").strip()
+    try:
+        answer = input("Number or name: ").strip()
+    except EOFError:
+        raise ConfigError("login", "", "", "expected an answer") from None
     if answer.isascii() and answer.isdigit() and 1 <= int(answer[:4]) <= len(providers):
         return providers[int(answer) - 1].name
     return answer
-
-
-def _answer(question: str) -> str:
-    try:
-        return input(question)
-    except EOFError:
-        raise ConfigError("login", "", "", "expected an answer") from None
 
 
 def _key(provider: ProviderSettings, *, from_stdin: bool) -> str:

@@ -9,8 +9,9 @@ import base64
 import hashlib
 import math
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from importlib.resources import files
 from typing import assert_never
 
@@ -65,41 +66,32 @@ class UsageChart:
         if self._last is None:
             return ""
         readings = self._readings if self._readings[-1] is self._last else [*self._readings, self._last]
-        charts = [_context(readings)]
+        used = [(call, float(usage.used)) for call, usage in readings]
+        last = readings[-1][1]
+        share = f" of {tokens(last.size)}, {last.used / last.size:.0%}" if last.size > 0 else ""
+        value = f"{tokens(last.used)} tokens{share}"
+        charts = [_Chart("context", "Context", value, used, tokens, float(last.size)).html()]
         costs = [(call, usage.cost) for call, usage in readings if usage.cost is not None]
         if costs:
             charts.append(_Chart("cost", "Cost", f"{dollars(costs[-1][1])} in all", costs, dollars).html())
         return f'<section class="usage" aria-label="Usage">{"".join(charts)}</section>'
 
 
-def _context(readings: list[tuple[int, UsageChanged]]) -> str:
-    used = [(call, float(usage.used)) for call, usage in readings]
-    last = readings[-1][1]
-    share = f" of {tokens(last.size)}, {last.used / last.size:.0%}" if last.size > 0 else ""
-    value = f"{tokens(last.used)} tokens{share}"
-    return _Chart("context", "Context", value, used, tokens, float(last.size)).html()
-
-
+@dataclass(frozen=True)
 class _Chart:
     """A chart of a value over the model calls. `points` are pairs of an increasing call number and a value from 0."""
 
-    def __init__(
-        self,
-        kind: str,
-        name: str,
-        value: str,
-        points: list[tuple[int, float]],
-        label: Callable[[float], str],
-        window: float = 0,
-    ) -> None:
-        self.kind = kind
-        self.name = name
-        self.value = value
-        self.points = points
-        self.label = label
-        self.window = window
-        peak = max(value for _, value in points) or 1.0
-        self._top = _HEADROOM * max(peak, window if window <= _NEAR * peak else 0)
+    kind: str
+    name: str
+    value: str
+    points: list[tuple[int, float]]
+    label: Callable[[float], str]
+    window: float = 0
+
+    @cached_property
+    def _top(self) -> float:
+        peak = max(value for _, value in self.points) or 1.0
+        return _HEADROOM * max(peak, self.window if self.window <= _NEAR * peak else 0)
 
     def html(self) -> str:
         line = " ".join(f"{self._x(call):g},{self._y(value):.1f}" for call, value in self.points)
@@ -125,9 +117,10 @@ class _Chart:
         return _HEIGHT * (1 - value / self._top)
 
     def _scale(self) -> Iterator[str]:
-        """Yield a grid line with a label for each round number, and one for the window."""
+        """Yield a grid line with a label for each round number (1, 2 or 5 times a power of ten), and for the window."""
         window = self.window if 0 < self.window <= self._top else 0
-        step = _round_step(self._top / 4)
+        power = 10.0 ** math.floor(math.log10(self._top / 4))
+        step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= self._top / 4 * 0.999)
         for n in range(int(self._top / step) + 1):
             y = self._y(n * step) + _ABOVE
             yield f'<line class="grid" x2="100%" y1="{y:.1f}" y2="{y:.1f}"/>'
@@ -147,12 +140,6 @@ class _Chart:
             f'<text class="tick" y="{y}">{first}</text><text class="tick middle" x="50%" y="{y}">model calls</text>'
             f'<text class="tick right" x="100%" y="{y}">{last}</text>'
         )
-
-
-def _round_step(size: float) -> float:
-    """Return 1, 2 or 5 times a power of ten, at least `size`."""
-    power = 10.0 ** math.floor(math.log10(size))
-    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= size * 0.999)
 
 
 _MOST_CHARS = 8 * 1024 * 1024
@@ -225,20 +212,17 @@ class _Page:
     def piece(self, item: SessionItem) -> str:
         """Return the next item of the conversation as HTML."""
         pictures, had_room = self._pictures.room, not self._brief
-        html = self._html(item)
-        self._room -= len(html) - (pictures - self._pictures.room)
-        return html + _FULL if had_room and self._brief else html
-
-    def _html(self, item: SessionItem) -> str:
         match item:
             case CallItem():
-                return card_html(item, self._pictures, brief=self._brief)
+                html = card_html(item, self._pictures, brief=self._brief)
             case NoAnswerItem():
-                return f'<p class="note">{NO_ANSWER_TEXT}</p>\n'
+                html = f'<p class="note">{NO_ANSWER_TEXT}</p>\n'
             case MessageItem():
-                return self._said(item)
+                html = self._said(item)
             case _:
                 assert_never(item)
+        self._room -= len(html) - (pictures - self._pictures.room)
+        return html + _FULL if had_room and self._brief else html
 
     def _said(self, said: MessageItem) -> str:
         limit = _BRIEF if self._brief else _MESSAGE
@@ -248,7 +232,10 @@ class _Page:
             case TextDelta(words):
                 return f'<div class="answer">{markdown(clipped(words, limit))}</div>\n' if words.strip() else ""
             case ThoughtDelta(words):
-                return _thought(clipped(words, limit)) if words.strip() else ""
+                if not words.strip():
+                    return ""
+                thought = markdown(clipped(words, limit))
+                return f'<details class="thought"><summary>Thought</summary><div>{thought}</div></details>\n'
             case PlanChanged():
                 return _plan(said.event)
             case UsageChanged():
@@ -260,7 +247,9 @@ class _Page:
         self._asked += 1
         if self._asked <= _PROMPTS:
             first = next((part.text for part in message.parts if isinstance(part, TextPart) and part.text.strip()), "")
-            self._prompts.append(f'<li><a href="#p{self._asked}">{text(_first_line(first)) or "…"}</a></li>')
+            line = first.strip().partition("\n")[0]
+            label = text(line if len(line) <= _LABEL else f"{line[:_LABEL].rstrip()}…") or "…"
+            self._prompts.append(f'<li><a href="#p{self._asked}">{label}</a></li>')
         return (
             f'</section>\n<section class="turn" id="p{self._asked}"><div class="asked"><p class="who">'
             f'<a href="#p{self._asked}">{self._asked}</a> {_time(at)}</p>'
@@ -280,15 +269,6 @@ class _Page:
             f"<footer>Session <code>{text(clipped(record.id, 100))}</code>, exported by acp-agent {__version__}. "
             "Times are UTC.</footer></body></html>\n"
         )
-
-
-def _first_line(words: str) -> str:
-    line = words.strip().partition("\n")[0]
-    return line if len(line) <= _LABEL else f"{line[:_LABEL].rstrip()}…"
-
-
-def _thought(words: str) -> str:
-    return f'<details class="thought"><summary>Thought</summary><div>{markdown(words)}</div></details>\n'
 
 
 def _plan(plan: PlanChanged) -> str:

@@ -244,14 +244,18 @@ def _body(call: CallItem, result: ToolResult | None, state: CallOutcome, picture
     started = call.started
     diffs = (result.diffs if result is not None else ()) or started.diffs
     output = _output(started.kind, result)
+    screen = f'<pre class="output {state.value}">{text(output)}</pre>' if output else ""
+    if started.kind is ToolKind.EXECUTE:
+        screen = _screen(call, output)
     body = (
         _input(started, hide=_IN_DIFF if diffs else set[str]()),
         "".join(map(diff_html, diffs[:_DIFFS])),
         f'<p class="note">and {len(diffs) - _DIFFS} more files</p>' if len(diffs) > _DIFFS else "",
-        _screen(call, output) if started.kind is ToolKind.EXECUTE else _text(output, state),
+        screen,
         "".join(map(pictures.html, result.images)) if result is not None else "",
     )
-    return "".join(body), bool(diffs) or state is CallOutcome.FAILED or (bool(output) and _is_short(call, output))
+    is_short = started.kind is ToolKind.EXECUTE and output.count("\n") < _SHORT and 0 < len(output) < 2_000
+    return "".join(body), bool(diffs) or state is CallOutcome.FAILED or is_short
 
 
 def _output(kind: ToolKind, result: ToolResult | None) -> str:
@@ -262,19 +266,11 @@ def _output(kind: ToolKind, result: ToolResult | None) -> str:
     return clipped(clean, _OUTPUT).strip("\n")
 
 
-def _is_short(call: CallItem, output: str) -> bool:
-    return call.started.kind is ToolKind.EXECUTE and output.count("\n") < _SHORT and len(output) < 2_000
-
-
 def _screen(call: CallItem, output: str) -> str:
     """Return the output of a terminal as HTML, after its command."""
     command = call.started.raw_input.get("command")
     prompt = f'<b class="prompt">$ {text(clipped(command, _INPUT))}</b>\n' if isinstance(command, str) else ""
     return f'<pre class="screen">{prompt}{text(output)}</pre>' if prompt or output else ""
-
-
-def _text(output: str, state: CallOutcome) -> str:
-    return f'<pre class="output {state.value}">{text(output)}</pre>' if output else ""
 
 
 def _input(started: ToolStarted, hide: set[str]) -> str:
