@@ -8,7 +8,7 @@ from acp_agent.core.backends import CommandOutcome, CommandRequest
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import ToolProgress
 from acp_agent.core.ports import ToolContext
-from acp_agent.core.types import CommandSubject, Frame, JsonObject, Subject, ToolKind, ToolResult
+from acp_agent.core.types import CommandSubject, Frame, Subject, ToolKind, ToolResult
 from acp_agent.tools.tool import WHOLE, Name, Params, Tool
 
 _TELLING = ("permission denied", "no such file or directory")
@@ -59,28 +59,32 @@ class Bash(Tool[BashParams]):
 
 
 def _result(outcome: CommandOutcome) -> ToolResult:
-    """Return the output for both readers. For the model an error block is added if the exit is an error."""
-    failure = _failure(outcome)
+    """Return the output for both readers. For the model an error block is added if the exit is an error.
+
+    In the envelope `exit_code` is 128 + n for signal n, and 124 after a timeout.
+    """
+    code = outcome.exit_code
+    failure = _failure(outcome) if code != 0 or outcome.timed_out else None
+    ending = ["[output truncated]"] if outcome.truncated else []
+    if code != 0:
+        killed = f" killed by {outcome.signal}" if outcome.signal else ""
+        ending.append(f"[exit {'unknown' if code is None else code}]{killed}")
     return ToolResult(
         text=outcome.output.removesuffix("\n") or "(no output)",
-        envelope=_envelope(outcome),
+        envelope={
+            "stdout": outcome.stdout,
+            "stderr": outcome.stderr,
+            "exit_code": code,
+            "signal": outcome.signal,
+            "truncated": outcome.truncated,
+        },
         frame=Frame(
             head="" if failure is None else failure.block(),
             headline="" if failure is None else f"[error] {failure.message}",
-            ending=_ending(outcome),
+            ending="\n".join(ending),
         ),
         failure=failure,
     )
-
-
-def _ending(outcome: CommandOutcome) -> str:
-    """Return a note about the end of the command, or ""."""
-    lines = ["[output truncated]"] if outcome.truncated else []
-    code = outcome.exit_code
-    if code != 0:
-        killed = f" killed by {outcome.signal}" if outcome.signal else ""
-        lines.append(f"[exit {'unknown' if code is None else code}]{killed}")
-    return "\n".join(lines)
 
 
 def _failure(outcome: CommandOutcome) -> ToolFailure | None:
@@ -88,30 +92,11 @@ def _failure(outcome: CommandOutcome) -> ToolFailure | None:
     if outcome.timed_out:
         after = "" if outcome.timeout is None else f" after {outcome.timeout:g}s"
         return ToolFailure(ToolErrorCategory.TIMEOUT, f"command timed out{after}")
-    match outcome.exit_code:
-        case 0:
-            return None
-        case 126:
-            return ToolFailure(ToolErrorCategory.POLICY_BLOCKED, "command cannot be executed (exit 126)")
-        case 127:
-            return ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, "command not found (exit 127)")
-        case _:
-            return _telling_failure(outcome.stderr)
-
-
-def _telling_failure(stderr: str) -> ToolFailure | None:
-    """Return a failure that stderr names. Its line stays in the output only: here it would speak in our name."""
-    said = stderr.lower()
+    if outcome.exit_code == 126:
+        return ToolFailure(ToolErrorCategory.POLICY_BLOCKED, "command cannot be executed (exit 126)")
+    if outcome.exit_code == 127:
+        return ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, "command not found (exit 127)")
+    # The line that says it stays in the output only: here it would speak in our name.
+    said = outcome.stderr.lower()
     words = min((words for words in _TELLING if words in said), key=said.index, default="")
     return ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, f"the command reported: {words}") if words else None
-
-
-def _envelope(outcome: CommandOutcome) -> JsonObject:
-    """Return the envelope. `exit_code` is 128 + n for signal n, and 124 after a timeout."""
-    return {
-        "stdout": outcome.stdout,
-        "stderr": outcome.stderr,
-        "exit_code": outcome.exit_code,
-        "signal": outcome.signal,
-        "truncated": outcome.truncated,
-    }

@@ -128,27 +128,22 @@ class Registry:
         It carries the tool's own name even if the model used an alias. Raises ToolError (tool_not_found,
         invalid_parameters or type_mismatch).
         """
-        tool = self._named(call.name)
+        tool = self._tools.get(call.name) or self._meant(call.name)
         if call.arguments is None:
             raise no_object(tool.name, call.raw_arguments)
         return await tool.understand(call, call.arguments, files)
 
-    def _named(self, name: str) -> Tool[Any]:
-        """Return the tool with that name, else the one with that alias, in any case."""
+    def _meant(self, name: str) -> Tool[Any]:
+        """Return the tool with that name or alias in another case. Raises ToolError with the nearest name."""
+        aliases = {alias: tool for alias, tool in ALIASES.items() if tool in self._tools}
+        known = {**aliases, **dict(zip(self._tools, self._tools, strict=True))}
         lowered = name.lower()
-        for candidate in (name, lowered, ALIASES.get(lowered)):
-            if candidate in self._tools:
-                return self._tools[candidate]
-        raise ToolError(ToolErrorCategory.TOOL_NOT_FOUND, self._unknown(name))
-
-    def _unknown(self, name: str) -> str:
-        known = {
-            **{alias: tool for alias, tool in ALIASES.items() if tool in self._tools},
-            **{n: n for n in self._tools},
-        }
-        near = get_close_matches(name.lower()[:100], known, n=1)
+        if lowered in known:
+            return self._tools[known[lowered]]
+        near = get_close_matches(lowered[:100], known, n=1)
         did_you_mean = f"; did you mean {known[near[0]]}?" if near else ""
-        return f"there is no tool {quote(name)}; the tools are {', '.join(self._tools)}{did_you_mean}"
+        message = f"there is no tool {quote(name)}; the tools are {', '.join(self._tools)}{did_you_mean}"
+        raise ToolError(ToolErrorCategory.TOOL_NOT_FOUND, message)
 
 
 def catalogue() -> JsonObject:

@@ -131,24 +131,6 @@ def _spelled_out(node: Json, parts: JsonObject) -> Json:
             return node
 
 
-def parse(model: type[P], tool: str, arguments: JsonObject) -> P:
-    """Return the checked arguments of a call. An optional one with null counts as not given.
-
-    Raises ToolError with the key and value of each problem and what was expected: type_mismatch if every problem is a
-    wrong type, else invalid_parameters.
-    """
-    optional = {key for key, field in model.model_fields.items() if not field.is_required()}
-    given = {key: value for key, value in arguments.items() if value is not None or key not in optional}
-    try:
-        return model.model_validate(given)
-    except ValidationError as error:
-        problems = error.errors(include_url=False)
-    category = ToolErrorCategory.INVALID_PARAMETERS
-    if all(problem["type"].endswith("_type") for problem in problems):
-        category = ToolErrorCategory.TYPE_MISMATCH
-    raise ToolError(category, f"{tool}: {_describe(problems, schema(model))}")
-
-
 def no_object(tool: str, sent: str) -> ToolError:
     """Return the error of a call whose arguments are not a JSON object. `sent` is what came instead."""
     message = f"{tool}: the arguments are not a JSON object: {quote(sent) if sent else 'nothing'}"
@@ -340,8 +322,23 @@ class Tool(ABC, Generic[P]):
         )
 
     def parse(self, arguments: JsonObject) -> P:
-        """Return the typed parameters. Raises ToolError (invalid_parameters or type_mismatch)."""
-        return parse(self.params, self.name, arguments)
+        """Return the typed parameters. An optional one with null counts as not given.
+
+        Raises ToolError with the key and value of each problem and what was expected: type_mismatch if every problem is
+        a wrong type, else invalid_parameters.
+        """
+        given = arguments
+        if None in arguments.values():
+            optional = {key for key, field in self.params.model_fields.items() if not field.is_required()}
+            given = {key: value for key, value in arguments.items() if value is not None or key not in optional}
+        try:
+            return self.params.model_validate(given)
+        except ValidationError as error:
+            problems = error.errors(include_url=False)
+        category = ToolErrorCategory.INVALID_PARAMETERS
+        if all(problem["type"].endswith("_type") for problem in problems):
+            category = ToolErrorCategory.TYPE_MISMATCH
+        raise ToolError(category, f"{self.name}: {_describe(problems, schema(self.params))}")
 
     def title(self, params: P) -> str:
         """Return one line for the user: the command, path or URL of the call, else the tool's name."""
@@ -390,7 +387,7 @@ class Tool(ABC, Generic[P]):
         diffs, locations, summary, predicted_failure = tuple[Diff, ...](), tuple[Location, ...](), "", None
         try:
             diffs = await self.preview(params, files)
-            locations = changed(diffs) or self.locations(params, files)
+            locations = changed(diffs) if diffs else self.locations(params, files)
             summary = await self.summary(params, files)
         except (ToolError, Refused) as error:
             predicted_failure = self.failed(error)

@@ -44,8 +44,7 @@ def check_text(path: object) -> str:
         raise _invalid(f"{_shown(path)}: a path cannot contain half of a surrogate pair") from None
     if size > _PATH_BYTES:
         raise _invalid(f"{_shown(path)}: {size} bytes are too long for a path (at most {_PATH_BYTES})")
-    longest = max(path.split("/"), key=lambda name: len(name.encode()))
-    if len(longest.encode()) > _NAME_BYTES:
+    if size > _NAME_BYTES and max(len(name.encode()) for name in path.split("/")) > _NAME_BYTES:
         raise _invalid(f"{_shown(path)}: a name in it is longer than {_NAME_BYTES} bytes")
     return path
 

@@ -11,7 +11,7 @@ import stat
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, takewhile
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import Access
@@ -29,7 +29,11 @@ def all_of(*policies: PathPolicy) -> PathPolicy:
     """Return a policy that refuses what any of these refuses, with the reason of the first one."""
 
     def judge(path: str, access: Access) -> str | None:
-        return next((reason for policy in policies if (reason := policy(path, access)) is not None), None)
+        for policy in policies:
+            reason = policy(path, access)
+            if reason is not None:
+                return reason
+        return None
 
     return judge
 
@@ -61,20 +65,12 @@ class ReadPolicy:
         self._whitelist = bool(allow) and not carve_out
 
     def __call__(self, path: str, access: Access) -> str | None:
-        match access:
-            case Access.WRITE | Access.DELETE:
-                return None
-            case Access.LIST:
-                return DENIED if self._denies(path) else None
-            case Access.READ | Access.MOVE:
-                if self._denies(path):
-                    return DENIED
-                return NOT_ALLOWED if self._whitelist and not self._allow.match(path) else None
-            case _:
-                assert_never(access)
-
-    def _denies(self, path: str) -> bool:
-        return self._deny.match(path) and not (self._carve_out and self._allow.match(path))
+        if access is Access.WRITE or access is Access.DELETE:
+            return None
+        if self._deny.match(path) and not (self._carve_out and self._allow.match(path)):
+            return DENIED
+        listed = access is Access.LIST or not self._whitelist or self._allow.match(path)
+        return None if listed else NOT_ALLOWED
 
 
 class _Patterns:
@@ -120,6 +116,8 @@ class _Patterns:
 
     def match(self, path: str) -> bool:
         """Return whether a pattern matches the path or a directory above it."""
+        if not self._compiled:
+            return False
         text = _utf8(path)
         return any(regex.matches(spell(text)) for spell, regex in self._compiled)
 

@@ -261,7 +261,8 @@ class Roots:
 
     def resolve(self, path: str, access: Access) -> str:
         """Return the absolute path, links resolved, that `path` means. Raises ToolError or Refused."""
-        return self.place(path, access).path
+        place = self.place(path, access)
+        return place.root.absolute(place.relative)
 
     def place(self, path: str, access: Access) -> Place:
         """Return the place of `path` if it may be touched. It need not exist. Raises ToolError or Refused.
