@@ -150,8 +150,10 @@ class History:
 
     # -------------------------------------------------------------------------------------- adding
 
-    def append(self, message: Message) -> None:
-        """Add a message. Blank texts are left out, and so is a message without content.
+    def append(self, message: Message) -> bool:
+        """Add a message. Blank texts are left out, and so is a message without content. Return whether it was added.
+
+        An assistant message needs a text or a tool use: one of thoughts alone is not valid.
 
         Raises:
             ValueError: The result would break a rule of the module. Nothing is changed.
@@ -170,7 +172,7 @@ class History:
         elif has_content:
             self._check_assistant(parts)
         if not parts or not has_content:
-            return
+            return False
         if message.role is Role.USER and self.awaits_reply:
             self._messages[-1] = Message(Role.USER, (*self._messages[-1].parts, *parts))
         else:
@@ -178,6 +180,7 @@ class History:
             tokens += _MESSAGE_TOKENS
         self._fill = _Fill(self._fill.tokens + tokens, self._fill.size + tokens)
         self._frozen = None
+        return True
 
     def _check_user(self, parts: Sequence[Part]) -> None:
         expected = [use.id for use in self.open_calls]
@@ -311,11 +314,6 @@ class History:
         self._frozen = None
         self._call_ids = {use.id for message in messages for use in message.tool_uses}
         self._start = start
-
-
-def has_substance(parts: Iterable[Part]) -> bool:
-    """Return whether an assistant message has text or tool uses. A message of thoughts alone is not valid."""
-    return any(isinstance(part, ToolUsePart) or (isinstance(part, TextPart) and part.text.strip()) for part in parts)
 
 
 def _with_results(message: Message, results: Mapping[str, ToolResultPart]) -> Message:

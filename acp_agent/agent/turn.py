@@ -27,7 +27,7 @@ from uuid import uuid4
 import anyio
 
 from acp_agent.agent import prompt as notes
-from acp_agent.agent.history import History, has_substance
+from acp_agent.agent.history import History
 from acp_agent.agent.hooks import Hooks, Received
 from acp_agent.agent.tool_calls import MOST_CALLS, NOT_RUN, ToolCalls, result_part, with_fit_calls
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
@@ -355,8 +355,7 @@ class _Turn:
             fit = with_fit_calls(reply.message, self._history.call_ids, agent.limits.max_calls)
             received = hooks.offer.received(fit.message)
             received = replace(received, answered={**received.answered, **fit.answered})
-            self._history.append(received.message)
-            self._kept_reply = self._kept_reply or has_substance(received.message.parts)
+            self._kept_reply = self._history.append(received.message) or self._kept_reply
             self._shown = reply.shown
             self._spoke = self._spoke or reply.spoke
             self._in_text = self._in_text or reply.spoke

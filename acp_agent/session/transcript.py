@@ -76,23 +76,38 @@ class EventQueue:
         """Store and show an event. If a later step may depend on the event, return only after it was shown."""
         self._waiting.append(event)
         self._told += 1
-        mine = self._told - self._lag(event)
+        lag, wanted = 0, self._told  # how many of the last events may be unshown on return; which are shown at once
         match event:
-            case UsageChanged():  # it waits; the events before it need not
-                self._want(self._told - 1)
-            case TextDelta() | ThoughtDelta() | ToolProgress():  # hurry only if the caller waits
-                self._want(mine)
+            case TextDelta() | ThoughtDelta():
+                lag = _BACKLOG
+                wanted -= lag  # hurry only if the caller waits
+            case UsageChanged():
+                lag = _BACKLOG
+                wanted -= 1  # it waits; the events before it need not
+            case ToolStarted(kind=kind):  # a call that changes something is stored before it begins
+                lag = _BACKLOG if kind in _READING else 0
+            case ToolProgress(call_id, terminal_id) if terminal_id:  # a terminal is shown before it is used
+                self._embedding.add(call_id)
+            case ToolProgress():
+                lag = _BACKLOG
+                wanted -= lag
+            case ToolFinished(call_id):  # and before it is released
+                lag = 0 if call_id in self._embedding else _BACKLOG
+                self._embedding.discard(call_id)
             case _:
-                self._want(self._told)
-        self._drain_soon()
-        await self._until_shown(mine)
+                pass
+        mine = self._told - lag
+        self._want(wanted)
+        if not self._draining:
+            self._draining = True
+            self._background(self._drain)
+        while self._shown < mine:
+            await self._moved.wait()
 
     async def shown(self) -> None:
         """Wait until all events so far were shown. Call it before sending a message that must follow them."""
-        self._want(self._told)
-        await self._until_shown(self._told)
-
-    async def _until_shown(self, count: int) -> None:
+        count = self._told
+        self._want(count)
         while self._shown < count:
             await self._moved.wait()
 
@@ -101,28 +116,6 @@ class EventQueue:
         if count > max(self._shown, self._wanted):
             self._wanted = count
             self._urgent.set()
-
-    def _lag(self, event: Event) -> int:
-        """Return how many of the last events, this one included, may be unshown when `tell` returns.
-
-        It is 0 if the next step must come after the event: a terminal is shown before it is used and before it is
-        released, and a call that changes something is stored before it begins.
-        """
-        match event:
-            case TextDelta() | ThoughtDelta() | UsageChanged():
-                return _BACKLOG
-            case ToolStarted(kind=kind):
-                return _BACKLOG if kind in _READING else 0
-            case ToolProgress(call_id, terminal_id):
-                if terminal_id:
-                    self._embedding.add(call_id)
-                return 0 if terminal_id else _BACKLOG
-            case ToolFinished(call_id):
-                embeds = call_id in self._embedding
-                self._embedding.discard(call_id)
-                return 0 if embeds else _BACKLOG
-            case _:
-                return 0
 
     async def flush(self, *, within: float | None = None, patience: float | None = None) -> None:
         """Show and store all events. No event is pending afterwards.
@@ -176,21 +169,22 @@ class EventQueue:
 
     # ------------------------------------------------------------------------------------- draining
 
-    def _drain_soon(self) -> None:
-        if not self._draining:
-            self._draining = True
-            self._background(self._drain)
-
     async def _drain(self) -> None:
         try:
             while self._waiting:
-                if all(isinstance(event, UsageChanged) for event in self._waiting):
+                if set(map(type, self._waiting)) == {UsageChanged}:
                     await self._pause()
                 batch, self._waiting = self._waiting, []
-                await self._deliver(batch)
+                try:
+                    await self._writer.write([event for event in batch if isinstance(event, TranscriptEvent)])
+                    for event in batch:
+                        if not isinstance(event, UserMessage):  # the editor has drawn it itself
+                            await self._show(event)
+                except Exception:  # noqa: BLE001 - a task of its own: a bug costs these updates, not the agent
+                    _log.error("updates lost", exc_info=True)
                 self._shown += len(batch)
                 self._move()
-                if all(isinstance(event, TextDelta | ThoughtDelta) for event in batch):
+                if {TextDelta, ThoughtDelta}.issuperset(map(type, batch)):
                     await self._pause()
         finally:
             self._draining = False
@@ -203,15 +197,6 @@ class EventQueue:
         self._urgent = anyio.Event()
         with anyio.move_on_after(_PACE):
             await self._urgent.wait()
-
-    async def _deliver(self, batch: Sequence[Event]) -> None:
-        try:
-            await self._writer.write([event for event in batch if isinstance(event, TranscriptEvent)])
-            for event in batch:
-                if not isinstance(event, UserMessage):  # the editor has drawn it itself
-                    await self._show(event)
-        except Exception:  # noqa: BLE001 - a task of its own: a bug costs these updates, not the agent
-            _log.error("updates lost", exc_info=True)
 
     def _move(self) -> None:
         moved, self._moved = self._moved, anyio.Event()

@@ -68,7 +68,8 @@ class SqliteSessionRepository:
         def step(connection: sqlite3.Connection) -> tuple[Any, ...]:
             row = self._set(connection, updates) or self._put_back(connection, updates)
             session_rows.append(connection, self._column, rows, now)
-            session_rows.replace_messages(connection, self._column, change.replacements)
+            if change.replacements:
+                session_rows.replace_messages(connection, self._column, change.replacements)
             if change.history is not None:
                 self._history.write(connection, change.history.messages)
             return row
