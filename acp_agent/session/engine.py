@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import takewhile
-from typing import Protocol, cast
+from typing import cast
 from uuid import uuid4
 
 from anyio import to_thread
 
 from acp_agent.agent.history import History
+from acp_agent.agent.turn import Agent
 from acp_agent.core.editor import ReadPrompt
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import EventSink, Notice, Severity, TextDelta, UsageChanged, UserMessage
@@ -56,18 +57,25 @@ class RedactedHistory:
         pairs = takewhile(lambda pair: pair[0] == pair[1], zip(history.messages(), before, strict=False))
         self._seen: tuple[Message, ...] = tuple(said for said, _ in pairs)
         self._state = HistoryState(tuple(before[: len(self._seen)]))
-        self._ready: list[tuple[Message, Message]] = []  # long messages that were redacted already, with the result
-
-    @property
-    def in_turn(self) -> bool:
-        """Whether a turn is under way."""
-        return self._history.in_turn
+        self._ready: dict[int, tuple[Message, Message]] = {}  # long messages with their redacted form, by id()
 
     async def redact_long(self) -> None:
         """Redact the long new messages in a thread, so that `state` is fast."""
-        while long := [each for each in self._new() if _length(each) > _SHORT and self._found(each) is None]:
+        while True:
+            long: list[Message] = []
+            for message in self._new():
+                length = 0
+                for part in message.parts:
+                    if isinstance(part, TextPart):
+                        length += len(part.text)
+                    elif isinstance(part, ToolUsePart):
+                        length += len(part.raw_arguments)
+                if length > _SHORT and id(message) not in self._ready:
+                    long.append(message)
+            if not long:
+                return
             clean = await to_thread.run_sync(lambda new=long: list(map(self._redacted, new)), abandon_on_cancel=True)
-            self._ready += zip(long, clean, strict=True)
+            self._ready |= {id(said): (said, hidden) for said, hidden in zip(long, clean, strict=True)}
 
     def state(self) -> HistoryState:
         """Return the present history. Its tuple of messages stays the same object until a message is added."""
@@ -75,7 +83,11 @@ class RedactedHistory:
         kept = self._state.messages
         if messages is not self._seen:
             new = self._new()
-            kept = (*kept[: len(messages) - len(new)], *(self._found(each) or self._redacted(each) for each in new))
+            clean: list[Message] = []
+            for message in new:
+                ready = self._ready.get(id(message))
+                clean.append(ready[1] if ready else self._redacted(message))
+            kept = (*kept[: len(messages) - len(new)], *clean)
             self._seen = messages
             self._ready.clear()
         self._state = HistoryState(kept, history.summaries, history.estimate())
@@ -89,36 +101,21 @@ class RedactedHistory:
         same = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(seen, messages, strict=False)))
         return messages[same:]
 
-    def _found(self, message: Message) -> Message | None:
-        return next((clean for said, clean in self._ready if said is message), None)
-
     def _redacted(self, message: Message) -> Message:
-        parts = tuple(map(self._part, message.parts))
-        return message if parts == message.parts else replace(message, parts=parts)
-
-    def _part(self, part: Part) -> Part:
-        match part:
-            case TextPart(text):
-                return TextPart(self._redactor(text))
-            case ToolUsePart(name=name, arguments=arguments, raw_arguments=raw):
+        parts: list[Part] = []
+        for part in message.parts:
+            if isinstance(part, TextPart):
+                parts.append(TextPart(self._redactor(part.text)))
+            elif isinstance(part, ToolUsePart):
+                arguments, shown = part.arguments, self._redactor(part.name)
                 hidden = None if arguments is None else cast("JsonObject", self._redactor.json(arguments))
-                return replace(part, name=self._name(name), arguments=hidden, raw_arguments=self._redactor(raw))
-            case _:
-                return part
-
-    def _name(self, name: str) -> str:
-        """Return a tool's name without secrets, in a form that servers accept. The model may have made it up."""
-        shown = self._redactor(name)
-        return name if shown == name else _NO_NAME.sub("_", shown)
-
-
-def _length(message: Message) -> int:
-    """Return the number of characters of a message that are redacted."""
-    return sum(
-        len(part.text) if isinstance(part, TextPart) else len(part.raw_arguments)
-        for part in message.parts
-        if isinstance(part, TextPart | ToolUsePart)
-    )
+                # The model may have made up the name, and servers accept only some characters.
+                name = part.name if shown == part.name else _NO_NAME.sub("_", shown)
+                raw = self._redactor(part.raw_arguments)
+                parts.append(replace(part, name=name, arguments=hidden, raw_arguments=raw))
+            else:
+                parts.append(part)
+        return message if tuple(parts) == message.parts else replace(message, parts=tuple(parts))
 
 
 class SessionState:
@@ -135,7 +132,8 @@ class SessionState:
         redactor: Redactor,
         before: Sequence[Message] = (),
     ) -> None:
-        self._history = RedactedHistory(history, redactor, before)
+        self._history = history
+        self._redacted = RedactedHistory(history, redactor, before)
         self._models = models
         self._memory = memory
         self._fill = (0, 0)  # tokens used, and the window's size
@@ -155,7 +153,7 @@ class SessionState:
 
     async def kept(self) -> Change:
         """Return the present state. Long texts are redacted in a thread."""
-        await self._history.redact_long()
+        await self._redacted.redact_long()
         return self.state()
 
     def state(self) -> Change:
@@ -164,20 +162,7 @@ class SessionState:
         used, size = self._fill
         under_way = self._history.in_turn
         tally = UsageTotals(used, size, ledger.usage, ledger.cost, ledger.complete, use.calls, use.batches, under_way)
-        return Change(history=self._history.state(), usage=tally, model=self._models.in_use or None)
-
-
-class ModelTurns(Protocol):
-    """The part of an Agent that runs turns of the model."""
-
-    @property
-    def failure(self) -> AgentError | None:
-        """The error that ended the last turn, if one did."""
-        ...
-
-    async def run(self, prompt: Message) -> StopReason:
-        """Run one turn."""
-        ...
+        return Change(history=self._redacted.state(), usage=tally, model=self._models.in_use or None)
 
 
 class TurnEngine:
@@ -193,7 +178,7 @@ class TurnEngine:
 
     def __init__(
         self,
-        agent: Callable[[], Awaitable[ModelTurns]],
+        agent: Callable[[], Awaitable[Agent]],
         backends: Callable[[], Awaitable[Backends]],
         emit: EventSink,
         handler: SlashCommandHandler,
@@ -226,7 +211,9 @@ class TurnEngine:
         elif outcome is not None:
             return await self._say(outcome)
         elif slip:
-            return await self._say(_did_you_mean(*slip))
+            word, meant = slip
+            advice = "Nothing was sent to the model; to send it this text, begin with another word."
+            return await self._say(f"There is no command `/{word}`. Did you mean `/{meant}`? {advice}")
         with self._handler.reading_only() if outcome is not None else nullcontext():
             try:
                 agent = await self._agent()
@@ -238,13 +225,6 @@ class TurnEngine:
         """Tell the user a text that the model does not read."""
         await self._emit(TextDelta(defused(self._redact(text)), str(uuid4())))
         return Answer(StopReason.END_TURN, failure)
-
-
-def _did_you_mean(word: str, name: CommandName) -> str:
-    return (
-        f"There is no command `/{word}`. Did you mean `/{name}`? "
-        "Nothing was sent to the model; to send it this text, begin with another word."
-    )
 
 
 class SessionEngine:
@@ -269,20 +249,13 @@ class SessionEngine:
         redact: Redact,
         release: Callable[[], None],
     ) -> None:
-        self.answer = turns.answer
-        self._state = state
+        self.answer, self.state, self.kept = turns.answer, state.state, state.kept
         self._titles = titles
         self._handler = handler
         self._toolset = toolset
         self._mcp = mcp
         self.redact = redact
         self._release = release
-
-    def state(self) -> Change:
-        return self._state.state()
-
-    async def kept(self) -> Change:
-        return await self._state.kept()
 
     async def answered(self, answer: Answer) -> None:
         """Give the conversation a title if it has none."""

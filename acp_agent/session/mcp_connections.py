@@ -120,6 +120,7 @@ class McpConnections:
     pins         the tools that the user has approved
     background   runs the connections
     tell         tells the user a notice
+    served       the servers by their names, in the order in which they were started
     """
 
     def __init__(self, pins: McpPins, background: Background, tell: Callable[[Notice], None], connect: Connect) -> None:
@@ -128,7 +129,7 @@ class McpConnections:
         self._connect = connect
         self._identities: dict[str, str] = {}
         self.book = PinBook(pins, self._identities)
-        self._served: dict[str, ConnectedServer] = {}
+        self.served: dict[str, ConnectedServer] = {}
         self._moved = anyio.Event()
         self._begun = False
 
@@ -151,7 +152,7 @@ class McpConnections:
 
     def remove(self, name: str) -> bool:
         """End a server and remove its tools. Return False if no server has this name."""
-        served = self._served.pop(name, None)
+        served = self.served.pop(name, None)
         if served is None:
             return False
         del self._identities[name]
@@ -161,22 +162,22 @@ class McpConnections:
 
     def listed(self) -> Sequence[ListedServer]:
         """Return all servers, in the order in which they were started."""
-        connections = ((served, served.connection) for served in self._served.values())
+        connections = ((served, served.connection) for served in self.served.values())
         return [ListedServer(each.server, each.state, (*served.tools,), each.problem) for served, each in connections]
 
     def _objection(self, server: McpServer) -> str:
-        taken = next((name for name in self._served if _same(name, server.name)), None)
+        taken = next((name for name in self.served if _same(name, server.name)), None)
         return "" if taken is None else f"{taken!r} has its name"
 
     def _start(self, server: McpServer) -> None:
         self._identities[server.name] = server_identity(server)
         served = ConnectedServer(self._connect(server, partial(self._changed, server.name)))
-        self._served[server.name] = served
+        self.served[server.name] = served
         self._background(partial(_run, served.connection))
 
     def close(self) -> None:
         """End all servers. Processes that their programs leave behind are ended in the background."""
-        for served in self._served.values():
+        for served in self.served.values():
             served.connection.close()
 
     async def settled(self) -> None:
@@ -185,36 +186,36 @@ class McpConnections:
         if begun:
             return
         with anyio.move_on_after(_PATIENCE):
-            while any(served.connection.state is McpState.STARTING for served in self._served.values()):
+            while any(served.connection.state is McpState.STARTING for served in self.served.values()):
                 await self._moved.wait()
 
     def joining(self) -> bool:
         """Return whether a server is still starting, so that tools may be added."""
-        return any(served.connection.state is McpState.STARTING for served in self._served.values())
+        return any(served.connection.state is McpState.STARTING for served in self.served.values())
 
     def status(self) -> Sequence[str]:
         """Return a line for each server, for /status and /mcp."""
-        return [f"MCP server {served.line(self._has_changed)}" for served in self._served.values()]
+        return [f"MCP server {served.line(self._has_changed)}" for served in self.served.values()]
 
     # ------------------------------------------------------------------------------------ tools
 
     def specs(self) -> Sequence[ToolSpec]:
         """Return the present tools. If a tool has changed since its approval, its description is withheld."""
-        every = (tool for served in self._served.values() for tool in served.tools.values())
+        every = (tool for served in self.served.values() for tool in served.tools.values())
         return [tool.withheld() if self._has_changed(tool) else tool.spec() for tool in every]
 
     @property
     def remembered(self) -> Collection[str]:
         """The names of all tools whose calls are answered, in lower case, including removed tools."""
-        return [name for served in self._served.values() for name in served.known]
+        return [name for served in self.served.values() for name in served.known]
 
     async def understand(self, call: ToolCall) -> Invocation | None:
         """Return a call of a server's tool, with its name in any case; None for other tools. The server may be gone.
 
         Raises ToolError, for example if the server has removed the tool.
         """
-        found = ((served, served.known.get(call.name.lower())) for served in self._served.values())
-        for served, tool in found:
+        for served in self.served.values():
+            tool = served.known.get(call.name.lower())
             if tool is None:
                 continue
             if served.connection.state is McpState.READY and tool.name not in served.tools:
@@ -238,7 +239,7 @@ class McpConnections:
         After that, calls ask as those of any other tool do. The user chose the servers of their own configuration, so
         these are trusted like that from the start.
         """
-        served = self._served.get(invocation.spec.server)
+        served = self.served.get(invocation.spec.server)
         tools = [each.tool for each in invocation.subjects if isinstance(each, McpSubject)]
         if served is None or not tools:
             return TrustLevel.UNTRUSTED
@@ -248,7 +249,7 @@ class McpConnections:
         return TrustLevel.UNTRUSTED
 
     def _changed(self, server: str) -> None:
-        served = self._served.get(server)
+        served = self.served.get(server)
         if served is not None:
             self._name_tools(served)
             self._tell_news(served)
@@ -293,8 +294,8 @@ class McpCatalogue:
 
     async def understand(self, call: ToolCall, files: FileSystem) -> Invocation:
         """Parse a call. A tool whose server is gone is still known, but its call fails. Raises ToolError."""
-        served = await self._servers.understand(call)
-        return await self._registry.understand(call, files) if served is None else served
+        served = await self._servers.understand(call) if self._servers.served else None
+        return served or await self._registry.understand(call, files)
 
 
 def _same(one: str, other: str) -> bool:

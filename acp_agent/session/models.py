@@ -22,40 +22,28 @@ from acp_agent.llm.retry import FallbackProvider, MeteredProvider, RetryingProvi
 class UsageLedger:
     """The tokens and costs of all model calls of a session, chores and summaries included.
 
-    usage   tokens of all calls for which the server reported them
+    usage      tokens of all calls for which the server reported them
+    cost       US dollars of the calls whose price is known; None before the first
+    complete   whether the price of every call is known
     """
 
     def __init__(self) -> None:
         self.usage = Usage()
-        self._cost = 0.0  # US dollars
-        self._priced = False  # whether any call has a cost
-        self._complete = True  # whether all calls have a cost
-
-    @property
-    def cost(self) -> float | None:
-        """US dollars of the calls whose price is known; None before the first."""
-        return self._cost if self._priced else None
-
-    @property
-    def complete(self) -> bool:
-        """Whether the price of every call is known."""
-        return self._complete
+        self.cost: float | None = None
+        self.complete = True
 
     def restore(self, tally: UsageTotals) -> None:
         """Continue from the totals of a stored session."""
-        self.usage = tally.usage
-        self._cost, self._priced = tally.cost or 0.0, tally.cost is not None
-        self._complete = tally.complete
+        self.usage, self.cost, self.complete = tally.usage, tally.cost, tally.complete
 
     def add(self, price: Callable[[ModelRef], Price | None], ref: ModelRef, usage: Usage | None) -> None:
         """Count one call. `usage` is None if the server did not report it."""
         self.usage += usage or Usage()
         cost = _cost(price, ref, usage)
         if cost is None:
-            self._complete = False
+            self.complete = False
         else:
-            self._cost += cost
-            self._priced = True
+            self.cost = (self.cost or 0.0) + cost
 
     def status(self) -> Sequence[str]:
         """Return a line for /status, or none before the first call. With unknown prices it says "at least"."""
@@ -63,8 +51,8 @@ class UsageLedger:
         if usage == Usage():
             return ()
         cached = f", {usage.cache_read:,} from the cache" if usage.cache_read else ""
-        least = "" if self._complete else "at least "
-        money = f"; {least}${self._cost:.4f}" if self._priced else ""
+        least = "" if self.complete else "at least "
+        money = "" if self.cost is None else f"; {least}${self.cost:.4f}"
         read = usage.input + usage.cache_read + usage.cache_write
         return (f"Tokens: {read:,} read{cached}, {usage.output:,} written{money}",)
 

@@ -4,7 +4,7 @@ If the store cannot be written, events are held back and written with the next o
 user is told, and again when writing works.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from math import inf
@@ -153,8 +153,10 @@ class TranscriptWriter:
                 return
             for event in told:
                 await self._collect(event)
-                self._held_back.append(await redacted_event(event, self._redact))
-                self._weight += _weight(event)
+                may_have_diffs = isinstance(event, ToolStarted | ToolFinished)
+                stored = await redacted_event(event, self._redact) if may_have_diffs else event
+                self._held_back.append(stored)
+                self._weight += _weight(stored)
             if care is Care.TURN_END:
                 await self._redact_messages()
             if care is None and anyio.current_time() < self._next_try:
@@ -263,21 +265,22 @@ class TranscriptWriter:
 
 def _weight(event: TranscriptEvent) -> int:
     """Return roughly how many characters of memory an event takes."""
-    return 500 + sum(_lengths(event))
-
-
-def _lengths(event: TranscriptEvent) -> Iterator[int]:
+    weight, diffs = 500, ()
     match event:
         case TextDelta(text) | ThoughtDelta(text):
-            yield len(text)
+            weight += len(text)
         case ToolStarted(diffs=diffs):
-            yield from (len(diff.old_text or "") + len(diff.new_text) for diff in diffs)
+            pass
         case ToolFinished(result=result):
-            yield len(result.text) + len(result.shown)
-            yield from (len(diff.old_text or "") + len(diff.new_text) for diff in result.diffs)
-            yield from (len(image.data) for image in result.images)
+            diffs = result.diffs
+            weight += len(result.text) + len(result.shown)
+            for image in result.images:
+                weight += len(image.data)
         case _:
             pass
+    for diff in diffs:
+        weight += len(diff.old_text or "") + len(diff.new_text)
+    return weight
 
 
 def _is_durable(told: Sequence[TranscriptEvent], care: Care | None) -> bool:

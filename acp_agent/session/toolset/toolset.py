@@ -98,7 +98,8 @@ class ReloadingToolset:
     async def run(self, call: ToolCall) -> ToolResult:
         """Run a call under the present configuration."""
         snapshot = self._current()
-        await self._tell()
+        if self._problems:
+            await self._tell()
         return await snapshot.toolset.run(call)
 
     async def refuse(self, call: ToolCall, result: ToolResult) -> None:
@@ -113,9 +114,12 @@ class ReloadingToolset:
 
     def _current(self) -> ToolsetSnapshot:
         """Return the snapshot in force. There is no await, so that a call never sees half of a change."""
-        self._problems += [f"configuration: {problem}" for problem in self._look()]
-        if any(stamp(path) != state for path, state in self._seen.stamps.items()):
-            self._swap(self._builders.reload(self.loaded))
+        for problem in self._look():
+            self._problems.append(f"configuration: {problem}")
+        for path, state in self._seen.stamps.items():
+            if stamp(path) != state:
+                self._swap(self._builders.reload(self.loaded))
+                break
         return self._snapshot
 
     def _begin(self, loaded: Loaded) -> ToolsetSnapshot:
@@ -304,8 +308,11 @@ class SessionTools:
     def look(self) -> Sequence[str]:
         """Reread "always" answers and filter rules that were changed by hand. Return the new problems."""
         self._lasting.grants.refresh()
-        before, self._faults = self._faults, self._filters.warnings if self._filters else ()
-        return [fault for fault in self._faults if fault not in before]
+        before, now = self._faults, self._filters.warnings if self._filters else ()
+        if now == before:
+            return ()
+        self._faults = now
+        return [fault for fault in now if fault not in before]
 
     def snapshot(self, loaded: Loaded, warn: Callable[[str], None]) -> ToolsetSnapshot:
         """Return the snapshot of one configuration. Raises ConfigError."""

@@ -369,7 +369,7 @@ async def test_a_close_ends_the_turn_at_once_though_something_else_is_under_way_
     session = await here.new()
     for method in ("close", "delete"):
         async with here.prompting(session) as turn, AsyncExitStack() as stack:
-            await stack.enter_async_context(here.sessions._acts.of(session))
+            await stack.enter_async_context(here.sessions._acts.hold(session))
             async with here.doing(method, session) as ending:
                 with anyio.fail_after(PATIENCE):
                     await turn.done.wait()
