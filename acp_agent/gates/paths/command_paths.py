@@ -153,7 +153,11 @@ def path_words(command: Command) -> Iterator[str]:
     if command.argv and not command.standard:
         yield command.argv[0]
     grammar = grammar_of(command.tool)
-    found = _as_read(grammar.parse(command.own)) if grammar is not None else _as_text(command)
+    found = (
+        _as_read(grammar.parse(command.own))
+        if grammar is not None
+        else (each for word in command.own for each in candidates(word, command.name))
+    )
     yield from (each for each in found if each and len(each) <= _MAX_WORD and _is_path(each))
 
 
@@ -170,33 +174,23 @@ def odd_words(command: Command) -> Iterator[str]:
         words = [each.word for each in grammar.parse(command.own).arguments if each.kind.path]
     else:
         words = [each for word in command.own for each in (word, *candidates(word, command.name))]
-    yield from (word for word in words if word and len(word) <= _MAX_WORD and "\0" not in word and _is_odd(word))
-
-
-def _is_odd(word: str) -> bool:
-    return not _is_path(word) or word.startswith(("-", "@"))
+    for word in words:
+        if word and len(word) <= _MAX_WORD and "\0" not in word and (word[0] in "-@" or not _is_path(word)):
+            yield word
 
 
 def _as_read(parsed: ParsedArguments) -> Iterator[str]:
     """Yield the words that are paths by the program's grammar, also seen from the folder that an option names."""
     folders = [each.word for each in parsed.arguments if each.kind is WordKind.FOLDER]
     for each in parsed.arguments:
-        for word in _meant(each.word) if each.kind.path else ():
+        if not each.kind.path:
+            continue
+        test_file = each.word.partition("::")[0] if "::" in each.word else ""  # of pytest's `a.py::test`
+        for word in (*candidates(each.word), *filter(None, (test_file,))):
             yield word
             if each.kind is not WordKind.FOLDER:
                 yield from (posixpath.join(folder, word) for folder in folders)
     yield from (posixpath.join(*folders[: at + 1]) for at in range(1, len(folders)))
-
-
-def _meant(word: str) -> Iterator[str]:
-    """Yield the paths that a word may be: itself, a value in it, the file before a name in it (`a.py::test`)."""
-    yield from candidates(word)
-    if "::" in word:
-        yield word.partition("::")[0]
-
-
-def _as_text(command: Command) -> Iterator[str]:
-    return (each for word in command.own for each in candidates(word, command.name))
 
 
 def candidates(word: str, program: str = "") -> Iterator[str]:

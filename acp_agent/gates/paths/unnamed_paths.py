@@ -34,42 +34,40 @@ _FIND = frozenset(
     )
 )
 _NUMBER = re.compile(r"-\d+[a-zA-Z]?")
-_LONG = {
-    "ls": ("--all", "--almost-all", "--directory", "--recursive", "--reverse"),
+_PATTERNS = ("--ignore-case", "--word-regexp", "--extended-regexp", "--fixed-strings", "--perl-regexp")
+_LISTERS = {
+    # The options with which a program prints nothing but names of files, if it is given one of _LISTING.
+    "ls": (*"1aAtrSUXdRf", "--all", "--almost-all", "--directory", "--recursive", "--reverse"),
     "grep": (
-        *("--recursive", "--files-with-matches", "--files-without-match", "--include", "--exclude", "--exclude-dir"),
-        *("--null", "--ignore-case", "--word-regexp", "--extended-regexp", "--fixed-strings", "--perl-regexp"),
+        *(*"rRlLiwxEFGPIsZ", *_PATTERNS, "--recursive", "--files-with-matches", "--files-without-match", "--include"),
+        *("--exclude", "--exclude-dir", "--null"),
     ),
     "rg": (
-        *("--files", "--files-with-matches", "--files-without-match", "--hidden", "--no-ignore", "--glob", "--iglob"),
-        *("--type", "--type-not", "--null", "--ignore-case", "--smart-case", "--fixed-strings", "--word-regexp"),
-        *("--multiline", "--sort", "--max-depth"),
+        *(*"lgtTiSsFwxU0u.", "--files", "--files-with-matches", "--files-without-match", "--hidden", "--no-ignore"),
+        *("--glob", "--iglob", "--type", "--type-not", "--null", "--ignore-case", "--smart-case", "--fixed-strings"),
+        *("--word-regexp", "--multiline", "--sort", "--max-depth"),
     ),
-    "fd": ("--hidden", "--no-ignore", "--extension", "--type", "--max-depth", "--exclude", "--glob", "--print0"),
-    "ls-files": (
-        *("--cached", "--others", "--exclude-standard", "--modified", "--deleted", "--ignored", "--full-name"),
-        *("--deduplicate", "--unmerged"),
+    "fd": (
+        *(*"HIuetdE0agiFs", "--hidden", "--no-ignore", "--extension", "--type", "--max-depth", "--exclude", "--glob"),
+        "--print0",
     ),
-    "diff": ("--name-only", "--cached", "--staged", "--diff-filter", "--relative", "--no-renames", "--merge-base"),
+    "git ls-files": (
+        *(*"zcmodiuX", "--cached", "--others", "--exclude-standard", "--modified", "--deleted", "--ignored"),
+        *("--full-name", "--deduplicate", "--unmerged"),
+    ),
+    "git diff": (
+        *(*"zr", "--name-only", "--cached", "--staged", "--diff-filter", "--relative", "--no-renames", "--merge-base"),
+    ),
     "git grep": (
-        *("--files-with-matches", "--files-without-match", "--name-only", "--cached", "--untracked", "--null"),
-        *("--ignore-case", "--word-regexp", "--extended-regexp", "--fixed-strings", "--perl-regexp"),
+        *(*"lLziwEFGP", *_PATTERNS, "--files-with-matches", "--files-without-match", "--name-only", "--cached"),
+        *("--untracked", "--null"),
     ),
-}
-_LETTERS = {
-    "ls": "1aAtrSUXdRf",
-    "grep": "rRlLiwxEFGPIsZ",
-    "rg": "lgtTiSsFwxU0u.",
-    "fd": "HIuetdE0agiFs",
-    "ls-files": "zcmodiuX",
-    "diff": "zr",
-    "git grep": "lLziwEFGP",
 }
 _ALIASES = {"egrep": "grep", "fgrep": "grep", "fdfind": "fd", "gfind": "find"}
 _LISTING = {
     "grep": ("l", "L", "--files-with-matches", "--files-without-match"),
     "rg": ("l", "--files", "--files-with-matches", "--files-without-match"),
-    "diff": ("--name-only",),
+    "git diff": ("--name-only",),
     "git grep": ("l", "L", "--files-with-matches", "--files-without-match", "--name-only"),
 }
 _FILTERS = {"sort": "urznfV", "uniq": "du", "grep": "vEFGPiwxs", "egrep": "viwx", "fgrep": "viwx"}
@@ -147,8 +145,7 @@ def _filters(command: Command) -> bool:
     if not _quiet(command):
         return False
     if name in ("head", "tail"):
-        words = [word for word in args if not re.fullmatch(r"(?:-n)?[-+]?\d+|-n", word)]
-        return not words
+        return all(re.fullmatch(r"(?:-n)?[-+]?\d+|-n", word) for word in args)
     letters = _FILTERS.get(name)
     if letters is None:
         return False
@@ -167,18 +164,14 @@ def _lists(command: Command) -> bool:
     if name == "find":
         return all(not word.startswith("-") or word in _FIND or _NUMBER.fullmatch(word) for word in args)
     if name == "git":
-        name, args = args[0] if args else "", args[1:]
+        name, args = f"git {args[0]}" if args else "", args[1:]
         if any(word.startswith(":") for word in args):
             return False  # `:/` names the top of the repository, which may lie above the workspace
-        name = "git grep" if name == "grep" else name
-        if name not in ("ls-files", "diff", "git grep"):
-            return False
-    elif name not in _LETTERS or name in ("ls-files", "diff"):
+    if name not in _LISTERS:
         return False
     options = [word for word in args if word.startswith("-") and word not in ("-", "--")]
     given = {part for word in options for part in ([word.partition("=")[0]] if word.startswith("--") else word[1:])}
-    known = {*_LETTERS[name], *_LONG[name]}
-    return given <= known and (name not in _LISTING or not given.isdisjoint(_LISTING[name]))
+    return given <= {*_LISTERS[name]} and (name not in _LISTING or not given.isdisjoint(_LISTING[name]))
 
 
 class Followed(NamedTuple):

@@ -89,7 +89,9 @@ def written(command: Command) -> Words:
     elif interpreter:
         yield from _interpreter(command, interpreter)
     elif name in tables().shells:
-        yield from _named(() if command.runs else _from_second(command))
+        yield from _named(
+            () if command.runs else operands(command.own)[1:]
+        )  # the first is the script, which is only run
     elif name in _FINDERS:
         yield from _finder(command)
     elif name == "git":
@@ -274,12 +276,7 @@ def _interpreter(command: Command, known: str) -> Words:
     if command.stdin:
         codes.append(command.stdin)
     yield from (Written(token) for code in codes for token in _tokens(code))
-    yield from _named(operands(command.own) if codes else _from_second(command))
-
-
-def _from_second(command: Command) -> list[str]:
-    """Return the arguments of a script. The first operand is the script itself, which is only run."""
-    return operands(command.own)[1:]
+    yield from _named(operands(command.own)[0 if codes else 1 :])  # the first is the script, which is only run
 
 
 def _named(words: "Sequence[str] | Iterator[str]") -> Words:

@@ -20,11 +20,30 @@ def destructive(command: Command, folder: str) -> str:
             return "/dev/tcp"
         if redirection.writes and is_disk(redirection.target):
             return f"> {redirection.target}"
-    name = command.name.casefold()
+    name, args = command.name.casefold(), command.argv[1:]
     if name in tables().danger["disk_tools"]:
-        return _disk_tool(command, folder)
+        if has_option(args, "l" if name in ("fdisk", "sfdisk", "parted") else "", "--list"):
+            return ""
+        device = next((word for word in args if word.startswith("/dev/") and is_disk(word)), "")
+        return f"{command.name} {device}" if device else ""
     check = _CHECKS.get(name) or _CHECKS.get(name.removeprefix("g"))  # GNU tools on macOS: grm, gfind
-    return check(command, folder) if check else ""
+    return check(command, folder) if check else _power(command)
+
+
+def _power(command: Command) -> str:
+    """Return how a command stops the machine or every process; empty if it does not."""
+    args = command.argv[1:]
+    match command.name.casefold().removeprefix("g"):
+        case "systemctl" | "loginctl":
+            verb = next((word for word in operands(args) if word in tables().danger["power_verbs"]), "")
+            return f"{command.name} {verb}" if verb else ""
+        case "init" | "telinit" if args[:1] in (("0",), ("6",)):
+            return f"{command.name} 0"
+        case "kill":
+            signal_first = len(args) > 1 and args[0] == "-1"
+            return "kill -1" if args.count("-1") > signal_first else ""
+        case _:
+            return ""
 
 
 def _root(paths: Iterable[str], folder: str) -> str:
@@ -102,28 +121,6 @@ def _dd(command: Command, _folder: str) -> str:
     return ""
 
 
-def _disk_tool(command: Command, _folder: str) -> str:
-    if has_option(command.argv[1:], "l" if command.name in ("fdisk", "sfdisk", "parted") else "", "--list"):
-        return ""
-    device = next((word for word in command.argv[1:] if word.startswith("/dev/") and is_disk(word)), "")
-    return f"{command.name} {device}" if device else ""
-
-
-def _service(command: Command, _folder: str) -> str:
-    verb = next((word for word in operands(command.argv[1:]) if word in tables().danger["power_verbs"]), "")
-    return f"{command.name} {verb}" if verb else ""
-
-
-def _runlevel(command: Command, _folder: str) -> str:
-    return f"{command.name} 0" if any(word in ("0", "6") for word in command.argv[1:2]) else ""
-
-
-def _kill(command: Command, _folder: str) -> str:
-    targets = [word for word in command.argv[1:] if word == "-1"]
-    signal_first = len(command.argv) > 2 and command.argv[1] == "-1"
-    return "kill -1" if len(targets) > signal_first else ""
-
-
 _CHECKS: dict[str, Callable[[Command, str], str]] = {
     "rm": _rm,
     "srm": _rm,
@@ -140,11 +137,6 @@ _CHECKS: dict[str, Callable[[Command, str], str]] = {
     "bfs": _find,
     "rsync": _rsync,
     "dd": _dd,
-    "systemctl": _service,
-    "loginctl": _service,
-    "init": _runlevel,
-    "telinit": _runlevel,
-    "kill": _kill,
 }
 
 _FORKS = re.compile(

@@ -138,8 +138,7 @@ class _Proof:
     commands: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Leaf:
+class _Leaf(NamedTuple):
     """A span of bytes, the number of its command (0 for none), and whether a blank must separate it from the next."""
 
     start: int
@@ -175,7 +174,10 @@ def _statement(proof: _Proof, node: Node, depth: int) -> None:
             proof.commands += 1
             _command(proof, node, depth)
         case "comment":
-            _comment(proof, node)
+            text = proof.parsed.text(node)
+            if not text.startswith("#") or "\n" in text:
+                raise _NotPlain("has a comment that is not plain")
+            _leaf(proof, node, 0)
         case kind if kind in _STATEMENTS:
             for child in node.children:
                 _statement(proof, child, depth + 1)
@@ -287,13 +289,6 @@ def _adjacent(node: Node) -> None:
     for before, after in zip(node.children, node.children[1:], strict=False):
         if before.end_byte != after.start_byte:
             raise _NotPlain("has a word with a gap in it")
-
-
-def _comment(proof: _Proof, node: Node) -> None:
-    text = proof.parsed.text(node)
-    if not text.startswith("#") or "\n" in text:
-        raise _NotPlain("has a comment that is not plain")
-    _leaf(proof, node, 0)
 
 
 def _leaf(proof: _Proof, node: Node, command: int) -> None:

@@ -47,6 +47,10 @@ def test_everyday_commands_are_not_refused():
         (":(){ :|:& };:", "fork bomb"),
         ("cat x > /dev/sda", "> /dev/sda"),
         ("systemctl reboot", "systemctl reboot"),
+        ("init 6", "init 0"),
+        ("kill -9 -1", "kill -1"),
+        ("gkill -- -1", "kill -1"),
+        ("grm -rf /", "rm -rf /"),
     ],
 )
 def test_the_refusal_names_the_pattern_that_matched(text: str, pattern: str):
