@@ -9,7 +9,6 @@ from typing import NamedTuple, cast
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
 
 from acp_agent.config.llm_settings import ProviderSettings
 from acp_agent.config.mcp_settings import SERVERS, McpServerSettings
@@ -94,43 +93,40 @@ def key_of(name: str) -> SettingKey | None:
     return SettingKey(name, known[RULES].section, known[RULES].field, item=tool) if named else None
 
 
-@dataclass(frozen=True, slots=True)
-class Complaint:
+class Complaint(NamedTuple):
     """One fault in a value: its dotted name with list indexes, the value there, and what was expected.
 
-    index   the index of the faulty entry in a list, or None if the fault is not in one entry
+    entry   the index of the faulty entry in a list, or None if the fault is not in one entry
     """
 
     key: str
     value: object
     expected: str
-    index: int | None = None
+    entry: int | None = None
 
 
 def complaints(key: SettingKey, error: ValidationError) -> list[Complaint]:
     """Return all the faults that pydantic found in a value for `key`."""
-    schema = cast("JsonObject", key.section.model_json_schema())
-    return [_complaint(key, schema, detail) for detail in error.errors(include_url=False)]
+    schema, found = cast("JsonObject", key.section.model_json_schema()), list[Complaint]()
+    for detail in error.errors(include_url=False):
+        place = detail["loc"][2 if key.item else 1 :]
+        name = key.name + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
+        value: object = detail["input"]
+        match detail["type"]:
+            case "missing":
+                expected, value = "it to be set", None
+            case "extra_forbidden":
+                parent = _at(schema, detail["loc"][:-1])
+                expected = one_of(cast("JsonObject", parent.get("properties", {})))
+            case "value_error":
+                expected = detail["msg"].removeprefix("Value error, ")
+            case _:
+                expected = _words(schema, _at(schema, detail["loc"]))
+        found.append(Complaint(name, value, expected, place[0] if place and isinstance(place[0], int) else None))
+    return found
 
 
-def _complaint(key: SettingKey, schema: JsonObject, detail: ErrorDetails) -> Complaint:
-    place = detail["loc"][2 if key.item else 1 :]
-    name = key.name + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
-    value: object = detail["input"]
-    match detail["type"]:
-        case "missing":
-            expected, value = "it to be set", None
-        case "extra_forbidden":
-            parent = _at(schema, detail["loc"][:-1])
-            expected = one_of(cast("JsonObject", parent.get("properties", {})))
-        case "value_error":
-            expected = detail["msg"].removeprefix("Value error, ")
-        case _:
-            expected = _words(schema, _at(schema, detail["loc"]))
-    return Complaint(name, value, expected, place[0] if place and isinstance(place[0], int) else None)
-
-
-def one_of(names: JsonObject | list[str]) -> str:
+def one_of(names: Iterable[str]) -> str:
     """Return the phrase that lists the names that are allowed."""
     return "one of " + ", ".join(names)
 
@@ -359,7 +355,7 @@ class Reader:
                 self.doubtful.add(key.setting)
             if _leaves_open(key):
                 layer.unclear.extend(reported)
-            bad = {complaint.index for complaint in found}
+            bad = {complaint.entry for complaint in found}
             if key.project_may is ADDED:
                 self._take_good_entries(layer, key, raw, origin)
             elif parts and isinstance(raw, list) and None not in bad and (key.name in _TABLES or key.item):

@@ -17,7 +17,8 @@ A project's rules are added to the converted ones as to any others.
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, TypeAlias, cast
@@ -175,8 +176,10 @@ def read_environment(reader: Reader, environ: Mapping[str, str]) -> Layer:
     layer = Layer()
     ours = {name: text for name, text in environ.items() if name.startswith(PREFIX) and text}
     for variable in sorted(ours, key=lambda name: (name not in ALIASES, name)):
-        key = _key(variable)
-        if key is not None:
+        section, separator, field = variable.removeprefix(PREFIX).lower().partition("__")
+        name = ALIASES.get(variable, f"{section}.{field.replace('__', '.')}" if separator else "")
+        key = key_of(name)
+        if key is not None and name != RULES:  # a variable sets the rules of one tool
             # An incomplete list of rules must not replace the complete one of a file.
             reader.take(layer, key, _reading(key, ours[variable]), variable, parts=not key.item)
         elif variable not in _NOT_SETTINGS and (expected := _meant(variable)):
@@ -197,14 +200,6 @@ def _meant(variable: str) -> str:
     return "a name such as ACP_AGENT_TOOLS__SHELL__TIMEOUT" if "__" in name else ""
 
 
-def _key(variable: str) -> SettingKey | None:
-    if variable in ALIASES:
-        return key_of(ALIASES[variable])
-    section, separator, field = variable.removeprefix(PREFIX).lower().partition("__")
-    name = f"{section}.{field.replace('__', '.')}" if separator else ""
-    return key_of(name) if name != RULES else None  # a variable sets the rules of one tool
-
-
 def _reading(key: SettingKey, text: str) -> object:
     """Return a variable's text as a raw value: a list as JSON or with commas; else a text, yes or no, or JSON."""
     try:
@@ -213,16 +208,11 @@ def _reading(key: SettingKey, text: str) -> object:
         parsed = text
     if isinstance(key.default, tuple):
         return parsed if text[0] in "[{" else [word.strip() for word in text.split(",") if word.strip()]
-    readings = (text, _YES_NO.get(text.lower()), parsed)
-    return next((reading for reading in readings if _fits(key, reading)), parsed)
-
-
-def _fits(key: SettingKey, reading: object) -> bool:
-    try:
-        key.read(reading)
-    except ValidationError:
-        return False
-    return reading is not None
+    for reading in (text, _YES_NO.get(text.lower()), parsed):
+        with suppress(ValidationError):
+            if reading is not None and key.read(reading) is not None:
+                return reading
+    return parsed
 
 
 USUAL = (
@@ -238,10 +228,14 @@ _WILD = re.compile(r"[*?\[\\]")
 
 def legacy_rules(blocked: tuple[str, ...], confirm: tuple[str, ...]) -> tuple[PermissionRule, ...]:
     """Return the rules for bash that the two lists mean. A `*` in a text is a literal star."""
-    denied = [PermissionRule(pattern=_anywhere(text), action=RuleAction.DENY) for text in blocked if text.strip()]
-    asked = dict.fromkeys((*confirm, *USUAL))
-    asking = [PermissionRule(pattern=_anywhere(text), action=RuleAction.ASK) for text in asked if text.strip()]
-    return (*denied, *asking, PermissionRule(pattern="*", action=RuleAction.ALLOW))
+
+    def anywhere(texts: Iterable[str], action: RuleAction) -> Iterator[PermissionRule]:
+        for text in filter(str.strip, texts):
+            escaped = _WILD.sub(lambda found: "\\" + found[0], text[:_LONGEST])
+            yield PermissionRule(pattern=f"*{escaped}*", action=action)
+
+    denied, asked = anywhere(blocked, RuleAction.DENY), anywhere(dict.fromkeys((*confirm, *USUAL)), RuleAction.ASK)
+    return (*denied, *asked, PermissionRule(pattern="*", action=RuleAction.ALLOW))
 
 
 def add_legacy_rules(reader: Reader, user: Layer, environment: Layer) -> None:
@@ -261,10 +255,6 @@ def add_legacy_rules(reader: Reader, user: Layer, environment: Layer) -> None:
     user.put(BASH_RULES, legacy_rules(blocked, confirm), f"{CONFIRM} in {origin}")
 
 
-def _anywhere(text: str) -> str:
-    return f"*{_WILD.sub(lambda found: chr(92) + found[0], text[:_LONGEST])}*"
-
-
 LEVEL_FLAG = "--auto-approve"
 """The hidden flag with which `acp-agent run --yes` starts its server. Users set the level in a file or the editor."""
 
@@ -280,12 +270,8 @@ class Flags(NamedTuple):
     @classmethod
     def from_argv(cls, argv: Sequence[str]) -> "Flags":
         """Return the flags of `--name value` pairs, the form in which the command line passes them to the server."""
-        return cls(
-            **{
-                name.removeprefix("--").replace("-", "_"): value
-                for name, value in zip(argv[::2], argv[1::2], strict=True)
-            }
-        )
+        names = (name.removeprefix("--").replace("-", "_") for name in argv[::2])
+        return cls(**dict(zip(names, argv[1::2], strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,10 +313,13 @@ def load(flags: Flags, environ: Mapping[str, str], cwd: str | None = None, befor
     reader.table(file, table or {}).put_over(layer)
     if table is not None:
         add_legacy_rules(reader, layer, environment)
-    servers, untightened = _tightened(reader, layer, files, cwd)
+    where = f"{cwd}/{PROJECT_FILE}"
+    project = reader.table(where, bounded(reader, where, {} if cwd is None else files.projects(cwd)))
+    servers = project.take_servers()
+    untightened = tighten(reader, layer, project)
     origins = dict(layer.origins)
-    for above in (environment, _flags(reader, flags)):
-        above.put_over(layer)
+    environment.put_over(layer)
+    _read_flags(reader, flags).put_over(layer)
     add_vendors(reader, layer, environ, _stored(reader, files, environ))
     check_models(reader, layer)
     for name in reader.doubtful:
@@ -352,16 +341,16 @@ def load(flags: Flags, environ: Mapping[str, str], cwd: str | None = None, befor
     )
 
 
-def _tightened(
-    reader: Reader, layer: Layer, files: Files, cwd: str | None
-) -> tuple[tuple[McpServerSettings, ...], Mapping[str, object]]:
-    """Apply the project's file to the user's layer. Return its MCP servers and what the user had (`tighten`)."""
-    if cwd is None:
-        return (), {}
-    where = f"{cwd}/{PROJECT_FILE}"
-    project = reader.table(where, bounded(reader, where, files.projects(cwd)))
-    servers = project.take_servers()
-    return servers, tighten(reader, layer, project)
+def _read_flags(reader: Reader, flags: Flags) -> Layer:
+    layer = Layer()
+    for name, flag, value in (
+        ("llm.model", "--model", flags.model),
+        ("acp.mode", "--mode", flags.mode),
+        ("acp.auto_approve", LEVEL_FLAG, flags.auto_approve),
+    ):
+        if value is not None:
+            reader.take(layer, key_of(name), value, flag)
+    return layer
 
 
 def _stored(reader: Reader, files: Files, environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -376,19 +365,6 @@ def _stored(reader: Reader, files: Files, environ: Mapping[str, str]) -> tuple[s
     except ConfigError as error:
         reader.problems.append(error)
         return ()
-
-
-def _flags(reader: Reader, flags: Flags) -> Layer:
-    layer = Layer()
-    given = (
-        ("llm.model", "--model", flags.model),
-        ("acp.mode", "--mode", flags.mode),
-        ("acp.auto_approve", LEVEL_FLAG, flags.auto_approve),
-    )
-    for name, flag, value in given:
-        if value is not None:
-            reader.take(layer, key_of(name), value, flag)
-    return layer
 
 
 def _tree(model: type[Section], prefix: str, values: Mapping[str, object]) -> dict[str, object]:
@@ -410,12 +386,9 @@ def _tree(model: type[Section], prefix: str, values: Mapping[str, object]) -> di
 def options_at_start(loaded: Loaded) -> SessionOptions:
     """Return the mode, the approval level and the read-only state of a new session under this configuration."""
     acp, autonomy, said = loaded.settings.acp, loaded.settings.tools.autonomy_level, loaded.origins
-    level = acp.auto_approve
-    if not _is_on_the_command_line(loaded):
-        level = level_at_start(
-            autonomy if "tools.autonomy_level" in said else None,
-            level if "acp.auto_approve" in said else None,
-        )
+    level = acp.auto_approve if "acp.auto_approve" in said else None
+    if level is None or said["acp.auto_approve"] != LEVEL_FLAG:
+        level = level_at_start(autonomy if "tools.autonomy_level" in said else None, level)
     return SessionOptions(acp.mode, level, readonly=autonomy is Autonomy.READONLY)
 
 
@@ -424,7 +397,7 @@ def options_opened(loaded: Loaded, saved: SessionOptions) -> tuple[SessionOption
 
     An approval level on the command line replaces the level that the user chose in the session, and is not stored.
     """
-    if _is_on_the_command_line(loaded):
+    if loaded.origins.get("acp.auto_approve") == LEVEL_FLAG:
         saved = replace(saved, chosen=tuple(name for name in saved.chosen if name != "auto_approve"))
     return options_taken_up(loaded, saved)
 
@@ -437,42 +410,23 @@ def options_taken_up(loaded: Loaded, saved: SessionOptions) -> tuple[SessionOpti
     stricter one holds. What the user chooses afterwards is not limited by this.
     """
     start = options_at_start(loaded)
-    options = saved.taken_up(start, _most(loaded, start))
-    tightened = ", ".join(_options_tightened(saved, options))
-    return (
-        options,
-        tightened and f"The configuration is stricter now, so this session may do less than before: {tightened}",
+    of_project = {name for name, origin in loaded.origins.items() if f"{PROJECT_FILE} over " in origin}  # see `tighten`
+    sets_level = not of_project.isdisjoint(("acp.auto_approve", "tools.autonomy_level"))
+    most = SessionOptions(
+        start.mode if "acp.mode" in of_project else Mode.CODE,
+        start.auto_approve if sets_level else AutoApprove.FULL_AUTO,
+        readonly=start.readonly,
     )
-
-
-def _most(loaded: Loaded, start: SessionOptions) -> SessionOptions:
-    """Return the loosest options that a choice of the user may still have under this configuration."""
-    mode = start.mode if _is_projects(loaded, "acp.mode") else Mode.CODE
-    sets_level = _is_projects(loaded, "acp.auto_approve") or _is_projects(loaded, "tools.autonomy_level")
-    return SessionOptions(mode, start.auto_approve if sets_level else AutoApprove.FULL_AUTO, readonly=start.readonly)
-
-
-def _is_on_the_command_line(loaded: Loaded) -> bool:
-    return loaded.origins.get("acp.auto_approve") == LEVEL_FLAG
-
-
-def _is_projects(loaded: Loaded, name: str) -> bool:
-    """Return True if the project's file set this value. `config.project.tighten` writes such origins."""
-    return f"{PROJECT_FILE} over " in loaded.origins.get(name, "")
-
-
-def _options_tightened(before: SessionOptions, now: SessionOptions) -> Iterator[str]:
-    """Yield a phrase for each part of the options that became stricter."""
-    if now.mode is not before.mode and tighter(now.mode, before.mode) is now.mode:
-        yield f"mode {now.mode} instead of {before.mode}"
-    level = now.auto_approve
-    if level is not before.auto_approve and tighter(level, before.auto_approve) is level:
-        yield f"approval {level} instead of {before.auto_approve}"
-    if now.readonly and not before.readonly:
-        yield "read-only"
-
-
-_LOOSEST_FIRST = (AutoApprove.FULL_AUTO, AutoApprove.AUTO_EDIT, AutoApprove.SUGGEST)
+    now = saved.taken_up(start, most)
+    stricter: list[str] = []
+    if now.mode is not saved.mode and tighter(now.mode, saved.mode) is now.mode:
+        stricter.append(f"mode {now.mode} instead of {saved.mode}")
+    if now.auto_approve is not saved.auto_approve and tighter(now.auto_approve, saved.auto_approve) is now.auto_approve:
+        stricter.append(f"approval {now.auto_approve} instead of {saved.auto_approve}")
+    if now.readonly and not saved.readonly:
+        stricter.append("read-only")
+    told = "The configuration is stricter now, so this session may do less than before: "
+    return now, told + ", ".join(stricter) if stricter else ""
 
 
 def level_at_start(autonomy: Autonomy | None, auto_approve: AutoApprove | None) -> AutoApprove:
@@ -486,4 +440,4 @@ def level_at_start(autonomy: Autonomy | None, auto_approve: AutoApprove | None) 
     if auto_approve is None:
         return AutoApprove.FULL_AUTO if autonomy is Autonomy.FULL else AutoApprove.SUGGEST
     most = AutoApprove.FULL_AUTO if autonomy in (None, Autonomy.FULL) else AutoApprove.AUTO_EDIT
-    return max(most, auto_approve, key=_LOOSEST_FIRST.index)
+    return tighter(most, auto_approve)

@@ -62,32 +62,25 @@ def merged_rules(
         ConfigError: A part is unreadable or faulty, or there are too many rules. The faulty part may have denied.
 
     """
-    _refuse_faults(policy, authorization, problems)
+    on = policy.enabled or authorization.enabled
+    for problem in problems:
+        whole = problem.key in (_POLICY, _AUTHORIZATION)
+        ours = whole or problem.key.startswith((f"{_POLICY}.", f"{_AUTHORIZATION}."))
+        in_force = on or whole or problem.key.endswith(".enabled")
+        if ours and in_force and not isinstance(problem, ProjectLoosens):
+            raise problem  # the dropped value may have been part of a policy in force
     merged: list[PlacedRule] = []
     refused: tuple[ProjectLoosens, ...] = ()
     if policy.enabled:
         merged += _placed(f"{_POLICY}.rules", policy.rules)
         if policy.policy_file is not None:
-            found = _read(policy.policy_file, cwd, os.path.dirname(config_file))
-            merged += found.rules
-            refused = found.refused
+            rules, refused = _read(policy.policy_file, cwd, os.path.dirname(config_file))
+            merged += rules
     if authorization.enabled:
         merged += _placed(f"{_AUTHORIZATION}.rules", authorization.rules)
     if len(merged) > MAX_RULES:
         raise ConfigError("configuration", _POLICY, f"{len(merged)} rules", f"at most {MAX_RULES} in all lists")
     return MergedRules(tuple(merged), refused)
-
-
-def _refuse_faults(
-    policy: PolicySettings, authorization: AuthorizationSettings, problems: Sequence[ConfigError]
-) -> None:
-    """Raise the problem of a dropped value that may have been part of a policy in force."""
-    on = policy.enabled or authorization.enabled
-    for problem in problems:
-        ours = problem.key in (_POLICY, _AUTHORIZATION) or problem.key.startswith((f"{_POLICY}.", f"{_AUTHORIZATION}."))
-        switch = problem.key in (_POLICY, _AUTHORIZATION) or problem.key.endswith(".enabled")
-        if ours and (on or switch) and not isinstance(problem, ProjectLoosens):
-            raise problem
 
 
 def _placed(where: str, rules: Sequence[PolicyRuleSettings]) -> tuple[PlacedRule, ...]:

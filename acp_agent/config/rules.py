@@ -48,16 +48,13 @@ def _deny_and_ask(user: object, project: object) -> Tightened:
     not tell whether they can match the same call, since a path has several spellings. Therefore a project's ask rules
     come after all of the user's deny rules.
     """
-    wanted, users = _permission_rules(project), _permission_rules(user)
+    # pydantic validated them, and only lists of rules carry this mark
+    wanted, users = cast("tuple[PermissionRule, ...]", project), cast("tuple[PermissionRule, ...]", user)
     after = max((at + 1 for at, rule in enumerate(users) if rule.action is RuleAction.DENY), default=0)
     denies = tuple(rule for rule in wanted if rule.action is RuleAction.DENY)
     asks = tuple(rule for rule in wanted if rule.action is RuleAction.ASK)
     refused = tuple(rule for rule in wanted if rule.action is RuleAction.ALLOW)
     return Tightened((*denies, *users[:after], *asks, *users[after:]), refused)
-
-
-def _permission_rules(value: object) -> tuple[PermissionRule, ...]:
-    return cast("tuple[PermissionRule, ...]", value)  # pydantic validated it, and only lists of rules carry this mark
 
 
 PROJECT_RULES = ProjectMay(_deny_and_ask, "deny and ask rules")
@@ -132,17 +129,11 @@ class PolicyRuleSettings(Section):
 
 def _deny_in_front(user: object, project: object) -> Tightened:
     """Put a project's deny rules first, as many as fit. Refuse its allow rules."""
-    users, wanted = _policy_rules(user), _policy_rules(project)
+    users, wanted = cast("tuple[PolicyRuleSettings, ...]", user), cast("tuple[PolicyRuleSettings, ...]", project)
     denies = tuple(rule for rule in wanted if rule.effect is PolicyEffect.DENY)
     taken = denies[: max(0, MAX_RULES - len(users))]
     refused = tuple(rule for rule in wanted if rule.effect is PolicyEffect.ALLOW)
     return Tightened((*taken, *users), (*refused, *denies[len(taken) :]))
-
-
-def _policy_rules(value: object) -> tuple[PolicyRuleSettings, ...]:
-    return cast(
-        "tuple[PolicyRuleSettings, ...]", value
-    )  # pydantic validated it, and only lists of rules carry this mark
 
 
 DENIES = ProjectMay(_deny_in_front, "deny rules")

@@ -35,7 +35,11 @@ def add_vendors(reader: Reader, layer: Layer, environ: Mapping[str, str], stored
     names it: a request to that model then reports the missing key and how to log in. It is not added if a configured
     provider has its name. Each provider gets its own origin, `llm.providers.NAME`.
     """
-    named = _named(layer)
+    named: dict[str, str] = {}
+    for key in (*_ONE_MODEL, _FALLBACK, _AVAILABLE):
+        value = layer.values.get(key) or ()
+        for model in (value,) if isinstance(value, str) else cast("tuple[str, ...]", value):
+            named.setdefault(model.partition(":")[0], layer.origins[key])
     usual = {kind: _usual(reader, kind, environ, stored, named.get(kind.value)) for kind in VENDORS}
     providers: dict[str, ProviderSettings] = {}
     origin = layer.origins.get(PROVIDERS, "")
@@ -43,35 +47,18 @@ def add_vendors(reader: Reader, layer: Layer, environ: Mapping[str, str], stored
         if provider.name in providers:
             reader.report(origin, PROVIDERS, provider.name, "every provider to have a name of its own")
             continue
-        providers[provider.name] = _completed(provider, usual)
+        vendor = VENDORS.get(provider.type)
+        if vendor and not provider.base_url and not provider.api_key_env:  # a key is for one address
+            found = usual[provider.type]
+            address = found[0].base_url if found else None
+            provider = provider.model_copy(update={"base_url": address, "api_key_env": vendor.key})  # noqa: PLW2901
+        providers[provider.name] = provider
         layer.origins[f"{PROVIDERS}.{provider.name}"] = origin
     for provider, variables in (*filter(None, usual.values()), (SCRIPTED, "default")):
         if provider.name not in providers:
             providers[provider.name] = provider
             layer.origins[f"{PROVIDERS}.{provider.name}"] = variables
     layer.values[PROVIDERS] = tuple(providers.values())
-
-
-def _completed(
-    provider: ProviderSettings, usual: Mapping[ProviderType, tuple[ProviderSettings, str] | None]
-) -> ProviderSettings:
-    """Return the provider with the vendor's variables if it names neither address nor key: a key is for one address."""
-    vendor = VENDORS.get(provider.type)
-    if vendor is None or provider.base_url or provider.api_key_env:
-        return provider
-    found = usual[provider.type]
-    address = found[0].base_url if found else None
-    return provider.model_copy(update={"base_url": address, "api_key_env": vendor.key})
-
-
-def _named(layer: Layer) -> dict[str, str]:
-    """Return the providers that models name, each with the origin of the model."""
-    named: dict[str, str] = {}
-    for key in (*_ONE_MODEL, _FALLBACK, _AVAILABLE):
-        value = layer.values.get(key) or ()
-        for model in (value,) if isinstance(value, str) else cast("tuple[str, ...]", value):
-            named.setdefault(model.partition(":")[0], layer.origins[key])
-    return named
 
 
 def _usual(
@@ -90,9 +77,8 @@ def _usual(
     if not origins:
         return None
     address = environ.get(vendor.address) or None
-    if (
-        address and kind is ProviderType.OLLAMA and "://" not in address
-    ):  # Ollama's own tools accept `host`, `:port` and `host:port`
+    if address and kind is ProviderType.OLLAMA and "://" not in address:
+        # Ollama's own tools accept `host`, `:port` and `host:port`.
         address = f"http://127.0.0.1{address}" if address.startswith(":") else f"http://{address}"
     try:
         provider = ProviderSettings(name=kind.value, type=kind, base_url=address, api_key_env=vendor.key)
@@ -113,9 +99,8 @@ def check_models(reader: Reader, layer: Layer) -> None:
         provider = model.partition(":")[0]
         if provider in names:
             return False
-        usable = ", ".join(
-            sorted(names.union(VENDORS) - {provider})
-        )  # a vendor with a bad address is not among the names
+        # A vendor with a bad address is not among the names.
+        usable = ", ".join(sorted(names.union(VENDORS) - {provider}))
         expected = f"a provider before the colon: {usable}, or one of your own under [[llm.providers]]"
         reader.report(layer.origins[key], key, model, expected)
         return True
