@@ -37,7 +37,7 @@ from acp_agent.mcp.connection import AnsweredError, connection_lost
 from acp_agent.mcp.definitions import ToolListing
 from acp_agent.mcp.elicitation import ServerElicitations
 from acp_agent.text import visible
-from acp_agent.tools.picture import MAX_PICTURE, picture_of
+from acp_agent.tools.read import MAX_PICTURE, picture_of
 
 MAX_TEXT: Final = 1024 * 1024
 """The longest text of a reply, in characters."""

@@ -12,8 +12,7 @@ from dataclasses import replace
 
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access
-from acp_agent.workspace.git.folder import StampedReader, link_in, real_path
-from acp_agent.workspace.git.index import MAX_INDEX_BYTES, gitlinks
+from acp_agent.workspace.git.index import MAX_INDEX_BYTES, StampedReader, gitlinks, link_in, real_path
 from acp_agent.workspace.git.settings import (
     MAX_BYTES,
     NotReadable,

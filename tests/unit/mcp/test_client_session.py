@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.mcp.client_session import MAX_BLOCKS, MAX_IMAGES, MAX_STRUCTURED, MAX_TEXT, read_reply
-from acp_agent.tools.picture import MAX_PICTURE
+from acp_agent.tools.read import MAX_PICTURE
 from tests.unit.mcp.test_definitions import JSON
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.tools.picture import picture_of
+from acp_agent.tools.read import picture_of
 
 MAGIC = b"\x89PNG\r\n\x1a\n"
 

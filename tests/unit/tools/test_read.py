@@ -11,7 +11,7 @@ import pytest
 
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, ImagePart, Location, PathSubject
-from acp_agent.tools.picture import MAX_PICTURE
+from acp_agent.tools.read import MAX_PICTURE
 from acp_agent.tools.registry import ToolLimits, default_tools
 from acp_agent.workspace.text_files import binary_error
 from tests.unit.tools.workbench import Workbench
