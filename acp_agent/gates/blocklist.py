@@ -68,7 +68,9 @@ class BlocklistPolicy:
 
     def _match(self, command: Command, folder: str) -> str:
         name = _VARIABLE.sub("", command.name).casefold()
-        pattern = _named(name, self._names) or destructive(command, folder) or self._configured(command, name)
+        pattern = _named(name, self._names) or destructive(command, folder)
+        if not pattern and (self.blocked or name == "dd"):
+            pattern = self._configured(command, name)
         interpreter = "" if pattern else tables().interpreter(command.name)
         for code in _codes(command, interpreter) if interpreter else ():
             hazard = code_hazard(code)

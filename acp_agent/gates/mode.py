@@ -52,11 +52,10 @@ class ModeGate(Gate):
                 assert_never(mode)
 
     def judge(self, facts: CallFacts) -> Verdict:
-        mode, name = self._conduct.mode, facts.spec.name
-        executes = bool(facts.commands)
-        if self.allows(facts.spec) and (mode is Mode.CODE or not executes):
+        mode = self._conduct.mode
+        if mode is Mode.CODE or (not facts.commands and self.allows(facts.spec)):
             return Allow()
-        return Deny(f"'{name}' is not available in {mode} mode; the user can switch the mode to code")
+        return Deny(f"'{facts.spec.name}' is not available in {mode} mode; the user can switch the mode to code")
 
 
 READING = frozenset(
@@ -64,6 +63,7 @@ READING = frozenset(
         "read",
         "find_path",
         "grep",
+        "outline",
         "list_directory",
         "web_scrape",
         "fetch",
@@ -99,7 +99,7 @@ class AutonomyGate(Gate):
         return not self._readonly() or (spec.name in READING and not spec.mutates)
 
     def judge(self, facts: CallFacts) -> Verdict:
-        if self.allows(facts.spec) and not (self._readonly() and any(map(_acts, facts.subjects))):
+        if not self._readonly() or (self.allows(facts.spec) and not any(map(_acts, facts.subjects))):
             return Allow()
         name = facts.spec.name
         return Deny(f"'{name}' is not available: this session may only read", rule="autonomy_level = readonly")

@@ -304,7 +304,7 @@ class PermissionGate(Gate):
             answers.add(answer := whole if stored is None else stored)
             return answer
 
-        rules = rules_of(self.rules, tool)
+        rules = rules_of(self.rules, tool) if self.rules else ()
         judgement = judge(line, rules, granted)
         digest = self._digest(tool, line.text)
         exact = self._grants.find(tool, GrantKind.PAYLOAD, digest)

@@ -104,8 +104,10 @@ class PinsGate(Gate):
         self._conduct = conduct
 
     def judge(self, facts: CallFacts) -> Verdict:
-        changes = [self._book.change(each.tool, facts.spec) for each in facts.subjects if isinstance(each, McpSubject)]
-        change = next(filter(None, changes), "")
+        change = ""
+        for each in facts.subjects:
+            if isinstance(each, McpSubject):
+                change = change or self._book.change(each.tool, facts.spec)
         if not change:
             return Allow()
         settled = self._conduct.auto_approve is AutoApprove.FULL_AUTO or facts.call.origin is CallOrigin.USER

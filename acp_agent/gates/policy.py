@@ -50,11 +50,6 @@ class Policy:
     fault: str = ""
 
     @property
-    def wants_targets(self) -> bool:
-        """Whether any rule is about paths."""
-        return any(rule.paths for rule in self.rules)
-
-    @property
     def status(self) -> str:
         """One line about the policy in force, for `/policy status`."""
         if self.fault:
@@ -118,8 +113,11 @@ class PolicyGate(Gate):
         return self._policy.offers(spec.name)
 
     def judge(self, facts: CallFacts) -> Verdict:
-        if self._policy.fault:
-            return Deny(self._policy.status, rule="unreadable")
+        policy = self._policy
+        if policy.fault:
+            return Deny(policy.status, rule="unreadable")
+        if not policy.rules and policy.default is Effect.ALLOW:
+            return Allow()
         decision = self._decide(facts)
         match decision.effect:
             case Effect.DENY:
@@ -140,7 +138,6 @@ class PolicyGate(Gate):
         return [*decision.steps, f"decision: {'ask' if asks else decision.effect}{because}"]
 
     def _decide(self, facts: CallFacts) -> PolicyDecision:
-        wanted = self._policy.wants_targets
+        targets = any(rule.paths for rule in self._policy.rules)
         trust = self._trust(facts.invocation)
-        call = policy_facts(facts, trust, self._cwd, self._realpath, targets=wanted)
-        return self._policy.decide(call)
+        return self._policy.decide(policy_facts(facts, trust, self._cwd, self._realpath, targets=targets))

@@ -22,8 +22,8 @@ GROUPS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "fs": frozenset(
             (
-                "read", "write", "edit", "list_directory", "find_path", "grep", "create_directory", "delete_path",
-                "move_path", "copy_path",
+                "read", "write", "edit", "list_directory", "find_path", "grep", "outline", "create_directory",
+                "delete_path", "move_path", "copy_path",
             )
         ),
         "runtime": frozenset(("bash",)),
@@ -119,11 +119,11 @@ class Selection:
         server   the MCP server of the tool, if known
         """
         choice = self._choice
-        denied = next((entry for entry in choice.deny if self._names(entry, tool, server)), None)
-        if denied is not None:
-            return f"tools.deny: {denied}"
-        if not self._any(choice.also_allow, tool, server):
-            profile = PROFILES[choice.profile]
+        for entry in choice.deny:
+            if self._names(entry, tool, server):
+                return f"tools.deny: {entry}"
+        profile = PROFILES[choice.profile]
+        if (profile is not None or choice.allow) and not self._any(choice.also_allow, tool, server):
             if profile is not None and not self._any(profile, tool, server):
                 return f"tools.profile: {choice.profile}"
             if choice.allow and not self._any(choice.allow, tool, server):

@@ -20,13 +20,10 @@ from acp_agent.core.types import (
     Allow,
     Ask,
     CallOrigin,
-    CommandSubject,
     Deny,
     McpSubject,
-    PathSubject,
     ToolKind,
     ToolSpec,
-    UrlSubject,
     Verdict,
 )
 from acp_agent.gates.gate import CallFacts, Gate
@@ -70,8 +67,10 @@ class SessionTrust:
         known = self.tools.get(invocation.spec.name)
         if known is not None:
             return known
-        foreign = any(isinstance(subject, McpSubject) for subject in invocation.subjects)
-        return self.served(invocation) if foreign else TrustLevel.TRUSTED
+        for subject in invocation.subjects:
+            if isinstance(subject, McpSubject):
+                return self.served(invocation)
+        return TrustLevel.TRUSTED
 
     def of(self, invocation: Invocation) -> TrustLevel:
         """Return how far a call is trusted, for the policy and the audit: the least of all that it depends on.
@@ -89,12 +88,12 @@ class TrustGate(Gate):
     tool may do none of that beyond its own server, and each of its calls asks, whatever rules allow. In an untrusted
     folder, calls that run or change something ask. Full-auto refuses instead of asking, except the user's own calls.
 
-    conduct   the approval level in force, which is read for each call; None if questions are always asked
+    conduct   the approval level in force, which is read for each call
     """
 
     name = "trust"
 
-    def __init__(self, trust: SessionTrust, conduct: SessionOptions | None = None) -> None:
+    def __init__(self, trust: SessionTrust, conduct: SessionOptions) -> None:
         self._trust = trust
         self._conduct = conduct
 
@@ -103,43 +102,28 @@ class TrustGate(Gate):
         return self._trust.tools.get(spec.name) is not TrustLevel.BLOCKED
 
     def judge(self, facts: CallFacts) -> Verdict:
-        verdict = self._judge(facts)
-        full_auto = self._conduct is not None and self._conduct.auto_approve is AutoApprove.FULL_AUTO
-        if isinstance(verdict, Ask) and full_auto and facts.call.origin is CallOrigin.MODEL:
-            return Deny(f"{verdict.reason}; {_UNASKED}", ToolErrorCategory.CONFIRMATION_REQUIRED, rule=verdict.reason)
-        return verdict
-
-    def _judge(self, facts: CallFacts) -> Verdict:
-        invocation = facts.invocation
-        name, turn = facts.spec.name, self._trust.turn
-        tool = self._trust.of_tool(invocation)
-        acts = _runs_or_changes(invocation)
-        own = acts or _reaches_web(invocation)
+        name, mutates, turn = facts.spec.name, facts.spec.mutates, self._trust.turn
+        tool = self._trust.of_tool(facts.invocation)
+        acts = bool(facts.commands)
+        for path in facts.paths:
+            acts = acts or path.access.changes
+        own = acts or bool(facts.urls)
         if TrustLevel.BLOCKED in (tool, turn):
             return Deny(f"'{name}' is blocked in this session", rule=TrustLevel.BLOCKED.value)
-        if turn is TrustLevel.UNTRUSTED and (own or invocation.spec.mutates):
+        if turn is TrustLevel.UNTRUSTED and (own or mutates):
             return Deny(f"'{name}' is not available to an untrusted skill", rule=f"turn {turn.value}")
+        if tool is TrustLevel.UNTRUSTED and own:
+            return Deny(f"'{name}' is not trusted with this", rule=f"tool {tool.value}")
         if tool is TrustLevel.UNTRUSTED:
-            return Deny(f"'{name}' is not trusted with this", rule=f"tool {tool.value}") if own else _asking(invocation)
-        if self._trust.workspace.counts or not (acts or invocation.spec.mutates):
+            servers = {subject.server for subject in facts.subjects if isinstance(subject, McpSubject)}
+            reason = f"a tool of {', '.join(sorted(servers)) or 'somebody else'}, which is not trusted"
+        elif self._trust.workspace.counts or not (acts or mutates):
             return Allow()
-        return Ask("this folder is not trusted")
-
-
-def _runs_or_changes(invocation: Invocation) -> bool:
-    return any(
-        isinstance(subject, CommandSubject) or (isinstance(subject, PathSubject) and subject.access.changes)
-        for subject in invocation.subjects
-    )
-
-
-def _reaches_web(invocation: Invocation) -> bool:
-    return any(isinstance(subject, UrlSubject) for subject in invocation.subjects)
-
-
-def _asking(invocation: Invocation) -> Ask:
-    servers = {subject.server for subject in invocation.subjects if isinstance(subject, McpSubject)}
-    return Ask(f"a tool of {', '.join(sorted(servers)) or 'somebody else'}, which is not trusted")
+        else:
+            reason = "this folder is not trusted"
+        if self._conduct.auto_approve is AutoApprove.FULL_AUTO and facts.call.origin is CallOrigin.MODEL:
+            return Deny(f"{reason}; {_UNASKED}", ToolErrorCategory.CONFIRMATION_REQUIRED, rule=reason)
+        return Ask(reason)
 
 
 # ------------------------------------------------------------------------------------------- folders

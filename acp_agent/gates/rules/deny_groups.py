@@ -93,12 +93,13 @@ def find_in_groups(found: Survey, groups: Iterable[str], matches: Matches, *, as
     asking    whether to check the groups that ask instead of those that refuse
     """
     for name in groups:
-        group, what = deny_groups()[name], ""
+        group, what, fetches = deny_groups()[name], "", ""
         if group.asks is not asking:
             continue
         for command in found.walk():
             what = what or next(_single(group, command, matches), "")
-        what = what or (_fetched(group.fetched, found.commands) if group.fetched else "")
+            fetches = fetches or (command.name if command.name in group.fetched else "")
+        what = what or (_fetched(fetches, group.fetched, found.commands) if fetches else "")
         if what:
             return f"{name}: {what}"
     return ""
@@ -130,14 +131,10 @@ def _single(group: Group, command: Command, matches: Matches) -> Iterator[str]:
         yield command.argv[0]
 
 
-def _fetched(fetchers: frozenset[str], commands: tuple[Command, ...]) -> str:
+def _fetched(fetches: str, fetchers: frozenset[str], commands: tuple[Command, ...]) -> str:
     """Return how fetched data reaches a shell: through a pipe, as a substitution, or as a file that is run later."""
-    fetches = ""
-    for command in commands:
-        for each in command.walk():
-            fetches = fetches or (each.name if each.name in fetchers else "")
     names = set[str]()
-    for line in _lines(commands) if fetches else ():
+    for line in _lines(commands):
         feeding = ""
         for command in line:
             feeding = feeding if command.joined == "|" else ""

@@ -149,7 +149,8 @@ def _handles(command: Command, word: str) -> bool:
 def _file_words(command: Command) -> Iterator[str]:
     """Yield the words that may be files, also below a folder in a variable (`$PROJECT/.env`)."""
     yield from path_words(command)
-    for word in (*command.own, *[each.target for each in command.redirections]):
+    targets = [each.target for each in command.redirections] if command.redirections else ()
+    for word in (*command.own, *targets):
         if "$" in word and not any(map(str.isspace, word)):
             yield word
 

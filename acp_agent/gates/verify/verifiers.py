@@ -83,7 +83,12 @@ class VerifierGate(Gate):
 
     async def examine(self, facts: CallFacts) -> Verdict:
         """Judge a call in a worker thread if it may read folders, since large ones take a while."""
-        if self._verifiers and _may_read_folders(facts):
+        may_read = bool(facts.commands)
+        if len(facts.paths) > 1:
+            accesses = {subject.access for subject in facts.paths}
+            copies = Access.WRITE in accesses and not accesses.isdisjoint((Access.LIST, Access.MOVE))
+            may_read = may_read or copies
+        if self._verifiers and may_read:
             return await to_thread.run_sync(self.judge, facts, abandon_on_cancel=True)
         return self.judge(facts)
 
@@ -101,12 +106,6 @@ class VerifierGate(Gate):
         if len(facts.paths) > 1:
             for verifier in self._verifiers:
                 yield verifier.paths(facts.paths)
-
-
-def _may_read_folders(facts: CallFacts) -> bool:
-    accesses = {subject.access for subject in facts.paths}
-    copies = Access.WRITE in accesses and not accesses.isdisjoint((Access.LIST, Access.MOVE))
-    return copies or bool(facts.commands)
 
 
 def _listed(reasons: list[str]) -> str:

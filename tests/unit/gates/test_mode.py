@@ -76,7 +76,7 @@ def test_the_tools_of_readonly_are_those_of_the_seeds_and_what_reads_the_agents_
     } <= READING
     offered = {tool.name for tool in default_tools() if gate().allows(tool.spec())}
     assert offered == {tool.name for tool in default_tools()} & READING
-    assert {"read", "grep", "find_path", "list_directory", "update_plan"} <= offered
+    assert {"read", "grep", "outline", "find_path", "list_directory", "update_plan"} <= offered
     assert offered.isdisjoint({"bash", "write", "edit", "delete_path", "move_path", "copy_path", "diagnostics"})
 
 

@@ -47,7 +47,7 @@ REACHING = {"fetch", "mcp that fetches"}
 
 
 def verdicts(trust: SessionTrust) -> dict[str, str]:
-    judged = Judged(TrustGate(trust))
+    judged = Judged(TrustGate(trust, SessionOptions()))
     names = {Allow: "allow", Ask: "ask", Deny: "deny"}
     return {name: names[type(judged.judge(invocation))] for name, invocation in CALLS.items()}
 
@@ -87,7 +87,7 @@ def test_a_blocked_turn_does_nothing(trust):
 
 def test_a_blocked_tool_does_nothing_and_leaves_the_catalogue():
     trust = SessionTrust(tools={"bash": TrustLevel.BLOCKED})
-    gate = TrustGate(trust)
+    gate = TrustGate(trust, SessionOptions())
     assert verdicts(trust)["bash"] == "deny"
     assert {name for name, spec in SPECS.items() if not gate.allows(spec)} == {"bash"}
     trust.tools.clear()
@@ -102,13 +102,13 @@ def test_in_an_untrusted_folder_what_runs_or_changes_asks():
 
 
 async def test_a_denial_names_what_decided():
-    result = await Judged(TrustGate(SessionTrust(turn=TrustLevel.UNTRUSTED))).execute(command("ls"))
+    result = await Judged(TrustGate(SessionTrust(turn=TrustLevel.UNTRUSTED), SessionOptions())).execute(command("ls"))
     assert result.ruling is not None
     assert (result.ruling.gate, result.ruling.rule) == ("trust", "turn untrusted")
 
 
 async def test_an_ask_travels_on_with_the_call_whatever_rules_say_later():
-    judged = Judged(TrustGate(SessionTrust()))
+    judged = Judged(TrustGate(SessionTrust(), SessionOptions()))
     result = await judged.execute(CALLS["mcp"])
     assert result.failure is not None
     assert result.failure.message == "a tool of x, which is not trusted; nobody can be asked"
@@ -160,7 +160,9 @@ def test_less_trust_never_lets_more_through(name, touched: list[Subject], one, o
     invocation = call(name, *touched)
 
     def strictness(turn: TrustLevel, folder: TrustLevel, tool: TrustLevel) -> int:
-        return STRICTNESS[type(Judged(TrustGate(SessionTrust(turn, folder, {name: tool}))).judge(invocation))]
+        return STRICTNESS[
+            type(Judged(TrustGate(SessionTrust(turn, folder, {name: tool}), SessionOptions())).judge(invocation))
+        ]
 
     turn, folder, tool = one
     before = strictness(turn, folder, tool)
