@@ -162,7 +162,7 @@ class Pipeline:
         if failure is not None:
             message, suggestion = map(strings.redacted, (failure.message, failure.suggestion))
             failure = replace(failure, message=strings.clipped(message), suggestion=strings.clipped(suggestion))
-        note = redaction_note(strings.found)
+        note = redaction_note(strings.found) if strings.found else ""
         stats = measure(result.text, text)
         if filtered is not None:
             stats = replace(stats, rules=tuple(filtered.rules), confidence=filtered.confidence)

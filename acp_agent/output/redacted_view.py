@@ -64,7 +64,7 @@ class RedactedEvents:
             case events.ToolProgress():
                 if event.output:
                     if (live := self._live.get(event.call_id)) is None:
-                        live = self._live[event.call_id] = _Live(redact.stream())
+                        live = self._live[event.call_id] = _Live(RedactionStream(redact))
                     event = replace(event, output=live.feed(event.output, self._clock()))
                 if event.output or event.terminal_id is not None:
                     await self._emit(event)
@@ -78,7 +78,7 @@ class RedactedEvents:
     async def _finished(self, event: events.ToolFinished) -> None:
         """Show the rest of the output, and the result. One that did not pass the pipeline has no stats: redact it."""
         live = self._live.pop(event.call_id, None)
-        if live is not None and (rest := live.finish()):
+        if live is not None and (rest := live.feed("", self._clock(), last=True)):
             await self._emit(events.ToolProgress(event.call_id, output=rest))
         redact, result = self._redactor, event.result
         failure = result.failure
@@ -113,20 +113,20 @@ class _Live:
         self._tail = ""  # the end of what was returned
         self._is_cut = False  # whether `_tail` is not everything
 
-    def feed(self, chunk: str, now: float) -> str:
-        """Return what can be shown at the time `now`, in seconds."""
+    def feed(self, chunk: str, now: float, *, last: bool = False) -> str:
+        """Return what can be shown at the time `now`, in seconds; after the last chunk all of it."""
         stream = self._stream
-        given = stream.hurry() if self._since is not None and now - self._since >= _PATIENCE else ""
-        given += stream.feed(self._escapes.feed(chunk))
-        if stream.waiting > _MOST_WAITING:
-            given += stream.hurry()
+        late = not last and self._since is not None and now - self._since >= _PATIENCE
+        given = stream.hurry() if late else ""
+        given += stream.feed(self._escapes.feed(chunk, last=last))
+        if waiting := stream.waiting:
+            given += stream.finish() if last else stream.hurry() if waiting > _MOST_WAITING else ""
         if given or self._since is None:
-            self._since = now if stream.waiting else None
-        return self._keep_tail(given)
-
-    def finish(self) -> str:
-        """Return the rest."""
-        return self._keep_tail(self._stream.feed(self._escapes.feed("", last=True)) + self._stream.finish())
+            self._since = now if waiting and stream.waiting else None
+        whole = self._tail + given
+        self._tail = whole[-_TAIL:]
+        self._is_cut |= len(whole) > _TAIL
+        return given
 
     def seen(self) -> str:
         """Return the end of the output as a terminal shows it. It stays visible if the call has no other result."""
@@ -135,12 +135,6 @@ class _Live:
             return tail
         _, _, whole_lines = tail.partition("\n")
         return f"…\n{whole_lines or tail}"
-
-    def _keep_tail(self, given: str) -> str:
-        whole = self._tail + given
-        self._tail = whole[-_TAIL:]
-        self._is_cut |= len(whole) > _TAIL
-        return given
 
 
 class RedactedApprover:

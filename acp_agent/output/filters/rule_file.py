@@ -33,7 +33,7 @@ from acp_agent.output.filters.rule_model import (
     TestSummarySpec,
     TruncateSpec,
 )
-from acp_agent.output.filters.strategy import CommandRun, Strategy, command_pattern, encoded
+from acp_agent.output.filters.strategy import CommandRun, Strategy, command_pattern
 from acp_agent.output.filters.test_summary import SummaryOfTests
 
 
@@ -64,7 +64,7 @@ class CommandMatcher:
             if self._summary and len(run.printing) != 1:
                 return False
             command = run.printing[-1] if run.printing else command
-        data = encoded(command)
+        data = command.encode("utf-8", "surrogatepass")
         if self._unless is not None and self._unless.search(data) is not None:
             return False
         if self._exact is not None:

@@ -284,7 +284,15 @@ class Redactor:
         The key of a value counts, and for a member `value` what `name` or `key` beside it say.
         """
         if isinstance(value, str):
-            return self._leaf(key, value) if key and self.enabled else self(value)
+            if not self.enabled:
+                return self(value)
+            if key.lower() in _HEADERS:
+                prefix = f"{key}: "
+                return self(prefix + value).removeprefix(prefix)
+            name = key.encode("utf-8", "replace")
+            if built_in().is_key(name) and (meant := key_of(key)) is not None and is_secret(meant, value):
+                return placeholder(category_of(name))
+            return self(value)
         if not isinstance(value, (list, dict)):
             return value
         if depth == _DEEPEST:
@@ -297,12 +305,3 @@ class Redactor:
             meant = named if each == "value" and isinstance(named, str) else each
             redacted[self(each)] = self.json(item, meant, depth + 1)
         return redacted
-
-    def _leaf(self, key: str, text: str) -> str:
-        if key.lower() in _HEADERS:
-            prefix = f"{key}: "
-            return self(prefix + text).removeprefix(prefix)
-        name = key.encode("utf-8", "replace")
-        if built_in().is_key(name) and (meant := key_of(key)) is not None and is_secret(meant, text):
-            return placeholder(category_of(name))
-        return self(text)
