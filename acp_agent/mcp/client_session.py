@@ -182,34 +182,29 @@ class McpClientSession:
 
     async def open(self) -> None:
         """Do the handshake. Raises ToolError."""
+        elicitor = self._questions.elicitor()  # offer only the kinds of elicitation that the editor has
+        form = FormElicitationCapability() if elicitor is not None and elicitor.forms else None
+        url = UrlElicitationCapability() if elicitor is not None and elicitor.visits else None
+        request = InitializeRequest(
+            params=InitializeRequestParams(
+                protocol_version=VERSIONS[-1],
+                capabilities=ClientCapabilities(
+                    elicitation=ElicitationCapability(form=form, url=url) if form or url else None
+                ),
+                client_info=Implementation(name="acp-agent", version=__version__),
+            )
+        )
         try:
-            await self._shake_hands()
+            result = await self._session.send_request(request, InitializeResult)
+            if result.protocol_version not in VERSIONS:
+                message = f"MCP server {self._server.name} speaks a version of MCP that this agent does not know"
+                raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
+            self._session.adopt(result)
+            await self._session.send_notification(InitializedNotification())
         except MCPError as error:
             raise self._error(error) from None
         except ValidationError:
             raise self._unreadable("its initialize result has a wrong form") from None
-
-    async def _shake_hands(self) -> None:
-        """Do what `ClientSession.initialize` does, but offer only the kinds of elicitation that the editor has."""
-        request = InitializeRequest(
-            params=InitializeRequestParams(
-                protocol_version=VERSIONS[-1],
-                capabilities=ClientCapabilities(elicitation=self._elicitation()),
-                client_info=Implementation(name="acp-agent", version=__version__),
-            )
-        )
-        result = await self._session.send_request(request, InitializeResult)
-        if result.protocol_version not in VERSIONS:
-            message = f"MCP server {self._server.name} speaks a version of MCP that this agent does not know"
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
-        self._session.adopt(result)
-        await self._session.send_notification(InitializedNotification())
-
-    def _elicitation(self) -> ElicitationCapability | None:
-        elicitor = self._questions.elicitor()
-        form = FormElicitationCapability() if elicitor is not None and elicitor.forms else None
-        url = UrlElicitationCapability() if elicitor is not None and elicitor.visits else None
-        return ElicitationCapability(form=form, url=url) if form or url else None
 
     async def tools(self) -> ToolListing:
         """Return the server's tools, read page by page up to the limits. Raises ToolError."""

@@ -333,17 +333,14 @@ class ServerElicitations:
             return _CANCELLED
         match params.get("mode", "form"), params.get("message"):
             case "form", str(message) if elicitor.forms:
-                return await self._fill_in(elicitor, message, params)
+                schema = form_schema(params.get("requestedSchema"))
+                if asks_for_secret(message):
+                    raise SecretRequestedError(message)
+                return await elicitor.fill_in(Form(_visible_message(message), schema, source=self._server))
             case "url", str(message) if elicitor.visits:
                 return await self._visit(elicitor, message, params)
             case _:
                 raise ValueError("this client does not offer elicitation of this mode, or the message is missing")
-
-    async def _fill_in(self, elicitor: Elicitor, message: str, params: JsonObject) -> ElicitationAnswer:
-        schema = form_schema(params.get("requestedSchema"))
-        if asks_for_secret(message):
-            raise SecretRequestedError(message)
-        return await elicitor.fill_in(Form(_visible_message(message), schema, source=self._server))
 
     async def _visit(self, elicitor: Elicitor, message: str, params: JsonObject) -> ElicitationAnswer:
         match params:

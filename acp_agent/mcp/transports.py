@@ -240,7 +240,10 @@ class HttpTransport:
                 await channel.lost.wait()
                 tasks.cancel_scope.cancel()
         finally:
-            await self._end_session()
+            if self._session:  # tell the server
+                with anyio.move_on_after(_END_TIMEOUT, shield=True), suppress(ToolError, Refused):
+                    async with self._http.ask("DELETE", self._headers()):
+                        pass
 
     async def _send_all(self, channel: MessageChannel, tasks: anyio.abc.TaskGroup) -> None:
         async for item in channel.outgoing:
@@ -253,17 +256,14 @@ class HttpTransport:
                     await self._send_notice(item, channel)  # no other message may overtake it
                     tasks.start_soon(self._listen, channel)
                 case JSONRPCNotification(method="notifications/cancelled", params=params):
-                    self._cancel_post(params or {})
+                    number = (params or {}).get("requestId")
+                    if isinstance(number, int) and (scope := self._posts.get(number)) is not None:
+                        scope.cancel()
                     tasks.start_soon(self._send_notice, item, channel)
                 case _ if self._notices < _NOTICES:
                     tasks.start_soon(self._send_notice, item, channel)
                 case _:
                     pass
-
-    def _cancel_post(self, params: Mapping[str, object]) -> None:
-        number = params.get("requestId")
-        if isinstance(number, int) and (scope := self._posts.get(number)) is not None:
-            scope.cancel()
 
     async def _send_request(self, item: SessionMessage, channel: MessageChannel) -> None:
         """Send a request. Its answer comes in the body, as JSON or as an event."""
@@ -294,7 +294,9 @@ class HttpTransport:
             if answer.status == 404 and self._session:
                 channel.mark_lost("the server has forgotten the session")
             if request.method == "initialize" and error is None:
-                self._keep_session(answer)
+                name = answer.headers.get(_SESSION, "")
+                if name and len(name) <= 1024 and name.isascii() and name.isprintable() and " " not in name:
+                    self._session = {_SESSION: name}
             if error is not None and (answer.mime != "application/json" or answer.status in {401, 403}):
                 return error.failure
             await _receive_body(answer, channel, until=item)
@@ -327,18 +329,6 @@ class HttpTransport:
             except (ToolError, Refused):
                 pass  # the next request reports the problem
             await self._sleep(_LISTEN_PAUSE)
-
-    async def _end_session(self) -> None:
-        """End the session with the server, if there is one."""
-        if self._session:
-            with anyio.move_on_after(_END_TIMEOUT, shield=True), suppress(ToolError, Refused):
-                async with self._http.ask("DELETE", self._headers()):
-                    pass
-
-    def _keep_session(self, answer: McpResponse) -> None:
-        session = answer.headers.get(_SESSION, "")
-        if session and len(session) <= 1024 and session.isascii() and session.isprintable() and " " not in session:
-            self._session = {_SESSION: session}
 
     def _headers(self, accept: str = "application/json, text/event-stream") -> dict[str, str]:
         return {"content-type": "application/json", "accept": accept, **self._session, **self._version}

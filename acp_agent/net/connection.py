@@ -214,14 +214,8 @@ def category_of(status: int) -> ToolErrorCategory:
 def status_error(host: str, status: int, retry_after: str = "") -> ToolError:
     """Return the error for such a status. It contains no words of the server, which may be anything."""
     wait = _wait(retry_after) if status in _PATIENT else ""
-    return ToolError(category_of(status), f"{host} answered {status}{_phrase(status)}{wait}")
-
-
-def _phrase(status: int) -> str:
-    try:
-        return f" {HTTPStatus(status).phrase}"
-    except ValueError:
-        return ""
+    phrase = next((f" {known.phrase}" for known in HTTPStatus if known == status), "")
+    return ToolError(category_of(status), f"{host} answered {status}{phrase}{wait}")
 
 
 def _wait(retry_after: str) -> str:

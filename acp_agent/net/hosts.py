@@ -87,11 +87,6 @@ def why_forbidden(address: Address) -> str | None:
     return None
 
 
-def first_forbidden(addresses: Sequence[Address]) -> tuple[Address, str] | None:
-    """Return the first address that is not public and the reason, or None if all are public."""
-    return next(((address, why) for address in addresses if (why := why_forbidden(address))), None)
-
-
 MAX_URL: Final = 8192
 """The most characters of a URL. Common servers accept no more."""
 
@@ -291,10 +286,10 @@ def refuse_literal(target: WebTarget) -> None:
 
 
 def _refuse_forbidden(target: WebTarget, addresses: tuple[Address, ...]) -> None:
-    if (found := first_forbidden(addresses)) is not None:
-        address, why = found
-        means = "is" if str(address) == target.host else f"is at {address}, which is"
-        raise RequestBlocked(BlockReason.SSRF, f"{target.host} {means} no public address ({why})", host=target.host)
+    for address in addresses:
+        if (why := why_forbidden(address)) is not None:
+            means = "is" if str(address) == target.host else f"is at {address}, which is"
+            raise RequestBlocked(BlockReason.SSRF, f"{target.host} {means} no public address ({why})", host=target.host)
 
 
 def _literal(host: str) -> tuple[Address, ...]:

@@ -43,10 +43,15 @@ def judge_url(url: str, rules: HostRules) -> WebTarget:
     Raises RequestBlocked if it is malformed, ambiguous or against the rules.
     """
     _check_text(url)
-    split, parsed = _parsed_twice(url)
+    try:
+        split, parsed = urlsplit(url), httpx.URL(url)
+    except (httpx.InvalidURL, ValueError):
+        raise _malformed("it cannot be read") from None
     if split.scheme != "https" or parsed.scheme != "https":
-        named = f"not {split.scheme[:20]}" if split.scheme else "and none is named"
-        raise RequestBlocked(BlockReason.SCHEME, f"only https may be used, {named}", host=_host_or_nothing(split))
+        named, host = f"not {split.scheme[:20]}" if split.scheme else "and none is named", ""
+        with suppress(ValueError):
+            host = canonical_host(split.hostname or "")  # for the record
+        raise RequestBlocked(BlockReason.SCHEME, f"only https may be used, {named}", host=host)
     if "@" in split.netloc or parsed.userinfo:
         raise _malformed("it carries a user name or password, or an @ before the host")
     host, port = _agreed(split, parsed)
@@ -71,13 +76,6 @@ def _check_text(url: str) -> None:
         raise _malformed("it holds a blank, a backslash or a character that cannot be seen")
 
 
-def _parsed_twice(url: str) -> tuple[SplitResult, httpx.URL]:
-    try:
-        return urlsplit(url), httpx.URL(url)
-    except (httpx.InvalidURL, ValueError):
-        raise _malformed("it cannot be read") from None
-
-
 def _agreed(split: SplitResult, parsed: httpx.URL) -> tuple[str, int]:
     """Return the host and the port, which must be the same for both parsers."""
     theirs = parsed.raw_host.decode("ascii")
@@ -91,14 +89,6 @@ def _agreed(split: SplitResult, parsed: httpx.URL) -> tuple[str, int]:
     if not agreed or port == 0:
         raise _malformed("its host or port can be read in two ways")
     return host, port or _HTTPS
-
-
-def _host_or_nothing(split: SplitResult) -> str:
-    """Return the host for the record of a URL that is refused anyway, or ""."""
-    try:
-        return canonical_host(split.hostname or "")
-    except ValueError:
-        return ""
 
 
 def _malformed(why: str) -> RequestBlocked:

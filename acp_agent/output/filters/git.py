@@ -185,8 +185,9 @@ class GitDiff:
         room = self._limit
         full = False
         for file in files:
-            if _is_generated(file):
-                lines += [*_names(file), f"({file.counts}: generated, not shown)"]
+            if file.size and _GENERATED.search(file.path):
+                lines += (line for line in file.header if not line.startswith("index "))
+                lines.append(f"({file.counts}: generated, not shown)")
             elif full:
                 rest.append(file.counts)
             else:
@@ -198,16 +199,11 @@ class GitDiff:
                     lines.append(f"... ({file.size - len(shown)} more lines of {file.counts})")
             lines += [] if rest else file.trailer
             rest += file.trailer if rest and any(file.trailer) else []
-        return [*lines, *_remaining(rest, files, full=full)]
-
-
-def _is_generated(file: FileDiff) -> bool:
-    return file.size > 0 and _GENERATED.search(file.path) is not None
-
-
-def _names(file: FileDiff) -> list[str]:
-    """Return the header without the blob ids."""
-    return [line for line in file.header if not line.startswith("index ")]
+        if full:  # one line for each file without a shown hunk, and the totals of all files
+            added, removed = sum(file.added for file in files), sum(file.removed for file in files)
+            heading = ["Files not shown:"] if rest else []
+            lines += [*heading, *rest, f"{len(files)} files changed, +{added} -{removed}", ""]
+        return lines
 
 
 def _hunks_within(file: FileDiff, room: int) -> list[str]:
@@ -219,15 +215,6 @@ def _hunks_within(file: FileDiff, room: int) -> list[str]:
             return shown + (hunk[:left] if left >= _FEWEST_LINES else [])
         shown += hunk
     return shown
-
-
-def _remaining(rest: Sequence[str], files: Sequence[FileDiff], *, full: bool) -> list[str]:
-    """Return one line for each file without a shown hunk, and the totals of all files."""
-    if not full:
-        return []
-    added, removed = sum(file.added for file in files), sum(file.removed for file in files)
-    heading = ["Files not shown:"] if rest else []
-    return [*heading, *rest, f"{len(files)} files changed, +{added} -{removed}", ""]
 
 
 _LONGEST_SECTION = 30

@@ -306,8 +306,11 @@ class SummaryOfTests:
 
     def apply(self, text: str, run: CommandRun) -> Applied:
         """See `Strategy.apply`. The result is never longer than the text."""
-        parsed = _parsed_runs(text, run)
-        if parsed is None:
+        lines = text.split("\n")
+        too_long = max(map(len, lines)) > LONGEST_LINE
+        parsed = ParsedOutput([UnknownLines(list(map(clipped, lines)) if too_long else lines)], cut=too_long)
+        recognised = [parsed.refine(form) for form in _in_order(run)]
+        if not any(recognised):
             return self._fallback.apply(text, run) if self._fallback is not None else Applied(text, Confidence.FALLBACK)
         # pytest exits with an error if there was nothing to run
         parsed.mark(broken=run.failed and len(run.printing) <= 1)
@@ -315,15 +318,6 @@ class SummaryOfTests:
         if len(summary) >= len(text):
             return Applied(text, Confidence.FULL)
         return Applied(summary, Confidence.PARTIAL if cut or parsed.cut else Confidence.FULL)
-
-
-def _parsed_runs(text: str, run: CommandRun) -> ParsedOutput | None:
-    """Return the parts of all test runs in a text, None if there are none."""
-    lines = text.split("\n")
-    too_long = max(map(len, lines)) > LONGEST_LINE
-    whole = ParsedOutput([UnknownLines(list(map(clipped, lines)) if too_long else lines)], cut=too_long)
-    recognised = [whole.refine(form) for form in _in_order(run)]
-    return whole if any(recognised) else None
 
 
 def _in_order(run: CommandRun) -> Sequence[Format]:

@@ -1,7 +1,4 @@
-"""Whether `key = value` contains a secret, and which bytes of it are the secret.
-
-`values.py` decides what a key announces and whether a value fits. This module finds where the value lies.
-"""
+"""Whether `key = value` contains a secret, and which bytes of it are the secret."""
 
 import base64
 import binascii
@@ -93,14 +90,10 @@ def _is_userinfo(value: bytes) -> bool:
     user, colon, _ = plain.partition(b":")
     if not colon or re.fullmatch(rb"[\x20-\x7e]*", user) is None:
         return False
-    return _is_text(plain) or (bool(user) and is_random(value.decode("latin-1")))
-
-
-def _is_text(data: bytes) -> bool:
     try:
-        data.decode()
+        plain.decode()
     except UnicodeDecodeError:
-        return False
+        return bool(user) and is_random(value.decode("latin-1"))
     return True
 
 

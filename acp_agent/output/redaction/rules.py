@@ -131,7 +131,7 @@ def _forms(value: str) -> Iterator[bytes]:
     for safe in ("", "/", "~", "!'()*~"):
         for escaped in (quote(raw, safe=safe), quote_plus(raw, safe=safe)):
             yield escaped.encode()
-            yield _lower_escapes(escaped).encode()
+            yield re.sub("%..", lambda code: code[0].lower(), escaped).encode()
     for encoded in _base64(raw):
         if len(encoded) >= SHORTEST:
             yield encoded
@@ -154,11 +154,6 @@ def _base64(raw: bytes) -> Iterator[bytes]:
         yield encoded[first:last]
 
 
-def _lower_escapes(escaped: str) -> str:
-    first, *others = escaped.split("%")
-    return "%".join((first, *(other[:2].lower() + other[2:] for other in others)))
-
-
 _PAIR = re.compile(rb"""[ ]?([\w.!#$%&*+^|~-]{1,64})=([^;\s"',\\]*)(?:;|(?=["'\s,\\])|\Z)""")
 _SESSION = re.compile(rb"(?i)sess|sid\b|auth|token|jwt|login|secret|remember|csrf|xsrf|\Aid\Z|user_?id")
 _ATTRIBUTES = frozenset((b"path", b"domain", b"expires", b"max-age", b"samesite", b"version", b"priority", b"comment"))
@@ -170,18 +165,14 @@ def cookie_values(data: bytes, start: int, end: int) -> Iterator[tuple[int, int]
     position = start
     while (pair := _PAIR.match(data, position, end)) or (pair := _FLAG.match(data, position, end)):
         position = pair.end()
-        if pair.re is _PAIR and _lets_in(pair[1], pair[2]):
+        if pair.re is _FLAG or pair[1].lower() in _ATTRIBUTES or len(pair[2]) < _SHORTEST:
+            continue
+        value = pair[2].decode("latin-1")
+        if not stands_in(value) and (_SESSION.search(pair[1]) or is_random(value)):
             yield pair.span(2)
 
 
 _FLAG = re.compile(rb"[ ]?(?:[A-Za-z]+|Expires=\w{3}, [\w: -]+)(?:;|\Z)", re.IGNORECASE)
-
-
-def _lets_in(name: bytes, value: bytes) -> bool:
-    text = value.decode("latin-1")
-    if name.lower() in _ATTRIBUTES or len(value) < _SHORTEST or stands_in(text):
-        return False
-    return _SESSION.search(name) is not None or is_random(text)
 
 
 _WINDOW = 512  # bytes after a hit that are looked at together, up to the end of their last line

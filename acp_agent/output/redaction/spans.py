@@ -199,9 +199,12 @@ def _climb(data: bytes, bottom: int, top: int, margin: bytes) -> int:
     while first > top:
         line = max(top, data.rfind(b"\n", top, first - 1) + 1)
         text = _text(data, line, margin)
-        is_short = first == bottom and _is_last(data, text, first - 1)
-        if not (is_short or _is_body(data, text, first - 1)):
-            break
+        if not (first == bottom and _is_last(data, text, first - 1)):
+            run = _RUN.search(data, text, first - 1)
+            if run is None or first - 1 - text - len(run[0]) > _ASIDE:
+                break
+            if run[0].islower() or run[0].isupper() or run[0].isdigit():
+                break
         first = line
     return first
 
@@ -209,13 +212,6 @@ def _climb(data: bytes, bottom: int, top: int, margin: bytes) -> int:
 def _is_last(data: bytes, start: int, end: int) -> bool:
     """Return whether a line may be the short last line of a body."""
     return end - start <= _SHORT and _LAST.fullmatch(data, start, end) is not None
-
-
-def _is_body(data: bytes, start: int, end: int) -> bool:
-    run = _RUN.search(data, start, end)
-    if run is None or end - start - len(run[0]) > _ASIDE:
-        return False
-    return not (run[0].islower() or run[0].isupper() or run[0].isdigit())
 
 
 def _margin(data: bytes, start: int) -> bytes:
