@@ -27,13 +27,7 @@ _SED_COMMAND = re.compile(
     + r"|y(?P<e>[^\w\s\\])(?:\\.|(?!(?P=e))[^\\\n])*+(?P=e)(?:\\.|(?!(?P=e))[^\\\n])*+(?P=e)"
     + r")?[ \t]*+(?:[;\n]|$)"
 )
-_SED_OPTIONS = frozenset(
-    (
-        "-n", "-E", "-r", "-s", "-u", "-z", "-i", "--quiet", "--silent", "--regexp-extended", "--separate", "--posix",
-        "--unbuffered", "--null-data", "--in-place", "--debug", "--sandbox", "--line-length", "--help", "--version",
-    )
-)  # fmt: skip
-_SED_BUNDLE = re.compile(r"-[nErsuz]*(?:i[\w.~]*|l\d+)?")
+_SED_SUFFIX = re.compile(r"(?:-i|--in-place) [\w.~]*")
 _AWK_RUNS = re.compile(r"system|getline|ENVIRON|ARGV|ARGC|@|\|(?!\|)(?<!\|\|)")
 _AWK_TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*+"|print|[;}>]|["/#\\]', re.DOTALL)
 _AWK_PRINTS = re.compile(r"print.*>", re.DOTALL)
@@ -42,31 +36,14 @@ _AWK_OPTIONS = re.compile(r"-F.*|-v.*|--field-separator=.*|--assign=.*|--version
 
 def sed_asks(args: tuple[str, ...]) -> str:
     """Return the part of a sed call that may write, read or run something; empty if none may."""
-    scripts: list[str] = []
-    operands: list[str] = []
-    index = 0
-    while index < len(args):
-        word = args[index]
-        index += 1
-        name, equals, value = word.partition("=")
-        if word in ("-e", "--expression"):
-            scripts.append(args[index] if index < len(args) else "")
-            index += 1
-        elif equals and name == "--expression":
-            scripts.append(value)
-        elif re.fullmatch(r"-[nErsuz]+e", word):
-            scripts.append(args[index] if index < len(args) else "")
-            index += 1
-        elif word == "--":
-            operands += args[index:]
-            break
-        elif word.startswith("-") and word != "-":
-            if name not in _SED_OPTIONS and not _SED_BUNDLE.fullmatch(word):
-                return word
-        else:
-            operands.append(word)
+    grammar = grammar_of("sed")
+    parsed = grammar.parse(args) if grammar is not None else ParsedArguments(unknown=args)
+    for word in parsed.unknown:
+        if not _SED_SUFFIX.fullmatch(word):
+            return word
+    operands = parsed.operands
     own = operands[:2] if operands[:1] == [""] else operands[:1]  # BSD: -i '' script
-    for script in scripts or own:
+    for script in parsed.values("-e", "--expression") or own:
         if not _sed_plain(script):
             return f"the script {script[:80]!r}"
     return ""
