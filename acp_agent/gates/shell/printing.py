@@ -7,7 +7,7 @@ The module loads the parser, so it is imported after the first command has run.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from tree_sitter import Node
@@ -58,13 +58,11 @@ class _Opaque(Exception):
     """It is unclear which commands print."""
 
 
-@dataclass(slots=True)
-class _Part:
-    """A command or compound command in a list, the operator before it and the redirections behind it."""
+class _Part(NamedTuple):
+    """A command or compound command in a pipeline, and the redirections behind it."""
 
     node: Node
-    joined: str
-    redirects: list[Node] = field(default_factory=list[Node])
+    redirects: list[Node]
 
 
 class _Printed(NamedTuple):
@@ -116,31 +114,33 @@ class _Reading:
         The grammar attaches operators and redirections in other places than bash (`a && b | c > f` is a redirected
         pipeline of a list), so the tree is flattened first and read by bash's precedence.
         """
-        flat = _Flat()
-        for child in node.children:
-            flat.add(child, level + 1)
-        pipeline: list[_Part] = []
-        for part in flat.parts:
-            if part.joined not in _PIPES:
-                yield from self._pipeline(parsed, pipeline, level)
-                pipeline = []
-            pipeline.append(part)
-        yield from self._pipeline(parsed, pipeline, level)
+        pipelines: list[list[_Part]] = []
+        operator = ""
+        for each in (found for child in node.children for found in _flat(child, level + 1)):
+            if each.type in _OPERATORS:
+                operator = each.type
+            elif each.type != "file_redirect":
+                if operator not in _PIPES or not pipelines:
+                    pipelines.append([])
+                pipelines[-1].append(_Part(each, []))
+                operator = ";"
+            elif pipelines:
+                pipelines[-1][-1].redirects.append(each)
+        for parts in pipelines:
+            yield from self._pipeline(parsed, parts, level)
 
     def _pipeline(self, parsed: Parsed, parts: list[_Part], level: int) -> Iterator[_Printed]:
         """Yield the commands that print in a pipeline."""
-        if not parts:
-            return
         last = len(parts) - 1
         while last and _passes_on(parsed, parts[last]):
             last -= 1
         shown = not any(_to_file(parsed, redirect) for part in parts[last:] for redirect in part.redirects)
-        source = parts[last]
+        source = parts[last].node
         if last:
-            words = _words(parsed, source.node) or (source.node.type.removesuffix("_statement"),)
+            words = _words(parsed, source) or (source.type.removesuffix("_statement"),)
             yield _Printed(" ".join(("|", *words)), shown)
             return
-        for each in self._commands(parsed, source.node, level):
+        for each in self._commands(parsed, source, level):
             yield _Printed(each.words, each.shown and shown)
 
     def _commands(self, parsed: Parsed, node: Node, level: int) -> Iterator[_Printed]:
@@ -162,28 +162,17 @@ class _Reading:
         yield _Printed(" ".join(words))
 
 
-@dataclass(slots=True)
-class _Flat:
-    """Collects the parts of a list in source order."""
-
-    parts: list[_Part] = field(default_factory=list[_Part])
-    _operator: str = ""
-
-    def add(self, node: Node, level: int) -> None:
-        """Collect from a node and its children. Words, keywords and functions print nothing and are skipped."""
-        if level > MAX_TREE_DEPTH:
-            raise _Opaque
-        kind = node.type
-        if kind in _OPERATORS and not node.is_named:
-            self._operator = kind
-        elif kind in _MUTE or kind in _COMPOUNDS or kind == "command":
-            self.parts.append(_Part(node, self._operator))
-            self._operator = ";"
-        elif kind == "file_redirect" and self.parts:
-            self.parts[-1].redirects.append(node)
-        elif kind in _SEQUENCES or kind in ("redirected_statement", "heredoc_redirect"):
-            for child in node.children:
-                self.add(child, level + 1)
+def _flat(node: Node, level: int) -> Iterator[Node]:
+    """Yield the commands, operators and redirections of a list in source order. Words and functions print nothing."""
+    if level > MAX_TREE_DEPTH:
+        raise _Opaque
+    kind = node.type
+    operator = kind in _OPERATORS and not node.is_named
+    if operator or kind in _MUTE or kind in _COMPOUNDS or kind in ("command", "file_redirect"):
+        yield node
+    elif kind in _SEQUENCES or kind in ("redirected_statement", "heredoc_redirect"):
+        for child in node.children:
+            yield from _flat(child, level + 1)
 
 
 def _words(parsed: Parsed, node: Node) -> tuple[str, ...]:
