@@ -281,7 +281,7 @@ async def policy_check(params: CheckParams, host: ExtensionHost) -> JsonObject:
     if params.write and params.path is None:
         raise invalid_params("write", "expected with path only")
     judged = await host.judge(params.session_id, subjects[0])
-    return {"verdict": judged.verdict, "rule": judged.rule or None, "reasons": list(judged.reasons)}
+    return {"verdict": judged.word, "rule": judged.rule or None, "reasons": list(judged.reasons)}
 
 
 async def audit_tail(params: TailParams, host: ExtensionHost) -> JsonObject:

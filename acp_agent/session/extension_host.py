@@ -21,22 +21,10 @@ from acp_agent.session.foreign_session import is_folder, sound
 from acp_agent.session.manager import SessionManager
 from acp_agent.session.session import Session
 from acp_agent.session.toolset.settings import known_secrets, redactor
+from acp_agent.session.verdicts import Finding
 from acp_agent.store.audit_read import last_of
 from acp_agent.store.credentials import CredentialStore
 from acp_agent.store.sessions import SessionStore
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """The outcome that a call would have, in the words of `acp-agent check`.
-
-    verdict   allow, ask, deny or blocked
-    rule      the pattern that decided, in its author's words; empty if none did
-    """
-
-    verdict: str
-    rule: str = ""
-    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +145,12 @@ class ExtensionHost:
         await session.tell_commands()
         return True
 
-    async def judge(self, session_id: str, subject: Subject) -> Judged:
+    async def judge(self, session_id: str, subject: Subject) -> Finding:
         """Return the verdict on a command, a path or a URL, without asking the user or running anything."""
         session = await self._open(session_id)
         found = (await self._engine(session)).judged(subject)
-        return Judged(found.word, session.redact(found.rule), tuple(map(session.redact, found.reasons)))
+        reasons = tuple(map(session.redact, found.reasons))
+        return replace(found, rule=session.redact(found.rule), reasons=reasons)
 
     async def status(self, session_id: str) -> SessionStatus:
         """Return the status of an open session."""
@@ -206,9 +195,4 @@ def _mended(
     """Return an imported session in a form that may be stored here, without the secrets of this machine."""
     known = known_secrets(os.environ, loaded.settings.llm.providers)
     CredentialStore(os.environ, known.add).introduce()
-    return sound(saved, told, options_at_start(loaded), now, redactor(loaded, known, _unheard))
-
-
-def _unheard(message: str) -> None:
-    """Ignore a problem, because the user is told when a session begins."""
-    del message
+    return sound(saved, told, options_at_start(loaded), now, redactor(loaded, known))

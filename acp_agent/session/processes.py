@@ -66,7 +66,7 @@ class ProcessServices:
         self.choices = choices
         logging = loaded.settings.logging
         self.secrets = known_secrets(os.environ, loaded.settings.llm.providers)
-        self._redactor = redactor(loaded, self.secrets, _unheard)
+        self._redactor = redactor(loaded, self.secrets)
         trouble = log.configure(logging.level, logging.file, redact=self._redactor)
         self._problems = [trouble] if trouble else []
         self._sessions = WeakSet[Session]()
@@ -237,11 +237,6 @@ class ProcessServices:
     def script_folder(self) -> str:
         """Return a private folder for scripts that the editor's terminal runs. Raises OSError."""
         return self._scripts.path()
-
-
-def _unheard(problem: str) -> None:
-    """Ignore a problem, because each session reports bad patterns itself."""
-    del problem
 
 
 async def _sweep(folders: Sequence[str]) -> None:

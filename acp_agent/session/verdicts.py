@@ -180,7 +180,7 @@ class PolicyCommand:
             yield f"Nothing runs: {self._loaded.fault}"
             return
         tools, active = self._loaded.settings.tools, self._active
-        policy = session_policy(self._loaded, self._workspace.cwd, _untold)
+        policy = session_policy(self._loaded, self._workspace.cwd)
         yield f"{policy.status[:1].upper()}{policy.status[1:]}"
         rules = ", ".join(f"{tool} {len(rules)}" for tool, rules in tools.permissions.items() if rules)
         yield f"Permission rules: {rules or 'none'}"
@@ -250,8 +250,3 @@ def _code(text: str) -> str:
     ticks = "`" * (1 + max(map(len, re.findall("`+", shown)), default=0))
     pad = " " if shown.startswith("`") or shown.endswith("`") else ""
     return f"{ticks}{pad}{shown}{pad}{ticks}"
-
-
-def _untold(problem: str) -> None:
-    """Ignore a problem, because the user was told when the session began."""
-    del problem

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Protocol, assert_never
+from typing import assert_never
 from uuid import uuid4
 
 from acp_agent.agent.prompt import ran
@@ -14,12 +14,13 @@ from acp_agent.core.events import EventSink, UsageChanged
 from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.ports import Toolset
 from acp_agent.core.secrets import Redact
-from acp_agent.core.services import Compaction, Memories, Remembered
-from acp_agent.core.session_options import Choices, Mode, SessionOptions, model_in_force
-from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
+from acp_agent.core.services import Compaction, Remembered
+from acp_agent.core.session_options import Mode, model_in_force
+from acp_agent.core.types import CallOrigin, ToolCall
 from acp_agent.core.untrusted import utc
 from acp_agent.gates.gate import Gates
 from acp_agent.session.conversation import Conversation
+from acp_agent.session.model_choices import ModelChoices
 from acp_agent.session.models import SessionModels, spent
 from acp_agent.session.session import Session
 from acp_agent.session.slash import commands
@@ -29,6 +30,7 @@ from acp_agent.session.toolset import gate_factory
 from acp_agent.session.toolset.gate_factory import GateMemory
 from acp_agent.session.toolset.settings import RedactedMemories
 from acp_agent.session.verdicts import PolicyCommand
+from acp_agent.store.memories import MemoryStore
 
 _LISTED = 20  # notes
 _LONGEST = 300  # characters of a note in a list
@@ -36,15 +38,7 @@ _OFF = "No notes are kept: memory is switched off (`memory.enabled`)."
 _USAGE = "Usage: `/memory`, `/memory search WORDS` or `/memory delete ID`"
 
 
-class Notes(Memories, Protocol):
-    """Memories whose notes can also be deleted."""
-
-    async def delete(self, note: str) -> Remembered | None:
-        """Remove a note. Return it as it was, or None if there is none. Raises StoreUnavailable."""
-        ...
-
-
-async def run_memory(text: str, notes: Notes | None, redact: Redact) -> str:
+async def run_memory(text: str, notes: MemoryStore | None, redact: Redact) -> str:
     """List, find or delete notes. Return the message for the user. Raises StoreUnavailable."""
     if notes is None:
         return _OFF
@@ -59,7 +53,7 @@ async def run_memory(text: str, notes: Notes | None, redact: Redact) -> str:
             return await _search(text, notes, redact)
 
 
-async def _search(words: str, notes: Notes, redact: Redact) -> str:
+async def _search(words: str, notes: MemoryStore, redact: Redact) -> str:
     """Return the notes that match; for no words, the newest."""
     found = await RedactedMemories(notes, redact).search(words, _LISTED)
     if not found:
@@ -68,7 +62,7 @@ async def _search(words: str, notes: Notes, redact: Redact) -> str:
     return "\n".join((head, "", *map(_line, found), "", "`/memory delete ID` removes one for good."))
 
 
-async def _delete(note: str, notes: Notes) -> str:
+async def _delete(note: str, notes: MemoryStore) -> str:
     gone = await notes.delete(note)
     return f"There is no note `{note[:20]}`." if gone is None else f"Deleted:\n\n{_line(gone)}"
 
@@ -86,38 +80,9 @@ _MODES = {
 }
 
 
-class SelectableModels(Choices, Protocol):
-    """The part of `ModelChoices` that describes the models as text."""
-
-    def listed(self, options: SessionOptions) -> str:
-        """Return all models as markdown. Raises ToolError if there are none."""
-        ...
-
-    def choose(self, options: SessionOptions, text: str) -> str:
-        """Choose the model that a text means. Return the message for the user. Raises ToolError."""
-        ...
-
-
-def _no_models() -> None:
-    return None
-
-
-def _no_notes() -> None:
-    return None
-
-
-async def _nothing_stored() -> None:
-    return None
-
-
-async def _none_fetched(provider: str) -> int:
-    del provider
-    return 0
-
-
 @dataclass(frozen=True, slots=True)
 class CommandDependencies:
-    """The dependencies of the commands, except the session and its conversation. The defaults do nothing.
+    """The dependencies of the commands, except the session and its conversation.
 
     forget           removes the conversation from the store. Raises StoreUnavailable
     forget_results   drops the cached results of tools
@@ -129,14 +94,14 @@ class CommandDependencies:
     servers          returns a line for each MCP server
     """
 
-    forget: Callable[[], Awaitable[None]] = _nothing_stored
-    forget_results: Callable[[], object] = tuple
-    models: Callable[[], SelectableModels | None] = _no_models
-    refresh_models: Callable[[str], Awaitable[int]] = _none_fetched
-    notes: Callable[[], Notes | None] = _no_notes
-    gates: Callable[[], Gates] = Gates
-    more: Callable[[], Sequence[str]] = tuple
-    servers: Callable[[], Sequence[str]] = tuple
+    forget: Callable[[], Awaitable[None]]
+    forget_results: Callable[[], object]
+    models: Callable[[], ModelChoices | None]
+    refresh_models: Callable[[str], Awaitable[int]]
+    notes: Callable[[], MemoryStore | None]
+    gates: Callable[[], Gates]
+    more: Callable[[], Sequence[str]]
+    servers: Callable[[], Sequence[str]]
 
 
 class SlashCommandHandler:
@@ -231,13 +196,15 @@ class SlashCommandHandler:
 
     def status(self) -> Sequence[str]:
         """Return one line for each subject, and none for parts that are switched off."""
-        loaded = self._loaded()
+        loaded, model, use = self._loaded(), self._models.in_force, self._memory.quota.use
+        fallback = ", ".join(loaded.settings.llm.fallback)
+        limit = "" if use.limit is None else f" of {use.limit}"
         return (
-            self._model(loaded),
+            f"Model: {model}{f'; fallback: {fallback}' if fallback else ''}" if model else "Model: none is configured",
             f"Mode: {self._session.active.mode.value}; approval: {self._session.active.auto_approve.value}",
             *self._conversation.status(),
             *self._models.ledger.status(),
-            self._calls(),
+            f"Tool calls: {use.calls} in {use.batches}{limit} batches",
             *(
                 f"Blocked: {alarm.tool}, {alarm.rate:.0%} of its calls failed"
                 for alarm in self._memory.anomalies.alarms
@@ -270,7 +237,8 @@ class SlashCommandHandler:
         return PolicyCommand(self._loaded(), session.workspace, session.active, self.gates()).answer(text)
 
     def _list_tools(self) -> str:
-        lines = [f"- `{spec.name}` {_first_sentence(spec.description)}" for spec in self._toolset.specs()]
+        described = ((spec.name, " ".join(spec.description.split())) for spec in self._toolset.specs())
+        lines = [f"- `{name}` {text.partition('. ')[0].rstrip('.')}" for name, text in described]
         return "\n".join(("Tools in this mode:", "", *lines)) if lines else "No tool is available."
 
     # ------------------------------------------------------------------------------------ changing
@@ -282,7 +250,10 @@ class SlashCommandHandler:
         call = ToolCall(str(uuid4()), "bash", {"command": command}, origin=CallOrigin.USER)
         result = await self._toolset.run(call)
         self.ran(command, result.text)
-        return _outcome(command, result)
+        if result.failure is not None:
+            return f"`{command}`: {result.failure.message}"
+        code = (result.envelope or {}).get("exit_code")
+        return f"`{command}` finished." if code == 0 else f"`{command}` exited with code {code}."
 
     def ran(self, command: str, output: str) -> None:
         """Add a command that the user has run to the conversation."""
@@ -343,31 +314,6 @@ class SlashCommandHandler:
             await self._emit(UsageChanged(0, window))
         return told
 
-    # -------------------------------------------------------------------------------------- within
-
-    def _model(self, loaded: Loaded) -> str:
-        llm, model = loaded.settings.llm, self._models.in_force
-        if not model:
-            return "Model: none is configured"
-        chain = f"; fallback: {', '.join(llm.fallback)}" if llm.fallback else ""
-        return f"Model: {model}{chain}"
-
-    def _calls(self) -> str:
-        use = self._memory.quota.use
-        limit = "" if use.limit is None else f" of {use.limit}"
-        return f"Tool calls: {use.calls} in {use.batches}{limit} batches"
-
-
-def _first_sentence(text: str) -> str:
-    return " ".join(text.split()).partition(". ")[0].rstrip(".")
-
 
 def _listed(lines: Sequence[str], nothing: str) -> str:
     return "\n".join(f"- {line}" for line in lines) or nothing
-
-
-def _outcome(command: str, result: ToolResult) -> str:
-    if result.failure is not None:
-        return f"`{command}`: {result.failure.message}"
-    code = (result.envelope or {}).get("exit_code")
-    return f"`{command}` finished." if code == 0 else f"`{command}` exited with code {code}."

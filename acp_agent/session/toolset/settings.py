@@ -42,8 +42,11 @@ from acp_agent.workspace.protected_paths import ProtectedPaths
 from acp_agent.workspace.read_policy import MOST_CHOICES, OwnFiles, ReadPolicy, all_of
 from acp_agent.workspace.roots import Root, Roots
 
+Warn = Callable[[str], None]
+"""Shows the user a problem of the configuration, in one line."""
 
-def session_policy(loaded: Loaded, cwd: str, warn: Callable[[str], None]) -> Policy:
+
+def session_policy(loaded: Loaded, cwd: str, warn: Callable[[str], object] = len) -> Policy:
     """Return the policy in force. If its rules cannot be read, `warn` is called and nothing runs."""
     tools = loaded.settings.tools
     try:
@@ -80,10 +83,6 @@ def _regex(pattern: str) -> Callable[[str], bool]:
     from acp_agent.regex import LinearRegex  # noqa: PLC0415 - few sessions need the engine
 
     return LinearRegex(pattern).found_in
-
-
-Warn = Callable[[str], None]
-"""Shows the user a problem of the configuration, in one line."""
 
 
 def blocklist_policy(shell: ShellSettings) -> BlocklistPolicy:
@@ -200,8 +199,11 @@ def known_secrets(environ: Mapping[str, str], providers: Iterable[ProviderSettin
     return known
 
 
-def redactor(loaded: Loaded, known: KnownSecrets, warn: Warn) -> Redactor:
-    """Return the redactor. It removes known values even if its rules are switched off."""
+def redactor(loaded: Loaded, known: KnownSecrets, warn: Callable[[str], object] = len) -> Redactor:
+    """Return the redactor. It removes known values even if its rules are switched off.
+
+    warn   called with each unusable pattern; by default nothing is called, for patterns that each session reports
+    """
     security = loaded.settings.tools.filters.security
     for problem in compile_extra(security.extra_patterns)[1]:
         warn(f"tools.filters.security.extra_patterns: {problem}")

@@ -30,7 +30,6 @@ from acp_agent.output.filters.engine import FilterEngine
 from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.session.mcp_connections import McpCatalogue
 from acp_agent.session.session import Session
-from acp_agent.session.slash.handler import RedactedMemories
 from acp_agent.session.toolset.backends import SessionBackends
 from acp_agent.session.toolset.gate_factory import (
     GateContext,
@@ -39,7 +38,13 @@ from acp_agent.session.toolset.gate_factory import (
     build_executor,
     session_gates,
 )
-from acp_agent.session.toolset.settings import filter_engine, pipeline, session_roots, without_faulty_patterns
+from acp_agent.session.toolset.settings import (
+    RedactedMemories,
+    filter_engine,
+    pipeline,
+    session_roots,
+    without_faulty_patterns,
+)
 from acp_agent.tools.registry import Registry, ToolLimits, default_tools
 from acp_agent.tools.tool import Tool
 from acp_agent.workspace.local_files import LocalFileSystem

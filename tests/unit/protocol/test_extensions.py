@@ -23,7 +23,8 @@ from acp_agent.core.sessions import HistoryState, SessionRecord, SessionSnapshot
 from acp_agent.core.types import Access, CommandSubject, PathSubject, ToolKind, ToolSpec, UrlSubject
 from acp_agent.protocol.extensions import Extensions
 from acp_agent.protocol.jsonrpc import RpcError, session_not_found
-from acp_agent.session.extension_host import Judged, SessionStatus
+from acp_agent.session.extension_host import SessionStatus
+from acp_agent.session.verdicts import Finding
 from acp_agent.store.session_json import event_row
 from tests.unit.protocol.wires import connected
 
@@ -117,7 +118,7 @@ class FakeHost:
 
     async def judge(self, session_id, subject):
         await self._called("judge", session_id, subject)
-        return Judged("deny", "rm *", ("because",))
+        return Finding("deny", "policy", "rm *", ("because",))
 
     async def audit(self, session_id, count):
         await self._called("audit", session_id, count)

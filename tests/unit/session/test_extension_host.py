@@ -275,10 +275,10 @@ async def test_a_session_that_is_kept_but_not_open_says_so(world):
 async def test_what_is_asked_goes_by_what_the_user_has_chosen_just_now(world):
     session = await world.session()
     write: Subject = PathSubject("x", Access.WRITE)
-    assert (await world.host.judge(session.id, write)).verdict == "allow"
+    assert (await world.host.judge(session.id, write)).word == "allow"
     session.options.mode = Mode.ASK
     judged = await world.host.judge(session.id, write)
-    assert (judged.verdict, len(judged.reasons)) == ("deny", 1)
+    assert (judged.word, len(judged.reasons)) == ("deny", 1)
 
 
 async def test_a_running_turn_keeps_the_leave_it_began_with(world):
@@ -297,7 +297,7 @@ async def test_a_running_turn_keeps_the_leave_it_began_with(world):
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(turn)
         await running.wait()
-        assert (await world.host.judge(session.id, PathSubject("x", Access.WRITE))).verdict == "allow"
+        assert (await world.host.judge(session.id, PathSubject("x", Access.WRITE))).word == "allow"
         assert (await world.host.status(session.id)).busy
         assert await code_of(world.host.move(session.id, str(world.root))) == -32600
         over.set()

@@ -11,7 +11,7 @@ from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.types import ToolResult
 from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.output.redaction.rules import KnownSecrets
-from acp_agent.session.slash.handler import RedactedMemories
+from acp_agent.session.toolset.settings import RedactedMemories
 from acp_agent.store.memories import MemoryStore
 from acp_agent.tools.memory import MemorySave, MemorySearch
 from tests.unit.store.databases import opened, others

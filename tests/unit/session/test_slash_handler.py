@@ -20,7 +20,7 @@ from acp_agent.gates.anomaly import Outcome
 from acp_agent.session.models import spent
 from acp_agent.session.session import SessionWorkspace
 from acp_agent.session.slash.commands import ALWAYS, CommandName
-from acp_agent.session.slash.handler import CommandDependencies, Notes, SlashCommandHandler, run_memory
+from acp_agent.session.slash.handler import CommandDependencies, SlashCommandHandler, run_memory
 from acp_agent.session.toolset.gate_factory import GateMemory
 from acp_agent.store.memories import MemoryStore
 from tests.fakes.fake_toolset import FakeToolset
@@ -71,7 +71,9 @@ def configured(tmp_path: Path) -> Configured:
             events.append(event)
 
         gates = GateMemory.new(ToolSettings())
-        needs = CommandDependencies(servers=lambda: fixed.servers, **more)
+        unused: dict[str, Any] = dict.fromkeys(("forget", "refresh_models", "notes", "gates"))
+        unused |= {"forget_results": tuple, "models": lambda: None, "more": tuple, "servers": lambda: fixed.servers}
+        needs = CommandDependencies(**(unused | more))
         desk = SlashCommandHandler(fixed, lambda: fixed.loaded, fixed, fixed, gates, emit, FakeToolset({}), needs)
         return desk, fixed, events, gates
 
@@ -201,7 +203,7 @@ def test_tokens_are_told_by_kind_and_an_unknown_price_is_never_a_guess():
 
 
 @asynccontextmanager
-async def notes(folder: Path) -> AsyncGenerator[Notes]:
+async def notes(folder: Path) -> AsyncGenerator[MemoryStore]:
     async with opened(folder / "agent.db") as database:
         yield MemoryStore(database, max_notes=10, max_bytes=8192, now=lambda: 0)
 
