@@ -198,8 +198,8 @@ class App:
         """Answer an extension request. Few editors send any, so the code is loaded at the first."""
         if self._extensions is None:
             module = await imported("acp_agent.protocol.extensions")
-            made = module.extensions(self._sessions, self._configured, now_ms)
-            self._extensions = cast("Extensions", made)
+            host = module.ExtensionHost(self._sessions, partial(load, self._flags, os.environ), now_ms)
+            self._extensions = cast("Extensions", module.Extensions(host))
         return await self._extensions.request(method, params)
 
     # -------------------------------------------------------------------------------------- sessions
@@ -237,9 +237,6 @@ class App:
     def _redact(self, text: str) -> str:
         """Return a text without secrets. They are known once the services of the process are loaded."""
         return text if self._process is None else self._process.redact(text)
-
-    def _configured(self, cwd: str) -> Loaded:
-        return load(self._flags, os.environ, cwd)
 
     def _choices(self, loaded: Loaded) -> ModelChoices:
         llm = loaded.settings.llm

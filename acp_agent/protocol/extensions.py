@@ -16,7 +16,6 @@ from jsonrpcserver.async_main import dispatch_to_serializable
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from acp_agent.config import Loaded
 from acp_agent.core.errors import AgentError
 from acp_agent.core.mcp import HttpServer, ListedServer
 from acp_agent.core.session_options import SessionOptions
@@ -29,7 +28,6 @@ from acp_agent.protocol.client import read_servers
 from acp_agent.protocol.jsonrpc import RpcError, internal_error, invalid_params, method_not_found
 from acp_agent.protocol.updates import iso_time
 from acp_agent.session.extension_host import ExtensionHost
-from acp_agent.session.manager import SessionManager
 from acp_agent.store.session_json import NotASessionFile, event_object, read_session_file, session_object
 
 _LONGEST = 32 * 1024
@@ -183,9 +181,6 @@ def _server_object(listed: ListedServer) -> JsonObject:
         "problem": listed.problem or None,
     }
 
-
-Bound: TypeAlias = Callable[[ExtensionHost], Awaitable[JsonObject]]
-"""A method whose parameters are read."""
 
 _Entry: TypeAlias = Callable[..., Awaitable[object]]
 # jsonrpcserver has no types that a strict checker accepts.
@@ -343,43 +338,33 @@ METHODS: Final[dict[str, _Entry]] = {
 
 
 class Extensions:
-    """Answers extension requests over a host."""
+    """The extension methods over a host."""
 
     def __init__(self, host: ExtensionHost) -> None:
         self._host = host
 
     async def request(self, method: str, params: JsonObject) -> JsonObject:
         """Return the answer to a request. Raises RpcError; anything else that it raises is a bug."""
-        call = await bound(method, params)
+        request = {"jsonrpc": "2.0", "id": 0, "method": method, "params": params}
+        response = await _dispatch(request, METHODS, deserializer=_unchanged, validator=_unchanged)
+        if "result" not in response:
+            raise _refused(method, cast("Json", response["error"]))
+        call = cast("Callable[[ExtensionHost], Awaitable[JsonObject]]", response["result"])
         try:
             return await call(self._host)
         except AgentError as error:
             raise RpcError(jsonrpc.INTERNAL_ERROR, str(error)) from error
 
 
-async def bound(method: str, params: JsonObject) -> Bound:
-    """Find a method and read its parameters. Raises RpcError -32601 or -32602."""
-    request = {"jsonrpc": "2.0", "id": 0, "method": method, "params": params}
-    response = await _dispatch(request, METHODS, deserializer=_as_it_is, validator=_as_it_is)
-    if "result" in response:
-        return cast("Bound", response["result"])
-    match cast("Json", response["error"]):
-        case {"code": jsonrpc.METHOD_NOT_FOUND}:
-            raise method_not_found(method)
-        case {"code": jsonrpc.INVALID_PARAMS, "message": str(message), "data": dict(data)}:
-            raise RpcError(jsonrpc.INVALID_PARAMS, message, data)
-        case _:  # jsonrpcserver also answers -32000, which means "authentication required" in ACP
-            raise internal_error()
-
-
-def _as_it_is(request: object) -> object:
+def _unchanged(request: object) -> object:
     return request
 
 
-def extensions(sessions: SessionManager, configured: Callable[[str], Loaded], clock: Callable[[], int]) -> Extensions:
-    """Return the extension methods over the sessions of this process.
-
-    configured   reads the configuration for a session in a folder
-    clock        milliseconds since 1970
-    """
-    return Extensions(ExtensionHost(sessions, configured, clock))
+def _refused(method: str, error: Json) -> RpcError:
+    match error:
+        case {"code": jsonrpc.METHOD_NOT_FOUND}:
+            return method_not_found(method)
+        case {"code": jsonrpc.INVALID_PARAMS, "message": str(message), "data": dict(data)}:
+            return RpcError(jsonrpc.INVALID_PARAMS, message, data)
+        case _:  # jsonrpcserver also answers -32000, which means "authentication required" in ACP
+            return internal_error()

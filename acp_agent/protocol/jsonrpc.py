@@ -182,7 +182,12 @@ def parse(line: bytes) -> Frame:
 
 def _decoded(line: bytes, decoder: json.JSONDecoder) -> Json:
     value = cast("Json", decoder.decode(line.decode("utf-8")))
-    return _without_lone_surrogates(value) if rb"\u" in line else value
+    if rb"\u" in line:
+        try:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError:
+            return _scrubbed(value)
+    return value
 
 
 def _out_of_range(line: bytes) -> Frame:
@@ -194,12 +199,13 @@ def _out_of_range(line: bytes) -> Frame:
         frame = _classify(_decoded(line, _LENIENT))
     except (RecursionError, ValueError):
         return Malformed(None, PARSE_ERROR, "Parse error: a number out of range, and more")
-    what = "a number out of range"
     match frame:
         case Request(request_id):
-            return Malformed(request_id, INVALID_REQUEST, f"Invalid request: {what}")
+            return Malformed(request_id, INVALID_REQUEST, "Invalid request: a number out of range")
         case Response(request_id):
-            return Response(request_id, None, {"code": INTERNAL_ERROR, "message": f"an answer with {what}"})
+            return Response(
+                request_id, None, {"code": INTERNAL_ERROR, "message": "an answer with a number out of range"}
+            )
         case _:
             return frame
 
@@ -208,29 +214,29 @@ def _classify(message: Json) -> Frame:
     if not isinstance(message, dict):
         what = "batches are not part of ACP" if isinstance(message, list) else "a message is a JSON object"
         return Malformed(None, INVALID_REQUEST, f"Invalid request: {what}")
-    known_id, method = _readable_id(message.get("id")), message.get("method")
+    given_id, method, params = message.get("id"), message.get("method"), message.get("params")
     if "id" not in message and isinstance(method, str):
-        return _notification(message, method)
-    if message.get("jsonrpc") != "2.0":
-        return Malformed(known_id, INVALID_REQUEST, 'Invalid request: "jsonrpc" must be "2.0"')
-    if "method" not in message:
+        if message.get("jsonrpc") == "2.0" and isinstance(params, dict | None):
+            return Notification(method, params or {})
+        return Ignored(f"{method[:80]}: not a notification of JSON-RPC 2.0 with an object for params")
+    # A response can carry a fraction, although no request may have one as its id.
+    known_id = None if isinstance(given_id, bool) or not isinstance(given_id, int | float | str) else given_id
+    if message.get("jsonrpc") == "2.0" and "method" not in message:
         return _response(message, known_id)
-    if not isinstance(method, str):
-        return Malformed(known_id, INVALID_REQUEST, 'Invalid request: "method" must be a string')
-    if known_id is None or isinstance(known_id, float):
-        return Malformed(known_id, INVALID_REQUEST, 'Invalid request: "id" must be a string or an integer')
-    params = message.get("params")
+    if (
+        message.get("jsonrpc") != "2.0"
+        or not isinstance(method, str)
+        or known_id is None
+        or isinstance(known_id, float)
+    ):
+        wrong = '"id" must be a string or an integer' if isinstance(method, str) else '"method" must be a string'
+        if message.get("jsonrpc") != "2.0":
+            wrong = '"jsonrpc" must be "2.0"'
+        return Malformed(known_id, INVALID_REQUEST, f"Invalid request: {wrong}")
     if not isinstance(params, dict | None):
         code, what = (INVALID_PARAMS, "params") if isinstance(params, list) else (INVALID_REQUEST, "request")
         return Malformed(known_id, code, f'Invalid {what}: "params" must be an object')
     return Request(known_id, method, params or {})
-
-
-def _notification(message: JsonObject, method: str) -> Frame:
-    params = message.get("params")
-    if message.get("jsonrpc") != "2.0" or not isinstance(params, dict | None):
-        return Ignored(f"{method[:80]}: not a notification of JSON-RPC 2.0 with an object for params")
-    return Notification(method, params or {})
 
 
 def _response(message: JsonObject, known_id: RequestId | float | None) -> Frame:
@@ -243,13 +249,6 @@ def _response(message: JsonObject, known_id: RequestId | float | None) -> Frame:
         return Response(known_id, message.get("result"), None)
     malformed: JsonObject = {"code": INTERNAL_ERROR, "message": "malformed error answer"}
     return Response(known_id, None, error if isinstance(error, dict) else malformed)
-
-
-def _readable_id(request_id: Json) -> RequestId | float | None:
-    """Return an id that a response can carry. Fractions are among them, although no request may have one."""
-    if isinstance(request_id, bool) or not isinstance(request_id, int | float | str):
-        return None
-    return request_id
 
 
 # ----------------------------------------------------------------------------------------------- decoding
@@ -299,16 +298,8 @@ def _problem(error: ValueError) -> str:
             return str(error)
 
 
-def _without_lone_surrogates(value: Json) -> Json:
-    """Replace each surrogate without its pair by "?": it could not be written to a UTF-8 file or socket."""
-    try:
-        json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except UnicodeEncodeError:
-        return _scrubbed(value)
-    return value
-
-
 def _scrubbed(value: Json) -> Json:
+    """Replace each surrogate without its pair by "?": it could not be written to a UTF-8 file or socket."""
     match value:
         case str():
             return value.encode("utf-8", "replace").decode("utf-8")

@@ -128,7 +128,9 @@ class Peer:
                         self._receive(line, tasks)
                         await self._writer.room(_INBOUND_BACKLOG)
             finally:  # also after a crash of another task, which would otherwise wait for these
-                self._fail_pending()
+                self._ended = True
+                for pending in self._pending.values():
+                    pending.done.set()
                 on_end()
             with anyio.move_on_after(_EOF_GRACE):
                 while self._incoming:
@@ -169,9 +171,13 @@ class Peer:
     async def _answer(self, request: jsonrpc.Request, incoming: Incoming) -> None:
         answer: JsonObject = {"jsonrpc": "2.0", "id": request.id}
         try:
-            handler = self._handler(request.method)
-            with incoming.scope:
-                answer["result"] = await handler(request.params, incoming)
+            self._admit(request.method)
+            handler = self._requests.get(request.method)
+            if handler is None:
+                answer["error"] = method_not_found(request.method).to_wire()
+            else:
+                with incoming.scope:
+                    answer["result"] = await handler(request.params, incoming)
             if incoming.scope.cancelled_caught:
                 answer["error"] = RpcError(jsonrpc.REQUEST_CANCELLED, "Request cancelled").to_wire()
         except RequestError as error:
@@ -184,23 +190,13 @@ class Peer:
                 del self._incoming[request.id]
             self._answered.set()
             self._answered = anyio.Event()
-        self._post_answer(answer, request.method)
-        for callback in incoming.after:
-            callback()
-
-    def _post_answer(self, answer: JsonObject, method: str) -> None:
         try:
             self._send(answer)
         except (ValueError, TypeError, RecursionError) as error:  # not JSON: not finite, or nested too deeply
-            _log.error("answer cannot be written", method=method, reason=str(error))
-            self._send({"jsonrpc": "2.0", "id": answer["id"], "error": internal_error().to_wire()})
-
-    def _handler(self, method: str) -> RequestHandler:
-        self._admit(method)
-        handler = self._requests.get(method)
-        if handler is None:
-            raise method_not_found(method)
-        return handler
+            _log.error("answer cannot be written", method=request.method, reason=str(error))
+            self._send({"jsonrpc": "2.0", "id": request.id, "error": internal_error().to_wire()})
+        for callback in incoming.after:
+            callback()
 
     async def _handle(self, notification: jsonrpc.Notification) -> None:
         handler = self._notifications.get(notification.method)
@@ -245,7 +241,12 @@ class Peer:
         recall     send it also when the asking task is cancelled
         on_late    called with a result that comes after the asker gave up; without it late results are dropped
         """
-        await self._wait_before(method, params, timeout)
+        session_id = params.get("sessionId")
+        if isinstance(session_id, str):
+            with anyio.move_on_after(timeout) as limit:  # the editor may not read
+                await self._before_request(session_id)
+            if limit.cancelled_caught:
+                raise ClientTimeout(method, timeout or 0)
         if self._ended or self._writer.broken:
             raise ConnectionLost
         request_id = self._new_id()
@@ -260,27 +261,14 @@ class Peer:
             _pass_on_late(pending.response, on_late)
             raise
         finally:
-            self._stop_waiting(request_id, on_late, withdraw=recall or (withdraw and limit.cancelled_caught))
+            if self._pending.pop(request_id).response is None:
+                if on_late is not None:
+                    self._late[request_id] = on_late
+                if (recall or (withdraw and limit.cancelled_caught)) and not self._ended:
+                    self._post("$/cancel_request", {"requestId": request_id}, None)
         if pending.response is None:
             raise ConnectionLost if self._ended else ClientTimeout(method, timeout or 0)
         return pending.response.outcome()
-
-    def _stop_waiting(self, request_id: int, on_late: Callable[[Json], None] | None, *, withdraw: bool) -> None:
-        if self._pending.pop(request_id).response is not None:
-            return
-        if on_late is not None:
-            self._late[request_id] = on_late
-        if withdraw and not self._ended:
-            self._post("$/cancel_request", {"requestId": request_id}, None)
-
-    async def _wait_before(self, method: str, params: JsonObject, timeout: float | None) -> None:
-        """Wait until earlier updates of the session are out, for up to `timeout` seconds: the editor may not read."""
-        session_id = params.get("sessionId")
-        if isinstance(session_id, str):
-            with anyio.move_on_after(timeout) as limit:
-                await self._before_request(session_id)
-            if limit.cancelled_caught:
-                raise ClientTimeout(method, timeout or 0)
 
     def tell(self, method: str, params: JsonObject) -> None:
         """Send a request whose response does not matter, without waiting: terminal/kill, terminal/release."""
@@ -321,11 +309,6 @@ class Peer:
             pending.done.set()
             return
         _pass_on_late(response, self._late.pop(response.id, None))
-
-    def _fail_pending(self) -> None:
-        self._ended = True
-        for pending in self._pending.values():
-            pending.done.set()
 
 
 def _pass_on_late(response: jsonrpc.Response | None, on_late: Callable[[Json], None] | None) -> None:

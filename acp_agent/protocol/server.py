@@ -41,7 +41,7 @@ class AuthState:
     def admit(self, method: str) -> None:
         """Raise RpcError -32000 for a method that is not served after `logout`."""
         if self._logged_out and method not in _WITHOUT_LOGIN:
-            raise auth_required()
+            raise RpcError(jsonrpc.AUTH_REQUIRED, "Logged out: authenticate to go on")
 
     def authenticate(self, params: JsonObject) -> None:
         """Log in. Raises RpcError -32602 for an unknown authentication method."""
@@ -62,11 +62,6 @@ class AuthState:
             await anyio.to_thread.run_sync(self._forget, abandon_on_cancel=True)
         except ConfigError as error:
             raise RpcError(jsonrpc.INTERNAL_ERROR, f"logged out, but stored keys are still there: {error}") from error
-
-
-def auth_required(why: str = "Logged out: authenticate to go on") -> RpcError:
-    """Return the error for which editors show their login. Nothing else has its code."""
-    return RpcError(jsonrpc.AUTH_REQUIRED, why)
 
 
 class Server:

@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
 
 from acp_agent.config.section import holds_secret, is_everyday
 from acp_agent.core.editor import SentPrompt
@@ -33,10 +32,10 @@ from acp_agent.session.session import Session, SessionWorkspace
 from acp_agent.session.turn_slot import Answer
 
 _log = Log(__name__)
+_LONGEST_ID = 128
+"""Characters of a session's id."""
 PAGE = 50
 """Sessions in one answer to `session/list`."""
-Position: TypeAlias = tuple[int, str]
-"""The `updated_at` and id of the last session of a page."""
 
 
 class SessionMethods:
@@ -121,7 +120,7 @@ class SessionMethods:
     async def _delete(self, params: JsonObject, _incoming: Incoming) -> JsonObject:
         """Delete a session. An unknown or impossible id is no error, because that session is gone."""
         session_id = _given_id(params)
-        if _is_possible(session_id):
+        if 0 < len(session_id) <= _LONGEST_ID:
             await self._sessions.delete(session_id)
         return {}
 
@@ -191,8 +190,8 @@ def _prompt_response(answer: Answer, redact: Redact = verbatim) -> JsonObject:
 
 def _id(params: JsonObject) -> str:
     session_id = _given_id(params)
-    if not _is_possible(session_id):
-        raise session_not_found(session_id[:128])
+    if not 0 < len(session_id) <= _LONGEST_ID:
+        raise session_not_found(session_id[:_LONGEST_ID])
     return session_id
 
 
@@ -201,10 +200,6 @@ def _given_id(params: JsonObject) -> str:
     if not isinstance(session_id, str):
         raise invalid_params("sessionId", "expected a string")
     return session_id
-
-
-def _is_possible(session_id: str) -> bool:
-    return 0 < len(session_id) <= 128
 
 
 # ------------------------------------------------------------------------------- session/list
@@ -228,9 +223,8 @@ async def listed(sessions: SessionManager, params: JsonObject) -> JsonObject:
     begun: list[SessionRecord] = []
     if after is None:
         ids = {record.id for record in found}
-        readable = sessions.store is not None and trouble is None
-        open_here = (session.transcript.record for session in sessions.all())
-        begun = [each for each in open_here if each.id not in ids and _wanted(each, cwd, listed=readable)]
+        stored = sessions.store is not None and trouble is None  # then the store lists every session with a prompt
+        begun = [each for each in _open_in(cwd, sessions) if each.id not in ids and not (stored and each.prompts)]
     if trouble is not None and not any(each.prompts for each in begun):
         raise unreadable(trouble)
     newest_first = sorted((*reversed(begun), *found), key=lambda each: each.updated_at, reverse=True)
@@ -239,14 +233,16 @@ async def listed(sessions: SessionManager, params: JsonObject) -> JsonObject:
         _log.warning("kept sessions cannot be listed", reason=str(trouble))
         answer["_meta"] = {"acp_agent": {"incomplete": str(trouble)}}
     if len(found) == PAGE:
-        answer["nextCursor"] = _cursor((found[-1].updated_at, found[-1].id))
+        position = json.dumps((found[-1].updated_at, found[-1].id))
+        answer["nextCursor"] = base64.urlsafe_b64encode(position.encode()).decode()
     return answer
 
 
-def _wanted(record: SessionRecord, cwd: str | None, *, listed: bool) -> bool:
-    """Return whether an open session belongs on the first page, since the store, if it is `listed`, lacks it."""
-    here = cwd is None or os.path.normpath(record.cwd) == cwd
-    return here and not (listed and record.prompts)
+def _open_in(cwd: str | None, sessions: SessionManager) -> Iterator[SessionRecord]:
+    """Yield the open sessions of a folder, or of all folders for None."""
+    for session in sessions.all():
+        if cwd is None or os.path.normpath(session.transcript.record.cwd) == cwd:
+            yield session.transcript.record
 
 
 def _info(record: SessionRecord) -> JsonObject:
@@ -270,11 +266,8 @@ def _cwd(value: Json) -> str | None:
     return os.path.normpath(value)
 
 
-def _cursor(position: Position) -> str:
-    return base64.urlsafe_b64encode(json.dumps(position).encode()).decode()
-
-
-def _position(value: Json) -> Position | None:
+def _position(value: Json) -> tuple[int, str] | None:
+    """Return the `updated_at` and id of the last session of a page."""
     if value is None:
         return None
     try:
@@ -317,17 +310,13 @@ def _secrets(mcp_servers: Iterable[Json]) -> Iterator[str]:
     """Yield the values of headers and variables whose names stand for secrets; of `Bearer TOKEN` also the token."""
     for server in mcp_servers:
         for key in ("headers", "env"):
-            for each in _items(server, key):
+            items = server.get(key) if isinstance(server, dict) else None
+            for each in items if isinstance(items, list) else ():
                 match each:
                     case {"name": str(name), "value": str(value)} if holds_secret(name) and not is_everyday(value):
                         yield from (value, *value.split(maxsplit=1)[1:])
                     case _:
                         pass
-
-
-def _items(server: Json, key: str) -> list[Json]:
-    items = server.get(key) if isinstance(server, dict) else None
-    return items if isinstance(items, list) else []
 
 
 def _checked_folder(key: str, path: Json) -> str:
