@@ -97,8 +97,8 @@ def _auth_methods(client: Json) -> list[Json]:
             "description": "Uses the API keys of the environment, the configuration file and `acp-agent login`",
         }
     ]
-    stable = _at(client, "auth", "terminal") is True
-    older = _at(client, "_meta", "terminal-auth") is True
+    stable = at(client, "auth", "terminal") is True
+    older = at(client, "_meta", "terminal-auth") is True
     if not stable and not older:
         return methods
     login: JsonObject = {
@@ -129,7 +129,8 @@ def _login_command(environ: Mapping[str, str]) -> JsonObject:
     }
 
 
-def _at(value: Json, *path: str) -> Json:
+def at(value: Json, *path: str) -> Json:
+    """Return the member at `path`, or None."""
     for key in path:
         if not isinstance(value, dict):
             return None

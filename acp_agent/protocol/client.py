@@ -9,9 +9,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from acp_agent.capabilities import LSP_METHODS
+from acp_agent.capabilities import LSP_METHODS, at
 from acp_agent.core.mcp import MAX_SERVERS, HttpServer, McpOrigin, McpReach, McpServer, StdioServer
 from acp_agent.core.types import Json, JsonObject
 
@@ -48,34 +49,26 @@ class Client:
     @classmethod
     def from_initialize(cls, params: JsonObject) -> "Client":
         """Read the params of `initialize`; a malformed capability counts as absent."""
-        capabilities = params.get("clientCapabilities")
+        capabilities, name = params.get("clientCapabilities"), at(params, "clientInfo", "name")
         return cls(
-            name=_text(params, "clientInfo", "name"),
+            name=name if isinstance(name, str) else "",
             read_text_file=_is_true(capabilities, "fs", "readTextFile"),
             write_text_file=_is_true(capabilities, "fs", "writeTextFile"),
             terminal=_is_true(capabilities, "terminal"),
             display_terminals=_is_true(capabilities, "_meta", "terminal_output"),
-            notices=isinstance(_at(capabilities, "session", "notices"), dict),
-            compaction=isinstance(_at(capabilities, "session", "compaction"), dict),
-            elicit_forms=isinstance(_at(capabilities, "elicitation", "form"), dict),
-            elicit_urls=isinstance(_at(capabilities, "elicitation", "url"), dict),
-            boolean_options=isinstance(_at(capabilities, "session", "configOptions", "boolean"), dict),
+            notices=isinstance(at(capabilities, "session", "notices"), dict),
+            compaction=isinstance(at(capabilities, "session", "compaction"), dict),
+            elicit_forms=isinstance(at(capabilities, "elicitation", "form"), dict),
+            elicit_urls=isinstance(at(capabilities, "elicitation", "url"), dict),
+            boolean_options=isinstance(at(capabilities, "session", "configOptions", "boolean"), dict),
             terminal_login=_is_true(capabilities, "auth", "terminal")
             or _is_true(capabilities, "_meta", "terminal-auth"),
-            lsp_methods=_lsp_methods(_at(capabilities, "_meta", "lsp")),
+            lsp_methods=_lsp_methods(at(capabilities, "_meta", "lsp")),
         )
 
 
-def _at(value: Json, *path: str) -> Json:
-    for key in path:
-        if not isinstance(value, dict):
-            return None
-        value = value.get(key)
-    return value
-
-
 def _is_true(value: Json, *path: str) -> bool:
-    return _at(value, *path) is True
+    return at(value, *path) is True
 
 
 def _lsp_methods(offered: Json) -> frozenset[str]:
@@ -89,11 +82,6 @@ def _lsp_methods(offered: Json) -> frozenset[str]:
             return frozenset(LSP_METHODS)
         case _:
             return frozenset()
-
-
-def _text(value: Json, *path: str) -> str:
-    found = _at(value, *path)
-    return found if isinstance(found, str) else ""
 
 
 class EditorPaths:
@@ -126,8 +114,7 @@ _LONGEST = 200
 """Characters of a name."""
 
 
-@dataclass(frozen=True, slots=True)
-class EditorServers:
+class EditorServers(NamedTuple):
     """The servers that can be used, and a line for the user about each entry that was left out."""
 
     servers: tuple[McpServer, ...] = ()
@@ -142,9 +129,9 @@ def read_servers(entries: Sequence[Json]) -> EditorServers:
     """Read `mcpServers`. Never raises."""
     servers: list[McpServer] = []
     problems: list[str] = []
-    for at, entry in enumerate(entries[:MAX_SERVERS]):
+    for index, entry in enumerate(entries[:MAX_SERVERS]):
         name = entry.get("name") if isinstance(entry, dict) else None
-        where = f"MCP server {name[:_LONGEST]!r}" if isinstance(name, str) and name else f"mcpServers[{at}]"
+        where = f"MCP server {name[:_LONGEST]!r}" if isinstance(name, str) and name else f"mcpServers[{index}]"
         try:
             servers.append(_server(entry))
         except _Unusable as why:
@@ -168,21 +155,19 @@ def _reach(entry: JsonObject) -> McpReach:
     kind = entry.get("type", "stdio")
     match kind:
         case "stdio":
-            return StdioServer(_required_text(entry, "command"), _args(entry), tuple(_pairs(entry, "env")))
+            command, args = _required_text(entry, "command"), entry.get("args")
+            args = [] if args is None else args
+            if not isinstance(args, list) or not all(isinstance(each, str) and "\0" not in each for each in args):
+                raise _Unusable("args: expected a list of texts")
+            return StdioServer(command, tuple(map(str, args)), tuple(_pairs(entry, "env")))
         case "http" | "sse":
-            url = _url(entry)
-            return HttpServer(url, tuple(_headers(entry)), allow_private=_names_a_private_host(url))
+            url, headers = _url(entry), _pairs(entry, "headers")
+            for name, value in headers:
+                if not (name + value).isascii() or not (name + value).isprintable():
+                    raise _Unusable(f"headers: {name[:_LONGEST]!r}: expected name and value in ASCII, on one line")
+            return HttpServer(url, tuple(headers), allow_private=_names_a_private_host(url))
         case _:
             raise _Unusable(f"type = {str(kind)[:_LONGEST]!r}: expected stdio, http or sse")
-
-
-def _args(entry: JsonObject) -> tuple[str, ...]:
-    args = entry.get("args")
-    if args is None:
-        return ()
-    if not isinstance(args, list) or not all(isinstance(each, str) and "\0" not in each for each in args):
-        raise _Unusable("args: expected a list of texts")
-    return tuple(str(each) for each in args)
 
 
 def _pairs(entry: JsonObject, key: str) -> list[tuple[str, str]]:
@@ -198,14 +183,6 @@ def _pairs(entry: JsonObject, key: str) -> list[tuple[str, str]]:
             case _:
                 raise _Unusable(f"{key}: expected a list of objects with name and value")
     return pairs
-
-
-def _headers(entry: JsonObject) -> list[tuple[str, str]]:
-    headers = _pairs(entry, "headers")
-    for name, value in headers:
-        if not all(each.isascii() and each.isprintable() for each in (name, value)):
-            raise _Unusable(f"headers: {name[:_LONGEST]!r}: expected name and value in ASCII, on one line")
-    return headers
 
 
 def _required_text(entry: JsonObject, key: str) -> str:

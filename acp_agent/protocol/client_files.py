@@ -9,7 +9,7 @@ from typing import Final, Never
 
 import anyio
 
-from acp_agent.core.backends import FileHead, Lines
+from acp_agent.core.backends import Lines
 from acp_agent.core.editor import DiskFiles
 from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, Json, JsonObject
@@ -82,7 +82,10 @@ class ProxyFileSystem:
             if error.code == jsonrpc.RESOURCE_NOT_FOUND:  # a file outside the editor's project, for example
                 raise BackendUnavailable(_BACKEND, f"fs/read_text_file: {error.message}", quiet=True) from None
             raise wire.backend_error(_BACKEND, "fs/read_text_file", error) from None
-        text = _file_text(answer)
+        try:
+            text = wire.file_text(answer)
+        except RpcError as error:
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, error.message, wire.TELL_THE_USER) from None
         if not text:
             await self._must_be_empty(path, resolved)
         if "\0" in text:
@@ -101,7 +104,8 @@ class ProxyFileSystem:
         if not self._client.read_text_file:
             _not_offered("fs/read_text_file")
         head = await self._local.head(path, _HEAD)
-        if head is not None and _is_for_disk(head):
+        is_text = head is None or not is_binary(head.data) or head.data.startswith(UTF_16_BOMS)  # editors may read it
+        if head is not None and (head.size > _LARGEST or not is_text):
             raise BackendUnavailable(_BACKEND, f"{path} is better read from disk", quiet=True)
         return stretch(await self.read_text(path), offset, limit)
 
@@ -123,13 +127,8 @@ class ProxyFileSystem:
             answer = await self._request("fs/write_text_file", {"path": self._paths.spell(resolved), "content": text})
         except (ClientTimeout, ConnectionLost) as error:
             self._writes_unanswered = True
-            raise wire.unanswered(
-                "fs/write_text_file",
-                error,
-                self._timeout,
-                _UNKNOWN.format(path),
-                _READ_AGAIN,
-            ) from None
+            unknown = _UNKNOWN.format(path)
+            raise wire.unanswered("fs/write_text_file", error, self._timeout, unknown, _READ_AGAIN) from None
         except RpcError as error:
             raise wire.backend_error(_BACKEND, "fs/write_text_file", error) from None
         await self._must_be_written(path, resolved, text.removeprefix(_BOM), expected, answer)
@@ -218,18 +217,6 @@ class ProxyFileSystem:
 
     async def _request(self, method: str, params: JsonObject) -> Json:
         return await self._peer.request(method, {"sessionId": self._session_id, **params}, timeout=self._timeout)
-
-
-def _is_for_disk(head: FileHead) -> bool:
-    """Return whether a file is too large for the editor, or is not text. The editor may be able to read UTF-16."""
-    return head.size > _LARGEST or (is_binary(head.data) and not head.data.startswith(UTF_16_BOMS))
-
-
-def _file_text(answer: Json) -> str:
-    try:
-        return wire.file_text(answer)
-    except RpcError as error:
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, error.message, wire.TELL_THE_USER) from None
 
 
 def _is_clear(answer: Json) -> bool:

@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import signal
+from dataclasses import replace
 
 import anyio
 
@@ -60,14 +61,10 @@ class TerminalCommands:
         """Return the members of `terminal/create` for a command, and the path of its script if it has one."""
         command = self._opening + command
         script = self._write_script(command) if self._form == "script" else None
-        return {**self._invocation(command, script), "env": self._environment}, script
-
-    def _invocation(self, command: str, script: str | None) -> JsonObject:
-        if script is not None:
-            return {"command": self._shell, "args": [script]}
+        members: JsonObject = {"command": self._shell, "args": ["-c", command] if script is None else [script]}
         if self._form == "line":
-            return {"command": f"{self._shell} -c {shlex.quote(command)}"}
-        return {"command": self._shell, "args": ["-c", command]}
+            members = {"command": f"{self._shell} -c {shlex.quote(command)}"}
+        return {**members, "env": self._environment}, script
 
     def _write_script(self, command: str) -> str | None:
         """Return the path of a new private script; None if there is no path without special characters."""
@@ -243,16 +240,7 @@ class EditorCommand:
         self._peer.tell("terminal/kill", self._target)
         with anyio.move_on_after(_KILL_GRACE), contextlib.suppress(RpcError):
             await self._wait_for_exit()  # the command has timed out in any case
-        outcome = await self._outcome(124, None)
-        return CommandOutcome(
-            output=outcome.output,
-            stdout=outcome.stdout,
-            stderr="",
-            exit_code=124,
-            truncated=outcome.truncated,
-            timed_out=True,
-            timeout=self._timeout,
-        )
+        return replace(await self._outcome(124, None), timed_out=True, timeout=self._timeout)
 
     async def _outcome(self, exit_code: int | None, signal_name: str | None) -> CommandOutcome:
         """Return the outcome with the whole output, or with what was seen of it if the editor does not answer."""

@@ -9,8 +9,7 @@ because editors may check nothing.
 """
 
 import re
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from math import isfinite
 from typing import Final, cast
@@ -125,8 +124,11 @@ class EditorElicitor:
         if self._waiting == _MOST_WAITING:
             return None
         try:
-            with self._in_line():
+            self._waiting += 1
+            try:
                 await self._turn.acquire()
+            finally:
+                self._waiting -= 1
             try:
                 answer = await self._peer.request(
                     "elicitation/create", params, timeout=self._timeout or None, withdraw=True, recall=True
@@ -136,14 +138,6 @@ class EditorElicitor:
                 self._turn.release()
         except RpcError:
             return None
-
-    @contextmanager
-    def _in_line(self) -> Generator[None]:
-        self._waiting += 1
-        try:
-            yield
-        finally:
-            self._waiting -= 1
 
     # -------------------------------------------------------------------------------- what is shown
 
