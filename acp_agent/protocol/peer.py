@@ -241,12 +241,7 @@ class Peer:
         recall     send it also when the asking task is cancelled
         on_late    called with a result that comes after the asker gave up; without it late results are dropped
         """
-        session_id = params.get("sessionId")
-        if isinstance(session_id, str):
-            with anyio.move_on_after(timeout) as limit:  # the editor may not read
-                await self._before_request(session_id)
-            if limit.cancelled_caught:
-                raise ClientTimeout(method, timeout or 0)
+        await self._wait_before(method, params, timeout)
         if self._ended or self._writer.broken:
             raise ConnectionLost
         request_id = self._new_id()
@@ -261,14 +256,27 @@ class Peer:
             _pass_on_late(pending.response, on_late)
             raise
         finally:
-            if self._pending.pop(request_id).response is None:
-                if on_late is not None:
-                    self._late[request_id] = on_late
-                if (recall or (withdraw and limit.cancelled_caught)) and not self._ended:
-                    self._post("$/cancel_request", {"requestId": request_id}, None)
+            self._stop_waiting(request_id, on_late, withdraw=recall or (withdraw and limit.cancelled_caught))
         if pending.response is None:
             raise ConnectionLost if self._ended else ClientTimeout(method, timeout or 0)
         return pending.response.outcome()
+
+    def _stop_waiting(self, request_id: int, on_late: Callable[[Json], None] | None, *, withdraw: bool) -> None:
+        if self._pending.pop(request_id).response is not None:
+            return
+        if on_late is not None:
+            self._late[request_id] = on_late
+        if withdraw and not self._ended:
+            self._post("$/cancel_request", {"requestId": request_id}, None)
+
+    async def _wait_before(self, method: str, params: JsonObject, timeout: float | None) -> None:
+        """Wait until earlier updates of the session are out, for up to `timeout` seconds: the editor may not read."""
+        session_id = params.get("sessionId")
+        if isinstance(session_id, str):
+            with anyio.move_on_after(timeout) as limit:
+                await self._before_request(session_id)
+            if limit.cancelled_caught:
+                raise ClientTimeout(method, timeout or 0)
 
     def tell(self, method: str, params: JsonObject) -> None:
         """Send a request whose response does not matter, without waiting: terminal/kill, terminal/release."""
