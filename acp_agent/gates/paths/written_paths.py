@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from acp_agent.gates.paths.command_paths import URL, candidates, path_words
-from acp_agent.gates.shell.arguments import applies_patch, awk_asks, sed_asks, sets_nothing
+from acp_agent.gates.shell.arguments import applies_patch, awk_asks, config_file, parsed_git, sed_asks
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.grammar import GUESS, ParsedArguments, WordKind, grammar_of
 from acp_agent.gates.shell.options import getopt, has_option, operands, option_texts, tables
@@ -89,9 +89,8 @@ def written(command: Command) -> Words:
     elif interpreter:
         yield from _interpreter(command, interpreter)
     elif name in tables().shells:
-        yield from _named(
-            () if command.runs else operands(command.own)[1:]
-        )  # the first is the script, which is only run
+        script = () if command.runs else operands(command.own)
+        yield from _named(script[1:])  # the script itself is only run
     elif name in _FINDERS:
         yield from _finder(command)
     elif name == "git":
@@ -177,7 +176,7 @@ def _unpacked(command: Command) -> Words:
     """
     name, args = command.name, command.own
     if name == "git":
-        parsed = _parsed(command)
+        parsed = parsed_git(args)
         if not applies_patch(parsed):
             return
         folders = parsed.values("--directory")
@@ -233,10 +232,10 @@ def _finder(command: Command) -> Words:
 
 
 def _git(command: Command) -> Words:
-    parsed = _parsed(command)
+    parsed, file = parsed_git(command.own), config_file(command)
     yield from _outputs(command)
-    if parsed.verbs[:1] == ("config",) and not sets_nothing(parsed):
-        yield from (Written(word) for word in parsed.values("-f", "--file")[:1] if word)
+    if file:
+        yield Written(file)
     verb, options = next(iter(parsed.verbs), ""), parsed.options
     only_index = (verb == "rm" and "--cached" in options) or (verb == "restore" and not _STAGED.isdisjoint(options))
     if verb in _GIT_WRITES and not (only_index and not parsed.unknown):
@@ -276,7 +275,8 @@ def _interpreter(command: Command, known: str) -> Words:
     if command.stdin:
         codes.append(command.stdin)
     yield from (Written(token) for code in codes for token in _tokens(code))
-    yield from _named(operands(command.own)[0 if codes else 1 :])  # the first is the script, which is only run
+    words = operands(command.own)
+    yield from _named(words if codes else words[1:])  # a script itself is only run
 
 
 def _named(words: "Sequence[str] | Iterator[str]") -> Words:

@@ -122,10 +122,9 @@ def applies_patch(parsed: ParsedArguments) -> bool:
 
 def config_write(command: Command) -> str:
     """Return the setting of a call that git may run or obey later, such as "core.hookspath"; empty if there is none."""
-    grammar = grammar_of("git") if command.name == "git" else None
-    if grammar is None:
+    if command.name != "git":
         return ""
-    parsed = grammar.parse(command.argv[1:])
+    parsed = parsed_git(command.argv[1:])
     subcommand = next(iter(parsed.verbs), "")
     if subcommand in ("init", "clone") and _spelled(parsed, "--template"):
         return "a template with hooks"
@@ -142,6 +141,20 @@ def config_write(command: Command) -> str:
         for each in (*parsed.options, *parsed.verbs)
     )
     return "" if key and may_set(key) and not section else key.casefold() or "git's configuration"
+
+
+def config_file(command: Command) -> str:
+    """Return the file to which a call of git writes settings (`git config -f .bashrc …`); empty if it names none."""
+    parsed = parsed_git(command.argv[1:])
+    if parsed.verbs[:1] != ("config",) or sets_nothing(parsed):
+        return ""
+    return next(iter(parsed.values("-f", "--file")), "")
+
+
+def parsed_git(args: tuple[str, ...]) -> ParsedArguments:
+    """Return the arguments of git as it reads them, wherever the program of that name lies."""
+    grammar = grammar_of("git")
+    return grammar.parse(args) if grammar is not None else ParsedArguments()
 
 
 def _spelled(parsed: ParsedArguments, option: str) -> bool:
