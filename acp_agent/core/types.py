@@ -331,72 +331,31 @@ class Deny:
 Verdict: TypeAlias = Allow | Ask | Deny
 
 
+_NAMES = {
+    "bash": "shell sh exec execute execute_command run run_command run_shell_command run_terminal_cmd terminal",
+    "read": "read_file view cat",
+    "write": "write_file create_file",
+    "edit": "edit_file str_replace replace",
+    "list_directory": "ls list list_dir list_files",
+    "find_path": "glob find find_files file_search",
+    "grep": "search search_files grep_search rg ripgrep",
+    "create_directory": "mkdir create_dir make_directory",
+    "delete_path": "rm delete delete_file remove_file",
+    "move_path": "mv move move_file rename rename_file",
+    "copy_path": "cp copy copy_file",
+    "memory_save": "remember save_memory",
+    "memory_search": "recall search_memory",
+    "fetch": "webfetch web_fetch fetch_url",
+    "web_scrape": "scrape",
+    "diagnostics": "get_diagnostics lint",
+}
 ALIASES: Mapping[str, str] = MappingProxyType(
-    {
-        "shell": "bash",
-        "sh": "bash",
-        "exec": "bash",
-        "execute": "bash",
-        "execute_command": "bash",
-        "run": "bash",
-        "run_command": "bash",
-        "run_shell_command": "bash",
-        "run_terminal_cmd": "bash",
-        "terminal": "bash",
-        "read_file": "read",
-        "view": "read",
-        "cat": "read",
-        "write_file": "write",
-        "create_file": "write",
-        "edit_file": "edit",
-        "str_replace": "edit",
-        "replace": "edit",
-        "ls": "list_directory",
-        "list": "list_directory",
-        "list_dir": "list_directory",
-        "list_files": "list_directory",
-        "glob": "find_path",
-        "find": "find_path",
-        "find_files": "find_path",
-        "file_search": "find_path",
-        "search": "grep",
-        "search_files": "grep",
-        "grep_search": "grep",
-        "rg": "grep",
-        "ripgrep": "grep",
-        "mkdir": "create_directory",
-        "create_dir": "create_directory",
-        "make_directory": "create_directory",
-        "rm": "delete_path",
-        "delete": "delete_path",
-        "delete_file": "delete_path",
-        "remove_file": "delete_path",
-        "mv": "move_path",
-        "move": "move_path",
-        "move_file": "move_path",
-        "rename": "move_path",
-        "rename_file": "move_path",
-        "cp": "copy_path",
-        "remember": "memory_save",
-        "save_memory": "memory_save",
-        "recall": "memory_search",
-        "search_memory": "memory_search",
-        "copy": "copy_path",
-        "copy_file": "copy_path",
-        "webfetch": "fetch",
-        "web_fetch": "fetch",
-        "fetch_url": "fetch",
-        "scrape": "web_scrape",
-        "get_diagnostics": "diagnostics",
-        "lint": "diagnostics",
-    }
+    {alias: tool for tool, names in _NAMES.items() for alias in names.split()}
 )
 """Each alias, in lower case, and the id of the tool that it means."""
-
-_IDS = frozenset(ALIASES.values())
 
 
 def tool_id(name: str) -> str:
     """Return the id of the tool that a name means in any case. An unknown name is returned as it is."""
     lowered = name.lower()
-    return ALIASES.get(lowered, lowered if lowered in _IDS else name)
+    return ALIASES.get(lowered, lowered if lowered in _NAMES else name)

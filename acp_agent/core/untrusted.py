@@ -108,10 +108,7 @@ def json_value_at(text: str, start: int) -> Json:
 
 
 def _count_values(text: str | bytes) -> None:
-    if isinstance(text, bytes):
-        values = sum(map(text.count, (b",", b"[", b"{")))
-    else:
-        values = sum(map(text.count, (",", "[", "{")))
+    values = sum(map(text.count, (b",", b"[", b"{"))) if isinstance(text, bytes) else sum(map(text.count, ",[{"))
     if values > MAX_VALUES:
         raise ValueError(f"more than {MAX_VALUES} values")
 

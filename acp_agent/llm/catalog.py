@@ -185,7 +185,7 @@ class Catalog:
         config = self.find(ModelRef(provider, ""))
         list_models = importlib.import_module("acp_agent.llm.model_list").list_models
         found: tuple[ModelInfo, ...] = await list_models(config, self._client(config))
-        return tuple(self._completed(info) for info in found)
+        return tuple(map(self._completed, found))
 
     async def described(self, info: ModelInfo) -> ModelInfo:
         """Return the model with what its list leaves out: an Ollama server is asked for it. Raises as `models`."""

@@ -7,7 +7,7 @@ chunks survives. Source: WHATWG HTML, "Server-sent events".
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -61,8 +61,8 @@ def http_failure(endpoint: ModelEndpoint, status: int, headers: Mapping[str, str
         where = _cleaned(headers.get("location", "").partition("?")[0], endpoint) or "another address"
         message = f"{endpoint.provider} redirects ({status}) to {where}: set base_url to the final address"
         return ProviderError(message, kind=ProviderErrorKind.PROTOCOL, status=status)
-    kind_of_error, detail = _detail(body)
-    return _failure(endpoint, status, _cleaned(detail, endpoint), kind_of_error, _retry_after(headers))
+    error_type, detail = _detail(body)
+    return _failure(endpoint, status, _cleaned(detail, endpoint), error_type, _retry_after(headers))
 
 
 def stream_failure(endpoint: ModelEndpoint, error: JsonObject) -> ProviderError:
@@ -78,9 +78,10 @@ def wrong_content(endpoint: ModelEndpoint, content_type: str, body: bytes) -> Pr
     The body may be a web page, JSON from a server that does not stream, or an error as JSON. An error counts only if it
     says which: some servers also answer a wrong address with status 200 and an `error`.
     """
-    error = _error_of(body)
-    if _status_in(error):
-        return stream_failure(endpoint, error)
+    with suppress(ValueError):
+        error = as_object(read_object(body.decode("utf-8", "replace")).get("error"))
+        if _status_in(error):
+            return stream_failure(endpoint, error)
     _, detail = _detail(body)
     what = _cleaned(content_type.partition(";")[0], endpoint) or "something unknown"
     said = f" ({_cleaned(detail, endpoint)})" if detail else ""
@@ -137,14 +138,6 @@ def _status_in(error: JsonObject) -> int | None:
     return next(filter(None, statuses), None)
 
 
-def _error_of(body: bytes) -> JsonObject:
-    """Return the `error` object of a body, or an empty one."""
-    try:
-        return as_object(read_object(body.decode("utf-8", "replace")).get("error"))
-    except ValueError:
-        return {}
-
-
 def _detail(body: bytes) -> tuple[str, str]:
     """Return the error type and the message from the shapes that servers use, or the text itself if it is not JSON."""
     text = body.decode("utf-8", "replace").strip()
@@ -163,8 +156,7 @@ def _cleaned(text: str, endpoint: ModelEndpoint) -> str:
     """Return one printable line without the key, cut to `DETAIL_LIMIT` characters."""
     if endpoint.api_key:
         text = text.replace(endpoint.api_key, "[key]")
-    line = _UNPRINTABLE.sub(" ", _KEY_LIKE.sub("[key]", text[: 10 * DETAIL_LIMIT]))
-    line = " ".join(line.split())
+    line = " ".join(_UNPRINTABLE.sub(" ", _KEY_LIKE.sub("[key]", text[: 10 * DETAIL_LIMIT])).split())
     return line if len(line) <= DETAIL_LIMIT else f"{line[:DETAIL_LIMIT]}…"
 
 
@@ -243,7 +235,9 @@ class EventSplitter:
             self._first = False
             line = line.removeprefix(_BOM)
         if not line:
-            return self._dispatch()
+            name, data = self._name or "message", self._data
+            self._name, self._data, self._size = "", [], 0
+            return ServerEvent(name, "\n".join(data)) if data else None
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if field == b"data":
@@ -251,11 +245,6 @@ class EventSplitter:
         elif field == b"event":
             self._name = value.decode("utf-8", "replace")
         return None  # comments, id, retry and unknown fields are ignored
-
-    def _dispatch(self) -> ServerEvent | None:
-        name, data = self._name or "message", self._data
-        self._name, self._data, self._size = "", [], 0
-        return ServerEvent(name, "\n".join(data)) if data else None
 
     def _grow(self, size: int) -> None:
         self._size += size

@@ -19,6 +19,7 @@ from acp_agent.config.llm_settings import (
     ProviderSettings,
     ProviderType,
 )
+from acp_agent.config.section import is_http_address
 from acp_agent.core.errors import ConfigError, MissingKey
 from acp_agent.core.session_options import DEFAULT, OFF, ON, TEMPERATURES, Levels
 from acp_agent.core.types import Json, JsonObject
@@ -215,16 +216,13 @@ def _chosen(config: ProviderConfig, limits: ModelLimits, efforts: Efforts) -> tu
             fields["thinking"] = {"type": efforts.no_thinking.value}
         return False, fields
     if effort is not None and thinking:
-        fields |= _effort(config, effort)
+        if config.type is ProviderType.ANTHROPIC:
+            fields["output_config"] = {"effort": effort.value}
+        elif config.speaks_responses:
+            fields["reasoning"] = {"effort": effort.value}
+        else:
+            fields["reasoning_effort"] = effort.value
     return thinking, fields
-
-
-def _effort(config: ProviderConfig, effort: Effort) -> JsonObject:
-    if config.type is ProviderType.ANTHROPIC:
-        return {"output_config": {"effort": effort.value}}
-    if config.speaks_responses:
-        return {"reasoning": {"effort": effort.value}}
-    return {"reasoning_effort": effort.value}
 
 
 def _base_url(config: ProviderConfig, where: str) -> str:
@@ -232,14 +230,9 @@ def _base_url(config: ProviderConfig, where: str) -> str:
     url = config.base_url.strip().rstrip("/") or _BASE_URLS[config.type]
     if config.type is ProviderType.OLLAMA:
         url = _ollama_url(url)
-    expected = "an address such as https://host/v1, without user, password, query or fragment"
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
-    except ValueError as error:
-        raise ConfigError(where, "base_url", _shown(url), expected) from error
-    if not usable or "@" in parts.netloc or parts.query or parts.fragment or not re.fullmatch(r"[!-~]+", url):
-        raise ConfigError(where, "base_url", _shown(url), expected)
+    if not is_http_address(url, query=False) or not url.isascii():
+        expected = "an address such as https://host/v1, without user, password, query or fragment"
+        raise ConfigError(where, "base_url", re.sub(r"//[^/]*@", "//…@", url), expected)
     return url.removesuffix("/v1") if config.type is ProviderType.ANTHROPIC else url
 
 
@@ -263,11 +256,6 @@ def _host(url: str) -> str | None:
         return urlsplit(url.strip()).hostname
     except ValueError:  # unbalanced brackets; reported when the model is built
         return None
-
-
-def _shown(url: str) -> str:
-    """Return the URL without what may be a password."""
-    return re.sub(r"//[^/]*@", "//…@", url)
 
 
 class ConfiguredProviders:

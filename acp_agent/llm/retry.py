@@ -4,15 +4,14 @@ import json
 import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Final, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import anyio
 
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.messages import (
-    Message,
     ModelDone,
     ModelEvent,
     ModelText,
@@ -102,16 +101,13 @@ class ToollessProvider(WrapperProvider):
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream an answer, as the port says."""
-        messages = tuple(map(_in_words, request.messages))
+        messages = tuple(
+            replace(message, parts=tuple(said for part in message.parts for said in _said(part)))
+            for message in request.messages
+        )
         async with closing_stream(self.wrapped.stream(replace(request, messages=messages, tools=()))) as events:
             async for event in events:
                 yield event
-
-
-def _in_words(message: Message) -> Message:
-    if not any(isinstance(part, ToolUsePart | ToolResultPart) for part in message.parts):
-        return message
-    return replace(message, parts=tuple(said for part in message.parts for said in _said(part)))
 
 
 def _said(part: Part) -> Iterator[Part]:
@@ -140,29 +136,23 @@ class SanitizingProvider(WrapperProvider):
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Stream an answer, as the port says. A server that does not stream gives its whole text as one delta."""
+        text, thought, spoke = AnswerGuard(), AnswerGuard(), False
         try:
-            async with aclosing(_harmless(self.wrapped.stream(request))) as events:
+            async with closing_stream(self.wrapped.stream(request)) as events:
                 async for event in events:
-                    yield event
+                    match event:
+                        case ModelText(delta):
+                            spoke = spoke or bool(delta)
+                            yield ModelText(text.feed(delta))
+                        case ModelThought(delta):
+                            yield ModelThought(thought.feed(delta))
+                        case ModelDone():
+                            yield ModelThought(thought.finish())
+                            yield ModelText(text.finish() if spoke else defused(event.message.text))
+                            yield event
         except ProviderError as error:
             error.args = (defused(self._redact(str(error))),)
             raise
-
-
-async def _harmless(stream: AsyncIterator[ModelEvent]) -> AsyncGenerator[ModelEvent]:
-    text, thought, spoke = AnswerGuard(), AnswerGuard(), False
-    async with aclosing(cast("AsyncGenerator[ModelEvent]", stream)) as events:
-        async for event in events:
-            match event:
-                case ModelText(delta):
-                    spoke = spoke or bool(delta)
-                    yield ModelText(text.feed(delta))
-                case ModelThought(delta):
-                    yield ModelThought(thought.feed(delta))
-                case ModelDone():
-                    yield ModelThought(thought.finish())
-                    yield ModelText(text.finish() if spoke else defused(event.message.text))
-                    yield event
 
 
 class RetryPolicy(NamedTuple):
@@ -233,16 +223,13 @@ class RetryingProvider(WrapperProvider):
                 if wait is None or self._clock() - started + wait > self._policy.budget:
                     if failures == 1:
                         raise
-                    raise _exhausted(error, failures) from error
+                    told = f"{error} (tried {failures} times)"
+                    raise ProviderError(
+                        told, kind=error.kind, status=error.status, retry_after=error.retry_after
+                    ) from error
                 message = f"{error}; trying again in {wait:.1f} s ({failures + 1} of {self._policy.attempts})"
             await self._on_retry(message)
             await self._sleep(wait)
-
-
-def _exhausted(error: ProviderError, attempts: int) -> ProviderError:
-    """Return the same error with the number of tries."""
-    message = f"{error} (tried {attempts} times)"
-    return ProviderError(message, kind=error.kind, status=error.status, retry_after=error.retry_after)
 
 
 # Errors of a server, not of a request: another model may answer. A conversation that is too long or refused fails
@@ -311,9 +298,10 @@ class FallbackProvider:
         if self._at and self._clock() >= self._until and _begins_a_turn(request):
             self._at = 0
         errors: list[ProviderError] = []
-        for place in self._from_here():
+        for place in (self._at, *(place for place in range(len(self._providers)) if place != self._at)):
             if errors:
-                await self._switch(place, errors[-1])
+                mute, self._at, self._until = f"{self.name}:{self.model}", place, self._clock() + self._stay
+                await self._on_switch(f"{mute} did not answer ({errors[-1]}); asking {self.name}:{self.model}")
             silent = True
             try:
                 async with closing_stream(self._providers[place].stream(request)) as events:
@@ -326,32 +314,14 @@ class FallbackProvider:
                     raise
                 errors.append(error)
         self._at = 0
-        raise _none_answered(errors)
-
-    def _from_here(self) -> Iterator[int]:
-        """Yield the model in use, then the others in their order."""
-        first = self._at
-        yield first
-        yield from (place for place in range(len(self._providers)) if place != first)
-
-    async def _switch(self, place: int, error: ProviderError) -> None:
-        silent, self._at = self._providers[self._at], place
-        self._until = self._clock() + self._stay
-        asked = self._providers[place]
-        await self._on_switch(
-            f"{silent.name}:{silent.model} did not answer ({error}); asking {asked.name}:{asked.model}"
-        )
+        first, *others = errors
+        if not others:
+            raise first
+        told = f"{first}; nor did the fallback models answer: {'; '.join(map(str, others))}"
+        raise ProviderError(told, kind=first.kind, status=first.status)
 
 
 def _begins_a_turn(request: ModelRequest) -> bool:
     """Return True if the request ends with the user's words, not with results that the model waits for."""
     last = request.messages[-1] if request.messages else None
     return last is None or (last.role is Role.USER and not any(isinstance(part, ToolResultPart) for part in last.parts))
-
-
-def _none_answered(errors: Sequence[ProviderError]) -> ProviderError:
-    first, *others = errors
-    if not others:
-        return first
-    also = "; ".join(map(str, others))
-    return ProviderError(f"{first}; nor did the fallback models answer: {also}", kind=first.kind, status=first.status)

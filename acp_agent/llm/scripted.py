@@ -68,8 +68,7 @@ def _chunks(value: object) -> object:
     if isinstance(value, str):
         return (value,)
     if not isinstance(value, list | tuple):
-        message = "a string or a list of strings"
-        raise ValueError(message)  # noqa: TRY004 - pydantic turns this into its own error
+        raise ValueError("a string or a list of strings")  # noqa: TRY004 - pydantic turns this into its own error
     return cast("object", value)
 
 
@@ -77,8 +76,7 @@ def _pattern(value: str) -> str:
     try:
         re.compile(value)
     except re.error as error:
-        message = f"a regular expression ({error})"
-        raise ValueError(message) from error
+        raise ValueError(f"a regular expression ({error})") from error
     return value
 
 
@@ -127,8 +125,7 @@ class Step(_Strict):
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if not (self.thought or self.text or self.tools or self.hang or self.error or self.stop):
-            message = "a step with at least one of thought, text, tools, hang, error, stop"
-            raise ValueError(message)
+            raise ValueError("a step with at least one of thought, text, tools, hang, error, stop")
         return self
 
 
@@ -230,10 +227,14 @@ class ScriptedProvider:
             if re.search(turn.when, prompt, re.IGNORECASE):
                 if answers < len(turn.steps) or turn.loop:
                     return turn.steps[answers % len(turn.steps)]
-                message = f"the script {self._model!r} has only {len(turn.steps)} steps for this prompt"
-                raise ProviderError(message, kind=ProviderErrorKind.INVALID_REQUEST)
-        message = f"the script {self._model!r} has no turn for the prompt {prompt[:80]!r}"
-        raise ProviderError(message, kind=ProviderErrorKind.INVALID_REQUEST)
+                raise ProviderError(
+                    f"the script {self._model!r} has only {len(turn.steps)} steps for this prompt",
+                    kind=ProviderErrorKind.INVALID_REQUEST,
+                )
+        raise ProviderError(
+            f"the script {self._model!r} has no turn for the prompt {prompt[:80]!r}",
+            kind=ProviderErrorKind.INVALID_REQUEST,
+        )
 
     def _message(self, step: Step, serial: int) -> Message:
         parts: list[Part] = []
@@ -261,13 +262,15 @@ def _prompt(message: Message) -> str:
 
     After a turn was cut off, one message holds its results, its prompt and the prompt that follows.
     """
-    cut_off = [
-        index
-        for index, part in enumerate(message.parts)
-        if isinstance(part, TextPart) and part.text.endswith(TURN_CUT_OFF)
-    ]
-    said = message.parts[cut_off[-1] + 1 :] if cut_off else message.parts
-    return "" if any(isinstance(part, ToolResultPart) for part in said) else Message(message.role, said).text
+    said: list[str] = []
+    for part in reversed(message.parts):
+        if isinstance(part, TextPart):
+            if part.text.endswith(TURN_CUT_OFF):
+                break
+            said.insert(0, part.text)
+        elif isinstance(part, ToolResultPart):
+            return ""
+    return "".join(said)
 
 
 def _tool_use(call: ScriptedCall, call_id: str) -> ToolUsePart:
