@@ -115,7 +115,7 @@ class ConversationSummaries:
             connection.execute(_INSERT, row)
             connection.execute(_DROP_OLDEST_SUMMARIES, (self._conversation, _KEPT))
 
-        await self._store.database.write_at_once(step)
+        await self._store.database.write(step)
 
 
 _REFERENCE = re.compile(rf"(?:{OVERFLOW_PREFIX})?([0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})")
@@ -188,7 +188,7 @@ class OverflowStore:
         """
         before = int(self.now()) - days * _DAY
         total = 0
-        while removed := await self.database.write_at_once(
+        while removed := await self.database.write(
             lambda connection: connection.execute(_PURGE, (before, _BATCH_ROWS, _BATCH_BYTES)).rowcount
         ):
             total += removed
@@ -213,14 +213,14 @@ class ConversationOverflow:
             if limit and len(content) > limit:
                 raise StoreUnavailable(f"the output has {len(content)} bytes, more than the {limit} that {whose}")
         key = str(uuid.uuid4())
-        await self._store.database.write_at_once(lambda connection: self._insert(connection, key, content))
+        await self._store.database.write(lambda connection: self._insert(connection, key, content))
         return OVERFLOW_PREFIX + key
 
     async def get(self, reference: str) -> str | None:
         """Return the text of a reference; see core.services.Overflow.get."""
         key = _key(reference)
         found = (key, self._conversation)
-        row = await self._store.database.read_at_once(lambda connection: connection.execute(_GET, found).fetchone())
+        row = await self._store.database.read(lambda connection: connection.execute(_GET, found).fetchone())
         return None if row is None else row[0].decode(_ENCODING, _ERRORS)
 
     def _insert(self, connection: sqlite3.Connection, key: str, content: bytes) -> None:

@@ -29,11 +29,6 @@ from acp_agent.store.db_opening import (
 )
 
 T = TypeVar("T")
-Work: TypeAlias = Callable[[aiosqlite.Connection], Awaitable[T]]
-"""The statements of one transaction, which begins and ends outside.
-
-They must not contain BEGIN, COMMIT, `executescript` or other I/O.
-"""
 Step: TypeAlias = Callable[[TransactionConnection], T]
 """A function with the statements of one transaction. It runs in the connection's thread and may be repeated."""
 
@@ -92,22 +87,10 @@ class _Lane:
             )
         return self._connection
 
-    async def begin(self, begin: str, *, durable: bool, wait: float) -> None:
-        """Begin a transaction and take its lock.
+    async def run(self, step: Step[T], *, durable: bool, wait: float) -> T:
+        """Run a whole transaction in the connection's thread. A write cannot be cancelled.
 
-        The first statement of the work could not wait for it and be repeated.
-        """
-        connection, made = self._open()
-        try:
-            await connection.executescript(made.opening(begin, durable=durable, wait=wait))
-        except sqlite3.Error:
-            await connection.rollback()
-            raise
-
-    async def at_once(self, begin: str, step: Step[T], *, durable: bool, wait: float) -> T:
-        """Run a whole transaction in the connection's thread.
-
-        Cannot be cancelled. Raises _Moved, and what the step raises.
+        Raises _Moved, and what the step raises.
         """
         connection, made = self._open()
         value: list[T] = []
@@ -115,10 +98,10 @@ class _Lane:
         def transact() -> None:
             if file_at(self.path) != self._file:
                 raise _Moved(f"another file was put in place of {self.path}")
-            value.append(made.transact(begin, step, durable=durable, wait=wait))
+            value.append(made.transact(_READING if self.reading else _WRITING, step, durable=durable, wait=wait))
 
         made.ahead.append(transact)
-        with anyio.CancelScope(shield=True):
+        with anyio.CancelScope(shield=not self.reading):
             await connection.commit()
         return value[0]
 
@@ -140,7 +123,7 @@ class _Lane:
         return self._made is not None and self._made.in_transaction
 
     async def roll_back(self) -> None:
-        """End a transaction in any state.
+        """End a transaction in any state, also one that still runs.
 
         A connection that cannot roll back is dropped; the next one is new.
         """
@@ -187,34 +170,24 @@ class Database:
         self._closed = False
         self._said: set[str] = set()
 
-    async def write(self, work: Work[T], *, durable: bool = True, patience: float | None = None) -> T:
-        """Run work in a transaction. It is committed when this returns, and rolled back if it raises or is cancelled.
+    async def write(self, step: Step[T], *, durable: bool = True, patience: float | None = None) -> T:
+        """Run a transaction. It is committed when this returns, and rolled back if it raises.
 
-        The write lock is held from the beginning, so what the work reads stays true until the end.
+        The write lock is held from the beginning, so what the step reads stays true until the end. It can be cancelled
+        while it waits for others. Once it runs, it ends and this returns.
 
         durable     True if the write must survive a power cut, and not only the death of this process
         patience    seconds to wait for other processes, at most those of the database; None for those
 
         Raises:
-            StoreUnavailable: The database cannot be used. Errors of `work` are raised too.
+            StoreUnavailable: The database cannot be used. Errors of `step` are raised too.
 
         """
-        return await self._transaction(self._writer, _WRITING, work, durable=durable, patience=patience)
+        return await self._run(self._writer, step, durable=durable, patience=patience)
 
-    async def read(self, work: Work[T]) -> T:
-        """Run work that only reads. All of it sees one state. Raises StoreUnavailable, and what `work` raises."""
-        return await self._transaction(self._reader, _READING, work)
-
-    async def write_at_once(self, step: Step[T], *, durable: bool = True, patience: float | None = None) -> T:
-        """Run a short transaction like `write`, in a fifth of its time: the connection's thread is entered only once.
-
-        It can be cancelled while it waits for others. Once it runs, it ends and this returns.
-        """
-        return await self._at_once(self._writer, _WRITING, step, durable=durable, patience=patience)
-
-    async def read_at_once(self, step: Step[T]) -> T:
-        """Run a short transaction that only reads."""
-        return await self._at_once(self._reader, _READING, step)
+    async def read(self, step: Step[T]) -> T:
+        """Run a transaction that only reads and can be cancelled. All of it sees one state. Raises like `write`."""
+        return await self._run(self._reader, step)
 
     async def empty_log(self) -> None:
         """Empty the log, so that deleted data is gone from the disk.
@@ -235,27 +208,9 @@ class Database:
         await self._reader.drop(_END)
         await self._writer.drop(_END)  # the last to go writes the log back
 
-    async def _transaction(
-        self, lane: _Lane, begin: str, work: Work[T], *, durable: bool = True, patience: float | None = None
-    ) -> T:
+    async def _run(self, lane: _Lane, step: Step[T], *, durable: bool = True, patience: float | None = None) -> T:
         async with self._turn(lane, patience) as seconds:
-            connection = await self._patiently(partial(self._connection, lane), seconds)
-            try:
-                beginning = partial(lane.begin, begin, durable=durable, wait=min(STATEMENT_WAIT, seconds))
-                await self._patiently(beginning, seconds)
-                value = await work(connection)
-                with anyio.CancelScope(shield=True):  # half-way through there is no telling whether it is done
-                    await self._patiently(connection.commit, seconds)
-            except BaseException:
-                await lane.roll_back()
-                raise
-            return value
-
-    async def _at_once(
-        self, lane: _Lane, begin: str, step: Step[T], *, durable: bool = True, patience: float | None = None
-    ) -> T:
-        async with self._turn(lane, patience) as seconds:
-            doing = partial(lane.at_once, begin, step, durable=durable, wait=min(STATEMENT_WAIT, seconds))
+            doing = partial(lane.run, step, durable=durable, wait=min(STATEMENT_WAIT, seconds))
 
             async def attempt() -> T:
                 with suppress(_Moved):
@@ -265,8 +220,9 @@ class Database:
 
             try:
                 return await self._patiently(attempt, seconds)
-            except BaseException:
-                if lane.is_unfinished:
+            except BaseException as error:
+                # A read that is cancelled still runs; a transaction that could not even be rolled back is open.
+                if isinstance(error, anyio.get_cancelled_exc_class()) or lane.is_unfinished:
                     await lane.roll_back()
                 raise
 

@@ -16,8 +16,8 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import mul
+from typing import Any
 
-import aiosqlite
 import anyio
 from anyio import to_thread
 
@@ -99,7 +99,7 @@ class MemoryVectors:
         try:
             if self._clock() >= self._catch_up_from:
                 await self._catch_up()
-            rows = await self._database.read(self._all)
+            rows = await self._rows(_ALL, _COMPARED)
         except StoreUnavailable as error:
             _log.warning("the vectors of notes cannot be read; searching by words alone", error=str(error))
             return []
@@ -112,7 +112,7 @@ class MemoryVectors:
         """
         pause = self._clock() + _PAUSE
         with anyio.move_on_after(self._seconds):
-            lacking = await self._database.read(self._lacking)
+            lacking = await self._rows(_LACKING, _CAUGHT_UP)
             for start in range(0, len(lacking), _BATCH):
                 batch = lacking[start : start + _BATCH]
                 placed = await self._place([content for _, content in batch])
@@ -126,13 +126,17 @@ class MemoryVectors:
     async def _keep(self, notes: Sequence[tuple[int, str]], vectors: Sequence[Sequence[float]]) -> None:
         """Store the vectors of notes. Raises StoreUnavailable."""
 
-        async def keep(connection: aiosqlite.Connection) -> None:
+        def keep(connection: sqlite3.Connection) -> None:
             for (key, _), vector in zip(notes, vectors, strict=True):
-                await connection.execute_fetchall(
-                    _KEEP, (self.model, _little_endian(array("f", vector)).tobytes(), key)
-                )
+                connection.execute(_KEEP, (self.model, _little_endian(array("f", vector)).tobytes(), key))
 
         await self._database.write(keep)
+
+    async def _rows(self, statement: str, limit: int) -> list[tuple[int, Any]]:
+        """Return rows of notes of this model. Raises StoreUnavailable."""
+        return await self._database.read(
+            lambda connection: connection.execute(statement, (self.model, limit)).fetchall()
+        )
 
     async def _place(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return a vector for each text, or nothing if the model fails or its answer does not fit."""
@@ -145,12 +149,6 @@ class MemoryVectors:
         finite = all(map(math.isfinite, (number for vector in placed for number in vector)))
         fits = len(placed) == len(texts) and len(sizes) == 1 and 0 not in sizes and finite
         return placed if fits else ()
-
-    async def _lacking(self, connection: aiosqlite.Connection) -> list[tuple[int, str]]:
-        return [(row[0], row[1]) for row in await connection.execute_fetchall(_LACKING, (self.model, _CAUGHT_UP))]
-
-    async def _all(self, connection: aiosqlite.Connection) -> list[tuple[int, bytes]]:
-        return [(row[0], row[1]) for row in await connection.execute_fetchall(_ALL, (self.model, _COMPARED))]
 
 
 def _nearest(query: Sequence[float], rows: Sequence[tuple[int, bytes]], limit: int) -> list[int]:
@@ -248,43 +246,42 @@ class MemoryIndex:
     def __init__(self, engine: str = "fts5") -> None:
         self._engine = engine
 
-    async def update(self, connection: aiosqlite.Connection) -> None:
+    def update(self, connection: sqlite3.Connection) -> None:
         """Apply to the index what this transaction, and processes without FTS5, changed in the notes."""
         try:
-            await connection.execute_fetchall(
+            connection.execute(
                 f"CREATE VIRTUAL TABLE IF NOT EXISTS {_TABLE} USING {self._engine}(content, tokenize = '{_TOKENS}')"
             )
-            await connection.execute_fetchall(_FORGET)
-            await connection.execute_fetchall(_LEARN)
+            connection.execute(_FORGET)
+            connection.execute(_LEARN)
         except sqlite3.OperationalError as error:
             if not _unknown(error):
                 raise
 
-    async def find(self, connection: aiosqlite.Connection, terms: Terms, limit: int) -> list[list[int]]:
+    def find(self, connection: sqlite3.Connection, terms: Terms, limit: int) -> list[list[int]]:
         """Return rankings of keys, best first, each of at most `limit`. Of two equal notes the newer comes first."""
         rankings = list[list[int]]()
         pieces = terms.pieces
         if terms.words:
             try:
-                rows = await connection.execute_fetchall(_FIND, (terms.match, limit))
-                rankings.append([row[0] for row in rows])
+                rankings.append([row[0] for row in connection.execute(_FIND, (terms.match, limit))])
             except sqlite3.OperationalError as error:
                 if not _unknown(error):
                     raise
                 pieces = (*terms.words, *pieces)
         if pieces:
-            rankings.append(await _holding(connection, pieces, limit))
+            rankings.append(_holding(connection, pieces, limit))
         return rankings
 
 
-async def _holding(connection: aiosqlite.Connection, pieces: Sequence[str], limit: int) -> list[int]:
+def _holding(connection: sqlite3.Connection, pieces: Sequence[str], limit: int) -> list[int]:
     """Return the notes that contain most of the pieces. Every note is scanned; case matters beyond ASCII."""
     hits = " + ".join("(instr(lower(content), ?) > 0)" for _ in pieces)
     statement = f"""
         SELECT key FROM (SELECT key, recency, {hits} AS hits FROM memories)
         WHERE hits > 0 ORDER BY hits DESC, recency DESC LIMIT ?
     """  # noqa: S608 - only a count of marks
-    return [row[0] for row in await connection.execute_fetchall(statement, (*pieces, limit))]
+    return [row[0] for row in connection.execute(statement, (*pieces, limit))]
 
 
 def _unknown(error: sqlite3.OperationalError) -> bool:
@@ -367,45 +364,34 @@ class MemoryStore:
             return None
         return await self._database.write(lambda connection: self._remove(connection, int(note)))
 
-    async def _remove(self, connection: aiosqlite.Connection, key: int) -> Remembered | None:
-        rows = await connection.execute_fetchall(
-            "DELETE FROM memories WHERE key = ? RETURNING created_at, content", (key,)
-        )
-        await self._index.update(connection)
+    def _remove(self, connection: sqlite3.Connection, key: int) -> Remembered | None:
+        remove = "DELETE FROM memories WHERE key = ? RETURNING created_at, content"
+        rows = connection.execute(remove, (key,)).fetchall()
+        self._index.update(connection)
         return next((Remembered(str(key), content, created_at) for created_at, content in rows), None)
 
-    async def _keep(self, connection: aiosqlite.Connection, text: str) -> tuple[Remembered, bool]:
+    def _keep(self, connection: sqlite3.Connection, text: str) -> tuple[Remembered, bool]:
         digest, now = hashlib.sha256(" ".join(text.split()).encode()).digest(), int(self._now())
-        (recency,) = next(iter(await connection.execute_fetchall("SELECT coalesce(max(recency), 0) + 1 FROM memories")))
-        renewed = list(
-            await connection.execute_fetchall(
-                "UPDATE memories SET created_at = ?, recency = ? WHERE digest = ? RETURNING key, content",
-                (now, recency, digest),
-            )
-        )
-        if renewed:
-            return Remembered(str(renewed[0][0]), renewed[0][1], now), False
-        async with connection.execute(
-            "INSERT INTO memories (digest, created_at, recency, content) VALUES (?, ?, ?, ?)",
-            (digest, now, recency, text),
-        ) as cursor:
-            key = cursor.lastrowid
-        await connection.execute_fetchall(_MAKE_ROOM, (self._max_notes,))
-        await self._index.update(connection)
+        (recency,) = connection.execute("SELECT coalesce(max(recency), 0) + 1 FROM memories").fetchone()
+        renew = "UPDATE memories SET created_at = ?, recency = ? WHERE digest = ? RETURNING key, content"
+        for key, content in connection.execute(renew, (now, recency, digest)).fetchall():
+            return Remembered(str(key), content, now), False
+        insert = "INSERT INTO memories (digest, created_at, recency, content) VALUES (?, ?, ?, ?)"
+        key = connection.execute(insert, (digest, now, recency, text)).lastrowid
+        connection.execute(_MAKE_ROOM, (self._max_notes,))
+        self._index.update(connection)
         return Remembered(str(key), text, now), True
 
-    async def _find(
-        self, connection: aiosqlite.Connection, terms: Terms, near: Sequence[int], limit: int
+    def _find(
+        self, connection: sqlite3.Connection, terms: Terms, near: Sequence[int], limit: int
     ) -> tuple[Remembered, ...]:
         if not terms:
-            rows = await connection.execute_fetchall(_NEWEST, (limit,))
+            rows = connection.execute(_NEWEST, (limit,))
             return tuple(Remembered(str(key), content, created_at) for key, created_at, _, content in rows)
-        scores = _merged((*await self._index.find(connection, terms, _RANKED), near))
+        scores = _merged((*self._index.find(connection, terms, _RANKED), near))
         marks = ", ".join("?" for _ in scores)
-        rows = await connection.execute_fetchall(
-            f"SELECT key, created_at, recency, content FROM memories WHERE key IN ({marks})",  # noqa: S608 - marks only
-            tuple(scores),
-        )
+        found = f"SELECT key, created_at, recency, content FROM memories WHERE key IN ({marks})"  # noqa: S608 - marks only
+        rows = connection.execute(found, tuple(scores))
         best = sorted(rows, key=lambda row: (-scores[row[0]], -row[2]))[:limit]
         return tuple(Remembered(str(key), content, created_at, scores[key]) for key, created_at, _, content in best)
 

@@ -74,7 +74,7 @@ class SqliteSessionRepository:
                 self._history.write(connection, change.history.messages)
             return row
 
-        self._row = await self._database.write_at_once(step, durable=durable, patience=patience)
+        self._row = await self._database.write(step, durable=durable, patience=patience)
         if change.history is not None:
             self._history.written(change.history.messages)
 
@@ -103,16 +103,14 @@ class SqliteSessionRepository:
 
     async def snapshot(self) -> SessionSnapshot | None:
         """See SessionRepository.snapshot. Options and totals that cannot be read get their defaults."""
-        return await self._database.read_at_once(self._read)
+        return await self._database.read(self._read)
 
     async def options(self) -> SessionOptions | None:
         """Return what the user has chosen, in any process, or None if the session is not stored.
 
         Raises StoreUnavailable.
         """
-        row = await self._database.read_at_once(
-            lambda connection: connection.execute(_CHOSEN, (self._column,)).fetchone()
-        )
+        row = await self._database.read(lambda connection: connection.execute(_CHOSEN, (self._column,)).fetchone())
         return None if row is None else self._readable(SessionOptions(), row[0])
 
     async def clear(self) -> None:
@@ -126,7 +124,7 @@ class SqliteSessionRepository:
                 connection.execute(f"DELETE FROM {table} WHERE conversation_id = ?", (self._column,))  # noqa: S608 - ours
             return row
 
-        self._row = await self._database.write_at_once(step)
+        self._row = await self._database.write(step)
         self._history = StoredHistory(self._column)
         await self._database.empty_log()
 
@@ -150,7 +148,7 @@ class SqliteSessionRepository:
             after = rows[-1][0]
 
     async def _page(self, after: int) -> Sequence[session_rows.EventRow]:
-        return await self._database.read_at_once(lambda connection: session_rows.page(connection, self._column, after))
+        return await self._database.read(lambda connection: session_rows.page(connection, self._column, after))
 
     def _read(self, connection: sqlite3.Connection) -> SessionSnapshot | None:
         row = connection.execute(_ROW, (self._column,)).fetchone()
@@ -289,11 +287,11 @@ class SessionStore:
     ) -> None:
         """Store a new session. A stored one stays as it is; a deleted one is refused. A time of 0 means now."""
         row = self._row(record, options, tally or UsageTotals())
-        await self._database.write_at_once(lambda connection: _insert(connection, record.id, row), patience=patience)
+        await self._database.write(lambda connection: _insert(connection, record.id, row), patience=patience)
 
     async def find(self, session_id: str) -> SessionRecord | None:
         """Return the session, or None if it is not stored."""
-        row = await self._database.read_at_once(
+        row = await self._database.read(
             lambda connection: connection.execute(_FIND, (to_column(session_id),)).fetchone()
         )
         return None if row is None else record_of(row)
@@ -316,13 +314,13 @@ class SessionStore:
         position = (max(min(updated_at, _FIRST[0]), -_FIRST[0]), to_column(session_id))
         values = (*position, int(prompted), limit)
         statement, given = (_PAGE, values) if cwd is None else (_PAGE_OF_CWD, (to_column(cwd), *values))
-        rows = await self._database.read_at_once(lambda connection: connection.execute(statement, given).fetchall())
+        rows = await self._database.read(lambda connection: connection.execute(statement, given).fetchall())
         return tuple(record_of(row) for row in rows)
 
     async def delete(self, session_id: str) -> bool:
         """Delete a session with all that belongs to it. Return whether it was stored. Later writes to it fail."""
         key, now = to_column(session_id), self._now()
-        was_there = await self._database.write_at_once(lambda connection: _remove(connection, key, now))
+        was_there = await self._database.write(lambda connection: _remove(connection, key, now))
         await self._database.empty_log()
         return was_there
 
@@ -342,7 +340,7 @@ class SessionStore:
                 connection.execute(statement, keys[::-1])
             return True
 
-        return await self._database.write_at_once(step)
+        return await self._database.write(step)
 
     async def take_in(self, saved: SessionSnapshot, told: Sequence[StoredEvent]) -> None:
         """Store a session of another store under a new id, whole or not at all. A time of 0 means now."""
@@ -355,7 +353,7 @@ class SessionStore:
             restore(connection, key, told)
             StoredHistory(key).write(connection, history.messages)
 
-        await self._database.write_at_once(step)
+        await self._database.write(step)
 
     async def purge_unused(self, days: int, in_use: Callable[[str], bool]) -> int:
         """Delete sessions without a prompt and rows of sessions that were never created. Return how many were deleted.
@@ -367,14 +365,14 @@ class SessionStore:
         """
         now = self._now()
         before, last, total = now - days * _DAY, to_column(""), 0
-        while found := await self._database.read_at_once(partial(_unused, last, before)):
+        while found := await self._database.read(partial(_unused, last, before)):
             free = {each for each in found if not in_use(from_column(each))}
             if free:
-                total += await self._database.write_at_once(partial(_remove_unused, last, before, free, now))
+                total += await self._database.write(partial(_remove_unused, last, before, free, now))
                 await anyio.sleep(_BREATH)
             last = found[-1]
         forget = "DELETE FROM deleted_conversations WHERE deleted_at < ?"
-        await self._database.write_at_once(lambda connection: connection.execute(forget, (now - _REMEMBERED,)).rowcount)
+        await self._database.write(lambda connection: connection.execute(forget, (now - _REMEMBERED,)).rowcount)
         return total
 
     def _now(self) -> int:

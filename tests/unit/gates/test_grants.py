@@ -134,7 +134,7 @@ async def test_keys_with_nul_are_never_kept(path: str):
     assert store.find("bash", GrantKind.PREFIX, "a\0b") is None
 
 
-async def test_sessions_of_one_process_write_at_once_and_lose_nothing(path: str):
+async def test_sessions_of_one_process_write_and_lose_nothing(path: str):
     store = GrantStore(path, Warnings())
     async with anyio.create_task_group() as group:
         for number in range(40):
@@ -143,7 +143,7 @@ async def test_sessions_of_one_process_write_at_once_and_lose_nothing(path: str)
     assert all(again.find("bash", GrantKind.PREFIX, f"tool{number}") for number in range(40))
 
 
-def test_processes_write_at_once_and_lose_nothing(path: str):
+def test_processes_write_and_lose_nothing(path: str):
     os.makedirs(os.path.dirname(path))
     code = (
         "import sys, anyio\n"

@@ -5,10 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import aiosqlite
-
 from acp_agent.store.conversations import OverflowStore
-from acp_agent.store.db import Database, Work
+from acp_agent.store.db import Database, Step
 
 MIB = 1024 * 1024
 
@@ -30,14 +28,11 @@ async def overflows(
         yield OverflowStore(database, max_bytes=max_bytes, conversation_bytes=conversation_bytes, **named)
 
 
-def query(sql: str, *parameters: object) -> Work[list[tuple]]:
-    async def work(connection: aiosqlite.Connection) -> list[tuple]:
-        return list(await connection.execute_fetchall(sql, parameters))
-
-    return work
+def query(sql: str, *parameters: object) -> Step[list[tuple]]:
+    return lambda connection: connection.execute(sql, parameters).fetchall()
 
 
-def add(conversation: str) -> Work[list[tuple]]:
+def add(conversation: str) -> Step[list[tuple]]:
     return query("INSERT INTO conversations (id, created_at) VALUES (?, 0)", conversation)
 
 

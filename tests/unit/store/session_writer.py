@@ -112,7 +112,7 @@ def kills(path: str, count: int) -> None:
         async with opened(Path(path)) as database:
             store = SessionStore(database)
             await store.delete("killed")
-            await database.write(lambda connection: connection.execute_fetchall("DELETE FROM deleted_conversations"))
+            await database.write(lambda connection: connection.execute("DELETE FROM deleted_conversations"))
             await store.create(session, SessionOptions())
 
     async def look(acknowledged: int) -> int:

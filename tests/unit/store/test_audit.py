@@ -172,7 +172,7 @@ def test_a_full_disk_leaves_a_torn_line_that_is_kept_and_told(path):
     assert verified(path).records == int(written) + 3, "the mark, what is lost, and the last"
 
 
-def test_processes_that_write_at_once_keep_one_chain(path):
+def test_processes_that_write_keep_one_chain(path):
     log_at(path).append(call())
     command = [sys.executable, "-m", "tests.unit.store.writer", "append", str(path), "500"]
     writers = [subprocess.Popen(command, cwd=ROOT) for _ in range(2)]

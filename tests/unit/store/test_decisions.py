@@ -213,7 +213,7 @@ def test_what_one_process_keeps_another_that_runs_sees(tmp_path: Path) -> None:
     assert shelf.pins.find(SERVER, "t") == NEWER
 
 
-def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_processes_that_write_lose_nothing(tmp_path: Path) -> None:
     shelf = PinShelf(tmp_path)
     code = (
         "import sys\nfrom acp_agent.store.decisions import McpPins, Pin\n"

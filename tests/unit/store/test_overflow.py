@@ -237,7 +237,7 @@ async def test_others_write_while_a_purge_goes_on(path):
 # ------------------------------------------------------------------------------------ several at once
 
 
-async def test_two_processes_write_at_once_and_lose_nothing(path):
+async def test_two_processes_write_and_lose_nothing(path):
     command = [sys.executable, "-m", "tests.unit.store.overflow_writer", "write", str(path), "40"]
     outputs: list[bytes] = []
 

@@ -460,7 +460,7 @@ async def test_a_session_whose_database_was_removed_is_put_back_with_all_but_wha
         conduct.mode = Mode.CODE  # the session's own, and it goes on
         removed(path)
         if others_were_faster:
-            await database.write_at_once(lambda connection: hold(connection, "s", 1))
+            await database.write(lambda connection: hold(connection, "s", 1))
         event = UserMessage((TextPart("after"),), "u2")
         more = (*SAID, Message(Role.USER, (TextPart("more"),)))
         await repository.write(Change((event,), HistoryState(more, 0, 9), prompted=True))

@@ -119,9 +119,9 @@ async def test_a_position_nobody_was_ever_at_is_one_all_the_same(path, after):
 async def test_ten_thousand_sessions_are_paged_in_order_and_none_twice_while_they_move(path):
     rows = [(f"{number:05}", number // 7, f"/{number % 3}", number % 4) for number in range(10_000)]
 
-    async def fill(connection) -> None:
+    def fill(connection) -> None:
         insert = "INSERT INTO conversations (id, created_at, updated_at, cwd, prompts) VALUES (?, 0, ?, ?, ?)"
-        await connection.executemany(insert, rows)
+        connection.executemany(insert, rows)
 
     async with opened(path) as database, opened(path) as elsewhere:
         await database.write(fill)
