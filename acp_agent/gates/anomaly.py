@@ -11,7 +11,7 @@ from the first few calls on.
 
 from collections import deque
 from enum import StrEnum
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.events import EventSink, Notice, Severity
@@ -39,28 +39,9 @@ def outcome_of(result: ToolResult) -> Outcome | None:
         return None
     if result.failure is None:
         return Outcome.FINE
-    category = result.failure.category
-    match category:
-        case ToolErrorCategory.PERMANENT_FAILURE:
-            return Outcome.FRUITLESS
-        case (
-            ToolErrorCategory.RATE_LIMITED
-            | ToolErrorCategory.SERVER_ERROR
-            | ToolErrorCategory.NETWORK_ERROR
-            | ToolErrorCategory.TIMEOUT
-        ):
-            return Outcome.BROKEN
-        case (
-            ToolErrorCategory.TOOL_NOT_FOUND
-            | ToolErrorCategory.INVALID_PARAMETERS
-            | ToolErrorCategory.TYPE_MISMATCH
-            | ToolErrorCategory.POLICY_BLOCKED
-            | ToolErrorCategory.CONFIRMATION_REQUIRED
-            | ToolErrorCategory.CANCELLED
-        ):
-            return None
-        case _:
-            assert_never(category)
+    if result.failure.category is ToolErrorCategory.PERMANENT_FAILURE:
+        return Outcome.FRUITLESS
+    return Outcome.BROKEN if result.failure.category.retryable else None
 
 
 class Alarm(NamedTuple):

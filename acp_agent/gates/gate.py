@@ -3,16 +3,19 @@
 Every fact of a call is computed when it is first needed, and at most once.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
+from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import (
+    Access,
     Ask,
     CommandSubject,
     Deny,
+    Json,
     PathSubject,
     Ruling,
     ToolResult,
@@ -24,7 +27,34 @@ from acp_agent.gates.paths.command_paths import CommandStep, Expand, steps_of, u
 from acp_agent.gates.shell.command import ShellText
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable
+
+
+Resolve: TypeAlias = Callable[[str, Access], str]
+"""FileSystem.resolve: returns where a path leads. Raises Refused or ToolError for one that may not be touched."""
+
+
+def unasked(reason: str) -> Deny:
+    """Return the refusal of a firm question at a level that does not ask."""
+    told = f"{reason}; full-auto does not ask, so it is refused; at another approval level the user would be asked"
+    return Deny(told, ToolErrorCategory.CONFIRMATION_REQUIRED, rule=reason)
+
+
+def texts_in(value: Json) -> list[str]:
+    """Return every text in a JSON value, however deep."""
+    texts: list[str] = []
+    rest: list[Json] = [value]
+    while rest:
+        match rest.pop():
+            case str() as text:
+                texts.append(text)
+            case list() as row:
+                rest += row
+            case dict() as table:
+                rest += table.values()
+            case _:
+                pass
+    return texts
 
 
 class CommandFacts(ShellText):

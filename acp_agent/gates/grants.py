@@ -91,6 +91,7 @@ def _command(key: str) -> Command:
 _LOCK_SECONDS = 5.0
 _SHOWN = 100  # characters of a key in a warning
 _WORDS = {"allow": True, "deny": False, "reject": False}
+_WORD = {True: "allow", False: "deny"}
 
 
 class GrantKind(StrEnum):
@@ -246,17 +247,13 @@ def _toml(grants: Mapping[_Key, bool]) -> str:
     for tool in tools:
         whole = grants.get((tool, GrantKind.TOOL, ""))
         if whole is not None:
-            lines += [f"[tools.{quoted(tool)}]", f'default = "{_word(allowed=whole)}"', ""]
+            lines += [f"[tools.{quoted(tool)}]", f'default = "{_WORD[whole]}"', ""]
         for kind in (GrantKind.PREFIX, GrantKind.PAYLOAD):
             keys = sorted(
                 (key, allowed) for (owner, each, key), allowed in grants.items() if (owner, each) == (tool, kind)
             )
             if keys:
                 lines.append(f"[tools.{quoted(tool)}.{kind}]")
-                lines += [f'{quoted(key)} = "{_word(allowed=allowed)}"' for key, allowed in keys]
+                lines += [f'{quoted(key)} = "{_WORD[allowed]}"' for key, allowed in keys]
                 lines.append("")
     return "\n".join(lines)
-
-
-def _word(*, allowed: bool) -> str:
-    return "allow" if allowed else "deny"

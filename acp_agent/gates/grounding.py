@@ -10,8 +10,7 @@ told of such a call if its name does not exist *and* was never mentioned, neithe
 
 import os
 import re
-from bisect import bisect_left
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from itertools import islice
@@ -21,8 +20,8 @@ from urllib.parse import urlsplit
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import EventSink, Notice, Severity
-from acp_agent.core.types import Access, Allow, CallOrigin, Json, Phase, ToolResult, Verdict
-from acp_agent.gates.gate import CallFacts, Gate
+from acp_agent.core.types import Access, Allow, CallOrigin, Phase, ToolResult, Verdict
+from acp_agent.gates.gate import CallFacts, Gate, texts_in
 
 _WORD = re.compile(r"[\w.@+-]{2,256}")
 _IDENTIFIER = re.compile(
@@ -57,58 +56,13 @@ async def unknown(path: str) -> bool | None:
     del path
 
 
-class Digests:
-    """Digests that can be found by their beginning without reading all of them."""
-
-    def __init__(self) -> None:
-        self._known: set[str] = set()
-        self._order: list[str] = []
-        self._in_order = True
-
-    def add(self, digest: str) -> None:
-        """Add a digest, which may be there already."""
-        if digest not in self._known:
-            self._known.add(digest)
-            self._in_order = False
-
-    def discard(self, digest: str) -> None:
-        """Remove a digest, which may be gone already."""
-        if digest in self._known:
-            self._known.discard(digest)
-            self._in_order = False
-
-    def clear(self) -> None:
-        """Remove all."""
-        self._known.clear()
-        self._order.clear()
-        self._in_order = True
-
-    @property
-    def in_order(self) -> list[str]:
-        """All digests, sorted when they are first needed."""
-        if not self._in_order:
-            order = [digest for digest in self._order if digest in self._known]
-            order += self._known.difference(order)
-            order.sort()  # most of it is sorted already, so this takes little more than one pass
-            self._order, self._in_order = order, True
-        return self._order
-
-    def matches(self, word: str) -> bool:
-        """Return whether a digest and the word have the same beginning, in the length of the shorter one."""
-        if any(word[:end] in self._known for end in range(_LEAST_DIGITS, len(word) + 1)):
-            return True
-        order = self.in_order
-        at = bisect_left(order, word)
-        return at < len(order) and order[at].startswith(word)
-
-
 class Mentioned:
     """The words of a session: those that the user typed, and those of results. The oldest are forgotten first."""
 
     def __init__(self, most_words: int = _MOST_WORDS) -> None:
         self._most_words = most_words
         self._words = OrderedDict[str, None]()
-        self._digests = Digests()
+        self._digests = defaultdict[str, set[str]](set)  # by their first digits
         self.suspicions = 0
 
     def learn(self, text: str, *, without: frozenset[str] = frozenset()) -> None:
@@ -118,9 +72,14 @@ class Mentioned:
                 self._words[word] = None
                 self._words.move_to_end(word)
                 if _DIGEST.fullmatch(word):
-                    self._digests.add(word)
+                    self._digests[word[:_LEAST_DIGITS]].add(word)
         while len(self._words) > self._most_words:
-            self._digests.discard(self._words.popitem(last=False)[0])
+            word, _ = self._words.popitem(last=False)
+            if _DIGEST.fullmatch(word):
+                like = self._digests[word[:_LEAST_DIGITS]]
+                like.discard(word)
+                if not like:
+                    del self._digests[word[:_LEAST_DIGITS]]
 
     def has(self, name: str) -> bool:
         """Return whether all words of a name were mentioned. A name without words counts as mentioned."""
@@ -129,7 +88,8 @@ class Mentioned:
     def has_identifier(self, name: str) -> bool:
         """Return whether an identifier was mentioned. A digest may be longer or shorter there than in the call."""
         word = name.lower()
-        return word in self._words or self._digests.matches(word)
+        like = self._digests.get(word[:_LEAST_DIGITS], ())
+        return word in self._words or any(word.startswith(each) or each.startswith(word) for each in like)
 
     def suspected(self) -> None:
         """Count a call with a name that may be made up."""
@@ -177,7 +137,7 @@ class GroundingGate(Gate):
         if result.failure is not None:
             facts.suspect(self._addresses(facts))
         # A result that repeats the call's own words proves nothing: "no such file: made-up.py".
-        own = frozenset(word for text in _texts(facts.call.arguments) for word in _words(text))
+        own = frozenset(word for text in texts_in(facts.call.arguments) for word in _words(text))
         self._mentioned.learn(result.text, without=own)
         return await self._told(facts, result) if facts.suspects else result
 
@@ -207,7 +167,7 @@ class GroundingGate(Gate):
     def _identifiers(self, facts: CallFacts) -> Iterator[str]:
         texts = [line.text for line in facts.commands]
         if not facts.spec.mutates:
-            texts += _texts(facts.call.arguments)
+            texts += texts_in(facts.call.arguments)
         named = (match[0] for text in texts for match in _IDENTIFIER.finditer(text[:_LOOKED_AT]))
         for identifier in dict.fromkeys(islice(named, _MOST_LOOKED_UP)):
             if not self._mentioned.has_identifier(identifier):
@@ -230,23 +190,6 @@ def _words(text: str) -> Iterator[str]:
     for match in _WORD.finditer(text[:_LOOKED_AT]):
         if word := match[0].rstrip(".").lower():
             yield word
-
-
-def _texts(value: Json) -> list[str]:
-    """Return every text in a JSON value, however deep."""
-    texts: list[str] = []
-    rest: list[Json] = [value]
-    while rest:
-        match rest.pop():
-            case str() as text:
-                texts.append(text)
-            case list() as row:
-                rest += row
-            case dict() as table:
-                rest += table.values()
-            case _:
-                pass
-    return texts
 
 
 def _host(url: str) -> str:

@@ -38,13 +38,12 @@ from acp_agent.core.types import (
     ToolSpec,
     Verdict,
 )
-from acp_agent.gates.gate import CallFacts, Gate
+from acp_agent.gates.gate import CallFacts, Gate, Resolve, unasked
 from acp_agent.gates.grants import Grant, GrantKind, GrantStore, host_of, site
 from acp_agent.gates.question import build
 from acp_agent.gates.rules.permission_rules import (
     Action,
     Judgement,
-    Resolve,
     Rule,
     arguments_text,
     denied_outright,
@@ -56,7 +55,6 @@ from acp_agent.gates.rules.permission_rules import (
 from acp_agent.gates.shell import programs
 from acp_agent.gates.shell.command import Command, ShellText
 
-_UNASKED = "full-auto does not ask, so it is refused; at another approval level the user would be asked"
 _TITLE = 100  # characters of a URL that every title shows
 
 
@@ -164,12 +162,6 @@ def ours(invocation: Invocation) -> str:
     return ""
 
 
-def unasked(facts: CallFacts) -> Deny:
-    """Return the refusal of a call that only the user could allow, at a level that does not ask."""
-    reasons = "; ".join(ask.reason for ask in facts.asks if ask.firm)
-    return Deny(f"{reasons}; {_UNASKED}", ToolErrorCategory.CONFIRMATION_REQUIRED, rule=reasons)
-
-
 def denied_by(tool: str, rules: tuple[Rule, ...], at: int) -> Deny:
     """Return the refusal by one rule. Its pattern and place are for the audit."""
     return Deny("a permission rule denies this call", rule=f"{rules[at].pattern} (rule {at + 1} of {tool})")
@@ -274,16 +266,10 @@ class PermissionGate(Gate):
         return denial.result if isinstance(denial, _PredictedFailure) else super().refusal(denial)
 
     async def _remember(self, decision: Decision, settlement: Settlement) -> None:
-        match decision:
-            case Decision.ALLOW_ALWAYS:
-                await self._grants.remember(*settlement.grants)
-            case Decision.REJECT_ALWAYS:
-                assert settlement.denial is not None
-                await self._grants.remember(replace(settlement.denial, allowed=False))
-            case Decision.ALLOW_ONCE | Decision.REJECT_ONCE | Decision.CANCELLED | Decision.UNANSWERED:
-                return
-            case _:
-                assert_never(decision)
+        if decision is Decision.ALLOW_ALWAYS:
+            await self._grants.remember(*settlement.grants)
+        elif decision is Decision.REJECT_ALWAYS and settlement.denial is not None:
+            await self._grants.remember(replace(settlement.denial, allowed=False))
 
     def settle(self, facts: CallFacts) -> Settlement:
         """Return the outcome for a call, before the user is asked."""
@@ -291,8 +277,9 @@ class PermissionGate(Gate):
             settlement = self._settle_command(facts, facts.command)
         else:
             settlement = self._settle_urls(facts) if facts.urls else self._settle_tool(facts)
-        unanswered = isinstance(settlement.verdict, Ask) and self._conduct.auto_approve is AutoApprove.FULL_AUTO
-        return Settlement(unasked(facts)) if unanswered else settlement
+        if isinstance(settlement.verdict, Ask) and self._conduct.auto_approve is AutoApprove.FULL_AUTO:
+            return Settlement(unasked("; ".join(ask.reason for ask in facts.asks if ask.firm)))
+        return settlement
 
     def _settle_command(self, facts: CallFacts, line: ShellText) -> Settlement:
         tool = facts.spec.name

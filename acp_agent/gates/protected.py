@@ -12,14 +12,14 @@ the user types are not judged.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import Protocol
 
-from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.core.types import Access, Allow, Ask, CallOrigin, Deny, Verdict
-from acp_agent.gates.gate import CallFacts, CommandFacts, Gate
+from acp_agent.gates.gate import CallFacts, CommandFacts, Gate, Resolve, unasked
 from acp_agent.gates.git_calls import GitGuard, may_call_git
 from acp_agent.gates.paths.command_paths import MAX_WORDS
 from acp_agent.gates.paths.written_paths import Written, named, reads_only, written
@@ -28,7 +28,6 @@ from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.options import operands
 from acp_agent.workspace.protected_paths import Protection
 
-_UNASKED = "full-auto does not ask, so it is refused; at another approval level the user would be asked"
 _SHOWN = 3
 
 
@@ -39,8 +38,6 @@ class Find(Protocol):
         """Return why the path is protected, or None. If `holding`, a folder above a protected path counts as well."""
         ...
 
-
-Resolve = Callable[[str, Access], str]
 
 _CRONTAB = Protection(hard=True, reason="the system runs it by itself")
 _GIT = Protection(hard=True, reason="git runs or obeys it later")
@@ -104,7 +101,7 @@ class ProtectedGate(Gate):
         """Return the question, or the refusal of a firm one at a level that does not ask."""
         full_auto = self._conduct.auto_approve is AutoApprove.FULL_AUTO
         if firm and full_auto and facts.call.origin is CallOrigin.MODEL:
-            return Deny(f"{reason}; {_UNASKED}", ToolErrorCategory.CONFIRMATION_REQUIRED, rule=reason)
+            return unasked(reason)
         return Ask(reason, firm)
 
     async def examine(self, facts: CallFacts) -> Verdict:

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 
 from acp_agent.core.ports import Invocation, Question
-from acp_agent.core.types import Diff, Json, PathSubject
+from acp_agent.core.types import Diff, Json
 from acp_agent.gates.gate import CallFacts
 from acp_agent.gates.shell.command import Command, Plain, ShellText
 from acp_agent.gates.shell.options import tables
@@ -127,7 +127,10 @@ def build(facts: CallFacts, reasons: tuple[str, ...], always: str, digest: str) 
     command = None if line is None else line.text
     title = (invocation.summary or invocation.title) if command is None else command
     details = () if line is None else _details(line)
-    lines = [*map(visible, reasons), *map(clipped, details), *map(visible, _said_by_server(invocation))]
+    places = [location.path for location in invocation.locations]
+    paths = [subject.path for subject in facts.paths]
+    said = [f'its server says: "{invocation.spec.description}"'] if invocation.spec.server else []
+    lines = [*map(visible, reasons), *map(clipped, details), *map(visible, said)]
     arguments = invocation.call.arguments
     return Question(
         call_id=invocation.call.id,
@@ -137,7 +140,7 @@ def build(facts: CallFacts, reasons: tuple[str, ...], always: str, digest: str) 
         reasons=tuple(dict.fromkeys((*lines, *unseen(invocation.diffs)))),
         always=visible(always) or f"exactly this text in this folder, sha256 {digest[:16]}",
         diffs=invocation.diffs,
-        locations=_locations(invocation),
+        locations=tuple(dict.fromkeys(places or paths)),
         text=_whole(invocation, command, clipped(title)),
     )
 
@@ -149,7 +152,9 @@ def _details(line: ShellText) -> list[str]:
         lines.append(f"WARNING: {', '.join(code)} runs code of its own; read the whole text")
     analysis = line.analysis
     if isinstance(analysis, Plain) and [shlex.join(each.argv) for each in analysis.commands] != [line.text]:
-        lines += [f"runs: {_argv(each)}" for each in analysis.commands[:_MAX_LINES]]
+        for each in analysis.commands[:_MAX_LINES]:
+            words = [*each.assignments, shlex.join(each.argv), *map(str, each.redirections)]
+            lines.append(f"runs: {' '.join(filter(None, words))}")
         if len(analysis.commands) > _MAX_LINES:
             lines.append(f"runs {len(analysis.commands) - _MAX_LINES} more commands")
     return lines
@@ -193,21 +198,6 @@ def _written_out(value: Json) -> str:
     return _ESCAPED.sub(lambda found: json.loads(f'"{found[0]}"') if found[1] else found[0], written)
 
 
-def _said_by_server(invocation: Invocation) -> list[str]:
-    return [f'its server says: "{invocation.spec.description}"'] if invocation.spec.server else []
-
-
-def _argv(command: Command) -> str:
-    parts = [*command.assignments, shlex.join(command.argv), *map(str, command.redirections)]
-    return " ".join(part for part in parts if part)
-
-
 def runs_code(command: Command) -> bool:
     """Return whether a command is a shell or an interpreter: its arguments are a program."""
     return command.name in tables().shells or bool(tables().interpreter(command.name))
-
-
-def _locations(invocation: Invocation) -> tuple[str, ...]:
-    paths = [location.path for location in invocation.locations]
-    paths += [subject.path for subject in invocation.subjects if isinstance(subject, PathSubject) and not paths]
-    return tuple(dict.fromkeys(paths))

@@ -17,7 +17,7 @@ from functools import partial
 
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access, Allow, Ask, Deny, Verdict
-from acp_agent.gates.gate import CallFacts, CommandFacts, Gate
+from acp_agent.gates.gate import CallFacts, CommandFacts, Gate, Resolve
 from acp_agent.gates.paths.command_paths import MAX_WORDS, Folders, odd_words, path_words
 from acp_agent.gates.paths.links import (
     LinkDoubt,
@@ -33,8 +33,6 @@ from acp_agent.gates.shell.command import Command, Plain
 _SHOWN = 5
 _DEVICES = re.compile(r"/dev/(?:null|zero|full|u?random|tty|stdin|stdout|stderr|fd/\d+)")
 _CLIMBS = re.compile(r"(?![/~])(?:.*/)?\.\.(?:/|$)", re.DOTALL)
-
-Resolve = Callable[[str, Access], str]
 
 
 def _no_opinion(url: str) -> None:

@@ -8,12 +8,10 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import assert_never
 from uuid import uuid4
 
 import anyio.to_thread
 
-from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.ports import Approver, Decision, Invocation, Question
 from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.core.types import (
@@ -26,12 +24,10 @@ from acp_agent.core.types import (
     ToolSpec,
     Verdict,
 )
-from acp_agent.gates.gate import CallFacts, Gate
+from acp_agent.gates.gate import CallFacts, Gate, unasked
 from acp_agent.gates.question import clipped, visible, visible_lines
 from acp_agent.gates.rules.policy_rules import TrustLevel, lowest
 from acp_agent.store.decisions import TrustedFolders
-
-_UNASKED = "full-auto does not ask, so it is refused; at another approval level the user would be asked"
 
 
 def _untrusted(invocation: Invocation) -> TrustLevel:
@@ -122,7 +118,7 @@ class TrustGate(Gate):
         else:
             reason = "this folder is not trusted"
         if self._conduct.auto_approve is AutoApprove.FULL_AUTO and facts.call.origin is CallOrigin.MODEL:
-            return Deny(f"{reason}; {_UNASKED}", ToolErrorCategory.CONFIRMATION_REQUIRED, rule=reason)
+            return unasked(reason)
         return Ask(reason)
 
 
@@ -160,15 +156,9 @@ async def workspace_trust(
     decision = await approver.ask(_question(real, files, wishes))
     if decision in (Decision.ALLOW_ALWAYS, Decision.REJECT_ALWAYS):
         await anyio.to_thread.run_sync(lambda: store.remember(real, digest, trusted=decision.allowed))
-    match decision:
-        case Decision.ALLOW_ALWAYS:
-            return TrustLevel.TRUSTED
-        case Decision.ALLOW_ONCE:
-            return TrustLevel.PROVISIONAL
-        case Decision.REJECT_ONCE | Decision.REJECT_ALWAYS | Decision.CANCELLED | Decision.UNANSWERED:
-            return TrustLevel.UNTRUSTED
-        case _:
-            assert_never(decision)
+    if decision is Decision.ALLOW_ALWAYS:
+        return TrustLevel.TRUSTED
+    return TrustLevel.PROVISIONAL if decision is Decision.ALLOW_ONCE else TrustLevel.UNTRUSTED
 
 
 def contents_digest(files: Mapping[str, bytes]) -> str:

@@ -29,6 +29,7 @@ from typing import NamedTuple
 from acp_agent.core.errors import ConfigError, Refused, ToolError
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import Access, PathSubject, UrlSubject
+from acp_agent.gates.gate import Resolve
 from acp_agent.gates.paths.unnamed_paths import feeds_names_below, name_list, names_only, takes_names
 from acp_agent.gates.rules.patterns import Call, CallPattern, RuleGlob, one_line
 from acp_agent.gates.shell import programs
@@ -58,7 +59,7 @@ _STRICTEST = (Action.DENY, Action.ASK, Action.ALLOW)
 class Rule:
     """One rule of one tool. Made by `parse`.
 
-    text      globs for paths, URLs and arguments
+    text      the glob for paths, URLs and arguments
     command   globs for commands; those of an allow rule keep the case of options
     literal   the words before the first wildcard, which the rule names itself
     loose     the pattern of a rule that denies or asks, which finds its options anywhere
@@ -66,7 +67,7 @@ class Rule:
 
     pattern: str
     action: Action
-    text: tuple[RuleGlob, ...]
+    text: RuleGlob
     command: tuple[RuleGlob, ...]
     literal: tuple[str, ...]
     loose: CallPattern | None
@@ -77,7 +78,7 @@ class Rule:
         allow = action is Action.ALLOW
         try:
             compared = pattern if allow else one_line(pattern)
-            text = (RuleGlob.parse(compared if allow else compared.casefold()),)
+            text = RuleGlob.parse(compared if allow else compared.casefold())
             command = tuple(RuleGlob.parse(folded(each, options=not allow)) for each in _ends(compared, strict=allow))
         except ValueError as error:
             raise ConfigError(where, "pattern", pattern, f"a glob: {error}") from None
@@ -88,7 +89,7 @@ class Rule:
     def matches_text(self, text: str) -> bool:
         """Return whether a path, URL or argument text matches."""
         compared = text if self.action is Action.ALLOW else one_line(text.casefold())
-        return any(glob.matches(compared) for glob in self.text)
+        return self.text.matches(compared)
 
     def matches_command(self, canonical: str) -> bool:
         """Return whether a command's canonical text matches."""
@@ -189,10 +190,6 @@ def denied_outright(rules: tuple[Rule, ...]) -> bool:
         if rule.everything:
             return True
     return False
-
-
-Resolve = Callable[[str, Access], str]
-"""FileSystem.resolve, which raises Refused for a path outside the roots."""
 
 
 def arguments_text(invocation: Invocation) -> str:

@@ -13,8 +13,8 @@ from enum import Enum, StrEnum, auto
 from typing import NamedTuple, TypeVar, assert_never
 
 from acp_agent.core.errors import ConfigError
-from acp_agent.core.types import Json, Phase, tool_id
-from acp_agent.gates.gate import CallFacts, CommandFacts
+from acp_agent.core.types import Phase, tool_id
+from acp_agent.gates.gate import CallFacts, CommandFacts, texts_in
 from acp_agent.gates.paths.command_paths import path_words
 from acp_agent.gates.rules.patterns import RuleGlob
 from acp_agent.gates.shell.command import Command, Plain
@@ -104,7 +104,7 @@ def tool_name(name: str) -> str:
 def policy_facts(facts: CallFacts, trust: TrustLevel, cwd: str, realpath: RealPath, *, targets: bool) -> PolicyFacts:
     """Return what rules compare with a call. Paths are resolved only if a rule needs `targets`."""
     tool, call = tool_name(facts.spec.name), facts.call
-    texts = (call.raw_arguments,) if call.arguments is None else tuple(_texts(call.arguments))
+    texts = (call.raw_arguments,) if call.arguments is None else tuple(texts_in(call.arguments))
     if not targets:
         return PolicyFacts(tool, trust, texts, phase=call.phase)
     found = [_path(each.path, cwd, realpath, entry=each.access.of_the_entry) for each in facts.paths]
@@ -115,19 +115,6 @@ def policy_facts(facts: CallFacts, trust: TrustLevel, cwd: str, realpath: RealPa
         found += [_named(word, kind, cwd, realpath) for word, kind in words.items()]
         unclear = unclear or doubt
     return PolicyFacts(tool, trust, texts, tuple(found), unclear, call.phase)
-
-
-def _texts(value: Json) -> Iterator[str]:
-    """Yield every text in a JSON value, however deep."""
-    rest: list[Json] = [value]
-    while rest:
-        each = rest.pop()
-        if isinstance(each, str):
-            yield each
-        elif isinstance(each, list):
-            rest.extend(each)
-        elif isinstance(each, dict):
-            rest.extend(each.values())
 
 
 def _path(path: str, cwd: str, realpath: RealPath, *, entry: bool = False) -> Target:

@@ -16,15 +16,13 @@ from typing import assert_never
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.secrets import Secrecy, secrecy
 from acp_agent.core.types import Access, Allow, Ask, Deny, PathSubject, Verdict
+from acp_agent.gates.gate import Resolve
 from acp_agent.gates.paths.command_paths import MAX_WORDS, URL, Folders, path_words
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.verify.folder_readers import EXCLUDING, reading
 from acp_agent.gates.verify.verifiers import Verifier
 from acp_agent.workspace.command_files import FoundSecret, Look
 from acp_agent.workspace.git.index import Known
-
-Resolve = Callable[[str, Access], str]
-"""FileSystem.resolve, which raises Refused or ToolError for a path that cannot be touched anyway."""
 
 _LOOKERS = ("ls", "stat", "file", "du", "chmod", "chown", "mkdir", "touch", "basename", "dirname", "realpath")
 _QUIET = frozenset((*_LOOKERS, "ssh", "ssh-add", "ssh-keygen", "ssh-copy-id"))

@@ -27,11 +27,12 @@ from acp_agent.core.secrets import Redact, placeholders
 from acp_agent.core.services import Memories, Remembered
 from acp_agent.core.types import ALIASES
 from acp_agent.gates.blocklist import BlocklistPolicy, Substitution
+from acp_agent.gates.gate import Resolve
 from acp_agent.gates.policy import Policy
 from acp_agent.gates.rules.permission_rules import Action, Rule
 from acp_agent.gates.rules.policy_rules import Effect, PolicyRule, TrustLevel
 from acp_agent.gates.selection import ModelSelection, Selection, ToolChoice, for_model
-from acp_agent.gates.verify.firewall import Firewall, Resolve
+from acp_agent.gates.verify.firewall import Firewall
 from acp_agent.gates.verify.verifiers import Destructive, Injection, UrlGrounding, UrlMemory, Verifier
 from acp_agent.output.filters.engine import FilterEngine, RuleSource
 from acp_agent.output.pipeline import Pipeline, Sizes

@@ -274,6 +274,7 @@ def test_looking_for_an_identifier_touches_few_of_the_digests():
     mentioned = Mentioned()
     mentioned.learn(" ".join(f"{number:07x}{number:033x}" for number in range(2400)))
     assert mentioned.has_identifier("0000000")
-    mentioned._digests._order = list(map(Counted, mentioned._digests.in_order))
+    for beginning, digests in mentioned._digests.items():
+        mentioned._digests[beginning] = set(map(Counted, digests))
     assert not mentioned.has_identifier("fffffff")
     assert len(looked) <= 1
