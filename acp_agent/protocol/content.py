@@ -2,6 +2,8 @@
 
 A block that cannot be used is left out and the user is told; only a prompt that is too large is refused. Text that the
 user sent comes first. Linked files and pages take the room that is left, and a link that does not fit stays a name.
+Files are read as tools read them, so the rules and the editor's unsaved changes count. Pages are read under the guards
+of the web tools.
 """
 
 import base64
@@ -11,21 +13,161 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import assert_never, cast
+from typing import NamedTuple, assert_never, cast
+from urllib.parse import SplitResult, unquote, urlsplit
 from uuid import uuid4
 
+import anyio
 from anyio import to_thread
 
-from acp_agent.core.backends import FileSystem
+from acp_agent.core.backends import EntryKind, FileSystem
 from acp_agent.core.errors import AgentError
 from acp_agent.core.messages import ImagePart, LinkPart, Message, PromptPart, ResourcePart, Role, TextPart
 from acp_agent.core.secrets import Redact, verbatim
-from acp_agent.core.services import Web
-from acp_agent.core.types import Json, JsonObject
+from acp_agent.core.services import Web, WebCaller
+from acp_agent.core.types import Access, Json, JsonObject
 from acp_agent.output.sanitize import fence
 from acp_agent.protocol import wire
 from acp_agent.protocol.jsonrpc import invalid_request
-from acp_agent.protocol.links import link_target, one_line, read_file, read_pages
+from acp_agent.tools.web import readable
+
+_WINDOWS = re.compile(r"/?[A-Za-z]:(?:[\\/]|\Z)|\\\\")
+_LONGEST_SHOWN = 2000
+"""Characters of a URI in a line of text."""
+
+
+class LinkTarget(NamedTuple):
+    """Where a URI leads. At most one field is set; none for a URI that is only a name.
+
+    path      absolute, of a file or folder on this machine
+    page      the URL of a page that may be read
+    refused   why it is not read
+    """
+
+    path: str = ""
+    page: str = ""
+    refused: str = ""
+
+
+_ON_WINDOWS = LinkTarget(refused="a Windows path, which leads nowhere on this machine")
+
+
+def link_target(uri: str) -> LinkTarget:
+    """Return where a URI leads, or the absolute path that some clients send instead. No I/O."""
+    if _WINDOWS.match(uri):
+        return _ON_WINDOWS
+    if uri.startswith("/"):
+        return LinkTarget(path=uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # http://[
+        return LinkTarget()
+    match parts.scheme:
+        case "file":
+            return _file(parts)
+        case "https" if parts.netloc:
+            return LinkTarget(page=uri)
+        case "http" if parts.netloc:
+            return LinkTarget(refused="only https links are read")
+        case "data":
+            return LinkTarget(refused="its content is in the link itself: attach it instead")
+        case _:
+            return LinkTarget()
+
+
+def one_line(uri: str) -> str:
+    """Return a URI, a name or a type as one line of limited length."""
+    line = " ".join(uri.split())
+    return line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN]}…"
+
+
+def _file(parts: SplitResult) -> LinkTarget:
+    path = unquote(parts.path)
+    if _WINDOWS.match(path) or parts.netloc.endswith(":"):  # file://C:/
+        return _ON_WINDOWS
+    if parts.netloc not in ("", "localhost"):
+        return LinkTarget(refused=f"a file of another machine ({parts.netloc})")
+    return LinkTarget(path=path) if path.startswith("/") else LinkTarget(refused="not an absolute path")
+
+
+FILE_LIMIT = 1024 * 1024
+"""Bytes of one file."""
+TIMEOUT = 10.0
+"""Seconds for one file or page."""
+_KEY_FOLDERS = {".ssh", ".gnupg", ".aws"}
+_KERNEL_FOLDERS = {"proc", "sys", "dev"}
+
+
+class LinkedFile(NamedTuple):
+    """The text of a file; or `is_folder`; or why it was not read."""
+
+    text: str = ""
+    is_folder: bool = False
+    failure: str = ""
+
+
+async def read_file(path: str, files: FileSystem, timeout: float = TIMEOUT) -> LinkedFile:
+    """Read the file at an absolute path. Failures are in the result."""
+    try:
+        with anyio.fail_after(timeout):
+            return await _read_file(path, files)
+    except TimeoutError:
+        return LinkedFile(failure=f"not read within {timeout:g} s")
+    except AgentError as error:
+        return LinkedFile(failure=str(error).removeprefix(f"{path}: "))  # the caller names the link
+
+
+async def _read_file(path: str, files: FileSystem) -> LinkedFile:
+    names = files.resolve(path, Access.LIST).strip("/").split("/")
+    of_kernel = names[0] in _KERNEL_FOLDERS and names[:2] != ["dev", "shm"]  # /dev/shm holds ordinary files
+    if of_kernel or not _KEY_FOLDERS.isdisjoint(name.lower() for name in names):
+        return LinkedFile(failure="in a private folder")
+    kind = await files.kind(path)
+    if kind is EntryKind.DIRECTORY:
+        return LinkedFile(is_folder=True)
+    if kind is not None:  # an editor would send a huge file in one message; the disk knows its size
+        await files.read_bytes(path, FILE_LIMIT)
+    text = await files.read_text(path)
+    if len(text.encode("utf-8", "replace")) > FILE_LIMIT:
+        return LinkedFile(failure=f"over {FILE_LIMIT} bytes")
+    return LinkedFile(text)
+
+
+MAX_PAGES = 5
+"""Pages read for one prompt."""
+
+
+class LinkedPage(NamedTuple):
+    """A page as text, cut at the limit of web pages; or why it was not read. `url` is where it came from."""
+
+    url: str
+    text: str = ""
+    failure: str = ""
+
+
+async def read_pages(urls: Sequence[str], web: Web, timeout: float = TIMEOUT) -> list[LinkedPage]:
+    """Read pages at the same time, without redirects, and return them in order. Failures are in the result."""
+    pages = [LinkedPage(url, failure=f"at most {MAX_PAGES} linked pages are read") for url in urls]
+
+    async def read(index: int) -> None:
+        pages[index] = await _read_page(urls[index], web, timeout)
+
+    async with anyio.create_task_group() as group:
+        for index in range(min(len(urls), MAX_PAGES)):
+            group.start_soon(read, index)
+    return pages
+
+
+async def _read_page(url: str, web: Web, timeout: float) -> LinkedPage:
+    try:
+        with anyio.fail_after(timeout):
+            page = await web.get(url, WebCaller("resource_link", ""), redirects=0, truncate=True)
+            return LinkedPage(page.url, await readable(page))
+    except TimeoutError:
+        return LinkedPage(url, failure=f"no answer within {timeout:g} s")
+    except AgentError as error:
+        return LinkedPage(url, failure=str(error))
+
 
 DIAGNOSTICS_TYPE = "application/vnd.zed.diagnostics+json"
 TEXT_LIMIT = 1024 * 1024
@@ -209,8 +351,11 @@ class Prompt:
             if page.failure:
                 self._skip(linked.link, page.failure)
                 continue
-            text = _cut(await redacted_text(page.text, self._redact), self._room(linked.index) - _PAGE_OVERHEAD)
+            whole = await redacted_text(page.text, self._redact)
+            room = max(self._room(linked.index) - _PAGE_OVERHEAD, 0)
+            text = whole[:PAGE_LIMIT].encode("utf-8", "replace")[:room].decode(errors="ignore")
             if text:
+                text = text if len(text) == len(whole) else f"{text}\n[The page goes on.]"
                 self._put(linked, _resource(linked.link.uri, fence(text, str(uuid4()), external=page.url)))
             else:
                 self._skip(linked.link, "no room for it in the prompt" if page.text else "nothing to read")
@@ -259,12 +404,6 @@ def _resource(uri: str, text: str) -> str:
     # The body could otherwise close the element and speak as the user.
     body = re.sub("</(?=resource)", "&lt;/", text, flags=re.IGNORECASE)
     return f'<resource uri="{escape(one_line(uri))}">\n{body}\n</resource>'
-
-
-def _cut(text: str, limit: int) -> str:
-    """Return at most PAGE_LIMIT characters and about `limit` bytes of a page, and say where it was cut."""
-    kept = text[:PAGE_LIMIT].encode("utf-8", "replace")[: max(limit, 0)].decode(errors="ignore")
-    return f"{kept}\n[The page goes on.]" if kept and len(kept) < len(text) else kept
 
 
 def _bytes(text: str) -> int:

@@ -74,7 +74,10 @@ class Updates:
             case events.ToolFinished():
                 return self._finished(event)
             case events.UserMessage(parts, message_id):
-                return _user_message(parts, message_id)
+                blocks = (block for block in map(content_block, parts) if block.get("text") != "")
+                return [
+                    {"sessionUpdate": "user_message_chunk", "content": it, "messageId": message_id} for it in blocks
+                ]
             case events.TextDelta(text, message_id):
                 return (_chunk("agent_message_chunk", text, message_id),) if text else ()
             case events.ThoughtDelta(text, message_id):
@@ -189,14 +192,6 @@ def _chunk(kind: str, text: str, message_id: str) -> JsonObject:
     return {"sessionUpdate": kind, "content": {"type": "text", "text": text}, "messageId": message_id}
 
 
-def _user_message(parts: Sequence[PromptPart], message_id: str) -> Sequence[JsonObject]:
-    return [
-        {"sessionUpdate": "user_message_chunk", "content": block, "messageId": message_id}
-        for block in map(content_block, parts)
-        if block.get("text") != ""
-    ]
-
-
 def notice(event: events.Notice, *, known: bool) -> JsonObject:
     """Return a notice; for clients that do not know notices, a message or a thought with the same text."""
     text = defused(event.text)
@@ -222,12 +217,25 @@ def _state(event: _State, client: Client) -> JsonObject:
     match event:
         case events.Notice():
             return notice(event, known=client.notices)
-        case events.UsageChanged():
-            return _usage(event)
-        case events.PlanChanged():
-            return _plan(event)
+        case events.UsageChanged(used, size, cost):
+            update: JsonObject = {"sessionUpdate": "usage_update", "used": used, "size": size}
+            return update if cost is None else {**update, "cost": {"amount": cost, "currency": "USD"}}
+        case events.PlanChanged(steps):
+            entries: list[Json] = [
+                {"content": defused(step.content), "priority": step.priority.value, "status": step.status.value}
+                for step in steps
+            ]
+            return {"sessionUpdate": "plan", "entries": entries}
         case events.CommandsChanged(commands):
-            return _available_commands(commands)
+            listed: list[Json] = [
+                {
+                    "name": each.name,
+                    "description": each.description,
+                    **({"input": {"hint": each.hint}} if each.hint else {}),
+                }
+                for each in commands
+            ]
+            return {"sessionUpdate": "available_commands_update", "availableCommands": listed}
         case events.ModeChanged(mode):
             return {"sessionUpdate": "current_mode_update", "currentModeId": mode.value}
         case events.OptionsChanged(options, choices):
@@ -237,21 +245,6 @@ def _state(event: _State, client: Client) -> JsonObject:
             return session_info(title, updated_at, model)
         case _:
             assert_never(event)
-
-
-def _usage(event: events.UsageChanged) -> JsonObject:
-    update: JsonObject = {"sessionUpdate": "usage_update", "used": event.used, "size": event.size}
-    if event.cost is not None:
-        update["cost"] = {"amount": event.cost, "currency": "USD"}
-    return update
-
-
-def _plan(event: events.PlanChanged) -> JsonObject:
-    entries: list[Json] = [
-        {"content": defused(entry.content), "priority": entry.priority.value, "status": entry.status.value}
-        for entry in event.entries
-    ]
-    return {"sessionUpdate": "plan", "entries": entries}
 
 
 def _compaction(event: events.CompactionChanged) -> JsonObject:
@@ -265,16 +258,6 @@ def _compaction(event: events.CompactionChanged) -> JsonObject:
     if event.error:
         update["error"] = defused(event.error)
     return update
-
-
-def _available_commands(commands: Sequence[events.OfferedCommand]) -> JsonObject:
-    listed: list[Json] = []
-    for command in commands:
-        entry: JsonObject = {"name": command.name, "description": command.description}
-        if command.hint:
-            entry["input"] = {"hint": command.hint}
-        listed.append(entry)
-    return {"sessionUpdate": "available_commands_update", "availableCommands": listed}
 
 
 def session_info(title: str, updated_at_ms: int, model: str = "") -> JsonObject:

@@ -14,9 +14,21 @@ from acp_agent.core.services import WebCaller, WebPage
 from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.output.redaction.rules import KnownSecrets
 from acp_agent.protocol import wire
-from acp_agent.protocol.content import IMAGE_LIMIT, MAX_FILES, MAX_IMAGES, TEXT_LIMIT, Prompt, redacted
+from acp_agent.protocol.content import (
+    FILE_LIMIT,
+    IMAGE_LIMIT,
+    MAX_FILES,
+    MAX_IMAGES,
+    MAX_PAGES,
+    TEXT_LIMIT,
+    LinkTarget,
+    Prompt,
+    link_target,
+    read_file,
+    read_pages,
+    redacted,
+)
 from acp_agent.protocol.jsonrpc import RpcError
-from acp_agent.protocol.links import FILE_LIMIT, MAX_PAGES, LinkTarget, link_target, read_file, read_pages
 from acp_agent.protocol.updates import content_block
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.read_policy import DENIED, NOT_ALLOWED, ReadPolicy
