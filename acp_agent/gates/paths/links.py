@@ -265,7 +265,7 @@ def _opened_by_git(args: tuple[str, ...]) -> Iterator[str]:
 class Workspace(Protocol):
     """Looks at the files of a workspace. Paths are as a command names them: relative to its folder, absolute or `~`.
 
-    The methods neither read files nor raise.
+    The methods neither read files nor raise. Their default is the answer about files that cannot be looked at.
     """
 
     def links_out(self, folder: str) -> Mapping[str, bool] | None:
@@ -273,42 +273,26 @@ class Workspace(Protocol):
 
         Links into the workspace are followed. None if there are too many files.
         """
-        ...
-
-    def is_file(self, path: str) -> bool:
-        """Return whether there is a regular file at `path`, and not a link to one."""
-        ...
-
-    def is_folder(self, path: str) -> bool:
-        """Return whether `path` is a folder or leads to one."""
-        ...
-
-    def exists(self, path: str) -> bool:
-        """Return whether there is anything at `path`, if only a broken link."""
-        ...
-
-
-class UnseenWorkspace:
-    """A workspace that cannot be looked at: it may hold any link."""
-
-    def links_out(self, folder: str) -> Mapping[str, bool] | None:
-        """Return None: any file may be a link."""
         del folder
 
     def is_file(self, path: str) -> bool:
-        """Return False."""
+        """Return whether there is a regular file at `path`, and not a link to one."""
         del path
         return False
 
     def is_folder(self, path: str) -> bool:
-        """Return False."""
+        """Return whether `path` is a folder or leads to one."""
         del path
         return False
 
     def exists(self, path: str) -> bool:
-        """Return True: nothing is surely missing."""
+        """Return whether there is anything at `path`, if only a broken link."""
         del path
         return True
+
+
+class UnseenWorkspace(Workspace):
+    """A workspace that cannot be looked at: it may hold any link."""
 
 
 MAX_LOOKS = 16
