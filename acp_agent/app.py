@@ -22,8 +22,7 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from acp_agent.capabilities import fork_offered, initialize_result
-from acp_agent.config import database_file
-from acp_agent.config.files import STRICT_VARIABLE
+from acp_agent.config.files import STRICT_VARIABLE, database_file
 from acp_agent.config.load import Flags, Loaded, load, options_at_start, options_opened
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Notice, Severity

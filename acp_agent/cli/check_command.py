@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
 
-from acp_agent.config import Loaded, data_path, key_of
-from acp_agent.config.layers import RULES, Layer, Reader
-from acp_agent.config.load import options_at_start
+from acp_agent.config.files import data_path
+from acp_agent.config.layers import RULES, Layer, Reader, key_of
+from acp_agent.config.load import Loaded, options_at_start
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import CommandSubject, Json, JsonObject, ToolCall, ToolResult

@@ -11,7 +11,7 @@ from acp_agent.agent.history import History, restored
 from acp_agent.agent.hooks import AllTools, Hooks, ToolSelection
 from acp_agent.agent.prompt import system_prompt
 from acp_agent.agent.turn import Agent, Limits
-from acp_agent.config import Loaded
+from acp_agent.config.load import Loaded
 from acp_agent.config.settings import Settings
 from acp_agent.core.errors import LoginRequired, MissingKey
 from acp_agent.core.events import EventSink, Notice, Severity, TextDelta

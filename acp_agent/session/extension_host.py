@@ -8,8 +8,7 @@ from functools import partial
 import anyio
 import anyio.to_thread
 
-from acp_agent.config import Loaded
-from acp_agent.config.load import options_at_start
+from acp_agent.config.load import Loaded, options_at_start
 from acp_agent.config.settings import audit_file
 from acp_agent.core.errors import InvalidField, InvalidState, SessionNotFound, StoreUnavailable
 from acp_agent.core.mcp import MAX_SERVERS, ListedServer, McpServer

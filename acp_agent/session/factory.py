@@ -9,7 +9,7 @@ from acp_agent.agent.aids.arguments import Reformatter
 from acp_agent.agent.prompt import ProjectNote, notes_block
 from acp_agent.agent.tool_calls import ShownPlan
 from acp_agent.agent.turn import Agent
-from acp_agent.config import Loaded
+from acp_agent.config.load import Loaded
 from acp_agent.config.settings import InstructionSettings
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Event, Notice, Severity, UsageChanged

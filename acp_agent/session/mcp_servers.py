@@ -12,8 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from acp_agent.config import Loaded
 from acp_agent.config.files import PROJECT_FILE
+from acp_agent.config.load import Loaded
 from acp_agent.config.mcp_settings import MOST_OF_A_PROJECT, McpServerSettings
 from acp_agent.config.section import holds_secret, is_everyday
 from acp_agent.core.errors import ConfigError, ToolError

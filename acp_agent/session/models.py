@@ -6,8 +6,9 @@ from functools import partial
 
 import anyio.to_thread
 
-from acp_agent.config import LlmSettings, Loaded, model_advice
-from acp_agent.config.llm_settings import ModelOptions, ProviderType
+from acp_agent.config.llm_settings import LlmSettings, ModelOptions, ProviderType
+from acp_agent.config.load import Loaded
+from acp_agent.config.vendors import model_advice
 from acp_agent.core.errors import AgentError, ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import Usage
 from acp_agent.core.ports import Embedder, Provider

@@ -9,15 +9,9 @@ import anyio
 from anyio import to_thread
 
 from acp_agent import log
-from acp_agent.config import (
-    PERMISSION_FILE,
-    LlmSettings,
-    Loaded,
-    ProviderSettings,
-    data_dir,
-    database_file,
-)
-from acp_agent.config.llm_settings import ModelSettings
+from acp_agent.config.files import PERMISSION_FILE, data_dir, database_file
+from acp_agent.config.llm_settings import LlmSettings, ModelSettings, ProviderSettings
+from acp_agent.config.load import Loaded
 from acp_agent.config.settings import audit_file
 from acp_agent.core.errors import ConfigError, StoreUnavailable
 from acp_agent.core.ports import Embedder

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, assert_never
 
-from acp_agent.config import Loaded
+from acp_agent.config.load import Loaded
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.types import (

@@ -7,7 +7,7 @@ from typing import assert_never
 from uuid import uuid4
 
 from acp_agent.agent.prompt import ran
-from acp_agent.config import Loaded
+from acp_agent.config.load import Loaded
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import AgentError, StoreUnavailable
 from acp_agent.core.events import EventSink, UsageChanged

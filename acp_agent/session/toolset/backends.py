@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from uuid import uuid4
 
-from acp_agent.config import Loaded, Settings
+from acp_agent.config.load import Loaded
+from acp_agent.config.settings import Settings
 from acp_agent.core.backends import FileSystem, Terminal
 from acp_agent.core.editor import LanguageServers, TerminalSettings
 from acp_agent.core.errors import BackendUnavailable, ConfigError, ToolError

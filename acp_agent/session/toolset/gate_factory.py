@@ -11,7 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakMethod
 
-from acp_agent.config import Loaded, Settings, ToolSettings
+from acp_agent.config.load import Loaded
+from acp_agent.config.settings import Settings
+from acp_agent.config.tool_settings import ToolSettings
 from acp_agent.core.events import EventSink
 from acp_agent.core.ports import Approver, Invocation
 from acp_agent.core.services import Overflow

@@ -14,14 +14,15 @@ from typing import TypeAlias, cast
 
 from anyio import to_thread
 
-from acp_agent.config import Loaded, PermissionRule, ProviderSettings, ShellSettings, data_path, secret_values
 from acp_agent.config.call_settings import VerifierSettings
-from acp_agent.config.files import credentials_file, database_file, session_locks_file
+from acp_agent.config.files import credentials_file, data_path, database_file, session_locks_file
 from acp_agent.config.layers import RULES
+from acp_agent.config.llm_settings import ProviderSettings
+from acp_agent.config.load import Loaded
 from acp_agent.config.policy_file import PlacedRule, merged_rules
-from acp_agent.config.rules import guarded
-from acp_agent.config.section import Section
-from acp_agent.config.tool_settings import ReadRule
+from acp_agent.config.rules import PermissionRule, guarded
+from acp_agent.config.section import Section, secret_values
+from acp_agent.config.tool_settings import ReadRule, ShellSettings
 from acp_agent.core.errors import ConfigError, ToolError, ToolErrorCategory
 from acp_agent.core.secrets import Redact, placeholders
 from acp_agent.core.services import Memories, Remembered

@@ -12,8 +12,8 @@ from typing import Any, Never
 
 from acp_agent.agent.aids.arguments import Reformatter
 from acp_agent.agent.tool_calls import ShownPlan
-from acp_agent.config import Loaded
 from acp_agent.config.files import stamp
+from acp_agent.config.load import Loaded
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.editor import SharedLanguages
 from acp_agent.core.errors import AgentError, ConfigError, Refused

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from tempfile import TemporaryDirectory
 
-from acp_agent.config import Flags, Loaded, load
+from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.core.errors import Refused
 from acp_agent.core.events import Event
 from acp_agent.core.ports import Decision, Invocation, Question, ToolContext

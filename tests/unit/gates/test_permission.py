@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.config import Flags, Loaded, load
+from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.ports import Decision, Invocation, Question
 from acp_agent.core.session_options import AutoApprove, Mode, SessionOptions

@@ -16,8 +16,7 @@ from typing import Any
 
 import anyio
 
-from acp_agent.config import Flags, Loaded, load
-from acp_agent.config.load import options_at_start
+from acp_agent.config.load import Flags, Loaded, load, options_at_start
 from acp_agent.core.events import Event, ToolFinished
 from acp_agent.core.secrets import verbatim
 from acp_agent.core.sessions import SessionRecord

@@ -289,7 +289,7 @@ async def test_without_any_script_folder_the_command_is_an_argument(tmp_path: Pa
 SWEPT = """
 import os, shutil, anyio
 from acp_agent.session.processes import ProcessServices
-from acp_agent.config import Flags, load
+from acp_agent.config.load import Flags, load
 workshop = ProcessServices(load(Flags(), {}), lambda task: None, lambda loaded: None)
 first = workshop.script_folder()
 assert workshop.script_folder() == first

@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_agent.config import Flags, load
+from acp_agent.config.load import Flags, load
 from acp_agent.core.errors import Refused
 from acp_agent.core.types import Access
 from acp_agent.session.toolset.settings import session_roots

@@ -12,8 +12,7 @@ import anyio
 import anyio.abc
 import pytest
 
-from acp_agent.config import Flags, Loaded, load
-from acp_agent.config.load import options_at_start
+from acp_agent.config.load import Flags, Loaded, load, options_at_start
 from acp_agent.core.errors import RequestError, StoreUnavailable
 from acp_agent.core.events import TextDelta, UserMessage
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.config import Flags, ToolSettings, load
-from acp_agent.config.tool_settings import RateLimitSettings
+from acp_agent.config.load import Flags, load
+from acp_agent.config.tool_settings import RateLimitSettings, ToolSettings
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import Access, PathSubject, ToolCall
 from acp_agent.gates.anomaly import Outcome

@@ -10,7 +10,7 @@ from uuid import uuid4
 import anyio
 import pytest
 
-from acp_agent.config import Flags, load
+from acp_agent.config.load import Flags, load
 from acp_agent.core.events import Event, Notice
 from acp_agent.core.mcp import McpDefinition, McpOrigin, McpReply, McpServer, McpState
 from acp_agent.core.ports import Backends, Decision, Question

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.config import Flags, Loaded, load
-from acp_agent.config.load import MOST_ENTRIES
+from acp_agent.config.load import MOST_ENTRIES, Flags, Loaded, load
 from acp_agent.core.errors import ConfigError, Refused
 from acp_agent.core.types import Access
 from acp_agent.regex import LinearRegex

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.agent.history import History
-from acp_agent.config import ToolSettings
+from acp_agent.config.tool_settings import ToolSettings
 from acp_agent.core.events import UsageChanged
 from acp_agent.core.messages import Message, Role, TextPart, Usage
 from acp_agent.core.sessions import UsageTotals
