@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from acp_agent.agent.aids.phases import PhaseCalls, Reflection, RememberedSummaries
 from acp_agent.agent.compaction import Compactor, SummarySettings, Thresholds
@@ -22,9 +21,6 @@ from acp_agent.core.sessions import SessionSnapshot
 from acp_agent.log import Log
 from acp_agent.session.models import SessionModels
 from acp_agent.session.session import Session
-
-if TYPE_CHECKING:
-    from acp_agent.agent.aids.selection import ToolRanking
 
 _log = Log(__name__)
 
@@ -183,27 +179,18 @@ class SessionAgent:
             if self._session.editor.offers_login:
                 raise LoginRequired(str(error)) from None
             raise
-        prompt = await self._system_prompt()
+        # The prompt names no tools for a model that takes none. It also names tools that the selection hides at the
+        # moment: so it stays equal from call to call and can be cached, and a model that calls a hidden tool gets it.
+        tools = self._toolset.specs() if self._models.take_tools() else ()
+        notes, more = await self._notes(self._loaded()), self._session.workspace.additional
+        mode = self._session.active.mode
         return self._conversation.prepare(
             provider,
-            prompt,
+            system_prompt(self._cwd, more, sys.platform, mode, tools=tools, notes=notes),
             self._toolset,
             self._emit,
             began=self._session.transcript.save_soon,
             session_ended=lambda: self._session.turns.session_ended,
-        )
-
-    async def _system_prompt(self) -> str:
-        """Return the system prompt. For a model without tool support it names no tools.
-
-        It also names tools that the selection hides at the moment. So the prompt stays equal from call to call and can
-        be cached, and a model that calls a hidden tool gets it.
-        """
-        tools = self._toolset.specs() if self._models.take_tools() else ()
-        notes = await self._notes(self._loaded())
-        mode = self._session.active.mode
-        return system_prompt(
-            self._cwd, self._session.workspace.additional, sys.platform, mode, tools=tools, notes=notes
         )
 
 
@@ -222,12 +209,12 @@ def tool_selection(
     tafc, chosen, needs = settings.tools.tafc, settings.agent.tool_filter, settings.tools.dependencies
     if not (tafc.enabled or chosen.enabled or needs.enabled):
         return AllTools()
+    from acp_agent.agent.aids import selection  # noqa: PLC0415
     from acp_agent.agent.aids.arguments import Tafc  # noqa: PLC0415 - off by default
     from acp_agent.agent.aids.dependencies import Dependencies, Needs  # noqa: PLC0415
-    from acp_agent.agent.aids.selection import INDISPENSABLE, AidedToolSelection, SchemaFilter  # noqa: PLC0415
 
-    schema_filter = chosen.enabled and SchemaFilter(
-        _ranking(embedder, redact),
+    schema_filter = chosen.enabled and selection.SchemaFilter(
+        selection.EmbeddingRanking(embedder, redact=redact) if embedder else selection.WordRanking(),
         top_k=chosen.top_k,
         min_description_words=chosen.min_description_words,
         always_on=chosen.always_on,
@@ -236,19 +223,13 @@ def tool_selection(
         {tool: Needs(rule.requires, rule.prefers) for tool, rule in needs.rules.items()},
         boost_per_dep=needs.boost_per_dep,
         max_total_boost=needs.max_total_boost,
-        always_on=schema_filter.always_on if schema_filter else INDISPENSABLE,
+        always_on=schema_filter.always_on if schema_filter else selection.INDISPENSABLE,
         joining=joining,
         warn=warn,
     )
-    return AidedToolSelection(
+    return selection.AidedToolSelection(
         _log,
         tafc=Tafc(tafc.complexity_threshold) if tafc.enabled else None,
         schema_filter=schema_filter or None,
         dependencies=dependencies or None,
     )
-
-
-def _ranking(embedder: Embedder | None, redact: Redact) -> "ToolRanking":
-    from acp_agent.agent.aids.selection import EmbeddingRanking, WordRanking  # noqa: PLC0415 - off by default
-
-    return EmbeddingRanking(embedder, redact=redact) if embedder else WordRanking()

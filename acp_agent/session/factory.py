@@ -16,7 +16,6 @@ from acp_agent.core.events import Event, Notice, Severity, UsageChanged
 from acp_agent.core.ports import Elicitor, Embedder
 from acp_agent.core.session_options import Chosen, chosen
 from acp_agent.core.sessions import SessionSnapshot
-from acp_agent.gates.rules.policy_rules import TrustLevel
 from acp_agent.output.redacted_view import RedactedApprover, RedactedEvents
 from acp_agent.output.sanitize import sanitize
 from acp_agent.session.conversation import Conversation, SessionAgent, history_of, tool_selection
@@ -28,7 +27,7 @@ from acp_agent.session.session import Session
 from acp_agent.session.slash.handler import CommandDependencies, SlashCommandHandler
 from acp_agent.session.titles import Summarizer, TitleUpdater, TitleWriter
 from acp_agent.session.toolset.backends import SessionBackends, reported_diagnostics
-from acp_agent.session.toolset.gate_factory import SessionGateState
+from acp_agent.session.toolset.gate_factory import GateMemory, SessionGateState
 from acp_agent.session.toolset.settings import redactor
 from acp_agent.session.toolset.toolset import Builders, ReloadingToolset, SessionTools, ToolDependencies, same_model
 from acp_agent.store.memories import MemoryStore
@@ -133,17 +132,23 @@ class SessionFactory:
         self._redactor = redactor(loaded, process.secrets, self._warn)
         self._emit = RedactedEvents(session.emit, self._redactor)
         self._models = SessionModels(process.catalog, self.in_force, self._redactor, self._tell, self._chosen)
-        self.elicitor = self._make_elicitor()
+        acp = loaded.settings.acp
+        self.elicitor: Elicitor | None = None  # there is only one, as questions are shown one by one
+        if acp.elicitation:
+            timeout = acp.elicitation_timeout_secs
+            self.elicitor = session.editor.elicitor(self._redactor, timeout, wanted=lambda: session.turns.going_on)
         self._languages = session.share_languages(loaded)
-        approver = session.editor.approver(loaded.settings.acp.question_timeout_secs)
-        approver = RedactedApprover(approver, self._redactor)
-        self._mcp = SessionMcpServers(
-            process, session, approver, self._cwd, self._redactor, self._trust_folder, self._asker
-        )
+        approver = RedactedApprover(session.editor.approver(acp.question_timeout_secs), self._redactor)
+        memory = process.gate_memories.of(session.id, self._cwd, loaded.settings.tools)
+        trust_folder = memory.trust.trust_folder
+        self._mcp = SessionMcpServers(process, session, approver, self._cwd, self._redactor, trust_folder, self._asker)
         self._embedder = self._make_embedder()
-        self._gate_state = self._make_gate_state(approver)
+        self._gate_state = self._make_gate_state(approver, memory)
         self._conversation = self._make_conversation(saved)
-        self._state = self._make_state(saved)
+        before = () if saved is None else saved.history.messages
+        self._state = SessionState(self._conversation.history, self._models, memory, self._redactor, before)
+        if saved is not None:
+            self._state.restore(saved.usage, saved.user_words)
         writer = TitleWriter(loaded.settings.memory.sessions, self._models.for_titles, self._redactor)
         self._titles = TitleUpdater(session, writer, process.background)
         self._notes = ProjectNotes(loaded.file, self._plain, self._warn_plainly)
@@ -243,10 +248,6 @@ class SessionFactory:
         trusted = self._gate_state.memory.trust.workspace.counts
         return await self._notes.block(loaded.settings.agent.instructions, self._tools.roots, trusted=trusted)
 
-    def _trust_folder(self, level: TrustLevel) -> None:
-        """Record the user's trust in the folder, which decides whether its notes and programs are used."""
-        self._gate_state.memory.trust_folder(level)
-
     def _adopt(self, loaded: Loaded) -> None:
         self._session.offer(self._process.choices(loaded))
         self._session.apply_config(loaded)
@@ -283,25 +284,24 @@ class SessionFactory:
             None if saved is None else history_of(saved, self._redactor, partial(self._warn_plainly, _DAMAGED)),
         )
 
-    def _make_state(self, saved: SessionSnapshot | None) -> SessionState:
-        before = () if saved is None else saved.history.messages
-        history, memory = self._conversation.history, self._gate_state.memory
-        state = SessionState(history, self._models, memory, self._redactor, before)
-        if saved is not None:
-            state.restore(saved.usage, saved.user_words)
-        return state
-
     def _make_tools(self) -> SessionTools:
         session, process = self._session, self._process
         backends = SessionBackends(
             session, self._loaded.settings, process.script_folder, self._emit, self._warn, process.watchdog
         )
-        needs = self._tool_dependencies()
+        needs = ToolDependencies(
+            self._memories,
+            self._conversation.compactor,
+            self._reformatter,
+            self.elicitor,
+            self._languages,
+            self._plan,
+            lambda: self._models.in_force,
+        )
         return self.tools(session, self._cwd, backends, self._gate_state, needs, self._redactor)
 
-    def _make_gate_state(self, approver: RedactedApprover) -> SessionGateState:
+    def _make_gate_state(self, approver: RedactedApprover, memory: GateMemory) -> SessionGateState:
         settings, connections = self._loaded.settings, self._mcp.connections
-        memory = self._process.gate_memories.of(self._session.id, self._cwd, settings.tools)
         memory.trust_served(connections.trust)
         return SessionGateState(
             approver,
@@ -314,15 +314,6 @@ class SessionFactory:
             connections,
         )
 
-    def _make_elicitor(self) -> Elicitor | None:
-        """Return the elicitor, which shows forms to the user. There is only one, as questions are shown one by one."""
-        acp, session = self._loaded.settings.acp, self._session
-        if not acp.elicitation:
-            return None
-        return session.editor.elicitor(
-            self._redactor, acp.elicitation_timeout_secs, wanted=lambda: session.turns.going_on
-        )
-
     def _make_embedder(self) -> Embedder | None:
         try:
             return self._models.embedder(self._loaded.settings.llm)
@@ -333,17 +324,6 @@ class SessionFactory:
     def _make_reformatter(self) -> Reformatter | None:
         name = self._loaded.settings.tools.retry.parameter_reformat_provider
         return Reformatter(name, partial(self._models.for_chores, name), self._redactor) if name else None
-
-    def _tool_dependencies(self) -> ToolDependencies:
-        return ToolDependencies(
-            self._memories,
-            self._conversation.compactor,
-            self._reformatter,
-            self.elicitor,
-            self._languages,
-            self._plan,
-            lambda: self._models.in_force,
-        )
 
     def _command_dependencies(self) -> CommandDependencies:
         return CommandDependencies(

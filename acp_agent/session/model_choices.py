@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
@@ -29,23 +29,14 @@ from acp_agent.llm.provider_config import (
 )
 from acp_agent.log import Log
 
+if TYPE_CHECKING:
+    from acp_agent.llm.catalog import Catalog
+
 _PATIENCE = 5.0
 """Seconds for the list of one provider. All providers are asked at the same time."""
 _HEAVY = ("acp_agent.llm.model_list", "acp_agent.net.client")
 
 _log = Log(__name__)
-
-
-class ListsModels(Protocol):
-    """The part of `llm.catalog.Catalog` that asks the servers for their models."""
-
-    async def models(self, provider: str) -> tuple[ModelInfo, ...]:
-        """Return the models of a provider. Raises ConfigError, ProviderError."""
-        ...
-
-    async def described(self, info: ModelInfo) -> ModelInfo:
-        """Return a model with details that the list leaves out. Raises the errors of `models`."""
-        ...
 
 
 class ModelLists:
@@ -108,7 +99,7 @@ class KnownModels:
         """Return the models of a provider, except those that are known to take no tools."""
         return (info for info in self._lists.get(provider, {}).values() if info.tools is not False)
 
-    async def fetch(self, catalog: ListsModels, configured: Sequence[str]) -> None:
+    async def fetch(self, catalog: "Catalog", configured: Sequence[str]) -> None:
         """Ask every provider, once per process. Run it as a background task: failures are only logged.
 
         configured   models that the user has named. Ollama is asked for details of these, which its list lacks
@@ -127,13 +118,13 @@ class KnownModels:
         if self._lists:
             self._changed()
 
-    async def refresh(self, catalog: ListsModels, provider: str, configured: Sequence[str]) -> int:
+    async def refresh(self, catalog: "Catalog", provider: str, configured: Sequence[str]) -> int:
         """Ask one provider again. Return how many models it offers. Raises ConfigError, ProviderError."""
         await self._ask(catalog, provider, configured)
         self._changed()
         return sum(1 for _ in self.offered(provider))
 
-    async def _ask(self, catalog: ListsModels, provider: str, configured: Sequence[str]) -> None:
+    async def _ask(self, catalog: "Catalog", provider: str, configured: Sequence[str]) -> None:
         for module in _HEAVY:  # off the event loop: it is httpx
             await anyio.to_thread.run_sync(importlib.import_module, module, abandon_on_cancel=True)
         try:
@@ -149,7 +140,7 @@ class KnownModels:
         self._lists[provider] = found
         self.version += 1
 
-    async def _try(self, catalog: ListsModels, provider: str, configured: Sequence[str]) -> None:
+    async def _try(self, catalog: "Catalog", provider: str, configured: Sequence[str]) -> None:
         try:
             await self._ask(catalog, provider, configured)
         except AgentError as error:
@@ -182,12 +173,12 @@ class ModelChoices:
         self._fetches = fetches and not self._available
         self._shown: tuple[int, str, Sequence[ModelChoice]] | None = None
 
-    async def fetch(self, catalog: ListsModels) -> None:
+    async def fetch(self, catalog: "Catalog") -> None:
         """Fetch the providers' lists, if the configuration wants them. Run it as a background task."""
         if self._fetches:
             await self._known.fetch(catalog, self._configured())
 
-    async def refresh(self, catalog: ListsModels, provider: str) -> int:
+    async def refresh(self, catalog: "Catalog", provider: str) -> int:
         """Ask one provider again. Return how many models it offers. Raises ToolError, ConfigError, ProviderError."""
         if not self._fetches:
             raise _wrong("nothing to refresh: the models are those of the configuration")

@@ -72,11 +72,6 @@ _IMPATIENT = RetryPolicy(longest_asked=10.0)
 """For a model with a fallback: asking the fallback is better than waiting a minute."""
 
 
-def _nothing(model: str) -> Chosen:
-    del model
-    return Chosen()
-
-
 @dataclass(frozen=True, slots=True)
 class _Asked:
     """The models that run turns, with their options. All models after the first are fallbacks."""
@@ -104,7 +99,7 @@ class SessionModels:
         loaded: Callable[[], Loaded],
         redact: Redact,
         tell: Callable[[str], Awaitable[None]],
-        chosen: Callable[[str], Chosen] = _nothing,
+        chosen: Callable[[str], Chosen],
     ) -> None:
         self._catalog = catalog
         self._loaded = loaded

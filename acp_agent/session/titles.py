@@ -63,13 +63,15 @@ class TitleWriter:
         shown = fence(clip(self._redact(prompt), _INPUT).text, "prompt")
         request = ModelRequest(_SYSTEM, (Message(Role.USER, (TextPart(shown),)),), max_tokens=_TOKENS)
         try:
-            with anyio.fail_after(_SECONDS):
-                provider = await self._model(self._settings.title_provider)
-                answer = "" if provider is None else await _answer(provider, request)
+            answer = await _answer(partial(self._model, self._settings.title_provider), request, _SECONDS)
         except (AgentError, TimeoutError) as error:
             _log.debug("no title from a model", error=self._redact(str(error)))
             return ""
-        return self._cut(_bare(_line(self._redact(answer))))
+        if answer.stop is not ModelStop.END:
+            return ""
+        line = _line(self._redact(answer.message.text))
+        bare = _PAIRED.sub("", _MARKUP.sub("", line).strip()).strip()  # models put markup and quotes around a title
+        return self._cut(" ".join(bare.rstrip(".").split()))
 
     def _cut(self, line: str) -> str:
         """Cut a line at a word, if possible."""
@@ -88,19 +90,16 @@ def _line(text: str) -> str:
     return next(filter(None, lines), "")
 
 
-def _bare(line: str) -> str:
-    """Remove the markup and the quotes that models put around a title."""
-    bare = _PAIRED.sub("", _MARKUP.sub("", line).strip()).strip()
-    return " ".join(bare.rstrip(".").split())
-
-
-async def _answer(provider: Provider, request: ModelRequest) -> str:
-    """Return the model's answer; "" for a refusal or an unfinished title."""
-    async with aclosing(cast("AsyncGenerator[ModelEvent]", provider.stream(request))) as events:
-        async for event in events:
-            if isinstance(event, ModelDone):
-                return event.message.text if event.stop is ModelStop.END else ""
-    return ""
+async def _answer(model: Callable[[], Awaitable[Provider | None]], request: ModelRequest, seconds: float) -> ModelDone:
+    """Return the model's answer, which is empty if there is no model. Raises AgentError, TimeoutError."""
+    with anyio.fail_after(seconds):
+        provider = await model()
+        if provider is not None:
+            async with aclosing(cast("AsyncGenerator[ModelEvent]", provider.stream(request))) as events:
+                async for event in events:
+                    if isinstance(event, ModelDone):
+                        return event
+    return ModelDone(Message(Role.ASSISTANT, ()), ModelStop.END)
 
 
 class TitleUpdater:
@@ -191,16 +190,7 @@ class Summarizer:
         shown = fence(clip(text, _SUMMARY_INPUT).text, "summary")
         request = ModelRequest(_SUMMARY_SYSTEM, (Message(Role.USER, (TextPart(shown),)),), max_tokens=_SUMMARY_TOKENS)
         try:
-            with anyio.fail_after(_SUMMARY_SECONDS):
-                return await _summary_answer(await self._provider(), request)
+            return (await _answer(self._provider, request, _SUMMARY_SECONDS)).message.text.strip()
         except (AgentError, TimeoutError) as error:
             _log.warning("no summary of an output", error=str(error))
             return ""
-
-
-async def _summary_answer(provider: Provider, request: ModelRequest) -> str:
-    async with aclosing(cast("AsyncGenerator[ModelEvent]", provider.stream(request))) as events:
-        async for event in events:
-            if isinstance(event, ModelDone):
-                return event.message.text.strip()
-    return ""

@@ -31,7 +31,7 @@ from acp_agent.gates.gate import CallFacts, Gate, Gates
 from acp_agent.gates.permission import Approved, PermissionGate
 from acp_agent.gates.policy import PolicyGate
 from acp_agent.gates.rules.permission_rules import Action, Rule, canonical, judge
-from acp_agent.gates.shell.command import Analysis, Plain, ShellText
+from acp_agent.gates.shell.command import Analysis, Plain
 from acp_agent.session.toolset.settings import session_policy
 from acp_agent.text import visible
 from acp_agent.tools.registry import default_tools
@@ -107,12 +107,13 @@ def judged(facts: CallFacts, gates: Iterable[Gate]) -> Finding:
 def _settled(facts: CallFacts, gate: PermissionGate) -> Finding:
     rules, line = gate.rules.get(facts.spec.name, ()), facts.command
     verdict = gate.judge(facts)
+    deciding = judge(line, rules, lambda _: None).pattern if line else ""
     match verdict:
         case Deny(reason):
-            rule = _deciding(line, rules) if line else verdict.rule
+            rule = deciding if line else verdict.rule
             return Finding("deny", gate.name, rule, (reason,))
         case Ask(reason):
-            return Finding("ask", "", _deciding(line, rules) if line else "", tuple(reason.split("\n")))
+            return Finding("ask", "", deciding, tuple(reason.split("\n")))
         case Allow():
             by = verdict.by if isinstance(verdict, Approved) else ApprovedBy.AUTO
             rule = ", ".join(_allowing(line.analysis, rules)) if line and by is ApprovedBy.POLICY else ""
@@ -120,11 +121,6 @@ def _settled(facts: CallFacts, gate: PermissionGate) -> Finding:
             return Finding("allow", "", rule, (_FULL_AUTO if runs_unasked else _ON_WHOSE_WORD[by],))
         case _:
             assert_never(verdict)
-
-
-def _deciding(line: ShellText, rules: tuple[Rule, ...]) -> str:
-    """Return the pattern that denies or asks."""
-    return judge(line, rules, lambda _: None).pattern
 
 
 def _allowing(analysis: Analysis, rules: tuple[Rule, ...]) -> list[str]:

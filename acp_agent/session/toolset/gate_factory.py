@@ -72,17 +72,13 @@ _MOST_REMEMBERED = 1000
 """The most sessions whose memory is kept. The least recently used is forgotten first."""
 
 
-def _rate() -> RateLimit:
-    return RateLimit(0, time.monotonic)
-
-
 @dataclass(frozen=True, slots=True)
 class GateMemory:
     """The counts, the typed words and the trust of one session so far."""
 
     anomalies: AnomalyDetector
     quota: Quota = field(default_factory=Quota)
-    rate: RateLimit = field(default_factory=_rate)
+    rate: RateLimit = field(default_factory=lambda: RateLimit(0, time.monotonic))
     urls: UrlMemory = field(default_factory=UrlMemory)
     turn: TurnCalls = field(default_factory=TurnCalls)
     mentioned: Mentioned = field(default_factory=Mentioned)
@@ -97,10 +93,6 @@ class GateMemory:
             return TrustLevel.UNTRUSTED if ours is None else ours(invocation)
 
         self.trust.trust_served(served)
-
-    def trust_folder(self, level: TrustLevel) -> None:
-        """Set the trust level of the session's folder, as the user answered."""
-        self.trust.trust_folder(level)
 
     @classmethod
     def new(cls, tools: ToolSettings) -> "GateMemory":
@@ -155,15 +147,11 @@ class GateMemories:
             memory = replace(memory, anomalies=before.anomalies, rate=before.rate, trust=before.trust)
             memory.limit(tools)
             if before.folder != folder:
-                memory.trust_folder(TrustLevel.PROVISIONAL)
+                memory.trust.trust_folder(TrustLevel.PROVISIONAL)
         self._carried[session_id] = _Carried(folder, memory.anomalies, memory.rate, memory.trust)
         for oldest in [*self._carried][: max(len(self._carried) - _MOST_REMEMBERED, 0)]:
             del self._carried[oldest]
         return memory
-
-
-def _no_opinion(url: str) -> None:
-    del url
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +168,7 @@ class GateContext:
     options: SessionOptions
     resolve: Callable[[str, Access], str]
     shell: Roots
-    refuse_url: Callable[[str], str | None] = _no_opinion
+    refuse_url: Callable[[str], str | None] = lambda _: None
     offered: tuple[str, ...] | None = None
     urls: UrlMemory = field(default_factory=UrlMemory)
     trust: SessionTrust = field(default_factory=SessionTrust)

@@ -362,7 +362,9 @@ def session_roots(
     allowed = tools.shell.allowed_paths if for_shell else tools.file.allowed_paths
     folders = (cwd, *additional, *filter(os.path.isdir, allowed))
     loaded, _ = without_faulty_patterns(loaded, folders)
-    own = OwnFiles(_own_files(loaded, cwd), _closed_files())
+    # Tools may neither read the credentials nor delete the locks.
+    closed = credentials_file(os.environ), database_file(os.environ), session_locks_file(os.environ)
+    own = OwnFiles(tuple(_own_files(loaded, cwd)), closed)
     reading = _read_policy(loaded, folders, for_shell=for_shell)
     return Roots(cwd, folders[1:], policy=all_of(own, protected_paths(loaded, cwd), reading), open_root=open_root)
 
@@ -375,18 +377,10 @@ def protected_paths(loaded: Loaded, cwd: str) -> ProtectedPaths:
     return ProtectedPaths(protection.protected_paths, protection.unprotected_paths, own, obeyed)
 
 
-def _own_files(loaded: Loaded, cwd: str) -> tuple[str, ...]:
-    return data_path(os.environ), loaded.file, *_placed_elsewhere(loaded, cwd)
-
-
-def _closed_files() -> tuple[str, ...]:
-    """Return the policy for our own files: tools may neither read the credentials nor delete the locks."""
-    return credentials_file(os.environ), database_file(os.environ), session_locks_file(os.environ)
-
-
-def _placed_elsewhere(loaded: Loaded, cwd: str) -> Iterator[str]:
-    """Yield our own files that the user keeps outside the data folder."""
+def _own_files(loaded: Loaded, cwd: str) -> Iterator[str]:
+    """Yield our own files: the data folder, the configuration, and what the user keeps outside the data folder."""
     settings = loaded.settings
+    yield from (data_path(os.environ), loaded.file)
     if settings.acp.permission_file:
         yield settings.acp.permission_file
     if settings.audit.file:
