@@ -20,7 +20,8 @@ Consecutive pieces of a message are one event. A session to import has at most 5
 """
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache, partial
@@ -81,12 +82,12 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_cir
 
 
 def _refused(constant: str) -> float:
-    raise ValueError(f"{constant} is not JSON")
+    raise ValueError(f"{constant[:20]} is not JSON")
 
 
 def _finite(text: str) -> float:
     value = float(text)
-    return value if isfinite(value) else _refused(text[:20])
+    return value if isfinite(value) else _refused(text)
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refused, parse_float=_finite)
@@ -118,7 +119,7 @@ def to_json(value: object) -> Json:
         return cast("Json", value)
     kind = type(value)
     data: dict[str, Json] = {_TYPE: _NAMES[kind]} if kind in _NAMES else {}
-    for name, default, _ in _members(kind):
+    for name, default, _, _ in _members(kind):
         member: object = getattr(value, name)
         if default is MISSING or member != default:
             data[name] = to_json(member)
@@ -129,9 +130,10 @@ def from_json(kind: type[T], data: object) -> T:
     """Return the dataclass that `to_json` was given. Raises ValueError for anything else."""
     given = _members_in(data)
     members: dict[str, object] = {}
-    for name, default, reader in _members(kind):
+    for name, default, hint, reader in _members(kind):
         if name in given:
-            members[name] = reader(given[name])
+            value = given[name]
+            members[name] = value if type(value) is hint else reader(value)
         elif default is MISSING:
             raise ValueError(f"{kind.__name__} without {name}")
     return kind(**members)
@@ -143,22 +145,23 @@ def readable_part(kind: type[T], data: object) -> T:
     Raises ValueError if not an object.
     """
     given = _members_in(data)
-
-    def good() -> Iterator[tuple[str, object]]:
-        for name, _, reader in _members(kind):
-            try:
-                yield name, reader(given[name])
-            except (KeyError, ValueError):
-                continue
-
-    return kind(**dict(good()))
+    members: dict[str, object] = {}
+    for name, _, _, reader in _members(kind):
+        with suppress(KeyError, ValueError):
+            members[name] = reader(given[name])
+    return kind(**members)
 
 
 @cache
-def _members(kind: type[Dataclass]) -> tuple[tuple[str, object, _Reader], ...]:
-    """Return name, default (MISSING if it has none) and reader of each member."""
+def _members(kind: type[Dataclass]) -> tuple[tuple[str, object, Any, _Reader], ...]:
+    """Return name, default (MISSING if it has none), annotation and reader of each member."""
     return tuple(
-        (each.name, each.default if each.default_factory is MISSING else each.default_factory(), _reader(each.type))
+        (
+            each.name,
+            each.default if each.default_factory is MISSING else each.default_factory(),
+            each.type,
+            _reader(each.type),
+        )
         for each in fields(kind)
     )
 
@@ -431,34 +434,24 @@ def _short(value: Json) -> str:
 
 async def joined_events(told: AsyncIterator[StoredEvent]) -> AsyncIterator[StoredEvent]:
     """Yield the events, with consecutive pieces of a message as one event. It has the time of its first piece."""
-    begun, pieces = None, list[str]()
+    run: list[StoredEvent] = []
     async for one in told:
-        if begun is not None and _continues(begun, one):
-            pieces.extend(_words(one))
-            continue
-        if begun is not None:
-            yield _whole(begun, pieces)
-        begun, pieces = one, [*_words(one)]
-    if begun is not None:
-        yield _whole(begun, pieces)
+        if run and message_of(one.event) != message_of(run[0].event):
+            yield replace(run[0], event=joined([each.event for each in run]))
+            run = []
+        run.append(one)
+    if run:
+        yield replace(run[0], event=joined([each.event for each in run]))
 
 
-def _continues(begun: StoredEvent, one: StoredEvent) -> bool:
-    match begun.event, one.event:
-        case (TextDelta(message_id=first), TextDelta(message_id=then)):
-            return first == then
-        case (ThoughtDelta(message_id=first), ThoughtDelta(message_id=then)):
-            return first == then
-        case _:
-            return False
+def message_of(event: TranscriptEvent) -> object:
+    """Return a value that is equal for pieces of one message and for nothing else."""
+    return (type(event), event.message_id) if isinstance(event, TextDelta | ThoughtDelta) else object()
 
 
-def _words(one: StoredEvent) -> Iterator[str]:
-    if isinstance(one.event, TextDelta | ThoughtDelta):
-        yield one.event.text
-
-
-def _whole(begun: StoredEvent, pieces: list[str]) -> StoredEvent:
-    if len(pieces) > 1 and isinstance(begun.event, TextDelta | ThoughtDelta):
-        return replace(begun, event=replace(begun.event, text="".join(pieces)))
-    return begun
+def joined(run: Sequence[TranscriptEvent]) -> TranscriptEvent:
+    """Return pieces of one message as one event. Any other event is alone."""
+    first = run[0]
+    if len(run) == 1 or not isinstance(first, TextDelta | ThoughtDelta):
+        return first
+    return replace(first, text="".join(each.text for each in run if isinstance(each, TextDelta | ThoughtDelta)))

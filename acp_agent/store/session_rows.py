@@ -14,7 +14,6 @@ import re
 import sqlite3
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
 from itertools import groupby, islice
 from typing import TypeAlias, cast
 
@@ -31,7 +30,15 @@ from acp_agent.core.events import (
 from acp_agent.core.messages import Message, typed
 from acp_agent.core.sessions import StoredEvent
 from acp_agent.log import Log
-from acp_agent.store.session_json import event_from_row, event_row, kind_of, message_from_row, message_row
+from acp_agent.store.session_json import (
+    event_from_row,
+    event_row,
+    joined,
+    kind_of,
+    message_from_row,
+    message_of,
+    message_row,
+)
 
 _PAGE_ROWS = 256
 _PAGE_BYTES = 1024 * 1024
@@ -109,7 +116,7 @@ def _with_texts(connection: sqlite3.Connection, session: str | bytes, body: byte
 
 def rows_of(told: Iterable[TranscriptEvent]) -> list[tuple[str, bytes]]:
     """Return kinds and JSON of events. Consecutive pieces of a message become one. Raises StoreUnavailable."""
-    return [event_row(_joined(list(run))) for _, run in groupby(told, _message)]
+    return [event_row(joined(list(run))) for _, run in groupby(told, message_of)]
 
 
 def append(connection: sqlite3.Connection, session: str | bytes, rows: Sequence[tuple[str, bytes]], now: int) -> None:
@@ -207,8 +214,8 @@ def last_messages(connection: sqlite3.Connection, session: str | bytes) -> tuple
             pieces.append(event)
     messages: dict[object, list[TranscriptEvent]] = {}
     for piece in reversed(pieces):
-        messages.setdefault(_message(piece), []).append(piece)
-    return tuple(each for run in messages.values() if isinstance(each := _joined(run), TextDelta | ThoughtDelta))
+        messages.setdefault(message_of(piece), []).append(piece)
+    return tuple(each for run in messages.values() if isinstance(each := joined(run), TextDelta | ThoughtDelta))
 
 
 def last_finished_calls(connection: sqlite3.Connection, session: str | bytes) -> tuple[ToolFinished, ...]:
@@ -221,17 +228,12 @@ def last_finished_calls(connection: sqlite3.Connection, session: str | bytes) ->
         for kind, body in islice(cast("Iterator[tuple[str, bytes]]", cursor), _MOST_LOOKED_AT):
             if kind == kind_of(UserMessage):
                 break
-            if kind == kind_of(ToolFinished) and (call := _call(_with_texts(connection, session, body))) is not None:
-                ended.append(call)
+            if kind == kind_of(ToolFinished):
+                with suppress(ValueError):
+                    call = event_from_row(kind, _with_texts(connection, session, body))
+                    if isinstance(call, ToolFinished) and call.use_id:  # not one that the user or the agent made
+                        ended.append(call)
     return tuple(reversed(ended))
-
-
-def _call(body: bytes) -> ToolFinished | None:
-    """Return the end of a call that the model made, or None for other calls and unreadable events."""
-    with suppress(ValueError):
-        event = event_from_row(kind_of(ToolFinished), body)
-        return event if isinstance(event, ToolFinished) and event.use_id else None
-    return None
 
 
 def _latest(
@@ -249,18 +251,6 @@ def _latest(
                 yield event_from_row(kind_of(kind), body)
             except ValueError:
                 yield None
-
-
-def _message(event: TranscriptEvent) -> object:
-    """Return a value that is equal for pieces of one message and for nothing else."""
-    return (type(event), event.message_id) if isinstance(event, TextDelta | ThoughtDelta) else object()
-
-
-def _joined(run: list[TranscriptEvent]) -> TranscriptEvent:
-    first = run[0]
-    if len(run) == 1 or not isinstance(first, TextDelta | ThoughtDelta):
-        return first
-    return replace(first, text="".join(each.text for each in run if isinstance(each, TextDelta | ThoughtDelta)))
 
 
 _log = Log(__name__)
