@@ -12,7 +12,7 @@ import stat
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Generator, Mapping, MutableMapping
+from collections.abc import Generator, Mapping, MutableMapping
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -90,12 +90,16 @@ def configure(level: str, file: str | None = None, redact: Redact = verbatim) ->
             fd = _open(file)
         except OSError as error:
             trouble = error.strerror or str(error)
+
+    def render(_logger: object, _method: str, event: _Event) -> str:
+        return redact(_text(event) if fd == _STDERR else json.dumps(event, default=str))
+
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            _rendered(_text if fd == _STDERR else _json, redact),
+            render,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=lambda *_: _Lines(fd),
@@ -146,19 +150,6 @@ def _text(event: _Event) -> str:
     return " ".join((head, *(f"{name}={json.dumps(value, default=str)}" for name, value in event.items())))
 
 
-def _json(event: _Event) -> str:
-    return json.dumps(event, default=str)
-
-
-def _rendered(line_of: Callable[[_Event], str], redact: Redact) -> Callable[[object, str, _Event], str]:
-    """Return the last processor of structlog, which makes a redacted line of an event."""
-
-    def render(_logger: object, _method: str, event: _Event) -> str:
-        return redact(line_of(event))
-
-    return render
-
-
 def _redact_crashes(redact: Redact) -> None:
     """Redact the tracebacks that Python itself writes to stderr, since the texts of errors may hold secrets."""
 
@@ -168,8 +159,7 @@ def _redact_crashes(redact: Redact) -> None:
 
     sys.excepthook = tell
     threading.excepthook = lambda crash: tell(crash.exc_type, crash.exc_value, crash.exc_traceback)
-    handler = _Forwarding()
-    logging.getLogger().handlers[:] = [handler]
+    logging.getLogger().handlers[:] = [_Forwarding()]
 
 
 class _Forwarding(logging.Handler):

@@ -3,7 +3,6 @@
 import json
 import re
 import unicodedata
-from typing import NamedTuple
 
 from acp_agent.core.types import OutputStats
 
@@ -27,7 +26,9 @@ def visible(text: str) -> str:
     """
     if text.isprintable() and _BLANK.isdisjoint(text):
         return text
-    return "".join(json.dumps(char)[1:-1] if _is_hidden(char) else char for char in text)
+    return "".join(
+        json.dumps(char)[1:-1] if char in _BLANK or unicodedata.category(char) in _HIDDEN else char for char in text
+    )
 
 
 def title(text: str) -> str:
@@ -42,10 +43,6 @@ def title(text: str) -> str:
     return f"{flat[:_TITLE_LIMIT]}…"
 
 
-def _is_hidden(char: str) -> bool:
-    return unicodedata.category(char) in _HIDDEN or char in _BLANK
-
-
 # ----------------------------------------------------------------------------------- cutting
 
 SMALLEST_LIMIT = 256
@@ -53,14 +50,7 @@ _RESERVED = 128  # room for the marker line, whatever the numbers in it
 _SNAP = 8  # a cut moves to a line end if that costs at most this part (1/8) of the half
 
 
-class Clipped(NamedTuple):
-    """A text within the limit. `omitted` counts the characters left out; 0 means that the text is whole."""
-
-    text: str
-    omitted: int = 0
-
-
-def clip(text: str, limit: int) -> Clipped:
+def clip(text: str, limit: int) -> str:
     """Return `text` if it has at most `limit` characters, else its head, a marker line and its tail.
 
     The cuts fall on line ends if one is near. Raises ValueError for a limit under 256.
@@ -68,14 +58,16 @@ def clip(text: str, limit: int) -> Clipped:
     if limit < SMALLEST_LIMIT:
         raise ValueError(f"limit = {limit}: expected at least {SMALLEST_LIMIT} characters")
     if len(text) <= limit:
-        return Clipped(text)
+        return text
     half = (limit - _RESERVED) // 2
-    head = _head(text, half)
-    tail = _tail(text, half)
-    omitted = len(text) - len(head) - len(tail)
-    marker = f"... [truncated {omitted} chars, showing first and last ~{limit // 2} chars] ..."
+    head = text[: text.rfind("\n", half - half // _SNAP, half) + 1 or half]
+    start = len(text) - half
+    line_end = text.find("\n", start - 1, start + half // _SNAP)
+    tail = text[line_end + 1 if line_end >= 0 else start :]
+    left_out = len(text) - len(head) - len(tail)
+    marker = f"... [truncated {left_out} chars, showing first and last ~{limit // 2} chars] ..."
     before = "" if head.endswith("\n") else "\n"
-    return Clipped(f"{head}{before}{marker}\n{tail}", omitted)
+    return f"{head}{before}{marker}\n{tail}"
 
 
 def lines_of(text: str) -> int:
@@ -85,23 +77,7 @@ def lines_of(text: str) -> int:
 
 def measure(raw: str, shown: str) -> OutputStats:
     """Return the lines and characters of `raw` and of what is shown of it."""
-    return OutputStats(
-        raw_lines=lines_of(raw),
-        shown_lines=lines_of(shown),
-        raw_chars=len(raw),
-        shown_chars=len(shown),
-    )
-
-
-def _head(text: str, half: int) -> str:
-    end = text.rfind("\n", half - half // _SNAP, half) + 1
-    return text[: end or half]
-
-
-def _tail(text: str, half: int) -> str:
-    start = len(text) - half
-    newline = text.find("\n", start - 1, start + half // _SNAP)
-    return text[newline + 1 if newline >= 0 else start :]
+    return OutputStats(raw_lines=lines_of(raw), shown_lines=lines_of(shown), raw_chars=len(raw), shown_chars=len(shown))
 
 
 CONTINUED = "↪ "

@@ -110,7 +110,7 @@ class Fitted:
         if not text:
             limit = self._sizes.preview if self.long and reference else self._sizes.threshold
             room = limit - len(self.telling) - 1 if self.telling else limit
-            text = clip(self.result.text, room).text + (f"\n{self.telling}" if self.telling else "")
+            text = clip(self.result.text, room) + (f"\n{self.telling}" if self.telling else "")
         stats = self.result.stats and replace(self.result.stats, shown_lines=lines_of(text), shown_chars=len(text))
         if text and (self.result.failure is None or self._frame.head):
             if spec.external:
@@ -175,8 +175,8 @@ class Pipeline:
     def _telling(self, text: str) -> str:
         """Return errors and warnings between the head and the tail of a preview, in two fifths of its room."""
         room = self._sizes.preview * 2 // 5
-        dropped = _preserved(text, clip(text, max(self._sizes.preview - room, SMALLEST_LIMIT)).text)
-        return clip(dropped, room).text if room >= SMALLEST_LIMIT else ""
+        dropped = _preserved(text, clip(text, max(self._sizes.preview - room, SMALLEST_LIMIT)))
+        return clip(dropped, room) if room >= SMALLEST_LIMIT else ""
 
 
 class _Strings:
@@ -206,7 +206,7 @@ class _Strings:
         if len(text) <= self._limit:
             return text
         self.cut = True
-        return clip(text, self._limit).text
+        return clip(text, self._limit)
 
     def json(self, value: Json) -> Json:
         """Return the value with every string redacted and clipped."""

@@ -60,7 +60,7 @@ class TitleWriter:
         """Return a title written by a model, or "" if there is none within 15 s."""
         if self._settings.titles is TitleSource.PROMPT or not prompt.strip():
             return ""
-        shown = fence(clip(self._redact(prompt), _INPUT).text, "prompt")
+        shown = fence(clip(self._redact(prompt), _INPUT), "prompt")
         request = ModelRequest(_SYSTEM, (Message(Role.USER, (TextPart(shown),)),), max_tokens=_TOKENS)
         try:
             answer = await _answer(partial(self._model, self._settings.title_provider), request, _SECONDS)
@@ -187,7 +187,7 @@ class Summarizer:
 
     async def __call__(self, text: str) -> str:
         """Return the summary, or "" if there is none within 30 s: then head and tail are shown."""
-        shown = fence(clip(text, _SUMMARY_INPUT).text, "summary")
+        shown = fence(clip(text, _SUMMARY_INPUT), "summary")
         request = ModelRequest(_SUMMARY_SYSTEM, (Message(Role.USER, (TextPart(shown),)),), max_tokens=_SUMMARY_TOKENS)
         try:
             return (await _answer(self._provider, request, _SUMMARY_SECONDS)).message.text.strip()
