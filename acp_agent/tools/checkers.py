@@ -227,14 +227,10 @@ def _go_vet_parse(outcome: CommandOutcome) -> tuple[Problem, ...]:
             below_vet = line.startswith("# [")
         match = _GO_VET_LINE.fullmatch(line)
         if match:
-            found.append(_go_vet_problem(match, below_vet=below_vet))
+            prefix, file, row, col, message = match.groups()
+            severity = ProblemSeverity.WARNING if below_vet and not prefix else ProblemSeverity.ERROR
+            found.append(Problem(severity, worded(message), file, position(int(row)), position(int(col or 0))))
     return tuple(found)
-
-
-def _go_vet_problem(match: re.Match[str], *, below_vet: bool) -> Problem:
-    prefix, file, line, col, message = match.groups()
-    severity = ProblemSeverity.WARNING if below_vet and not prefix else ProblemSeverity.ERROR
-    return Problem(severity, worded(message), file, position(int(line)), position(int(col or 0)))
 
 
 GO_VET = Checker("go vet", "go", "vet ./...", _go_vet_parse, warnings_fail=True)

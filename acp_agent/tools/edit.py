@@ -146,7 +146,7 @@ def no_match(text: str, wanted: str) -> NoMatch:
 
 def _best(there: Sequence[str], wanted: Sequence[str]) -> _Window:
     """Return the window most similar to the wanted lines, the first of several."""
-    words = Counter(_words(wanted))
+    words = Counter(word for line in wanted for word in _WORD.findall(line))
     size = len(wanted)
     sides = [_WORD.findall(line) for line in there]
     seen: Counter[str] = Counter()
@@ -169,10 +169,6 @@ def _best(there: Sequence[str], wanted: Sequence[str]) -> _Window:
 
 def _squeezed(lines: Iterable[str]) -> str:
     return "".join("".join(lines).split())
-
-
-def _words(lines: Iterable[str]) -> list[str]:
-    return [word for line in lines for word in _WORD.findall(line)]
 
 
 _MAX_COUNTED = 100
@@ -315,21 +311,17 @@ class Edit(Tool[EditParams]):
         return ToolResult(text, diffs=(made,), locations=locations)
 
     def failed(self, error: ToolError | Refused) -> ToolResult:
-        return _missed(error) if isinstance(error, NoMatch) else super().failed(error)
+        """Return the error, with the most similar lines of the file below it if the string is not in the file."""
+        failed = super().failed(error)
+        if not isinstance(error, NoMatch) or not error.nearest:
+            return failed
+        return replace(failed, text=f"{failed.text}\n{error.nearest}", display=f"{failed.shown}\n{error.nearest}")
 
     async def _change(self, params: EditParams, files: FileSystem, old: str) -> tuple[Diff, int]:
         """Return the change and the number of places it touches."""
         replacing = partial(replace_exactly, old, params.old_string, params.new_string, every=params.replace_all)
         new, count = await anyio.to_thread.run_sync(replacing)  # a near miss in a large file takes time
         return change(files, params.path, old, new, self._max_bytes), count
-
-
-def _missed(miss: NoMatch) -> ToolResult:
-    """Return the error with the most similar lines of the file below it."""
-    failed = ToolResult.failed(miss.failure)
-    if not miss.nearest:
-        return failed
-    return replace(failed, text=f"{failed.text}\n{miss.nearest}", display=f"{failed.shown}\n{miss.nearest}")
 
 
 class WriteParams(Params):
@@ -367,10 +359,7 @@ class Write(Tool[WriteParams]):
 
     def _change(self, params: WriteParams, files: FileSystem, old: str | None) -> Diff:
         new = params.content
-        if old is not None and _all_crlf(old) and "\r" not in new:
+        uses_crlf = old is not None and 0 < old.count("\n") == old.count("\r\n")
+        if uses_crlf and "\r" not in new:
             new = new.replace("\n", "\r\n")
         return change(files, params.path, old, new, self._max_bytes)
-
-
-def _all_crlf(text: str) -> bool:
-    return 0 < text.count("\n") == text.count("\r\n")

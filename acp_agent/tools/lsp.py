@@ -315,15 +315,12 @@ class LspWorkspaceSymbol(LanguageServerTool[LspWorkspaceSymbolParams]):
     async def run(self, params: LspWorkspaceSymbolParams, context: ToolContext) -> ToolResult:
         found = symbols(await self.ask(context, {"query": params.query}))
         names = Names(context.files)
-        lines = [_symbol_line(symbol, names) for symbol in found[: self._most]]
+        places = [FilePlace(symbol.uri, symbol.span) for symbol in found[: self._most]]
+        shown = zip(found, places, strict=False)
+        lines = [f"{symbol.kind} {symbol.name}  {names.place(place)}" for symbol, place in shown]
         lines += ["" for _ in found[self._most :]]
-        places = (FilePlace(symbol.uri, symbol.span) for symbol in found[: self._most])
         nothing = "The language server knows no such name."
         return ToolResult(listed(lines, nothing, self._most), locations=names.locations(places))
-
-
-def _symbol_line(symbol: Symbol, names: Names) -> str:
-    return f"{symbol.kind} {symbol.name}  {names.place(FilePlace(symbol.uri, symbol.span))}"
 
 
 _LONGEST_NEW_TEXT = 2_000

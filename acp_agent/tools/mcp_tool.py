@@ -173,7 +173,7 @@ def _check(tool: str, arguments: JsonObject, schema: JsonObject) -> None:
     required, properties = schema.get("required"), schema.get("properties")
     names = properties if isinstance(properties, dict) else {}
     wrong = [
-        f"{visible(name)} is missing (expected {_expected(names.get(name))})"
+        f"{visible(name)} is missing (expected {' or '.join(_kinds(names.get(name))) or 'a value'})"
         for name in (required if isinstance(required, list) else ())
         if isinstance(name, str) and name not in arguments
     ]
@@ -207,7 +207,3 @@ def _is(value: Json, kind: str) -> bool:
     if kind == "integer" and isinstance(value, float):
         return value.is_integer()
     return isinstance(value, _TYPES[kind])
-
-
-def _expected(schema: Json) -> str:
-    return " or ".join(_kinds(schema)) or "a value"

@@ -15,7 +15,7 @@ from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import Access, JsonObject, Location, PathSubject, Subject, ToolCall, ToolKind, ToolResult
 from acp_agent.text import title, visible
-from acp_agent.tools.tool import Name, Params, Tool
+from acp_agent.tools.tool import Name, P, Params, Tool
 
 _ORDER = (EntryKind.DIRECTORY, EntryKind.FILE, EntryKind.SYMLINK, EntryKind.OTHER)
 _WORDS = {EntryKind.DIRECTORY: "directory", EntryKind.SYMLINK: "link", EntryKind.OTHER: "special file"}
@@ -58,21 +58,26 @@ class ListDirectory(Tool[ListDirectoryParams]):
         return ToolResult("\n".join(lines))
 
 
+class _PathTool(Tool[P]):
+    """A tool that changes whole files and folders."""
+
+    mutates = True
+
+    def __init__(self, *, kind: ToolKind = ToolKind.OTHER) -> None:
+        self.kind = kind
+
+
 class CreateDirectoryParams(Params):
     """Create a folder, and the folders above it that are missing."""
 
     path: Name
 
 
-class CreateDirectory(Tool[CreateDirectoryParams]):
+class CreateDirectory(_PathTool[CreateDirectoryParams]):
     """Creates folders through the FileSystem port. A folder that already exists is not an error."""
 
     name = "create_directory"
-    mutates = True
     params = CreateDirectoryParams
-
-    def __init__(self, *, kind: ToolKind = ToolKind.OTHER) -> None:
-        self.kind = kind
 
     def subjects(self, params: CreateDirectoryParams) -> tuple[Subject, ...]:
         return (PathSubject(params.path, Access.WRITE),)
@@ -126,15 +131,11 @@ class CopyPathParams(_TwoPaths):
     """Copy a file or a whole folder, creating folders as needed. Nothing is ever replaced; links are left out."""
 
 
-class CopyPath(Tool[CopyPathParams]):
+class CopyPath(_PathTool[CopyPathParams]):
     """Copies through the FileSystem port."""
 
     name = "copy_path"
-    mutates = True
     params = CopyPathParams
-
-    def __init__(self, *, kind: ToolKind = ToolKind.OTHER) -> None:
-        self.kind = kind
 
     def title(self, params: CopyPathParams) -> str:
         return params.title
@@ -170,15 +171,11 @@ class MovePathParams(_TwoPaths):
     """Move or rename a file or folder, creating folders as needed. Nothing is ever replaced."""
 
 
-class MovePath(Tool[MovePathParams]):
+class MovePath(_PathTool[MovePathParams]):
     """Moves through the FileSystem port. A link itself is moved."""
 
     name = "move_path"
-    mutates = True
     params = MovePathParams
-
-    def __init__(self, *, kind: ToolKind = ToolKind.OTHER) -> None:
-        self.kind = kind
 
     def title(self, params: MovePathParams) -> str:
         return params.title
@@ -203,15 +200,11 @@ class DeletePathParams(Params):
     recursive: bool = Field(default=False, description="Delete a folder with everything in it")
 
 
-class DeletePath(Tool[DeletePathParams]):
+class DeletePath(_PathTool[DeletePathParams]):
     """Deletes through the FileSystem port."""
 
     name = "delete_path"
-    mutates = True
     params = DeletePathParams
-
-    def __init__(self, *, kind: ToolKind = ToolKind.OTHER) -> None:
-        self.kind = kind
 
     def subjects(self, params: DeletePathParams) -> tuple[Subject, ...]:
         return (PathSubject(params.path, Access.DELETE),)

@@ -343,7 +343,7 @@ class SecretsBelow:
 
         may_mean = exceptions(walk.exceptions(place, start), _MAX_FILES)
         left_in = {*paths}
-        if look.ignores and (not look.needs_git or _in_repository(start)):
+        if look.ignores and (not look.needs_git or _top_of(start) is not None):
             left_in = {*_not_ignored(place, start, paths, named=True)}
         for path in paths:
             excepted = may_mean(path)
@@ -351,7 +351,7 @@ class SecretsBelow:
                 yield FoundSecret(path, excepted=excepted)
 
     def _git(self, place: Place) -> GitFiles | None:
-        top = next((each for each in _upwards(place.path) if os.path.lexists(os.path.join(each, ".git"))), None)
+        top = _top_of(place.path)
         if top is None:
             return None
         known = self._repositories.get(top)
@@ -433,8 +433,9 @@ def _upwards(path: str) -> Iterator[str]:
         path = above
 
 
-def _in_repository(path: str) -> bool:
-    return any(os.path.lexists(os.path.join(each, ".git")) for each in _upwards(path))
+def _top_of(path: str) -> str | None:
+    """Return the top of the repository that contains a path, or None."""
+    return next((each for each in _upwards(path) if os.path.lexists(os.path.join(each, ".git"))), None)
 
 
 def _within(place: Place, top: str) -> str:

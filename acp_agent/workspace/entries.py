@@ -119,7 +119,7 @@ def replace_file(directory_fd: int, name: str, data: bytes, old: OldFile | None,
     with closing(new):
         if old is not None:
             _resemble(new.fd, old.status, mode)
-        _write_all(new.fd, data)
+        write_all(new.fd, data)
         os.fsync(new.fd)
         if not _take_name(new, directory_fd, name, old):
             return False
@@ -136,7 +136,10 @@ def _take_name(new: NewFile, directory_fd: int, name: str, old: OldFile | None) 
         except FileExistsError:
             return False
         return True
-    if not _is_still(directory_fd, name, old):
+    # The name is looked at last, because that takes the least time.
+    if _version(os.fstat(old.fd)) != _version(old.status) or os.pread(old.fd, len(old.data) + 1, 0) != old.data:
+        return False
+    if not _has_name_still(directory_fd, name, old.status):
         return False
     temporary = new.temporary_name()
     if not _has_name_still(directory_fd, name, old.status):
@@ -144,13 +147,6 @@ def _take_name(new: NewFile, directory_fd: int, name: str, old: OldFile | None) 
     os.replace(temporary, name, src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
     new.renamed()
     return True
-
-
-def _is_still(directory_fd: int, name: str, old: OldFile) -> bool:
-    """Return whether the name is the old file with its old bytes. The quicker check is the last one."""
-    if _version(os.fstat(old.fd)) != _version(old.status) or os.pread(old.fd, len(old.data) + 1, 0) != old.data:
-        return False
-    return _has_name_still(directory_fd, name, old.status)
 
 
 def _has_name_still(directory_fd: int, name: str, status: os.stat_result) -> bool:
@@ -174,10 +170,12 @@ def _resemble(fd: int, old: os.stat_result, mode: int) -> None:
     os.fchmod(fd, mode)
 
 
-def _write_all(fd: int, data: bytes) -> None:
+def write_all(fd: int, data: bytes, at: int = 0) -> None:
+    """Write all bytes to a file from a position on. Raises OSError."""
     rest = memoryview(data)
     while rest:
-        rest = rest[os.write(fd, rest) :]
+        written = os.pwrite(fd, rest, at)
+        rest, at = rest[written:], at + written
 
 
 Objection: TypeAlias = Callable[[str, os.stat_result | None], str | None]

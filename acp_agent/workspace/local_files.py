@@ -6,7 +6,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
 
 from anyio import to_thread
 from anyio.from_thread import check_cancelled
@@ -140,9 +139,6 @@ def _cut(line: bytes) -> bytes:
     return line[:end]
 
 
-T = TypeVar("T")
-
-
 class LocalFileSystem:
     """The FileSystem on this machine.
 
@@ -171,62 +167,59 @@ class LocalFileSystem:
         return self._roots.resolve(path, access)
 
     async def read_text(self, path: str) -> str:
-        return await _in_thread(lambda: self._read(path))
+        return await to_thread.run_sync(self._read, path)
 
     async def read_lines(self, path: str, offset: int, limit: int) -> Lines:
-        return await _in_thread(lambda: read_lines(self._place(path), offset, limit, check_cancelled))
+        def read() -> Lines:
+            return read_lines(self._roots.place(path, Access.READ), offset, limit, check_cancelled)
+
+        return await to_thread.run_sync(read)
 
     async def read_bytes(self, path: str, limit: int) -> bytes:
-        return await _in_thread(lambda: self._read_bytes(path, limit))
+        return await to_thread.run_sync(lambda: _bytes_of(self._roots.place(path, Access.READ), limit))
 
     async def head(self, path: str, length: int) -> FileHead | None:
         """Return the beginning of a regular file on disk, or None if nothing is at the path.
 
         It is not in the port. A backend that asks an editor uses it to know what it would ask for.
         """
-        return await _in_thread(lambda: self._head(path, length))
+        return await to_thread.run_sync(self._head, path, length)
 
     async def kind(self, path: str) -> EntryKind | None:
-        return await _in_thread(lambda: self._kind(path))
+        return await to_thread.run_sync(self._kind, path)
 
     async def write_text(self, path: str, text: str, *, expected: str | None) -> None:
-        await _in_thread(lambda: self._write(path, text, expected))
+        await to_thread.run_sync(self._write, path, text, expected)
 
     async def make_directory(self, path: str) -> bool:
-        return await _in_thread(lambda: tree_changes.make_directory(self._roots, path))
+        return await to_thread.run_sync(tree_changes.make_directory, self._roots, path)
 
     async def delete(self, path: str, *, recursive: bool) -> Deleted:
-        return await _in_thread(lambda: entries.delete(self._roots, path, recursive=recursive))
+        return await to_thread.run_sync(lambda: entries.delete(self._roots, path, recursive=recursive))
 
     async def move(self, source: str, destination: str) -> None:
-        await _in_thread(lambda: tree_changes.move(self._roots, source, destination))
+        await to_thread.run_sync(tree_changes.move, self._roots, source, destination)
 
     async def copy(self, source: str, destination: str) -> Copied:
-        return await _in_thread(lambda: tree_changes.copy(self._roots, source, destination))
+        return await to_thread.run_sync(tree_changes.copy, self._roots, source, destination)
 
     async def list_directory(self, path: str) -> tuple[Entry, ...]:
-        return await _in_thread(lambda: self._list(path))
+        return await to_thread.run_sync(self._list, path)
 
     async def find(self, path: str, pattern: str, limit: int) -> FoundPaths:
-        return await _in_thread(lambda: self._find(path, pattern, limit))
+        return await to_thread.run_sync(self._find, path, pattern, limit)
 
     async def grep(self, query: GrepQuery) -> GrepMatches:
         from acp_agent.workspace import search  # noqa: PLC0415 - its engines cost more to load than a session
 
         return await search.grep(self._roots, query, self._ripgrep, self._read_limit)
 
-    def _place(self, path: str) -> Place:
-        return self._roots.place(path, Access.READ)
-
     def _read(self, path: str) -> str:
-        place = self._place(path)
+        place = self._roots.place(path, Access.READ)
         return decode_text(_bytes_of(place, self._read_limit), place.given)
 
-    def _read_bytes(self, path: str, limit: int) -> bytes:
-        return _bytes_of(self._place(path), limit)
-
     def _head(self, path: str, length: int) -> FileHead | None:
-        place = self._place(path)
+        place = self._roots.place(path, Access.READ)
         if place.status() is None:
             return None
         fd = place.open_regular()
@@ -318,10 +311,6 @@ def _entry(entry: "os.DirEntry[str]") -> Entry | None:
         return None
     name = os.fsencode(entry.name).decode("utf-8", "replace")
     return Entry(name, kind_of(status.st_mode), status.st_size)
-
-
-async def _in_thread(work: Callable[[], T]) -> T:
-    return await to_thread.run_sync(work)
 
 
 _SETTLED = 2_000_000_000

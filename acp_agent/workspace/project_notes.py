@@ -135,7 +135,8 @@ def _project_file(roots: Roots, path: str, source: str, allowed: frozenset[str])
     if entry.status() is None:
         return None
     place = roots.place(path, Access.READ)
-    if not _is_note(place, allowed):
+    name = place.name.lower()
+    if name not in allowed and not name.endswith(".md"):  # a link must not send `.env` to the model
         raise Refused(f"{source}: a link to {place.name}, which is no file of notes")
     fd = place.open_regular()
     try:
@@ -143,12 +144,6 @@ def _project_file(roots: Roots, path: str, source: str, allowed: frozenset[str])
             return beginning(fd, source)
     finally:
         os.close(fd)
-
-
-def _is_note(place: Place, allowed: frozenset[str]) -> bool:
-    """Return whether a place has the name of notes: a link in a repository must not send `.env` to the model."""
-    name = place.name.lower()
-    return name in allowed or name.endswith(".md")
 
 
 def beginning(fd: int, source: str, *, users: bool = False) -> NoteFile:

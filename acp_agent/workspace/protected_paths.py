@@ -121,12 +121,11 @@ def rule_of(
     """Return the rule of a pattern, which the caller has folded if case does not count. Raises re.error."""
     given = names_of(pattern)
     leading = len(given) - len(tuple(dropwhile("**".__eq__, given)))  # rules begin anywhere in a path anyway
-    names = tuple(ANY_DEPTH if name == "**" else _name(name) for name in given[leading:])
+    names = tuple(
+        ANY_DEPTH if name == "**" else PatternName(name, None if GLOB.isdisjoint(name) else re.compile(translate(name)))
+        for name in given[leading:]
+    )
     return ProtectionRule(names, protection, pattern.startswith("/") and not leading, below, free)
-
-
-def _name(text: str) -> PatternName:
-    return PatternName(text, None if GLOB.isdisjoint(text) else re.compile(translate(text)))
 
 
 def names_of(path: str) -> tuple[str, ...]:

@@ -176,7 +176,9 @@ class _Lines:
             path = named
         absolute = self._place.root.absolute(path)
         self._room -= sum(line.matched for line in lines)
-        self._found += [GrepMatch(absolute, line.number, _text(line), line.matched) for line in lines]
+        for line in lines:
+            text = line.text.removeprefix(BOM) if line.offset == 0 else line.text
+            self._found.append(GrepMatch(absolute, line.number, text.decode("utf-8", "replace"), line.matched))
 
     def _are_in_file(self, path: str, lines: list[FoundLine]) -> bool:
         """Return whether the file below the root has these lines where ripgrep saw them."""
@@ -189,11 +191,6 @@ class _Lines:
                 return all(os.pread(fd, len(line.text), line.offset) == line.text for line in lines)
             except OSError:
                 return False
-
-
-def _text(line: FoundLine) -> str:
-    text = line.text.removeprefix(BOM) if line.offset == 0 else line.text
-    return text.decode("utf-8", "replace")
 
 
 def relative_path(name: bytes) -> str | None:

@@ -26,6 +26,7 @@ from acp_agent.workspace.entries import (
     refuse_unfit,
     rename_new,
     taken,
+    write_all,
 )
 from acp_agent.workspace.roots import Place, Roots
 
@@ -153,7 +154,7 @@ def copy_bytes(source: int, target: int) -> None:
         chunk = os.pread(source, min(_CHUNK, status.st_size - at), at)
         if not chunk:
             break
-        _write_all(target, chunk, at)
+        write_all(target, chunk, at)
         at += len(chunk)
     os.ftruncate(target, min(status.st_size, os.fstat(source).st_size))
     os.fchmod(target, status.st_mode & _PERMISSIONS)
@@ -170,14 +171,6 @@ def _next_data(source: int, at: int, size: int) -> int:
         if error.errno in (errno.EINVAL, errno.ENOTSUP):  # a file system without holes
             return at
         raise
-
-
-def _write_all(target: int, data: bytes, at: int) -> None:
-    rest = memoryview(data)
-    while rest:
-        written = os.pwrite(target, rest, at)
-        rest = rest[written:]
-        at += written
 
 
 MAX_ENTRIES = 100_000
@@ -254,7 +247,10 @@ class _TreeCopy:
 
     def _fill(self, source: int, target: Cursor) -> None:
         modes = list[int]()
-        with contextlib.closing(descend(source, self._may_list)) as steps:
+        old = self._old.path
+        with contextlib.closing(
+            descend(source, lambda path: self._roots.allows(os.path.join(old, path), Access.LIST))
+        ) as steps:
             for step in steps:
                 check_cancelled()
                 match step:
@@ -282,9 +278,6 @@ class _TreeCopy:
             return False
         self._judge_new(leaf.path)
         return copy_file(leaf.at, leaf.name, directory)
-
-    def _may_list(self, path: str) -> bool:
-        return self._roots.allows(os.path.join(self._old.path, path), Access.LIST)
 
     def _judge_new(self, path: str) -> None:
         if not self._roots.allows(os.path.join(self._new.path, path), Access.WRITE):

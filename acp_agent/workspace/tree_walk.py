@@ -189,7 +189,8 @@ class IgnoreRules:
                 break
             at = at.rpartition("/")[0]
         chain = self._chains.get(at, ())
-        self._chains = {known: self._chains[known] for known in self._chains if _is_above(known, directory)}
+        above = [known for known in self._chains if not known or f"{directory}/".startswith(f"{known}/")]
+        self._chains = {known: self._chains[known] for known in above}
         for each in reversed(unknown):
             room = _MOST_SETS - sum(len(specs) for _, specs in chain)
             specs = self._read(each or ".")[-room:] if room else ()
@@ -218,10 +219,6 @@ class IgnoreRules:
         while sum(map(len, self._specs.values())) > _MOST_SETS:
             del self._specs[next(iter(self._specs))]
         return specs
-
-
-def _is_above(folder: str, directory: str) -> bool:
-    return not folder or directory == folder or directory.startswith(f"{folder}/")
 
 
 def _parse(data: bytes, time: TimeLimit) -> _Spec:

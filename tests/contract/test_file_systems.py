@@ -13,8 +13,8 @@ from acp_agent.core.backends import Copied, Deleted, EntryKind, FileSystem, Foun
 from acp_agent.core.errors import AgentError, BackendUnavailable, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.secrets import Secrecy
 from acp_agent.core.types import Access
+from acp_agent.session.toolset.backends import CompositeFileSystem
 from acp_agent.workspace.beneath import KernelOpener, Opener, WalkOpener, best_opener
-from acp_agent.workspace.composite import CompositeFileSystem
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.roots import Roots
 from tests.fakes.memory_files import MemoryFileSystem

@@ -10,7 +10,7 @@ import pytest
 
 from acp_agent.core.backends import CommandOutcome, CommandRequest, RunningCommand, Terminal
 from acp_agent.core.errors import AgentError, BackendUnavailable
-from acp_agent.workspace.composite import CompositeTerminal
+from acp_agent.session.toolset.backends import CompositeTerminal
 from acp_agent.workspace.processes.terminal import LocalTerminal
 
 pytestmark = pytest.mark.anyio

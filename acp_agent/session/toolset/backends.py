@@ -2,13 +2,22 @@
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
+from enum import StrEnum
 from functools import partial
+from typing import Generic, TypeAlias, TypeVar
 from uuid import uuid4
 
 from acp_agent.config.load import Loaded
 from acp_agent.config.settings import Settings
-from acp_agent.core.backends import FileSystem, Terminal
+from acp_agent.core.backends import (
+    CommandRequest,
+    FileSystem,
+    Lines,
+    RunningCommand,
+    Terminal,
+    TextFiles,
+)
 from acp_agent.core.editor import LanguageServers, TerminalSettings
 from acp_agent.core.errors import BackendUnavailable, ConfigError, ToolError
 from acp_agent.core.events import EventSink, Notice, Severity
@@ -19,7 +28,6 @@ from acp_agent.log import Log
 from acp_agent.net.web import GuardedWeb, WebLimits
 from acp_agent.output.sanitize import fence
 from acp_agent.session.session import Session
-from acp_agent.workspace.composite import CompositeFileSystem, CompositeTerminal
 from acp_agent.workspace.local_files import LocalFileSystem, file_stamp
 from acp_agent.workspace.processes.environment import hidden_variables
 from acp_agent.workspace.processes.terminal import LocalTerminal
@@ -150,3 +158,80 @@ async def reported_diagnostics(languages: LanguageServers, files: FileSystem) ->
         return ""
     fenced = fence("\n".join(lines[:_MOST_DIAGNOSTICS]), str(uuid4()), external="language servers")
     return f"[LSP Diagnostics]\n{fenced}"
+
+
+B = TypeVar("B")
+T = TypeVar("T")
+
+OnFallback: TypeAlias = Callable[[BackendUnavailable], Awaitable[None]]
+"""Called once for each kind of operation that a backend could not do, unless the error is quiet."""
+
+
+class _Operation(StrEnum):
+    READ = "read"
+    WRITE = "write"
+    RUN = "run"
+
+
+class _Fallback(Generic[B]):
+    """Several backends, of which each operation goes to the first that can do it.
+
+    A backend that raises BackendUnavailable is skipped for that call, and for the rest of the session if the error is
+    permanent. The errors of the last backend go to the caller.
+    """
+
+    def __init__(self, backends: Sequence[B], on_fallback: OnFallback) -> None:
+        if not backends:
+            msg = "a composite needs at least one backend"
+            raise ValueError(msg)
+        *self._first, self._last = backends
+        self._on_fallback = on_fallback
+        self._dropped: set[tuple[_Operation, int]] = set()
+        self._told: set[_Operation] = set()
+
+    async def call(self, operation: _Operation, do: Callable[[B], Awaitable[T]]) -> T:
+        for number, backend in enumerate(self._first):
+            if (operation, number) in self._dropped:
+                continue
+            try:
+                return await do(backend)
+            except BackendUnavailable as error:
+                if error.permanent:
+                    self._dropped.add((operation, number))
+                if not error.quiet and operation not in self._told:
+                    self._told.add(operation)
+                    await self._on_fallback(error)
+        return await do(self._last)
+
+
+class CompositeFileSystem:
+    """A FileSystem of several: texts go to the first of `editors` that takes them, everything else is local.
+
+    The local sandbox always resolves the paths.
+    """
+
+    def __init__(self, editors: Sequence[TextFiles], local: FileSystem, on_fallback: OnFallback) -> None:
+        self._texts = _Fallback[TextFiles]([*editors, local], on_fallback)
+        self.resolve, self.kind, self.read_bytes = local.resolve, local.kind, local.read_bytes
+        self.list_directory, self.find, self.grep = local.list_directory, local.find, local.grep
+        self.make_directory, self.delete = local.make_directory, local.delete
+        self.move, self.copy = local.move, local.copy
+
+    async def read_text(self, path: str) -> str:
+        return await self._texts.call(_Operation.READ, lambda files: files.read_text(path))
+
+    async def read_lines(self, path: str, offset: int, limit: int) -> Lines:
+        return await self._texts.call(_Operation.READ, lambda files: files.read_lines(path, offset, limit))
+
+    async def write_text(self, path: str, text: str, *, expected: str | None) -> None:
+        await self._texts.call(_Operation.WRITE, lambda files: files.write_text(path, text, expected=expected))
+
+
+class CompositeTerminal:
+    """A Terminal of several. A command that has started stays in its backend."""
+
+    def __init__(self, backends: Sequence[Terminal], on_fallback: OnFallback) -> None:
+        self._backends = _Fallback(backends, on_fallback)
+
+    async def start(self, request: CommandRequest) -> RunningCommand:
+        return await self._backends.call(_Operation.RUN, lambda terminal: terminal.start(request))

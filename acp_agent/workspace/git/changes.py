@@ -207,7 +207,8 @@ class _IncomingSearch(GitProcess):
         if brought.restores or (brought.loose and paths):
             names.update(await self._restored(paths))
         if brought.hidden:
-            names.update(await self._hidden())
+            listed = await self._names("ls-files", "-t", "-z", "--full-name", ":/")
+            names.update(line[2:] for line in listed if line.startswith(("S ", "s ")))
         found = await self._unknown() if brought.added and self._followed else []
         nested = [name for name in (*names, *found) if self._has(os.path.join(name, ".git"))]
         # A pull is `indexed` because of files that are not here yet. Files that are come as in any merge.
@@ -340,10 +341,6 @@ class _IncomingSearch(GitProcess):
         if self._head:
             names += await self._names("diff-index", "--cached", *_OF_TREES, self._head, *only)
         return names
-
-    async def _hidden(self) -> list[str]:
-        listed = await self._names("ls-files", "-t", "-z", "--full-name", ":/")
-        return [line[2:] for line in listed if line.startswith(("S ", "s "))]
 
     async def _state(self) -> tuple[list[str], list[str]]:
         """Return the commits that an interrupted command would still make, and the revisions it may go back to."""

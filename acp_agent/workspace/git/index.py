@@ -129,7 +129,9 @@ class StampedReader:
         except NotReadable:
             return False
         folders = [self.status(os.path.join(common, name)) for name in ("objects", "refs")]
-        return is_head and all(each is not None and stat.S_ISDIR(each.st_mode) and _entered(each) for each in folders)
+        return is_head and all(
+            each is not None and stat.S_ISDIR(each.st_mode) and each.st_mode & stat.S_IXUSR for each in folders
+        )
 
     def common(self, path: str) -> str:
         """Return the git folder that a linked worktree shares, or the given one if it is no linked worktree's.
@@ -167,10 +169,6 @@ def real_path(path: str) -> str:
             links, at = links + 1, "/" if link.startswith("/") else os.path.dirname(at)
             rest += link.split("/")[::-1]
     return at
-
-
-def _entered(status: os.stat_result) -> bool:
-    return bool(status.st_mode & stat.S_IXUSR)
 
 
 def _status(path: str) -> os.stat_result | None:

@@ -13,7 +13,7 @@ from acp_agent.core.backends import FileSystem, Lines
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory
 from acp_agent.protocol.client import Client, EditorPaths
 from acp_agent.protocol.client_files import ProxyFileSystem
-from acp_agent.workspace.composite import CompositeFileSystem
+from acp_agent.session.toolset.backends import CompositeFileSystem
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.roots import Roots
 from tests.unit.protocol.scripted_editor import REFUSALS, Editor, editor, refuse, tell_nobody, write

@@ -15,7 +15,7 @@ from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCatego
 from acp_agent.protocol import client_terminal
 from acp_agent.protocol.client import EditorPaths
 from acp_agent.protocol.client_terminal import ProxyTerminal, TerminalCommands
-from acp_agent.workspace.composite import CompositeTerminal
+from acp_agent.session.toolset.backends import CompositeTerminal
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from tests.unit.protocol.scripted_editor import REFUSALS, Editor, editor, quiet, refuse, tell_nobody
 from tests.unit.protocol.wires import connected

@@ -4,7 +4,7 @@ import pytest
 from acp_agent.core.backends import CommandRequest, RunningCommand
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError
 from acp_agent.core.types import Access
-from acp_agent.workspace.composite import CompositeFileSystem, CompositeTerminal
+from acp_agent.session.toolset.backends import CompositeFileSystem, CompositeTerminal
 from tests.fakes.fake_terminal import FakeTerminal, Script
 from tests.fakes.memory_files import MemoryFileSystem
 
