@@ -147,8 +147,8 @@ class SanitizingProvider(WrapperProvider):
                         case ModelThought(delta):
                             yield ModelThought(thought.feed(delta))
                         case ModelDone():
-                            yield ModelThought(thought.finish())
-                            yield ModelText(text.finish() if spoke else defused(event.message.text))
+                            yield ModelThought(thought.feed("", last=True))
+                            yield ModelText(text.feed("", last=True) if spoke else defused(event.message.text))
                             yield event
         except ProviderError as error:
             error.args = (defused(self._redact(str(error))),)

@@ -65,15 +65,9 @@ class HtmlGuard:
         self._in_tags = False  # whether a line of the paragraph begins with a tag: a fence after it may be HTML
         self._trusts = True  # whether fences are trusted
 
-    def feed(self, chunk: str) -> str:
-        """Return what is certain after this chunk; may be empty."""
-        return self._broken(self._held + chunk, is_all=False)
-
-    def finish(self) -> str:
-        """Return the rest."""
-        return self._broken(self._held, is_all=True)
-
-    def _broken(self, text: str, *, is_all: bool) -> str:
+    def feed(self, chunk: str, *, last: bool = False) -> str:
+        """See `AnswerGuard.feed`."""
+        text = self._held + chunk
         pieces, start, line = list[str](), 0, 0
         end = len(text)
         for found in _POINT.finditer(text):
@@ -83,7 +77,7 @@ class HtmlGuard:
                 self._end_line()
                 line = at + 1
             elif not self._is_code(text[line:at]):
-                tag = _judged(text, at + 1, is_all=is_all)
+                tag = _judged(text, at + 1, is_all=last)
                 if tag is None:
                     end = at
                     break
@@ -182,7 +176,7 @@ def defused(text: str) -> str:
         return text
     guard = AnswerGuard()
     pieces = [guard.feed(text[start : start + _SLICE]) for start in range(0, len(text), _SLICE)]
-    return "".join((*pieces, guard.finish()))
+    return "".join((*pieces, guard.feed("", last=True)))
 
 
 _RETURNS = re.compile(r"\r(?!\n)")
@@ -200,22 +194,12 @@ class ControlGuard:
     def __init__(self) -> None:
         self._held = ""
 
-    def feed(self, chunk: str) -> str:
-        """Return what is certain after this chunk; may be empty."""
+    def feed(self, chunk: str, *, last: bool = False) -> str:
+        """See `AnswerGuard.feed`."""
         text = self._held + chunk
-        self._held = "\r" if text.endswith("\r") else ""
-        return _shown(text.removesuffix("\r"))
-
-    def finish(self) -> str:
-        """Return the rest."""
-        rest, self._held = self._held, ""
-        return _shown(rest)
-
-
-def _shown(text: str) -> str:
-    if "\r" in text:
-        text = _RETURNS.sub("\n", text)
-    return _ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+        self._held = "\r" if text.endswith("\r") and not last else ""
+        text = _RETURNS.sub("\n", text.removesuffix(self._held))
+        return _ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 class AnswerGuard:
@@ -227,18 +211,11 @@ class AnswerGuard:
     def __init__(self) -> None:
         self._guards = (ControlGuard(), HtmlGuard(), ImageGuard())
 
-    def feed(self, chunk: str) -> str:
-        """Return what is certain after this chunk; may be empty."""
+    def feed(self, chunk: str, *, last: bool = False) -> str:
+        """Return what is certain after this chunk, which may be nothing; after the last one all of it."""
         for guard in self._guards:
-            chunk = guard.feed(chunk)
+            chunk = guard.feed(chunk, last=last)
         return chunk
-
-    def finish(self) -> str:
-        """Return the rest."""
-        rest = ""
-        for guard in self._guards:
-            rest = guard.feed(rest) + guard.finish()
-        return rest
 
 
 class ImageGuard:
@@ -251,20 +228,12 @@ class ImageGuard:
         self._held = ""
         self._pictured = False  # whether a `![` stands in the paragraph
 
-    def feed(self, chunk: str) -> str:
-        """Return what is certain after this chunk; may be empty."""
+    def feed(self, chunk: str, *, last: bool = False) -> str:
+        """See `AnswerGuard.feed`."""
         text = self._held + chunk
         undecided = _UNDECIDED.search(text, max(0, len(text) - _LONGEST_TARGET - _LONGEST_GAP - 8))
-        end = undecided.start() if undecided else len(text)
+        end = undecided.start() if undecided and not last else len(text)
         self._held = text[end:]
-        return self._broken(text, end)
-
-    def finish(self) -> str:
-        """Return the rest."""
-        rest, self._held = self._held, ""
-        return self._broken(rest, len(rest))
-
-    def _broken(self, text: str, end: int) -> str:
         pieces, start = list[str](), 0
         for found in _OPENING.finditer(text):
             if found.start() >= end:

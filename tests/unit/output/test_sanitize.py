@@ -193,7 +193,7 @@ def test_an_endless_line_does_not_pile_up() -> None:
 
 def guarded(text: str) -> str:
     guard = ControlGuard()
-    return guard.feed(text) + guard.finish()
+    return guard.feed(text) + guard.feed("", last=True)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_however_a_stream_is_cut_it_comes_out_the_same(text: str, data: st.DataO
             out += guard.feed(rest[:size])
             rest = rest[size:]
         whole = make()
-        assert out + guard.finish() == whole.feed(text) + whole.finish()
+        assert out + guard.feed("", last=True) == whole.feed(text) + whole.feed("", last=True)
 
 
 CALL = "00000000-0000-4000-8000-000000000001"
