@@ -2,15 +2,16 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from acp_agent.gates.gate import CommandFacts
 from acp_agent.gates.paths.command_paths import MAX_FOLDERS, Expand
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.options import has_option, operands
 from acp_agent.gates.shell.programs import find_subcommand
-from acp_agent.workspace.git.changes import IncomingFiles, IncomingSources
-from acp_agent.workspace.git.settings import GitDanger, Repository, dangers
+from acp_agent.workspace.git.changes import GitChanges, IncomingFiles, IncomingSources
+from acp_agent.workspace.git.repositories import GitRepositories
+from acp_agent.workspace.git.settings import GitDanger, dangers
 
 _NEIGHBOURS = frozenset(
     ("gh", "glab", "tea", "hub", "tig", "lazygit", "gitui", "gitk", "jj", "sl", "git-gui", "git-cola", "gitg", "magit")
@@ -45,12 +46,14 @@ def git_call(command: Command) -> GitCall | None:
     if name in _NEIGHBOURS:
         return GitCall("")
     if name.startswith("git-") and len(name) > 4:
-        return GitCall(_whole(name[4:], args), args, "", _others(name[4:], args))
-    if name != "git":
+        subcommand, folder = name[4:], ""
+    elif name == "git":
+        at, subcommand = find_subcommand("git", args)
+        folder, args = _folder(args[:at]), args[at + 1 :]
+    else:
         return None
-    at, subcommand = find_subcommand("git", args)
-    rest = args[at + 1 :]
-    return GitCall(_whole(subcommand, rest), rest, _folder(args[:at]), _others(subcommand, rest))
+    others = tuple(operands(args)) if subcommand in _OTHERS else ()
+    return GitCall(_whole(subcommand, args), args, folder, others)
 
 
 def moved_by(command: Command) -> Iterator[str]:
@@ -88,17 +91,7 @@ def _whole(subcommand: str, args: tuple[str, ...]) -> str:
     return subcommand if looks is None or (second in looks and not fetches) else f"{subcommand} {second}"
 
 
-def _others(subcommand: str, args: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(operands(args)) if subcommand in _OTHERS else ()
-
-
 _CONTROL = ("--continue", "--abort", "--skip", "--quit")
-
-
-def incoming_sources(call: GitCall) -> IncomingSources | None:
-    """Return where a call takes the files from that it puts into the worktree; None if it puts none there."""
-    reads = _READERS.get(call.subcommand)
-    return reads(call.args) if reads is not None else None
 
 
 def _words(args: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -164,10 +157,6 @@ def _pick(args: Sequence[str]) -> IncomingSources:
     return IncomingSources(commits=tuple(_words(args)[0]), restores=control, state=control)
 
 
-def _revert(args: Sequence[str]) -> IncomingSources:
-    return _pick(args)._replace(undone=True)
-
-
 def _stash(args: Sequence[str]) -> IncomingSources | None:
     before, after = _words(args)
     match before[:1]:
@@ -222,6 +211,7 @@ def _bisect(args: Sequence[str]) -> IncomingSources | None:
             return None
 
 
+# Where a call takes the files from that it puts into the worktree. Other calls put none there.
 _READERS: dict[str, Callable[[Sequence[str]], IncomingSources | None]] = {
     "add": _add,
     "stage": _add,
@@ -237,7 +227,7 @@ _READERS: dict[str, Callable[[Sequence[str]], IncomingSources | None]] = {
     "merge": _merge,
     "rebase": _rebase,
     "cherry-pick": _pick,
-    "revert": _revert,
+    "revert": lambda args: _pick(args)._replace(undone=True),
     "stash": _stash,
     "read-tree": _read_tree,
     "checkout-index": _checkout_index,
@@ -251,14 +241,6 @@ _NOWHERE = GitDanger("git would run in a folder that is not known yet", firm=Fal
 _TOO_MANY = GitDanger("git would run in more folders than can be looked at", firm=False)
 
 
-class Repositories(Protocol):
-    """Finds the repositories that a command of git in a folder may obey; see `GitRepositories`."""
-
-    def __call__(self, folder: str, others: tuple[str, ...] = ()) -> Sequence[Repository]:
-        """Return the repositories of a folder, relative to the session's or absolute, and those that words name."""
-        ...
-
-
 class PlacedCall(NamedTuple):
     """A call of git and its possible folders, relative to the session's or absolute. None if they are unknown."""
 
@@ -266,33 +248,15 @@ class PlacedCall(NamedTuple):
     folders: tuple[str, ...] | None
 
 
-class Changes(Protocol):
-    """Finds the files that a call of git would bring into the worktree; see `GitChanges`."""
-
-    async def __call__(self, folder: str, brought: IncomingSources, *, followed: bool) -> IncomingFiles | None:
-        """Return the files, or None if they are unclear. `followed` if another call of git comes behind it."""
-        ...
-
-
 class GitGuard:
-    """Judges the calls of git in a command line by the repositories in which they run.
+    """Judges the calls of git in a command line by the repositories in which they run."""
 
-    repositories   finds the repositories; None if there are none
-    changes        finds the files that a call brings; None if there are none
-    """
-
-    def __init__(
-        self,
-        repositories: Repositories | None = None,
-        changes: Changes | None = None,
-    ) -> None:
+    def __init__(self, repositories: GitRepositories, changes: GitChanges) -> None:
         self._repositories = repositories
         self._changes = changes
 
     def dangers(self, line: CommandFacts) -> tuple[GitDanger, ...]:
         """Return why a command line asks, without repetition."""
-        if self._repositories is None:
-            return ()
         return tuple(dict.fromkeys(danger for placed in git_calls(line) for danger in self._of(placed)))
 
     async def bringing(self, line: CommandFacts) -> IncomingFiles | None:
@@ -301,11 +265,10 @@ class GitGuard:
         Call it only for a line without `dangers`, because git itself answers.
         """
         files, nested = dict[str, None](), dict[str, None]()
-        if self._repositories is None or self._changes is None:
-            return IncomingFiles()
         calls = tuple(git_calls(line))
         for at, (call, folders) in enumerate(calls):
-            plan = incoming_sources(call)
+            reads = _READERS.get(call.subcommand)
+            plan = reads(call.args) if reads is not None else None
             for folder in (folders or ()) if plan is not None else ():
                 if plan is None or not self._repositories(folder):
                     continue
@@ -318,13 +281,12 @@ class GitGuard:
 
     def entering(self, folders: Sequence[str]) -> tuple[GitDanger, ...]:
         """Return why a command that makes git enter other repositories asks."""
-        if self._repositories is None or len(folders) > MAX_FOLDERS:
-            return (_TOO_MANY,) if self._repositories is not None else ()
+        if len(folders) > MAX_FOLDERS:
+            return (_TOO_MANY,)
         found = [each for folder in folders for each in self._repositories(folder)]
         return tuple(dict.fromkeys(danger for repository in found for danger in dangers(repository, "")))
 
     def _of(self, placed: PlacedCall) -> Iterator[GitDanger]:
-        assert self._repositories is not None
         if placed.folders is None or len(placed.folders) > MAX_FOLDERS:
             yield _NOWHERE if placed.folders is None else _TOO_MANY
             return

@@ -14,7 +14,6 @@ the user types are not judged.
 import os
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
-from typing import Protocol
 
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.session_options import AutoApprove, SessionOptions
@@ -26,17 +25,9 @@ from acp_agent.gates.paths.written_paths import Written, named, reads_only, writ
 from acp_agent.gates.shell.arguments import config_write
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.options import operands
-from acp_agent.workspace.protected_paths import Protection
+from acp_agent.workspace.protected_paths import ProtectedPaths, Protection
 
 _SHOWN = 3
-
-
-class Find(Protocol):
-    """Returns why a path is protected, or None; see `ProtectedPaths.find`."""
-
-    def __call__(self, path: str, *, holding: bool = False) -> Protection | None:
-        """Return why the path is protected, or None. If `holding`, a folder above a protected path counts as well."""
-        ...
 
 
 _CRONTAB = Protection(hard=True, reason="the system runs it by itself")
@@ -50,7 +41,7 @@ _TOO_MANY = Protection(hard=False, reason="it names more paths or folders than c
 class ProtectedGate(Gate):
     """Judges the paths that calls and commands change.
 
-    find              returns why a path is protected
+    paths             the protected paths
     conduct           the approval level in force, which is read for each call
     resolve           resolves paths that a tool itself touches (FileSystem.resolve)
     resolve_command   resolves paths that a command names
@@ -62,14 +53,14 @@ class ProtectedGate(Gate):
     def __init__(
         self,
         *,
-        find: Find,
+        paths: ProtectedPaths,
         conduct: SessionOptions,
         resolve: Resolve,
         resolve_command: Resolve,
-        git: GitGuard | None = None,
+        git: GitGuard,
     ) -> None:
-        self._git = git or GitGuard()
-        self._find = find
+        self._git = git
+        self._find = paths.find
         self._conduct = conduct
         self._resolve = resolve
         self._resolve_command = resolve_command

@@ -10,44 +10,33 @@ _CHARACTER = "[^\\n]"
 _NOT = "^\\n"
 
 
-@dataclass(frozen=True, slots=True)
-class RuleGlob:
-    """A compiled glob: `*`, `?`, `[a-z]`, `[!a]`, and a backslash before a literal character. `*` does not cross lines.
+def compile_glob(pattern: str) -> LinearRegex:
+    """Compile a glob: `*`, `?`, `[a-z]`, `[!a]`, and a backslash before a literal character. `*` crosses no lines.
 
-    Matching takes time linear in the text, whatever the pattern is: it may come from a project's file.
+    Matching takes time linear in the text, whatever the pattern is: it may come from a project's file. Raises ValueError with the reason.
     """
-
-    regex: LinearRegex
-
-    @classmethod
-    def parse(cls, pattern: str) -> "RuleGlob":
-        """Compile a glob. Raises ValueError with the reason."""
-        pieces: list[str] = []
-        index = 0
-        while index < len(pattern):
-            char = pattern[index]
-            index += 1
-            match char:
-                case "*":
-                    if not pieces or pieces[-1] != f"{_CHARACTER}*":
-                        pieces.append(f"{_CHARACTER}*")
-                case "?":
-                    pieces.append(_CHARACTER)
-                case "[":
-                    piece, index = _set(pattern, index)
-                    pieces.append(piece)
-                case "\\":
-                    if index == len(pattern):
-                        raise ValueError("a backslash at the end escapes nothing")
-                    pieces.append(_literal(pattern[index]))
-                    index += 1
-                case _:
-                    pieces.append(_literal(char))
-        return cls(LinearRegex("".join(pieces)))
-
-    def matches(self, text: str) -> bool:
-        """Return whether the whole text matches."""
-        return self.regex.matches(text)
+    pieces: list[str] = []
+    index = 0
+    while index < len(pattern):
+        char = pattern[index]
+        index += 1
+        match char:
+            case "*":
+                if not pieces or pieces[-1] != f"{_CHARACTER}*":
+                    pieces.append(f"{_CHARACTER}*")
+            case "?":
+                pieces.append(_CHARACTER)
+            case "[":
+                piece, index = _set(pattern, index)
+                pieces.append(piece)
+            case "\\":
+                if index == len(pattern):
+                    raise ValueError("a backslash at the end escapes nothing")
+                pieces.append(_literal(pattern[index]))
+                index += 1
+            case _:
+                pieces.append(_literal(char))
+    return LinearRegex("".join(pieces))
 
 
 def _literal(char: str) -> str:
@@ -129,13 +118,13 @@ class _Word:
 
     pattern: str
     stem: str
-    glob: RuleGlob
+    glob: LinearRegex
 
     @classmethod
     def parse(cls, pattern: str) -> "_Word":
         """Compile a word. Raises ValueError."""
         wild = _WILD.search(pattern)
-        return cls(pattern, pattern[: wild.start()] if wild else pattern, RuleGlob.parse(pattern))
+        return cls(pattern, pattern[: wild.start()] if wild else pattern, compile_glob(pattern))
 
     def matches(self, word: str) -> bool:
         return word.startswith(self.stem) and self.glob.matches(word)

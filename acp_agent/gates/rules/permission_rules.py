@@ -31,12 +31,13 @@ from acp_agent.core.ports import Invocation
 from acp_agent.core.types import Access, PathSubject, UrlSubject
 from acp_agent.gates.gate import Resolve
 from acp_agent.gates.paths.unnamed_paths import feeds_names_below, name_list, names_only, takes_names
-from acp_agent.gates.rules.patterns import Call, CallPattern, RuleGlob, one_line
+from acp_agent.gates.rules.patterns import Call, CallPattern, compile_glob, one_line
 from acp_agent.gates.shell import programs
 from acp_agent.gates.shell.command import Command, Opaque, ShellText
 from acp_agent.gates.shell.options import tables
 from acp_agent.gates.shell.programs import URL, Doubt, program_table
 from acp_agent.gates.shell.wrappers import is_runner
+from acp_agent.regex import LinearRegex
 
 INNER_BLANK = "\x1f"
 """Replaces a blank inside one word for a rule that allows, so that `git log *` does not match `git "log x"`."""
@@ -67,8 +68,8 @@ class Rule:
 
     pattern: str
     action: Action
-    text: RuleGlob
-    command: tuple[RuleGlob, ...]
+    text: LinearRegex
+    command: tuple[LinearRegex, ...]
     literal: tuple[str, ...]
     loose: CallPattern | None
 
@@ -78,8 +79,8 @@ class Rule:
         allow = action is Action.ALLOW
         try:
             compared = pattern if allow else one_line(pattern)
-            text = RuleGlob.parse(compared if allow else compared.casefold())
-            command = tuple(RuleGlob.parse(folded(each, options=not allow)) for each in _ends(compared, strict=allow))
+            text = compile_glob(compared if allow else compared.casefold())
+            command = tuple(compile_glob(folded(each, options=not allow)) for each in _ends(compared, strict=allow))
         except ValueError as error:
             raise ConfigError(where, "pattern", pattern, f"a glob: {error}") from None
         return cls(

@@ -16,9 +16,10 @@ from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import Phase, tool_id
 from acp_agent.gates.gate import CallFacts, CommandFacts, texts_in
 from acp_agent.gates.paths.command_paths import path_words
-from acp_agent.gates.rules.patterns import RuleGlob
+from acp_agent.gates.rules.patterns import compile_glob
 from acp_agent.gates.shell.command import Command, Plain
 from acp_agent.gates.shell.programs import deeds
+from acp_agent.regex import LinearRegex
 
 
 class TrustLevel(StrEnum):
@@ -228,8 +229,8 @@ _ELSEWHERE = Miss("other paths")
 class TargetGlob:
     """A glob on paths and URLs. `*` matches slashes as well."""
 
-    exact: RuleGlob
-    folded: RuleGlob
+    exact: LinearRegex
+    folded: LinearRegex
     literal: str
 
     @classmethod
@@ -237,7 +238,7 @@ class TargetGlob:
         """Compile a glob. `~` is the user's home. Raises ValueError with the reason."""
         full = os.path.expanduser(pattern)
         first = min((full.find(char) for char in _WILD if char in full), default=len(full))
-        return cls(RuleGlob.parse(full), RuleGlob.parse(_folded(full)), _folded(full[:first]))
+        return cls(compile_glob(full), compile_glob(_folded(full)), _folded(full[:first]))
 
     def covers(self, target: Target) -> bool:
         """Return whether an allow rule matches a target."""
@@ -272,7 +273,7 @@ class PolicyRule:
     place: str
     effect: Effect
     pattern: str
-    tool: RuleGlob
+    tool: LinearRegex
     paths: tuple[TargetGlob, ...]
     unset: tuple[str, ...]
     trust: TrustLevel | None
@@ -304,7 +305,7 @@ class PolicyRule:
             place=place,
             effect=effect,
             pattern=tool,
-            tool=_compiled(RuleGlob.parse, place, "tool", tool_name(tool)),
+            tool=_compiled(compile_glob, place, "tool", tool_name(tool)),
             paths=tuple(_compiled(TargetGlob.parse, place, "paths", path) for path in paths),
             unset=tuple(sorted(set(env) - set(variables))),
             trust=trust,

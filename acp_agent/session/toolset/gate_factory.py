@@ -307,7 +307,7 @@ def build_executor(
 def _protected(loaded: Loaded, context: GateContext) -> ProtectedGate:
     resolve_command = context.shell.resolve
     return ProtectedGate(
-        find=protected_paths(loaded, context.shell.cwd).find,
+        paths=protected_paths(loaded, context.shell.cwd),
         conduct=context.options,
         resolve=context.resolve,
         resolve_command=resolve_command,

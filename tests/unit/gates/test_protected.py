@@ -13,9 +13,11 @@ from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.core.types import Access, Allow, Ask, CallOrigin, Deny, PathSubject
 from acp_agent.gates.gate import Gate
+from acp_agent.gates.git_calls import GitGuard
 from acp_agent.gates.paths.command_paths import MAX_WORDS
 from acp_agent.gates.protected import ProtectedGate
 from acp_agent.workspace.command_files import shell_names
+from acp_agent.workspace.git.changes import GitChanges
 from acp_agent.workspace.protected_paths import ProtectedPaths
 from tests.unit.gates import everyday
 from tests.unit.gates.chain import Chain, Judged, call, command, full_auto, inside, rules
@@ -306,10 +308,11 @@ def root(tmp_path: Path) -> str:
 def gate_of(root: str, conduct: SessionOptions | None = None, *behind: Gate) -> Judged:
     resolve = inside(root)
     gate = ProtectedGate(
-        find=ProtectedPaths().find,
+        paths=ProtectedPaths(),
         conduct=conduct or SessionOptions(),
         resolve=resolve,
         resolve_command=resolve,
+        git=GitGuard(lambda folder, others=(): (), GitChanges(resolve)),
     )
     return Judged(gate, *behind, expand=partial(shell_names, resolve=resolve))
 

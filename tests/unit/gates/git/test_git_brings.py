@@ -52,7 +52,7 @@ def plant(work: Path) -> None:
 async def fate(root: Path, text: str, conduct: SessionOptions | None = None) -> str:
     resolve = inside(str(root))
     gate = ProtectedGate(
-        find=ProtectedPaths().find,
+        paths=ProtectedPaths(),
         conduct=conduct or SessionOptions(),
         resolve=resolve,
         resolve_command=resolve,

@@ -16,6 +16,7 @@ from acp_agent.core.types import Allow, Ask, Deny, Verdict
 from acp_agent.gates.git_calls import GitGuard
 from acp_agent.gates.protected import ProtectedGate
 from acp_agent.workspace.command_files import shell_names
+from acp_agent.workspace.git.changes import IncomingFiles, IncomingSources
 from acp_agent.workspace.git.repositories import GitRepositories
 from acp_agent.workspace.git.settings import NotReadable, read_settings
 from acp_agent.workspace.protected_paths import ProtectedPaths
@@ -37,14 +38,18 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
+async def brings_nothing(folder: str, brought: IncomingSources, *, followed: bool) -> IncomingFiles:
+    return IncomingFiles()
+
+
 def gate_of(root: Path, conduct: SessionOptions | None = None) -> Judged:
     resolve = inside(str(root))
     gate = ProtectedGate(
-        find=ProtectedPaths().find,
+        paths=ProtectedPaths(),
         conduct=conduct or SessionOptions(),
         resolve=resolve,
         resolve_command=resolve,
-        git=GitGuard(GitRepositories(resolve)),
+        git=GitGuard(GitRepositories(resolve), brings_nothing),
     )
     return Judged(gate, expand=partial(shell_names, resolve=resolve))
 
