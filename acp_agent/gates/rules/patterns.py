@@ -13,7 +13,8 @@ _NOT = "^\\n"
 def compile_glob(pattern: str) -> LinearRegex:
     """Compile a glob: `*`, `?`, `[a-z]`, `[!a]`, and a backslash before a literal character. `*` crosses no lines.
 
-    Matching takes time linear in the text, whatever the pattern is: it may come from a project's file. Raises ValueError with the reason.
+    Matching takes time linear in the text, whatever the pattern is: it may come from a project's file.
+    Raises ValueError with the reason.
     """
     pieces: list[str] = []
     index = 0
