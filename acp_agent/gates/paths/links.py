@@ -252,13 +252,9 @@ def reads_folder(command: Command) -> bool:
 
 def _runs_code(command: Command) -> bool:
     """Return whether a program runs code of the workspace, which may read any file."""
-    name = command.name
-    return not command.standard or name in _RUNS_CODE or name in tables().shells or bool(_language(name))
-
-
-def _language(name: str) -> str:
-    known = tables().interpreter(name)
-    return "" if known.endswith("awk") else known
+    name, language = command.name, tables().interpreter(command.name)
+    runs = name in _RUNS_CODE or name in tables().shells or (language and not language.endswith("awk"))
+    return bool(runs) or not command.standard
 
 
 def _opened_by_git(args: tuple[str, ...]) -> Iterator[str]:

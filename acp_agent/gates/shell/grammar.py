@@ -157,7 +157,8 @@ class _Parse:
             if word.startswith("-") and word != "-":
                 before = len(self.options)
                 self._option(word, rest)
-                self._unsure(self.options[before:], rest)
+                if rest and rest[0].startswith("-"):  # it may be the value of an option
+                    self.unknown += [each for each in self.options[before:] if each in form.unsure]
                 if not form.ends.isdisjoint(self.options):
                     self.plain += rest
                     break
@@ -212,11 +213,6 @@ class _Parse:
             self._word(word, rest)
         else:
             self._letters(word[1:], rest)
-
-    def _unsure(self, options: Sequence[str], rest: list[str]) -> None:
-        """Note options as unknown if the next word has a dash and may be their value."""
-        if rest and rest[0].startswith("-"):
-            self.unknown += [each for each in options if each in self.form.unsure]
 
     def _word(self, word: str, rest: list[str], written: str = "--") -> None:
         """Read an option that is a whole word: `--name`, `--name=value`, and `-name` if options are single words.

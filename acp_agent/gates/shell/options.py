@@ -159,6 +159,8 @@ def _collapsed(path: str) -> str:
 
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_ANY_ASSIGNMENT = re.compile(r"[^=]*=")
+_NOTHING = re.compile(r"(?!)")
 _TEXT_PREFIX = re.compile(r"(?:[\w.-]+=)?[:!]*")
 
 MAX_VALUES = 256
@@ -202,17 +204,14 @@ def peel(wrapper: Wrapper, args: tuple[str, ...]) -> Peeled:
     if index < len(args) and (args[index] == "--" or (args[index] == "-" and "-" in wrapper.flags)):
         index += 1
     assignments: list[str] = []
-    while index < len(args) and _is_assignment(wrapper, args[index]):
+    sets = _ANY_ASSIGNMENT if wrapper.assignments else _ASSIGNMENT if wrapper.variables else _NOTHING
+    while index < len(args) and sets.match(args[index]):
         assignments.append(args[index])
         index += 1
     rest = args[index + wrapper.operands :]
     if wrapper.operands and len(rest) > 1 and rest[0] in wrapper.text:
         texts.append(rest[1])
     return Peeled(rest, tuple(assignments), tuple(texts))
-
-
-def _is_assignment(wrapper: Wrapper, word: str) -> bool:
-    return (wrapper.assignments and "=" in word) or (wrapper.variables and _ASSIGNMENT.match(word) is not None)
 
 
 def _option(wrapper: Wrapper, option: str) -> tuple[str, str | None] | None:

@@ -219,12 +219,10 @@ def _loose(text: str) -> list[Command]:
     expander = Expander(words_of, guess=True, files={})
     # A repeated command directly behind itself changes nothing; behind another one, such as `cd`, it may.
     each_once = (words for words, _ in groupby(loose_segments(text)))
-    found = (words[skip:] for words in each_once for skip in _starts(words) if words[skip:])
+    # A command may begin behind assignments, or one word later (behind `then`, `do`, an odd mark).
+    starts = (
+        (words, next((at for at, word in enumerate(words) if "=" not in word), len(words))) for words in each_once
+    )
+    found = (words[skip:] for words, start in starts for skip in (start, start + 1) if words[skip:])
     some = islice(found, MAX_FOUND + 1)  # a text with more is refused
     return [replace(expander.expand(Command(words)), unclear=DAMAGED) for words in some]
-
-
-def _starts(words: tuple[str, ...]) -> tuple[int, int]:
-    """Return where a command may begin: behind assignments, and one word later (behind `then`, `do`, an odd mark)."""
-    start = next((index for index, word in enumerate(words) if "=" not in word), len(words))
-    return start, start + 1

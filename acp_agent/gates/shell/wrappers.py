@@ -62,18 +62,15 @@ class Expander:
 
     def expand(self, command: Command, depth: int = 0) -> Command:
         """Return the command with everything that it starts, as a program and as a function of the same name."""
-        expanded = self._variables(self._program(command, depth))
+        expanded = self._program(command, depth)
+        if self.guess and expanded.argv:  # what its variables make it run: `GIT_EXTERNAL_DIFF='…' git diff`
+            words = expanded.argv[1:] if expanded.argv[0] == "export" else expanded.assignments
+            pairs = (word.partition("=") for word in words)
+            values = [value for name, _, value in pairs if name in _COMMAND_VARIABLES and value]
+            expanded = self._texts(expanded, values) if values else expanded
         if self.call is None or command.argv[:1] == () or command.argv[0] not in self.functions:
             return expanded
         return replace(expanded, runs=(*expanded.runs, *self.call(command.argv[0], command.argv[1:])))
-
-    def _variables(self, command: Command) -> Command:
-        """Return the command with what its variables make it run (`GIT_EXTERNAL_DIFF='…' git diff`)."""
-        if not self.guess or not command.argv:
-            return command
-        words = command.argv[1:] if command.argv[0] == "export" else command.assignments
-        pairs = (word.partition("=") for word in words)
-        return self._texts(command, [value for name, _, value in pairs if name in _COMMAND_VARIABLES and value])
 
     def _program(self, command: Command, depth: int) -> Command:
         name, args = command.name, command.argv[1:]
@@ -168,7 +165,8 @@ class Expander:
             case "find" | "gfind" | "bfs":
                 inner = _find(args)
             case "fd" | "fdfind":
-                inner = _fd(args)
+                start = next((at for at, word in enumerate(args, start=1) if _FD_RUNS.fullmatch(word)), len(args))
+                inner = [args[start:]]
             case "start-stop-daemon":
                 inner = _daemon(args)
             case "eval" | "alias" | "trap":
@@ -262,11 +260,6 @@ def _find(args: tuple[str, ...]) -> list[tuple[str, ...]]:
         found.append(args[index + 1 : end])
         index = end + 1
     return found
-
-
-def _fd(args: tuple[str, ...]) -> list[tuple[str, ...]]:
-    start = next((index for index, word in enumerate(args) if _FD_RUNS.fullmatch(word)), None)
-    return [] if start is None else [args[start + 1 :]]
 
 
 def _daemon(args: tuple[str, ...]) -> list[tuple[str, ...]]:
