@@ -82,9 +82,8 @@ class CargoTest:
         self._expected: int | None = None
         self._seen = Totals()
         self._named: set[str] = set()
-        self._recognised = False
 
-    def parse(self, lines: Sequence[str]) -> ParsedOutput | None:
+    def parse(self, lines: Sequence[str]) -> ParsedOutput:
         at, end = 0, len(lines)
         while at < end:
             line = lines[at]
@@ -97,7 +96,7 @@ class CargoTest:
             else:
                 at = self._take(lines, at)
         self._ended_early()
-        return self._parsed if self._recognised else None
+        return self._parsed
 
     def _take(self, lines: Sequence[str], at: int) -> int:
         """Take what begins at a line. Return the line after it."""
@@ -123,7 +122,7 @@ class CargoTest:
     def _test(self, line: str) -> bool:
         """Take a line about one test that did not simply pass, or the totals of a binary. Return whether it was one."""
         if result := _RESULT.match(line):
-            self._recognised = True
+            self._parsed.mark(recognised=True)
             self._parsed.totals.add(Totals(*map(int, result.groups())))
             self._expected, self._seen = None, Totals()
             return True
@@ -198,8 +197,8 @@ class CargoTest:
         if self._expected is None:
             return
         seen = self._seen.passed + self._seen.failed + self._seen.ignored
-        if seen or self._recognised:
-            self._recognised = True
+        if seen or self._parsed.recognised:
+            self._parsed.mark(recognised=True)
             self._parsed.mark(broken=True, cut=True)
             self._parsed.totals.add(self._seen)
             self._parsed.keep(f"(the run ended before its totals: {seen} of {self._expected} tests reported)")
@@ -217,7 +216,9 @@ def _message(lines: list[str]) -> str:
     return next((line.strip() for line in lines[1:] if line.lstrip().startswith(("Error:", "error:", "note:"))), "")
 
 
-CARGO = Format(words=("cargo",), signs=("test result: ", "\nrunning ", "running "), parser=CargoTest)
+CARGO = Format(
+    words=("cargo",), signs=("test result: ", "\nrunning ", "running "), parse=lambda lines: CargoTest().parse(lines)
+)
 
 
 _STATUS = re.compile(r"\s*(?P<word>[A-Z][A-Z0-9 /+-]*?) \[[^\]]*\] +(?:\([^)]*\) +)?(?P<test>\S.*)$")
@@ -240,14 +241,13 @@ class Nextest:
         self._failure: list[str] = []
         self._in_output = False
         self._reported: set[str] = set()
-        self._recognised = False
 
-    def parse(self, lines: Sequence[str]) -> ParsedOutput | None:
+    def parse(self, lines: Sequence[str]) -> ParsedOutput:
         at = 0
         while at < len(lines):
             at = self._take(lines, at)
         self._close()
-        return self._parsed if self._recognised else None
+        return self._parsed
 
     def _take(self, lines: Sequence[str], at: int) -> int:
         line = lines[at]
@@ -275,7 +275,7 @@ class Nextest:
         if "Summary [" not in line or (summary := _SUMMARY.match(line)) is None:
             return False
         self._close()
-        self._recognised = True
+        self._parsed.mark(recognised=True)
         counts = {
             what.strip(): int(count) for count, what in _COUNT.findall(re.sub(r"\([^)]*\)", "", summary["counts"]))
         }
@@ -330,4 +330,4 @@ class Nextest:
         self._failure, self._in_output = [], in_output
 
 
-NEXTEST = Format(words=("nextest",), signs=("Summary [",), parser=Nextest)
+NEXTEST = Format(words=("nextest",), signs=("Summary [",), parse=lambda lines: Nextest().parse(lines))

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 from acp_agent.output.filters.test_summary import Format, ParsedOutput, Totals, UnknownLines
@@ -34,9 +34,8 @@ class GoPlain:
         self._tests = Totals()
         self._packages = Totals()
         self._crash: list[str] = []
-        self._recognised = False
 
-    def parse(self, lines: Sequence[str]) -> ParsedOutput | None:
+    def parse(self, lines: Sequence[str]) -> ParsedOutput:
         for line in lines:
             if line.startswith("--- PASS: "):
                 self._passed(line[len("--- PASS: ") :].partition(" ")[0])
@@ -47,17 +46,12 @@ class GoPlain:
             else:
                 self._take(line)
         self._close()
-        if not self._recognised:
-            return None
-        self._parsed.totals.add(self._counted())
-        return self._parsed
-
-    def _counted(self) -> Totals:
-        """Return the counts of tests if tests were listed, else of packages."""
         if self._tests.passed or self._tests.ignored:
-            return self._tests
-        failed = max(self._tests.failed, self._packages.failed)
-        return Totals(self._packages.passed, failed, self._packages.ignored)
+            self._parsed.totals.add(self._tests)
+        else:  # no tests were listed
+            failed = max(self._tests.failed, self._packages.failed)
+            self._parsed.totals.count(self._packages.passed, failed, self._packages.ignored)
+        return self._parsed
 
     def _take(self, line: str) -> None:
         if "--- " in line and (end := _END.match(line)):
@@ -77,7 +71,7 @@ class GoPlain:
 
     def _passed(self, test: str) -> None:
         self._close()
-        self._recognised = True
+        self._parsed.mark(recognised=True)
         self._tests.count(passed=1)
         self._printed.pop(test, None)
         if self._printed:
@@ -85,7 +79,7 @@ class GoPlain:
         self._current = ""
 
     def _test_ended(self, end: re.Match[str], line: str) -> None:
-        self._recognised = True
+        self._parsed.mark(recognised=True)
         indent, test, what = len(end["indent"]), end["test"], end["what"]
         printed = self._printed.pop(test, [])
         if what == "FAIL":
@@ -112,7 +106,7 @@ class GoPlain:
                 self._failure += [f"    {name}:", *printed]
 
     def _package(self, package: re.Match[str], line: str) -> None:
-        self._recognised = True
+        self._parsed.mark(recognised=True)
         what = package["what"].strip()
         if what == "ok":
             self._packages.count(passed=1)
@@ -132,7 +126,7 @@ class GoPlain:
     def _verdict(self, line: str) -> None:
         if line.startswith(("exit status", "signal:")):
             self._close()
-            if self._recognised or self._current:
+            if self._parsed.recognised or self._current:
                 self._parsed.keep(line)
             else:
                 self._parsed.loose(line)
@@ -146,7 +140,7 @@ class GoPlain:
         """Take a line of a panic or a timeout, after the output of the running test."""
         if not self._crash:
             self._close()
-            self._recognised = self._recognised or bool(self._current)
+            self._parsed.mark(recognised=bool(self._current))
             under_way = [f"{name}: {said}" for name, printed in self._printed.items() for said in printed if printed]
             self._crash = [line, *(under_way if len(self._printed) < 4 else [])]
             self._parsed.mark(broken=True)
@@ -177,35 +171,29 @@ def _message(lines: list[str]) -> str:
     return next(located, lines[1].strip() if len(lines) > 1 else "")
 
 
-GO = Format(words=("go test",), signs=("ok  \t", "FAIL\t", "--- FAIL: ", "--- PASS: ", "--- SKIP: "), parser=GoPlain)
+GO = Format(
+    words=("go test",),
+    signs=("ok  \t", "FAIL\t", "--- FAIL: ", "--- PASS: ", "--- SKIP: "),
+    parse=lambda lines: GoPlain().parse(lines),
+)
 
 
-class GoJson:
-    """Joins the output of each package, so that packages that ran in parallel do not mix."""
-
-    def parse(self, lines: Sequence[str]) -> ParsedOutput | None:
-        packages: dict[str, list[str]] = {}
-        rest: list[str] = []
-        for line in lines:
-            event = _event(line)
-            if event is None:
-                rest.append(line)
-            elif output := event.get("Output"):
-                name = event.get("Package") or event.get("ImportPath", "").partition(" ")[0]
-                packages.setdefault(name, []).append(output)
-        if not packages:
-            return None
-        found = GoPlain().parse(list(_plain(packages)))
-        if found is None:
-            return None
-        if any(line.strip() for line in rest):
-            found.pieces.append(UnknownLines(rest))
-        return found
-
-
-def _plain(packages: dict[str, list[str]]) -> Iterator[str]:
-    for outputs in packages.values():
-        yield from "".join(outputs).removesuffix("\n").split("\n")
+def _parse_json(lines: Sequence[str]) -> ParsedOutput:
+    """Join the output of each package, so that packages that ran in parallel do not mix."""
+    packages: dict[str, list[str]] = {}
+    rest: list[str] = []
+    for line in lines:
+        event = _event(line)
+        if event is None:
+            rest.append(line)
+        elif output := event.get("Output"):
+            name = event.get("Package") or event.get("ImportPath", "").partition(" ")[0]
+            packages.setdefault(name, []).append(output)
+    plain = (line for outputs in packages.values() for line in "".join(outputs).removesuffix("\n").split("\n"))
+    found = GoPlain().parse(list(plain))
+    if any(line.strip() for line in rest):
+        found.pieces.append(UnknownLines(rest))
+    return found
 
 
 def _event(line: str) -> dict[str, str] | None:
@@ -222,4 +210,4 @@ def _event(line: str) -> dict[str, str] | None:
     return {name: value for name, value in members.items() if isinstance(value, str)}
 
 
-GO_JSON = Format(words=("-json",), signs=('"Action":',), parser=GoJson)
+GO_JSON = Format(words=("-json",), signs=('"Action":',), parse=_parse_json)

@@ -27,9 +27,8 @@ class JavaScript:
     def __init__(self) -> None:
         self._parsed = ParsedOutput()
         self._failure: list[str] = []
-        self._recognised = False
 
-    def parse(self, lines: Sequence[str]) -> ParsedOutput | None:
+    def parse(self, lines: Sequence[str]) -> ParsedOutput:
         for line in lines:
             first = line.lstrip()[:1]
             if first in _TICKS:  # most lines
@@ -42,7 +41,7 @@ class JavaScript:
             else:
                 self._parsed.loose(line)
         self._close()
-        return self._parsed if self._recognised else None
+        return self._parsed
 
     def _take(self, line: str) -> None:
         if (summary := _SUMMARY.match(line)) or (line.startswith("  ") and _MOCHA.match(line)):
@@ -72,7 +71,7 @@ class JavaScript:
 
     def _summary(self, line: str, counts: str) -> None:
         self._close()
-        self._recognised = True
+        self._parsed.mark(recognised=True)
         self._parsed.keep(line)
         for count, what in _COUNT.findall(counts):
             if what in _MEANINGS:
@@ -90,5 +89,5 @@ class JavaScript:
 JAVASCRIPT = Format(
     words=("jest", "vitest", "mocha", "npm test", "npm run"),
     signs=("Tests:", "  Tests ", " passing ("),
-    parser=JavaScript,
+    parse=lambda lines: JavaScript().parse(lines),
 )

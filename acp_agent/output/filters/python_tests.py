@@ -125,14 +125,13 @@ class Pytest:
 
     def __init__(self) -> None:
         self._parsed = ParsedOutput()
-        self._recognised = False
         self._begun = False
         self._ended = True
         self._unlisted: list[str] = []  # failures of -v, until the summary names them
         self._seen = Totals()  # counted from the dots and words of progress, for a run without totals
         self._totalled = False
 
-    def parse(self, lines: Sequence[str]) -> ParsedOutput | None:
+    def parse(self, lines: Sequence[str]) -> ParsedOutput:
         at, end = 0, len(lines)
         while at < end:
             line = lines[at]
@@ -145,14 +144,14 @@ class Pytest:
                 self._take(line)
                 at += 1
         if self._begun and not self._ended:
-            self._recognised = True
+            self._parsed.mark(recognised=True)
             self._parsed.mark(broken=True, cut=True)
             for line in self._unlisted:
                 self._parsed.keep(line)
             self._parsed.keep("(the run ended before its totals)")
         if not self._ended or not self._totalled:
             self._parsed.totals.add(self._seen)
-        return self._parsed if self._recognised else None
+        return self._parsed
 
     def _ruled(self, lines: Sequence[str], at: int) -> int:
         """Take totals or begin a section. Return the line after it."""
@@ -191,7 +190,8 @@ class Pytest:
         known = {"passed", "failed", "error", "skipped", "deselected", "xfailed", "xpassed", "warning", "rerun"}
         if not counts.keys() & known and not bare.startswith("no tests "):
             return False
-        self._recognised = self._ended = self._totalled = True
+        self._parsed.mark(recognised=True)
+        self._ended = self._totalled = True
         self._unlisted, self._seen = [], Totals()
         passed = counts.get("passed", 0) + counts.get("xpassed", 0)
         ignored = counts.get("skipped", 0) + counts.get("xfailed", 0)
@@ -208,11 +208,12 @@ class Pytest:
                 self._begun, self._ended = True, False
                 return at + 1
             case "failures" | "errors":
-                self._recognised = True
+                self._parsed.mark(recognised=True)
                 self._parsed.keep(f"{title.lower()}:")
                 failures(inside, self._parsed)
             case "short test summary info":
-                self._unlisted, self._recognised = [], True
+                self._parsed.mark(recognised=True)
+                self._unlisted = []
                 short_summary(inside, self._parsed)
             case "passes" | "xpasses":
                 self._parsed.mark(cut=True)
@@ -266,7 +267,7 @@ class Pytest:
 PYTEST = Format(
     words=("pytest", "py.test", "tox", "nox"),
     signs=("test session starts", " passed", " failed", " error", "no tests ran", " deselected", " skipped"),
-    parser=Pytest,
+    parse=lambda lines: Pytest().parse(lines),
 )
 
 
@@ -286,13 +287,12 @@ class Unittest:
         self._parsed = ParsedOutput()
         self._failure: list[str] = []
         self._ran: int | None = None
-        self._recognised = False
 
-    def parse(self, lines: Sequence[str]) -> ParsedOutput | None:
+    def parse(self, lines: Sequence[str]) -> ParsedOutput:
         for at, line in enumerate(lines):
             self._take(line, lines[at + 1] if at + 1 < len(lines) else "")
         self._close()
-        return self._parsed if self._recognised else None
+        return self._parsed
 
     def _take(self, line: str, following: str) -> None:
         if (line == _DOUBLE and _HEADING.match(following)) or (line == _SINGLE and _RAN.match(following)):
@@ -319,7 +319,8 @@ class Unittest:
         ran = self._ran or 0
         self._parsed.totals.add(Totals(max(0, ran - failed - ignored), failed, ignored))
         self._parsed.keep(f"Ran {ran} tests: {verdict[0]}")
-        self._recognised, self._ran = True, None
+        self._parsed.mark(recognised=True)
+        self._ran = None
 
     def _close(self) -> None:
         if self._failure:
@@ -328,4 +329,4 @@ class Unittest:
         self._failure = []
 
 
-UNITTEST = Format(words=("unittest", "manage.py test"), signs=("\nRan ",), parser=Unittest)
+UNITTEST = Format(words=("unittest", "manage.py test"), signs=("\nRan ",), parse=lambda lines: Unittest().parse(lines))

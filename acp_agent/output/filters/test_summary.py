@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from acp_agent.core.types import Confidence
 from acp_agent.output.filters.strategy import Applied, CommandRun, Strategy
@@ -64,35 +64,33 @@ class Totals:
 class ParsedOutput:
     """A parsed text. Its pieces are in the order of the output.
 
-    broken   something failed that no count includes: a build, a collection, an interrupted run
-    cut      something that may matter was left out already
+    recognised   the text contains a run of this test runner
+    broken       something failed that no count includes: a build, a collection, an interrupted run
+    cut          something that may matter was left out already
     """
 
     pieces: list[Piece] = field(default_factory=list[Piece])
     totals: Totals = field(default_factory=Totals)
+    recognised: bool = False
     broken: bool = False
     cut: bool = False
 
-    def mark(self, *, broken: bool = False, cut: bool = False) -> None:
-        """Set `broken` or `cut` if the argument is True."""
+    def mark(self, *, recognised: bool = False, broken: bool = False, cut: bool = False) -> None:
+        """Set what is True."""
+        self.recognised |= recognised
         self.broken |= broken
         self.cut |= cut
 
-    def refine(self, form: "Format") -> bool:
-        """Parse the unknown lines as the output of a test runner. Return whether they hold any."""
-        refined: list[Piece] = []
-        recognised = False
-        for piece in self.pieces:
-            found = form.parsed(piece.lines) if isinstance(piece, UnknownLines) else None
-            if found is None:
-                refined.append(piece)
-                continue
-            recognised = True
-            refined += found.pieces
-            self.totals.add(found.totals)
-            self.mark(broken=found.broken, cut=found.cut)
-        self.pieces = refined
-        return recognised
+    def refine(self, form: "Format") -> None:
+        """Parse the unknown lines as the output of a test runner, if they hold any."""
+        pieces, self.pieces = self.pieces, []
+        for piece in pieces:
+            text = "\n".join(piece.lines) if isinstance(piece, UnknownLines) else ""
+            found = form.parse(piece.lines) if any(sign in text for sign in form.signs) else ParsedOutput()
+            self.pieces += found.pieces if found.recognised else [piece]
+            if found.recognised:
+                self.totals.add(found.totals)
+                self.mark(recognised=True, broken=found.broken, cut=found.cut)
 
     def keep(self, line: str) -> None:
         """Keep a line."""
@@ -117,14 +115,6 @@ class ParsedOutput:
         self.pieces.append(Failure(lines, message, whole))
 
 
-class OutputParser(Protocol):
-    """Parses the output of one test runner. One object parses one text."""
-
-    def parse(self, lines: Sequence[str]) -> ParsedOutput | None:
-        """Return the parts of the text. None if it contains no run of this test runner."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Format:
     """A test runner whose output can be parsed.
@@ -135,12 +125,7 @@ class Format:
 
     words: tuple[str, ...]
     signs: tuple[str, ...]
-    parser: Callable[[], OutputParser]
-
-    def parsed(self, lines: Sequence[str]) -> ParsedOutput | None:
-        """Return the parts of the text. None if it contains no run of this test runner."""
-        text = "\n".join(lines)
-        return self.parser().parse(lines) if any(sign in text for sign in self.signs) else None
+    parse: Callable[[Sequence[str]], ParsedOutput]
 
 
 LONGEST_LINE = 2000
@@ -309,8 +294,9 @@ class SummaryOfTests:
         lines = text.split("\n")
         too_long = max(map(len, lines)) > LONGEST_LINE
         parsed = ParsedOutput([UnknownLines(list(map(clipped, lines)) if too_long else lines)], cut=too_long)
-        recognised = [parsed.refine(form) for form in _in_order(run)]
-        if not any(recognised):
+        for form in _in_order(run):
+            parsed.refine(form)
+        if not parsed.recognised:
             return self._fallback.apply(text, run) if self._fallback is not None else Applied(text, Confidence.FALLBACK)
         # pytest exits with an error if there was nothing to run
         parsed.mark(broken=run.failed and len(run.printing) <= 1)
