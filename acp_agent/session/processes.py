@@ -29,7 +29,7 @@ from acp_agent.session.session import Session
 from acp_agent.session.toolset.gate_factory import GateMemories
 from acp_agent.session.toolset.settings import known_secrets, redactor
 from acp_agent.store.audit import AuditLog
-from acp_agent.store.conversations import OverflowStore, SummaryStore
+from acp_agent.store.conversations import ConversationSummaries, OverflowStore
 from acp_agent.store.credentials import CredentialStore
 from acp_agent.store.db import Database
 from acp_agent.store.decisions import McpPins, TrustedFolders
@@ -163,7 +163,7 @@ class ProcessServices:
 
     def summaries(self, session: Session) -> Summaries:
         """Return the store for the summaries of a session's conversation."""
-        return SummaryStore(self._database).of(session.id)
+        return ConversationSummaries(self._database, session.id)
 
     async def tidy_up(self, loaded: Loaded) -> None:
         """Remove what killed agents left, and outputs that are too old. Reap dead children from now on.

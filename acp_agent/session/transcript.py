@@ -203,7 +203,7 @@ class EventQueue:
         moved.set()
 
 
-class Transcript:
+class Transcript(EventQueue):
     """The record and the events of one session. No other object stores or shows its events.
 
     record       the session's entry in lists of sessions
@@ -221,11 +221,9 @@ class Transcript:
         warn: Callable[[str], None],
         clock: Callable[[], int],
     ) -> None:
+        super().__init__(TranscriptWriter(warn), show, background)
         self.record = record
         self._clock = clock
-        self._background = background
-        self._writer = TranscriptWriter(warn)
-        self._queue = EventQueue(self._writer, show, background)
 
     def store_in(self, repository: SessionRepository) -> None:
         """Store the conversation in a repository from now on."""
@@ -255,39 +253,27 @@ class Transcript:
         if isinstance(event, UserMessage):
             self.record = replace(self.record, prompts=self.record.prompts + 1)
             self._touch(Change(prompted=True, touch=True))
-        await self._queue.tell(event)
+        await super().tell(event)
 
     def store(self, change: Change) -> None:
         """Store a change in the background."""
         self._writer.note(change)
-        self._background(self._queue.save)
-
-    async def save(self) -> None:
-        """Store the noted changes if the store can be written without a long wait."""
-        await self._queue.save()
+        self._background(self.save)
 
     def save_soon(self) -> None:
         """Store pending changes after a short pause, even without further events. An earlier write includes them."""
 
         async def save() -> None:
             await anyio.sleep(_ANSWER_BEGINS)
-            await self._queue.save()
+            await self.save()
 
         self._background(save)
-
-    async def shown(self) -> None:
-        """Wait until all events so far were shown."""
-        await self._queue.shown()
 
     async def flush(self, *, within: float | None = None, patience: float | None = None, touch: bool = False) -> None:
         """Show and store all events. See EventQueue.flush. `touch` marks the session as used now."""
         if touch:
             self._touch(Change(touch=True))
-        await self._queue.flush(within=within, patience=patience)
-
-    async def end(self) -> None:
-        """Stop showing and storing events."""
-        await self._queue.end()
+        await super().flush(within=within, patience=patience)
 
     def _touch(self, change: Change) -> None:
         """Move the session to the head of the list."""
@@ -300,7 +286,7 @@ class Transcript:
         """Set and store the title of the conversation."""
         self.record = replace(self.record, title=title)
         self._writer.note(Change(title=title))
-        await self._queue.save()
+        await self.save()
 
     def move(self, cwd: str) -> None:
         """Change the folder of the session. No tool call may be running."""
@@ -312,11 +298,11 @@ class Transcript:
         clean = await to_thread.run_sync(lambda: [replace(each, text=redact(each.text)) for each in cut])
         changed = tuple(new for new, old in zip(clean, cut, strict=True) if new != old)
         self._writer.note(Change(replacements=changed))
-        await self._queue.save()
+        await self.save()
 
     async def clear(self) -> None:
         """Remove the conversation and the title from the store. The session stays. Raises StoreUnavailable."""
-        await self._queue.flush()
+        await self.flush()
         if self._writer.repository is not None:
             await self._writer.repository.clear()
         self.record = replace(self.record, title="")

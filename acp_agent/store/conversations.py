@@ -85,28 +85,20 @@ _DROP_OLDEST_SUMMARIES = """
 """
 
 
-class SummaryStore:
-    """The summaries of all conversations. `now` returns seconds since 1970."""
-
-    def __init__(self, database: Database, now: Callable[[], float] = time.time) -> None:
-        self.database = database
-        self.now = now
-
-    def of(self, conversation_id: str) -> "ConversationSummaries":
-        """Return the summaries of one conversation (core.services.Summaries). Its session need not be stored yet."""
-        return ConversationSummaries(self, conversation_id)
-
-
 class ConversationSummaries:
-    """The summaries of one conversation. They are deleted with it."""
+    """The summaries of one conversation (core.services.Summaries). They are deleted with it.
 
-    def __init__(self, store: SummaryStore, conversation_id: str) -> None:
-        self._store = store
+    Its session need not be stored yet. `now` returns seconds since 1970.
+    """
+
+    def __init__(self, database: Database, conversation_id: str, now: Callable[[], float] = time.time) -> None:
+        self._database = database
         self._conversation = conversation_id
+        self._now = now
 
     async def add(self, summary: "Summary") -> None:
         """Store a summary; see core.services.Summaries.add. Unpaired surrogates become question marks."""
-        now = self._store.now()
+        now = self._now()
         text = summary.text.encode("utf-8", "replace").decode()
         row = (self._conversation, int(now), summary.method.value, summary.messages, summary.tokens, text)
 
@@ -115,7 +107,7 @@ class ConversationSummaries:
             connection.execute(_INSERT, row)
             connection.execute(_DROP_OLDEST_SUMMARIES, (self._conversation, _KEPT))
 
-        await self._store.database.write(step)
+        await self._database.write(step)
 
 
 _REFERENCE = re.compile(rf"(?:{OVERFLOW_PREFIX})?([0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})")

@@ -17,7 +17,7 @@ from acp_agent.core.session_options import Mode
 from acp_agent.core.sessions import Change
 from acp_agent.session.session import SessionWorkspace
 from acp_agent.session.slash.commands import ALWAYS, CommandName
-from acp_agent.store.conversations import OverflowStore, SummaryStore
+from acp_agent.store.conversations import ConversationSummaries, OverflowStore
 from tests.fakes.sessions import PATIENCE, Process, process
 from tests.unit.store.databases import others
 
@@ -449,7 +449,7 @@ async def test_a_session_can_be_deleted_in_the_middle_of_a_turn_and_nothing_come
     assert here.store is not None
     database = here.store._database
     overflow = OverflowStore(database, max_bytes=0, conversation_bytes=0).of(session)
-    summaries = SummaryStore(database).of(session)
+    summaries = ConversationSummaries(database, session)
     await overflow.put("a whole output")
     await summaries.add(Summary("a summary", Compaction.MANUAL, 1, 2))
     async with here.prompting(session) as turn:

@@ -15,7 +15,7 @@ from acp_agent.core.session_options import AutoApprove, Mode, SessionOptions
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import JsonObject, ToolKind
 from acp_agent.store import sessions as statements
-from acp_agent.store.conversations import OverflowStore, SummaryStore
+from acp_agent.store.conversations import ConversationSummaries, OverflowStore
 from acp_agent.store.db import Database
 from acp_agent.store.schema import MIGRATIONS, migrate
 from acp_agent.store.sessions import SessionStore
@@ -85,7 +85,7 @@ async def test_a_session_whose_outputs_came_first_is_created_around_them_and_lis
     async with opened(path) as database:
         store, overflow = SessionStore(database), overflow_of(database, "s")
         reference = await overflow.put("text")
-        await SummaryStore(database).of("t").add(Summary("x", Compaction.MANUAL, 1, 1))
+        await ConversationSummaries(database, "t").add(Summary("x", Compaction.MANUAL, 1, 1))
         assert await store.find("s") is None
         assert await store.page(prompted=False) == ()
         await store.create(record("s"), SessionOptions())
@@ -175,11 +175,11 @@ async def test_a_deleted_session_takes_all_of_its_own_along_and_nobody_brings_it
             await store.create(record(name), SessionOptions())
             await store.of(name).write(Change((TextDelta("a", "m"),), HISTORY))
             await overflow_of(database, name).put("text")
-            await SummaryStore(database).of(name).add(Summary("x", Compaction.MANUAL, 1, 1))
+            await ConversationSummaries(database, name).add(Summary("x", Compaction.MANUAL, 1, 1))
         repository, overflow, summaries = (
             SessionStore(elsewhere).of("s"),
             overflow_of(elsewhere, "s"),
-            SummaryStore(elsewhere).of("s"),
+            ConversationSummaries(elsewhere, "s"),
         )
         assert await store.delete("s")
         assert not await store.delete("s")
@@ -209,7 +209,7 @@ async def test_a_fork_has_all_of_its_source_and_goes_its_own_way(path):
         await store.create(record("s", prompts=3), SessionOptions(), tally)
         await store.of("s").write(Change((TextDelta("a", "m"), UsageChanged(1, 2)), HISTORY))
         references = [await overflow_of(database, "s").put(text) for text in ("one", "two")]
-        await SummaryStore(database).of("s").add(Summary("x", Compaction.MANUAL, 1, 1))
+        await ConversationSummaries(database, "s").add(Summary("x", Compaction.MANUAL, 1, 1))
         conduct = SessionOptions(Mode.ARCHITECT, AutoApprove.AUTO_EDIT)
         target = SessionRecord("t", "/other", ("/x",), "copy", 5_000, 6_000, model="a:b")
         assert await store.fork("s", target, conduct)
@@ -254,8 +254,7 @@ async def test_sessions_nobody_used_go_after_a_while_but_for_those_in_use(path):
         await store.create(SessionRecord("in use", "/"), SessionOptions())
         await store.create(SessionRecord("prompted", "/"), SessionOptions())
         await store.of("prompted").write(Change(prompted=True))
-        summaries = SummaryStore(database, lambda: now[0])
-        await summaries.of("no session").add(Summary("x", Compaction.MANUAL, 1, 1))
+        await ConversationSummaries(database, "no session", lambda: now[0]).add(Summary("x", Compaction.MANUAL, 1, 1))
         await OverflowStore(database, max_bytes=0, conversation_bytes=0, now=lambda: now[0]).of("outputs").put("x")
         now[0] = 5 * DAY
         await store.create(SessionRecord("young", "/"), SessionOptions())
