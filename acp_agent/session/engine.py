@@ -4,7 +4,7 @@ It also keeps the stored state of the session besides its events, without the se
 """
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import takewhile
@@ -18,18 +18,17 @@ from acp_agent.agent.turn import Agent
 from acp_agent.core.editor import ReadPrompt
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import EventSink, Notice, Severity, TextDelta, UsageChanged, UserMessage
-from acp_agent.core.mcp import ListedServer, McpServer
+from acp_agent.core.mcp import McpServer
 from acp_agent.core.messages import Message, Part, Role, StopReason, TextPart, ToolUsePart, typed
 from acp_agent.core.ports import Backends
 from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.core.sessions import Change, HistoryState, UsageTotals
-from acp_agent.core.types import JsonObject, Subject, ToolSpec
+from acp_agent.core.types import JsonObject, Subject
 from acp_agent.output.markdown_images import defused
 from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.session.mcp_servers import SessionMcpServers
 from acp_agent.session.models import SessionModels
 from acp_agent.session.slash import commands
-from acp_agent.session.slash.commands import CommandName
 from acp_agent.session.slash.handler import SlashCommandHandler
 from acp_agent.session.slash.review import Review
 from acp_agent.session.titles import TitleUpdater
@@ -230,12 +229,15 @@ class TurnEngine:
 class SessionEngine:
     """The engine of one session: see Engine. It also answers about the session for the extension methods.
 
-    answer    runs one turn
-    handler   reports the status of the session
-    toolset   its tools, by the configuration as it is on disk now
-    mcp       its MCP servers
-    redact    removes secrets from texts
-    release   releases the resources of its tools
+    answer          runs one turn
+    answered        gives the conversation a title if it has none
+    commands        returns the slash commands that are available now
+    status          returns the lines of /status
+    tools           returns the tools that the model may call now, by the configuration as it is on disk
+    servers         returns the MCP servers
+    remove_server   ends an MCP server and removes its tools; returns False if no server has this name
+    redact          removes secrets from texts
+    release         releases the resources of its tools
     """
 
     def __init__(
@@ -250,35 +252,22 @@ class SessionEngine:
         release: Callable[[], None],
     ) -> None:
         self.answer, self.state, self.kept = turns.answer, state.state, state.kept
+        self.answered = titles.answered
+        self.commands, self.status = handler.available, handler.status
+        self.tools = toolset.specs
+        self.servers, self.remove_server = mcp.connections.listed, mcp.remove
+        self.redact = redact
         self._titles = titles
         self._handler = handler
         self._toolset = toolset
         self._mcp = mcp
-        self.redact = redact
         self._release = release
-
-    async def answered(self, answer: Answer) -> None:
-        """Give the conversation a title if it has none."""
-        await self._titles.answered(answer)
-
-    def commands(self) -> Collection[CommandName]:
-        return self._handler.available()
 
     async def close(self) -> None:
         """Close the MCP servers and the session's folders. The programs of the servers end in the background."""
         self._titles.close()
         self._mcp.connections.close()
         self._release()
-
-    # -------------------------------------------------------------------------------------- answers
-
-    def status(self) -> Sequence[str]:
-        """Return the lines of /status."""
-        return self._handler.status()
-
-    def tools(self) -> Sequence[ToolSpec]:
-        """Return the tools that the model may call now."""
-        return self._toolset.specs()
 
     def judged(self, subject: Subject) -> Finding:
         """Return the verdict on a call with this subject, without asking the user or running anything."""
@@ -289,14 +278,6 @@ class SessionEngine:
             return Finding("deny", "", "", (why,))
         return judged(gates.facts(call_with(subject)), gates.in_order)
 
-    def servers(self) -> Sequence[ListedServer]:
-        """Return the MCP servers."""
-        return self._mcp.connections.listed()
-
     def add_server(self, server: McpServer) -> str:
         """Start one more MCP server. Return why it is not started, or ""."""
         return self._mcp.add(server, self._toolset.loaded)
-
-    def remove_server(self, name: str) -> bool:
-        """End an MCP server and remove its tools. Return False if no server has this name."""
-        return self._mcp.remove(name)

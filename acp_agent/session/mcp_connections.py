@@ -166,7 +166,8 @@ class McpConnections:
         return [ListedServer(each.server, each.state, (*served.tools,), each.problem) for served, each in connections]
 
     def _objection(self, server: McpServer) -> str:
-        taken = next((name for name in self.served if _same(name, server.name)), None)
+        slug = server_slug(server.name).lower()
+        taken = next((name for name in self.served if server_slug(name).lower() == slug), None)
         return "" if taken is None else f"{taken!r} has its name"
 
     def _start(self, server: McpServer) -> None:
@@ -186,7 +187,7 @@ class McpConnections:
         if begun:
             return
         with anyio.move_on_after(_PATIENCE):
-            while any(served.connection.state is McpState.STARTING for served in self.served.values()):
+            while self.joining():
                 await self._moved.wait()
 
     def joining(self) -> bool:
@@ -296,10 +297,6 @@ class McpCatalogue:
         """Parse a call. A tool whose server is gone is still known, but its call fails. Raises ToolError."""
         served = await self._servers.understand(call) if self._servers.served else None
         return served or await self._registry.understand(call, files)
-
-
-def _same(one: str, other: str) -> bool:
-    return server_slug(one).lower() == server_slug(other).lower()
 
 
 async def _run(connection: RunningConnection) -> None:

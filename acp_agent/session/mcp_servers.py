@@ -20,7 +20,7 @@ from acp_agent.core.errors import ConfigError, ToolError
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
 from acp_agent.core.ports import Approver, Elicitor
 from acp_agent.core.secrets import Redact
-from acp_agent.core.session_options import AutoApprove, SessionOptions
+from acp_agent.core.session_options import AutoApprove
 from acp_agent.gates.rules.policy_rules import TrustLevel
 from acp_agent.gates.trust import workspace_trust
 from acp_agent.session.mcp_connections import McpConnections, RunningConnection
@@ -102,7 +102,7 @@ class SessionMcpServers:
         return self.connections.remove(name) or len(left) < len(wanted)
 
     async def _trusted(self, wanted: Sequence[McpServerSettings]) -> bool:
-        approver = None if _nobody_is_asked(self._session.active) else self._approver
+        approver = None if self._session.active.auto_approve is AutoApprove.FULL_AUTO else self._approver
         names = ", ".join(each.name for each in wanted)
         try:
             level = await project_trust(self._cwd, wanted, self._process.folders, approver)
@@ -175,10 +175,6 @@ def _wish(entry: McpServerSettings) -> str:
     does = f"start the program {entry.command}" if entry.command else f"reach {entry.url}"
     table = entry.model_dump(mode="json", exclude_defaults=True)
     return f"{entry.name} would {does}: {json.dumps(table, sort_keys=True)}"
-
-
-def _nobody_is_asked(options: SessionOptions) -> bool:
-    return options.auto_approve is AutoApprove.FULL_AUTO
 
 
 def _home() -> str:

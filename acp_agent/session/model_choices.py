@@ -194,14 +194,10 @@ class ModelChoices:
         """Return the models that the user has named, then the newest of each provider."""
         shown = self._shown
         if shown is None or shown[:2] != (self._known.version, current):
-            shown = self._shown = (self._known.version, current, self._to_show(current))
+            offered = self._offered(_MOST_SHOWN)
+            names = [*self._configured(), *([current] if current else []), *offered]
+            shown = self._shown = (self._known.version, current, self._grouped(names))
         return shown[2]
-
-    def _to_show(self, current: str) -> Sequence[ModelChoice]:
-        names = [*self._configured(), *([current] if current else [])]
-        for config in () if self._available else self._known.providers:
-            names += map(str, islice(self._known.offered(config.name), _MOST_SHOWN))
-        return self._grouped(names)
 
     def has(self, model: str) -> bool:
         if model in self._configured():
@@ -286,10 +282,12 @@ class ModelChoices:
         return self._known.said(entry) is not None or not self._known.has_list(ref.provider)
 
     def _everything(self) -> Sequence[ModelChoice]:
-        names = [*self._configured()]
+        return self._grouped([*self._configured(), *self._offered(None)])
+
+    def _offered(self, most: int | None) -> Iterator[str]:
+        """Yield the names of at most this many models of each provider."""
         for config in () if self._available else self._known.providers:
-            names += map(str, self._known.offered(config.name))
-        return self._grouped(names)
+            yield from map(str, islice(self._known.offered(config.name), most))
 
     def _grouped(self, names: Iterable[str]) -> Sequence[ModelChoice]:
         choices = [self._choice(name) for name in dict.fromkeys(names)]

@@ -187,12 +187,9 @@ class SessionModels:
     def _to_ask(self) -> _Asked:
         """Return which models the next turn asks. Raises AgentError, with advice."""
         refs, catalog = tuple(self._refs()), self._configured()
-        return _Asked(catalog, refs, tuple(self._options(catalog, ref) for ref in refs))
-
-    def _options(self, catalog: Catalog, ref: ModelRef) -> ModelOptions:
-        """Return the choices of the session that this model supports."""
-        chosen = self._chosen(str(ref))
-        return catalog.options_for(ref, chosen.thought_level, chosen.temperature)
+        chosen = ((ref, self._chosen(str(ref))) for ref in refs)  # what the model supports of the session's choices
+        options = (catalog.options_for(ref, each.thought_level, each.temperature) for ref, each in chosen)
+        return _Asked(catalog, refs, tuple(options))
 
     @property
     def _answers(self) -> Provider | None:
@@ -251,6 +248,10 @@ def spent(usage: Usage, cost: float | None, *, complete: bool) -> Sequence[str]:
     """
     if usage == Usage() and cost is None:
         return () if complete else ("The model's server does not say what its answers take.",)
+    if cost is None:
+        price = "Price: not known for this model"
+    else:
+        price = f"Price: ${cost:.4f}" if complete else f"Price: at least ${cost:.4f}; that of some calls is not known"
     kinds = (
         ("sent", usage.input),
         ("sent and kept in the cache", usage.cache_write),
@@ -259,11 +260,5 @@ def spent(usage: Usage, cost: float | None, *, complete: bool) -> Sequence[str]:
     )
     return (
         *(f"{count:,} tokens {kind}" for kind, count in kinds if count),
-        _price(cost, complete=complete),
+        price,
     )
-
-
-def _price(cost: float | None, *, complete: bool) -> str:
-    if cost is None:
-        return "Price: not known for this model"
-    return f"Price: ${cost:.4f}" if complete else f"Price: at least ${cost:.4f}; that of some calls is not known"

@@ -255,7 +255,7 @@ class SessionPool:
 
     async def _make_room(self, spared: Collection[str], instead_of: Session | None) -> None:
         most = self._limits().resident
-        while self._residents(instead_of) + self._opening >= most:
+        while sum(each.resident for each in self.known.values() if each is not instead_of) + self._opening >= most:
             if await self._evict_oldest(spared):
                 continue
             if not self._opening and not self._is_any_held_up(spared):
@@ -269,9 +269,6 @@ class SessionPool:
     def _is_any_held_up(self, spared: Collection[str]) -> bool:
         """Return whether a session could be evicted once its lock is free. Sessions that wait for room do not count."""
         return any(each.id in self._acts and each.id not in self._waiting for each in self._idle(spared))
-
-    def _residents(self, but_for: Session | None) -> int:
-        return sum(session.resident for session in self.known.values() if session is not but_for)
 
     async def _evict_oldest(self, spared: Collection[str]) -> bool:
         """Evict the idle session that was used longest ago. Return False if there is none."""
@@ -303,7 +300,14 @@ class SessionPool:
     async def resume(self, session: Session) -> None:
         """Make an evicted session resident again, with the options chosen elsewhere meanwhile. Raises RequestError."""
         # A session that is not stored is still locked, so no other process can have continued it.
-        session.resumed(await self._reclaimed(session) if session.transcript.stored else None)
+        stored: SessionOptions | None = None
+        if self._store is not None and session.transcript.stored:
+            async with self._lock.taken(session.id):
+                stored = await readable(self._store.of(session.id).options())
+                if stored is None:
+                    del self.known[session.id]
+                    raise SessionNotFound(session.id)
+        session.resumed(stored)
 
     async def store_options(self, session: Session) -> None:
         """Store the options that the user has chosen for an evicted session.
@@ -349,16 +353,6 @@ class SessionPool:
         if record is None and not is_ours:
             raise SessionNotFound(session_id)
         return record is not None and (before is None or before.transcript.stored)
-
-    async def _reclaimed(self, session: Session) -> SessionOptions:
-        """Lock an evicted session, and return its options in the store. Raises RequestError."""
-        assert self._store is not None, "it is stored"
-        async with self._lock.taken(session.id):
-            options = await readable(self._store.of(session.id).options())
-            if options is None:
-                del self.known[session.id]
-                raise SessionNotFound(session.id)
-            return options
 
 
 def must_be_idle(session: Session | None) -> None:

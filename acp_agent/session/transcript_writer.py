@@ -220,7 +220,9 @@ class TranscriptWriter:
         del self._held_back[: len(told)]
         self._weight -= sum(map(_weight, told))
         self._written = _merged(self._written, state)
-        self._note_success()
+        if self._told_failure:
+            self._warn("this conversation is being kept again, and nothing of it was lost")
+        self._failing_since, self._told_failure, self._next_try = None, False, 0.0
         return True
 
     def _patience(self, care: Care | None, asked: float | None) -> float | None:
@@ -256,11 +258,6 @@ class TranscriptWriter:
             self._held_back.clear()
             self._weight = 0
             self._warn("this conversation is not kept any more: the database could not be written for too long")
-
-    def _note_success(self) -> None:
-        if self._told_failure:
-            self._warn("this conversation is being kept again, and nothing of it was lost")
-        self._failing_since, self._told_failure, self._next_try = None, False, 0.0
 
 
 def _weight(event: TranscriptEvent) -> int:

@@ -65,6 +65,7 @@ class TurnSlot:
     """The one place in which a turn of the session may run.
 
     used_at         the time when the last turn began or ended, on the clock of the event loop
+    closed          whether `close` was called
     session_ended   whether the last turn was cancelled because the session ends, and not by the user
     """
 
@@ -73,7 +74,7 @@ class TurnSlot:
         self.used_at = anyio.current_time()
         self._scope: anyio.CancelScope | None = None
         self._over = anyio.Event()
-        self._closed = False
+        self.closed = False
 
     @property
     def busy(self) -> bool:
@@ -84,11 +85,6 @@ class TurnSlot:
     def going_on(self) -> bool:
         """Whether a turn runs that has not been cancelled."""
         return self._scope is not None and not self._scope.cancel_called
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._closed
 
     def touch(self) -> None:
         """Count the session as used now."""
@@ -103,7 +99,7 @@ class TurnSlot:
         settle   called at the end of every turn, while it still counts as running. Its argument says whether the turn
                  was cancelled
         """
-        if self._closed:
+        if self.closed:
             raise InvalidState("the session is being closed")
         if self._scope is not None:
             raise InvalidState("prompt already in progress")
@@ -124,7 +120,10 @@ class TurnSlot:
             try:
                 await settle(scope.cancel_called)
             finally:
-                self._end()
+                self._scope = None
+                self.touch()
+                over, self._over = self._over, anyio.Event()
+                over.set()
 
     def cancel(self) -> None:
         """Cancel the running turn. Do nothing if none runs, so that a late cancel cannot end the next turn."""
@@ -139,14 +138,8 @@ class TurnSlot:
 
     async def close(self, within: float = _CLOSING) -> None:
         """Refuse new turns, cancel the running one, and wait up to `within` seconds for its end."""
-        self._closed = True
+        self.closed = True
         self.end_with_session()
         with anyio.move_on_after(within):
             while self._scope is not None:
                 await self._over.wait()
-
-    def _end(self) -> None:
-        self._scope = None
-        self.touch()
-        over, self._over = self._over, anyio.Event()
-        over.set()

@@ -205,13 +205,11 @@ class ResultWrappers:
 
     cache   the results that may be returned again
     stamp   returns a value that changes with a file, for the cache
-    exists  returns whether a path exists
     """
 
     pipeline: Pipeline
     cache: ResultCache
     stamp: Stamp
-    exists: Exists = unknown
 
 
 def permission_gate(

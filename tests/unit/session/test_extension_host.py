@@ -78,6 +78,8 @@ def hidden(text: str) -> str:
 
 
 class Unnamed:
+    answered = None
+
     def close(self) -> None:
         pass
 
