@@ -44,18 +44,19 @@ def limits_for_child(tag: int) -> Generator[None]:
     A program that uses `select` fails with descriptors over 1,023, which only a raised limit allows. While this process
     itself needs higher numbers, the program gets the raised limit. Only one thread may use this at a time.
     """
-    changed: list[tuple[int, tuple[int, int]]] = []
+    wanted: dict[int, tuple[int, int]] = {}
     if _before is not None and _is_free_below(_before[0] - _MARGIN):
-        changed.append((resource.RLIMIT_NOFILE, _before))
+        wanted[resource.RLIMIT_NOFILE] = _before
     if sys.platform == "linux" and resource.getrlimit(resource.RLIMIT_RTTIME)[1] == resource.RLIM_INFINITY:
-        changed.append((resource.RLIMIT_RTTIME, (tag, resource.RLIM_INFINITY)))
-    own = [(limit, resource.getrlimit(limit)) for limit, _ in changed]
+        wanted[resource.RLIMIT_RTTIME] = tag, resource.RLIM_INFINITY
+    own: dict[int, tuple[int, int]] = {}
     try:
-        for limit, value in changed:
+        for limit, value in wanted.items():
+            own[limit] = resource.getrlimit(limit)
             resource.setrlimit(limit, value)
         yield
     finally:
-        for limit, value in own:
+        for limit, value in own.items():
             resource.setrlimit(limit, value)
 
 

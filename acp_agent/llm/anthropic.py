@@ -12,7 +12,7 @@ import re
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol, assert_never
+from typing import Final, assert_never
 
 from acp_agent.core.errors import ProviderError
 from acp_agent.core.messages import (
@@ -360,23 +360,15 @@ _COUNT_PATIENCE: Final = 15.0
 _LIMIT: Final = 64 * 1024
 
 
-class TokenCounter(Protocol):
-    """A counter of the tokens of a request."""
-
-    async def count(self, request: ModelRequest) -> int | None:
-        """Return the tokens of the whole request, or None if they cannot be counted now. A count never raises."""
-        ...
-
-
-class AnthropicCounter:
-    """A TokenCounter behind /v1/messages/count_tokens, which is free. Source: "Count tokens in a Message"."""
+class TokenCounter:
+    """A counter of tokens behind /v1/messages/count_tokens, which is free. Source: "Count tokens in a Message"."""
 
     def __init__(self, endpoint: ModelEndpoint, http: HttpClient) -> None:
         self._endpoint = endpoint
         self._http = http
 
     async def count(self, request: ModelRequest) -> int | None:
-        """Count the tokens of exactly the body that a call would send."""
+        """Return the tokens of exactly the body that a call would send, or None if they cannot be counted now."""
         endpoint = self._endpoint
         whole = request_body(endpoint, request, DEFAULT_MAX_TOKENS)
         body = {name: value for name, value in whole.items() if name in _COUNTED}

@@ -218,7 +218,7 @@ class Catalog:
         config = self.find(ref)
         if config.type is not ProviderType.ANTHROPIC:
             return None
-        make: Callable[..., TokenCounter] = importlib.import_module("acp_agent.llm.anthropic").AnthropicCounter
+        make: Callable[..., TokenCounter] = importlib.import_module("acp_agent.llm.anthropic").TokenCounter
         limits, efforts = load_table().limits(config.type, ref.model), load_table().efforts_of(ref.model)
         return make(endpoint_of(config, ref.model, limits, efforts), self._client(config))
 

@@ -157,9 +157,9 @@ class ModelRef:
         return f"{self.provider}:{self.model}"
 
 
-def parse_model(text: str, *, where: str = "[llm]", key: str = "model") -> ModelRef:
+def parse_model(text: str, *, key: str = "model") -> ModelRef:
     """Split `PROVIDER:MODEL` at the first colon. Raises ConfigError."""
     provider, colon, model = (part.strip() for part in text.partition(":"))
     if not (provider and colon and model) or "/" in provider or model.startswith("//"):
-        raise ConfigError(where, key, text, MODEL_FORM)
+        raise ConfigError("[llm]", key, text, MODEL_FORM)
     return ModelRef(provider, model)

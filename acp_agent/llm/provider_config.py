@@ -303,7 +303,7 @@ class ConfiguredProviders:
         if config is None:
             names = ", ".join(self._configs) or "none is configured"
             raise ConfigError("[llm]", "model", str(ref), f"a configured provider ({names})")
-        return reduce(ProviderConfig.with_options, reversed(self.entries(ref)), config)
+        return reduce(ProviderConfig.with_options, reversed(self.entries(ref)), config) if self._models else config
 
     def entries(self, ref: ModelRef) -> list[ModelSettings]:
         """Return the user's settings for a model, the most specific first."""

@@ -161,24 +161,13 @@ _log = Log(__name__)
 
 _ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.done"})
 # Events that repeat what other events say.
-_SKIPPED: Final = frozenset(
-    {
-        "response.created",
-        "response.queued",
-        "response.in_progress",
-        "response.content_part.added",
-        "response.content_part.done",
-        "response.output_text.done",
-        "response.output_text.annotation.added",
-        "response.refusal.done",
-        "response.reasoning_summary_part.added",
-        "response.reasoning_summary_part.done",
-        "response.reasoning_summary_text.done",
-        "response.reasoning_text.done",
-        "keepalive",
-        "message",  # an event without type and name
-    }
+_REPEATED: Final = (
+    "content_part.added content_part.done created in_progress output_text.annotation.added output_text.done "
+    "queued reasoning_summary_part.added reasoning_summary_part.done reasoning_summary_text.done "
+    "reasoning_text.done refusal.done"
 )
+# "message" is an event without type and name.
+_SKIPPED: Final = frozenset((*map("response.{}".format, _REPEATED.split()), "keepalive", "message"))
 _STOPS: Final = {
     "max_output_tokens": ModelStop.MAX_TOKENS,
     "max_tokens": ModelStop.MAX_TOKENS,
@@ -381,31 +370,17 @@ def _usage(usage: JsonObject) -> Usage:
 
 _DONE: Final = "[DONE]"  # sent by servers that have this API beside Chat Completions
 _PATIENCE: Final = 0.25  # seconds to wait for the end of the connection after the response
-_INVALID: Final = "invalid_request_error"
 # Code of a failed response -> the general error type. Other codes are types themselves, or faults of the server.
+_INVALID: Final = (
+    "invalid_prompt invalid_encrypted_content data_residency_mismatch bio_policy cyber_policy "
+    "misalignment_policy_violation invalid_image invalid_image_format invalid_image_mode invalid_image_url "
+    "invalid_base64_image image_too_large image_too_small image_parse_error image_content_policy_violation "
+    "image_file_too_large image_file_not_found empty_image_file unsupported_image_media_type "
+    "failed_to_download_image"
+)
 _TYPES: Final = {
-    "server_is_overloaded": "overloaded_error",
-    "slow_down": "overloaded_error",
-    "invalid_prompt": _INVALID,
-    "invalid_encrypted_content": _INVALID,
-    "data_residency_mismatch": _INVALID,
-    "bio_policy": _INVALID,
-    "cyber_policy": _INVALID,
-    "misalignment_policy_violation": _INVALID,
-    "invalid_image": _INVALID,
-    "invalid_image_format": _INVALID,
-    "invalid_image_mode": _INVALID,
-    "invalid_image_url": _INVALID,
-    "invalid_base64_image": _INVALID,
-    "image_too_large": _INVALID,
-    "image_too_small": _INVALID,
-    "image_parse_error": _INVALID,
-    "image_content_policy_violation": _INVALID,
-    "image_file_too_large": _INVALID,
-    "image_file_not_found": _INVALID,
-    "empty_image_file": _INVALID,
-    "unsupported_image_media_type": _INVALID,
-    "failed_to_download_image": _INVALID,
+    **dict.fromkeys(("server_is_overloaded", "slow_down"), "overloaded_error"),
+    **dict.fromkeys(_INVALID.split(), "invalid_request_error"),
 }
 
 
