@@ -118,12 +118,18 @@ class Names:
 
 
 class LanguageServerTool(Tool[P]):
-    """A question to a language server. It is offered only if the client serves `method`."""
+    """A question to a language server. It is offered only if the client serves `method`.
+
+    most   the number of entries that are shown
+    """
 
     method: ClassVar[str]
     kind = ToolKind.READ
     mutates = False
     external = True
+
+    def __init__(self, most: int = 50) -> None:
+        self._most = most
 
     async def ask(self, context: ToolContext, params: JsonObject) -> Json:
         """Return the editor's answer. Raises ToolError."""
@@ -199,9 +205,6 @@ class LspHover(FileTool[LspHoverParams]):
         return ToolResult(hover(answer) or "The language server says nothing about this place.")
 
 
-_MOST = 50
-
-
 class LspDefinitionParams(PositionParams):
     """Ask the editor's language server where the name at a place in a file is defined."""
 
@@ -215,7 +218,7 @@ class LspDefinition(FileTool[LspDefinitionParams]):
 
     def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
         del uri
-        return listed_places(places(answer), names, "The language server knows no definition.", _MOST)
+        return listed_places(places(answer), names, "The language server knows no definition.", self._most)
 
 
 class LspReferencesParams(PositionParams):
@@ -225,14 +228,11 @@ class LspReferencesParams(PositionParams):
 
 
 class LspReferences(FileTool[LspReferencesParams]):
-    """Asks `lsp/references`. `most` places are shown."""
+    """Asks `lsp/references`."""
 
     name = "lsp_references"
     method = "lsp/references"
     params = LspReferencesParams
-
-    def __init__(self, most: int = 100) -> None:
-        self._most = most
 
     def params_to_wire(self, params: LspReferencesParams) -> JsonObject:
         # Some clients read this name, others that of LSP's ReferenceContext.
@@ -249,22 +249,16 @@ class LspDiagnosticsParams(FileParams):
 
 
 class LspDiagnostics(FileTool[LspDiagnosticsParams]):
-    """Asks `lsp/diagnostics`. `most` diagnostics are shown, the worst first."""
+    """Asks `lsp/diagnostics`. The worst are shown first."""
 
     name = "lsp_diagnostics"
     method = "lsp/diagnostics"
     params = LspDiagnosticsParams
 
-    def __init__(self, most: int = 20) -> None:
-        self._most = most
-
     def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
         name = names.name(uri)
         lines = [found.line(name) for found in diagnostics(answer)]
         return ToolResult(listed(lines, f"The language server sees no problems in {name}.", self._most))
-
-
-_MOST_SYMBOLS = 500
 
 
 class LspDocumentSymbolsParams(FileParams):
@@ -280,7 +274,7 @@ class LspDocumentSymbols(FileTool[LspDocumentSymbolsParams]):
 
     def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
         lines = [_line(symbol) for symbol in symbols(answer)]
-        return ToolResult(listed(lines, f"The language server knows no names in {names.name(uri)}.", _MOST_SYMBOLS))
+        return ToolResult(listed(lines, f"The language server knows no names in {names.name(uri)}.", self._most))
 
 
 def _line(symbol: Symbol) -> str:
@@ -295,15 +289,12 @@ class LspWorkspaceSymbolParams(Params):
 
 
 class LspWorkspaceSymbol(LanguageServerTool[LspWorkspaceSymbolParams]):
-    """Asks `lsp/workspaceSymbol`. `most` symbols are shown."""
+    """Asks `lsp/workspaceSymbol`."""
 
     name = "lsp_workspace_symbol"
     method = "lsp/workspaceSymbol"
     kind = ToolKind.SEARCH
     params = LspWorkspaceSymbolParams
-
-    def __init__(self, most: int = 50) -> None:
-        self._most = most
 
     def title(self, params: LspWorkspaceSymbolParams) -> str:
         return title(params.query)
@@ -392,7 +383,6 @@ def _listed(value: Json) -> list[Json]:
     return value[:MOST] if isinstance(value, list) else []
 
 
-_MOST_ACTIONS = 20
 _MOST_EDITS = 20
 
 
@@ -418,10 +408,9 @@ class LspCodeActions(FileTool[LspCodeActionsParams]):
     def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
         del uri
         found = actions(answer)
-        lines = ["\n".join(_lines(action, names)) for action in found[:_MOST_ACTIONS]] + [
-            "" for _ in found[_MOST_ACTIONS:]
-        ]
-        return ToolResult(listed(lines, "The language server has nothing to change here.", _MOST_ACTIONS))
+        lines = ["\n".join(_lines(action, names)) for action in found[: self._most]]
+        lines += ["" for _ in found[self._most :]]
+        return ToolResult(listed(lines, "The language server has nothing to change here.", self._most))
 
 
 def _lines(action: OfferedAction, names: Names) -> Iterator[str]:
@@ -461,8 +450,8 @@ def lsp_tools(offers: Callable[[str], bool], limits: LspLimits = _DEFAULTS) -> t
         LspDefinition(),
         LspReferences(limits.references),
         LspDiagnostics(limits.diagnostics),
-        LspDocumentSymbols(),
+        LspDocumentSymbols(500),
         LspWorkspaceSymbol(limits.workspace_symbols),
-        LspCodeActions(),
+        LspCodeActions(20),
     )
     return tuple(tool for tool in every if offers(tool.method))

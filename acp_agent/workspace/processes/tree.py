@@ -165,7 +165,7 @@ def kill_everything(within: float = 1.0, *, spared: int | None = None) -> None:
                 reap(status.pid)
         return [status.pid for status in statuses if not status.zombie]
 
-    _end(living, time.monotonic() + within, _TERM_GRACE, table, pidfds=pidfd_works())
+    _end(living, time.monotonic() + within, _TERM_GRACE, table, set(), pidfds=pidfd_works())
     living()
 
 
@@ -182,15 +182,14 @@ def _end(
     deadline: float,
     grace: float,
     table: ProcessTable,
+    ended: set[int],
     *,
     pidfds: bool,
-    after_round: Callable[[set[int]], None] = lambda _: None,
-) -> set[int]:
-    """Send SIGTERM, wait `grace` seconds, then send SIGKILL until `find` finds nothing more. Return all it found.
+) -> None:
+    """Send SIGTERM, wait `grace` seconds, then send SIGKILL until `find` finds nothing more. Add all to `ended`.
 
     Parents come before their children: a shell whose child dies first would go on with its next line.
     """
-    ended: set[int] = set()
     number, patience = signal.SIGTERM, grace
     for _ in range(_KILL_ROUNDS):
         found = find()
@@ -199,9 +198,7 @@ def _end(
             break
         ended.update(found)
         signal_and_wait(found, number, min(patience, left), table, pidfds=pidfds)
-        after_round(ended)
         number, patience = signal.SIGKILL, _KILL_PATIENCE
-    return ended
 
 
 def dead_children(table: ProcessTable) -> list[int]:
@@ -296,7 +293,10 @@ class ProcessTree:
                 ours[pid] = status
         members = self._below(ours) if ours else []
         for status in dead:
-            if status.parent == os.getpid() and status.pid != self._leader and self._left(status):
+            if status.parent != os.getpid() or status.pid == self._leader:
+                continue
+            known = status.session in self._sessions or status.pid in self._signalled
+            if known or self._table.tag(status.pid) == self.tag:
                 reap(status.pid)
         return members
 
@@ -322,15 +322,10 @@ class ProcessTree:
         The caller still has to reap the leader.
         """
         deadline = time.monotonic() + self._grace + _KILL_ROUNDS * _KILL_PATIENCE
-        self._signalled |= _end(
-            self.living, deadline, self._grace, self._table, pidfds=self._pidfds, after_round=self._after_round
-        )
-        return len(self._signalled)
-
-    def _after_round(self, signalled: set[int]) -> None:
-        self._signalled |= signalled
-        for pid in signalled - {self._leader}:
+        _end(self.living, deadline, self._grace, self._table, self._signalled, pidfds=self._pidfds)
+        for pid in self._signalled - {self._leader}:
             reap(pid)
+        return len(self._signalled)
 
     def _belongs(self, status: Status) -> bool:
         """Return whether a process belongs to this command, or to none that still runs."""
@@ -344,10 +339,6 @@ class ProcessTree:
         if another_command or not self._subreaper or status.session in (0, status.pid, self._own_session):
             return False
         return self._table.status(status.session) is None  # the leader of its session is gone
-
-    def _left(self, zombie: Status) -> bool:
-        known = zombie.session in self._sessions or zombie.pid in self._signalled
-        return known or self._table.tag(zombie.pid) == self.tag
 
 
 # The later rounds find processes that were forked or in the middle of exec during the first one. An empty pattern would
