@@ -61,7 +61,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """What `delete` removed: the kind of the entry, and the number of entries below it."""
+    """The result of `delete`: the kind of the entry, and the number of entries below it."""
 
     kind: EntryKind
     below: int
@@ -69,7 +69,7 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What `copy` did: the kind of the source, and the numbers of files written and of links and devices left out."""
+    """The result of `copy`: the kind of the source, the number of files, and that of links and devices left out."""
 
     kind: EntryKind
     files: int
@@ -111,7 +111,7 @@ class GrepMatch:
 
 @dataclass(frozen=True, slots=True)
 class GrepMatches:
-    """What a search found, in path and line order, no line twice. All paths are absolute.
+    """The lines that a search found, in path and line order, no line twice. All paths are absolute.
 
     more         whether the limit cut the matches
     too_large    files that were skipped because they have more than `size_limit` bytes, in order
@@ -229,7 +229,7 @@ class CommandRequest:
 
 @dataclass(frozen=True, slots=True)
 class CommandOutcome:
-    """How a command ended.
+    """The end of a command.
 
     output      both streams as they came, for the model; head and tail if they are over the request's limit
     exit_code   None if unknown; 128 + n if killed by signal n; 124 on timeout

@@ -73,7 +73,7 @@ class LanguageSettings:
 
 
 class LanguageServers(Protocol):
-    """What the editor's language servers know, for clients that share it."""
+    """The editor's language servers, for clients that share them."""
 
     def offers(self, method: str) -> bool:
         """Return whether the client serves a method, such as `lsp/hover`."""

@@ -93,7 +93,7 @@ _SUGGESTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class ToolFailure:
-    """Why a call failed: what the model reads and what the audit records.
+    """The failure of a call, for the model and for the audit.
 
     `retryable` says whether the system will repeat the call, so it is False once the retries are used up.
     """
@@ -152,7 +152,7 @@ class BackendUnavailable(AgentError):
 
 
 class ProviderErrorKind(StrEnum):
-    """What went wrong between us and a model API."""
+    """The kind of a failure between us and a model API."""
 
     AUTH = "auth"
     NOT_FOUND = "not_found"

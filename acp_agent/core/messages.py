@@ -117,7 +117,7 @@ class Usage:
 
 
 class ModelStop(StrEnum):
-    """Why the model stopped writing one message."""
+    """The reason why the model stopped writing one message."""
 
     END = "end"
     TOOL_USE = "tool_use"
@@ -126,7 +126,7 @@ class ModelStop(StrEnum):
 
 
 class StopReason(StrEnum):
-    """Why a turn ended (ACP `StopReason`)."""
+    """The reason why a turn ended (ACP `StopReason`)."""
 
     END_TURN = "end_turn"
     MAX_TOKENS = "max_tokens"

@@ -23,7 +23,7 @@ from acp_agent.core.types import (
 
 
 class ElicitationAction(StrEnum):
-    """What the user did with a form or a link: accept, decline, or close it. No answer counts as closing it."""
+    """The user's answer to a form or a link: accept, decline, or close it. No answer counts as closing it."""
 
     ACCEPT = "accept"
     DECLINE = "decline"

@@ -49,7 +49,7 @@ def _hint() -> re.Pattern[str]:
 
 
 class Secrecy(IntEnum):
-    """How secret a file is."""
+    """The secrecy of a file."""
 
     OPEN = 0
     GUARDED = 1  # may hold secrets

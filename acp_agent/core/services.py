@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class BlockReason(StrEnum):
-    """Why a request was not made."""
+    """The reason why a request was not made."""
 
     ALLOWLIST = "allowlist"
     BLOCKLIST = "blocklist"
@@ -63,7 +63,7 @@ class WebPage:
 
 
 class Web(Protocol):
-    """Reads pages of public hosts over https. Web tools open no other connections."""
+    """A reader of pages of public hosts over https. Web tools open no other connections."""
 
     async def get(
         self, url: str, caller: WebCaller, *, redirects: int = 3, leave_site: bool = False, truncate: bool = False
@@ -119,7 +119,7 @@ class Memories(Protocol):
 
 
 class Compaction(StrEnum):
-    """Why a conversation was shortened: the model asked, the window was filling up, or the user asked."""
+    """The reason why a conversation was shortened: the model asked, the window was filling up, or the user asked."""
 
     AUTONOMOUS = "autonomous"
     TRIGGERED = "triggered"

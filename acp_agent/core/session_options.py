@@ -16,7 +16,7 @@ class Mode(StrEnum):
 
 
 class AutoApprove(StrEnum):
-    """What runs without a question. The blocklist, the sandbox and deny rules hold at every level."""
+    """The calls that run without a question. The blocklist, the sandbox and deny rules hold at every level."""
 
     SUGGEST = "suggest"  # edits and commands ask
     AUTO_EDIT = "auto-edit"  # edits inside the roots are silent, commands ask
@@ -24,7 +24,7 @@ class AutoApprove(StrEnum):
 
 
 class Autonomy(StrEnum):
-    """How much an agent may do by itself, in one word.
+    """The freedom of an agent to act by itself, in one word.
 
     READONLY     it reads, searches and fetches; no other tool is offered or runs
     SUPERVISED   rules and questions decide
@@ -175,7 +175,7 @@ class Levels:
 
 
 class Choices(Protocol):
-    """What one configuration lets its sessions choose. All answers come from memory."""
+    """The choices that a configuration offers to its sessions. All answers come from memory."""
 
     @property
     def initial(self) -> str:

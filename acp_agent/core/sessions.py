@@ -40,7 +40,7 @@ class SessionRecord:
 
 @dataclass(frozen=True, slots=True)
 class UsageTotals:
-    """What a session has used so far, and what its gates have counted.
+    """The totals of what a session has used, and of what its gates have counted.
 
     used, size      tokens in the model's window after the last call, and the size of that window
     cost            US dollars of the calls whose price is known; None before the first such call
@@ -76,7 +76,7 @@ class HistoryState:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one transaction adds to a session. None and empty values leave the stored ones as they are.
+    """The changes of a session in one transaction. None and empty values leave the stored ones as they are.
 
     events        appended to the transcript, in this order
     history       the whole current conversation; the store writes only its new messages

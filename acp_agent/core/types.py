@@ -44,7 +44,7 @@ class ToolKind(StrEnum):
 
 
 class Access(StrEnum):
-    """What a call does to a path.
+    """The kind of a call's access to a path.
 
     READ     shows the content of a file
     LIST     shows names below a directory, and whether anything exists at the path
@@ -105,7 +105,7 @@ Subject: TypeAlias = PathSubject | CommandSubject | UrlSubject | McpSubject
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """What the model is told about a tool, and what the execution of its calls needs.
+    """The description of a tool for the model, and for the execution of its calls.
 
     parameters  a JSON Schema object
     mutates     whether a call changes anything
@@ -125,7 +125,7 @@ class ToolSpec:
 
 
 class CallOrigin(StrEnum):
-    """Who requests a call."""
+    """The origin of a call."""
 
     MODEL = "model"
     USER = "user"  # a slash command such as /run
@@ -178,7 +178,7 @@ class ImagePart:
 
 
 class Confidence(StrEnum):
-    """How sure an output filter is to have kept everything that matters, best first."""
+    """The certainty of an output filter that it has kept everything that matters, best first."""
 
     FULL = "full"
     PARTIAL = "partial"
@@ -187,7 +187,7 @@ class Confidence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OutputStats:
-    """What the output pipeline did to a text.
+    """The changes of a text by the output pipeline.
 
     rules        the names of the filter rules that matched, in the order in which they were applied
     confidence   the worst of their confidences; None if none matched
@@ -202,7 +202,7 @@ class OutputStats:
 
 
 class ApprovedBy(StrEnum):
-    """Why a call was allowed to run: nothing asked, the user said yes, a stored answer or a rule did."""
+    """The reason why a call was allowed to run: nothing asked, the user said yes, a stored answer or a rule did."""
 
     AUTO = "auto"
     USER = "user"
@@ -212,7 +212,7 @@ class ApprovedBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """Why a call ran or not. Only the audit shows it, never the model or the user.
+    """The reason why a call ran or not. Only the audit shows it, never the model or the user.
 
     gate          the gate that ended the call; empty if none did
     rule          what decided, in the words of its author: a pattern, a blocked command; empty if no rule did

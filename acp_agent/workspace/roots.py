@@ -341,7 +341,7 @@ def _is_link(path: str) -> bool:
 
 
 class RootPool:
-    """Opens each folder once for all its users, and closes all of them at the end."""
+    """A pool of open folders: each is opened once for all its users, and all are closed at the end."""
 
     def __init__(self) -> None:
         self._open: dict[str, Root] = {}
