@@ -5,7 +5,7 @@ See https://agentclientprotocol.com/protocol/file-system.
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, Never
+from typing import Final
 
 import anyio
 
@@ -61,22 +61,18 @@ class ProxyFileSystem:
         self._paths = paths
         self._timeout = timeout
         self._has_bom = dict[str, bool]()  # of the texts that the editor has returned, by path
-        self._reads_unanswered = False
-        self._writes_unanswered = False
+        self._unanswered: set[str] = set()  # methods
 
     def resolve(self, path: str, access: Access) -> str:
         return self._local.resolve(path, access)
 
     async def read_text(self, path: str) -> str:
-        if not self._client.read_text_file:
-            _not_offered("fs/read_text_file")
-        if self._reads_unanswered:
-            raise BackendUnavailable(_BACKEND, "fs/read_text_file was not answered before", permanent=True)
+        self._refuse_unusable("fs/read_text_file", offered=self._client.read_text_file)
         resolved = self._local.resolve(path, Access.READ)
         try:
             answer = await self._request("fs/read_text_file", {"path": self._paths.spell(resolved)})
         except ClientTimeout as error:
-            self._reads_unanswered = True
+            self._unanswered.add("fs/read_text_file")
             raise BackendUnavailable(_BACKEND, error.message, permanent=True) from None
         except RpcError as error:
             if error.code == jsonrpc.RESOURCE_NOT_FOUND:  # a file outside the editor's project, for example
@@ -101,8 +97,7 @@ class ProxyFileSystem:
         An editor sends a whole file as one JSON string, which takes seconds and gigabytes for a huge one. The price is
         that unsaved changes of huge files are not seen.
         """
-        if not self._client.read_text_file:
-            _not_offered("fs/read_text_file")
+        self._refuse_unusable("fs/read_text_file", offered=self._client.read_text_file)
         head = await self._local.head(path, _HEAD)
         is_text = head is None or not is_binary(head.data) or head.data.startswith(UTF_16_BOMS)  # editors may read it
         if head is not None and (head.size > _LARGEST or not is_text):
@@ -114,10 +109,7 @@ class ProxyFileSystem:
 
         ACP cannot compare and write in one step, so a change between the two requests is lost.
         """
-        if not self._client.write_text_file:
-            _not_offered("fs/write_text_file")
-        if self._writes_unanswered:
-            raise BackendUnavailable(_BACKEND, "fs/write_text_file was not answered before", permanent=True)
+        self._refuse_unusable("fs/write_text_file", offered=self._client.write_text_file)
         resolved = self._local.resolve(path, Access.WRITE)
         if await self._present(path, resolved, expected) != expected:
             raise changed_error(path)
@@ -126,7 +118,7 @@ class ProxyFileSystem:
         try:
             answer = await self._request("fs/write_text_file", {"path": self._paths.spell(resolved), "content": text})
         except (ClientTimeout, ConnectionLost) as error:
-            self._writes_unanswered = True
+            self._unanswered.add("fs/write_text_file")
             unknown = _UNKNOWN.format(path)
             raise wire.unanswered("fs/write_text_file", error, self._timeout, unknown, _READ_AGAIN) from None
         except RpcError as error:
@@ -160,21 +152,17 @@ class ProxyFileSystem:
 
         It need not have the new text, because editors format files on saving, and they may leave the change unsaved.
         """
-        there = await self._appeared(resolved) if was is None else await self._on_disk(resolved)
+        there = None
+        for pause in self._looks if was is None else (0.0,):
+            await anyio.sleep(pause)
+            if (there := await self._on_disk(resolved)) is not None:
+                break
         if there == text or there != was:
             return True
         shown = await self._shown(path)
         if shown is None:
             return None if was is not None else False
         return shown == text or shown not in ("", was)
-
-    async def _appeared(self, resolved: str) -> str | None:
-        """Wait for a new file on disk and return its text; None if it does not appear."""
-        for pause in self._looks:
-            await anyio.sleep(pause)
-            if (there := await self._on_disk(resolved)) is not None:
-                return there
-        return None
 
     async def _on_disk(self, resolved: str) -> str | None:
         """Return the text on disk; "" if the file is not text any more, None if there is no file."""
@@ -215,6 +203,12 @@ class ProxyFileSystem:
         head = await self._local.head(resolved, len(BOM))
         return head is not None and head.data == BOM
 
+    def _refuse_unusable(self, method: str, *, offered: bool) -> None:
+        if not offered:
+            raise BackendUnavailable(_BACKEND, f"{method}: not offered by the client", permanent=True, quiet=True)
+        if method in self._unanswered:
+            raise BackendUnavailable(_BACKEND, f"{method} was not answered before", permanent=True)
+
     async def _request(self, method: str, params: JsonObject) -> Json:
         return await self._peer.request(method, {"sessionId": self._session_id, **params}, timeout=self._timeout)
 
@@ -222,7 +216,3 @@ class ProxyFileSystem:
 def _is_clear(answer: Json) -> bool:
     """Return whether a result of `fs/write_text_file` is one that editors send; some send null."""
     return answer is None or isinstance(answer, dict)
-
-
-def _not_offered(operation: str) -> Never:
-    raise BackendUnavailable(_BACKEND, f"{operation}: not offered by the client", permanent=True, quiet=True)

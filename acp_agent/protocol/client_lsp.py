@@ -69,7 +69,9 @@ class EditorLanguages:
     ) -> None:
         self._peer = peer
         self._session_id = session_id
-        self._methods = {_plain(method): method for method in sorted(client.lsp_methods)}
+        # By their names without the prefix of extensions.
+        spelled = sorted(client.lsp_methods)
+        self._methods = {each.removeprefix("_acp_agent/").removeprefix("_"): each for each in spelled}
         self._paths = paths
         self._folders = tuple(folders)
         self._published = PublishedDiagnostics(settings.max_files, settings.max_per_file)
@@ -91,11 +93,11 @@ class EditorLanguages:
         uri = params.get("uri")
         asked: JsonObject = {"sessionId": self._session_id, **params}
         if isinstance(uri, str):
-            asked["uri"] = self._spelled(uri)
+            path = uri_path(uri)
+            asked["uri"] = uri if path is None else file_uri(self._paths.spell(path))
         try:
-            return await self._peer.request(
-                self._methods[method], asked, timeout=self._timeout, withdraw=True, recall=True
-            )
+            spelled = self._methods[method]
+            return await self._peer.request(spelled, asked, timeout=self._timeout, withdraw=True, recall=True)
         except ClientTimeout as error:
             raise ToolError(ToolErrorCategory.TIMEOUT, error.message) from None
         except ConnectionLost as error:
@@ -130,12 +132,3 @@ class EditorLanguages:
                 self._published.put(uri, await self.ask(DIAGNOSTICS, {"uri": uri}))
         finally:
             self._fetching.discard(uri)
-
-    def _spelled(self, uri: str) -> str:
-        path = uri_path(uri)
-        return uri if path is None else file_uri(self._paths.spell(path))
-
-
-def _plain(method: str) -> str:
-    """Return a method's name without the prefix of extensions."""
-    return method.removeprefix("_acp_agent/").removeprefix("_")

@@ -145,14 +145,12 @@ class ProxyTerminal:
 
     async def _create(self, params: JsonObject) -> str:
         try:
-            answer = await self._peer.request(
-                "terminal/create", params, timeout=self._request_timeout, on_late=self._give_back
-            )
+            timeout = self._request_timeout
+            answer = await self._peer.request("terminal/create", params, timeout=timeout, on_late=self._give_back)
         except (ClientTimeout, ConnectionLost) as error:
             self._silent = True
-            raise wire.unanswered(
-                "terminal/create", error, self._request_timeout, "the command may still start there", _LOOK_FIRST
-            ) from None
+            unknown = "the command may still start there"
+            raise wire.unanswered("terminal/create", error, self._request_timeout, unknown, _LOOK_FIRST) from None
         except RpcError as error:
             raise wire.backend_error(_BACKEND, "terminal/create", error) from None
         try:
@@ -245,9 +243,8 @@ class EditorCommand:
     async def _outcome(self, exit_code: int | None, signal_name: str | None) -> CommandOutcome:
         """Return the outcome with the whole output, or with what was seen of it if the editor does not answer."""
         try:
-            answer = wire.terminal_output(
-                await self._peer.request("terminal/output", self._target, timeout=_KILL_GRACE)
-            )
+            read = await self._peer.request("terminal/output", self._target, timeout=_KILL_GRACE)
+            answer = wire.terminal_output(read)
             text, truncated = _whole_words(answer.output) if answer.truncated else answer.output, answer.truncated
         except RpcError:
             text, truncated = self._seen, True

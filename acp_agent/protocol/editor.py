@@ -36,23 +36,11 @@ class EditorSession:
         self._id = session_id
         self._paths = EditorPaths(folder)
         self._updates = Updates(client, folder, self._paths)
-
-    @property
-    def shows_notices(self) -> bool:
-        return self._client.notices
-
-    @property
-    def offers_login(self) -> bool:
-        return self._client.terminal_login
-
-    @property
-    def owns_buffers(self) -> bool:
-        return self._client.read_text_file
-
-    @property
-    def drops_early_updates(self) -> bool:
-        """Zed drops an update that arrives together with the answer that makes its session known."""
-        return self._client.name == "zed"
+        self.shows_notices = client.notices
+        self.offers_login = client.terminal_login
+        self.owns_buffers = client.read_text_file
+        # Zed drops an update that arrives together with the answer that makes its session known.
+        self.drops_early_updates = client.name == "zed"
 
     def move(self, folder: str) -> None:
         self._paths = EditorPaths(folder)
@@ -62,7 +50,7 @@ class EditorSession:
 
     async def show(self, event: SessionEvent) -> None:
         for update in self._updates.translate(event):
-            await self._send(update)
+            await self._peer.notify("session/update", {"sessionId": self._id, "update": update})
 
     def post(self, event: SessionEvent) -> None:
         for update in self._updates.translate(event):
@@ -71,10 +59,7 @@ class EditorSession:
     async def replay(self, past: AsyncGenerator[StoredEvent]) -> None:
         async with aclosing(replayed(past, self._updates)) as updates:
             async for update in updates:
-                await self._send(update)
-
-    async def _send(self, update: JsonObject) -> None:
-        await self._peer.notify("session/update", {"sessionId": self._id, "update": update})
+                await self._peer.notify("session/update", {"sessionId": self._id, "update": update})
 
     # ------------------------------------------------------------------------------------ offering
 

@@ -66,7 +66,8 @@ class EditorElicitor:
     ) -> None:
         self._peer = peer
         self._session_id = session_id
-        self._client = client
+        self.forms = client.elicit_forms
+        self.visits = client.elicit_urls
         self._redact = redact
         self._timeout = timeout
         self._wanted = wanted
@@ -74,19 +75,12 @@ class EditorElicitor:
         self._waiting = 0
         self._open: list[str] = []
 
-    @property
-    def forms(self) -> bool:
-        return self._client.elicit_forms
-
-    @property
-    def visits(self) -> bool:
-        return self._client.elicit_urls
-
     async def fill_in(self, form: Form) -> ElicitationAnswer:
         if not self.forms:
             return _CANCELLED
         schema = self._cleaned(form.schema)
-        message = f"MCP server '{_name(form.source)}' asks: {form.message}" if form.source else form.message
+        source = visible(form.source[:100])
+        message = f"MCP server '{source}' asks: {form.message}" if source else form.message
         answer = await self._ask(message, form.call_id, {"mode": "form", "requestedSchema": schema})
         match answer:
             case {"action": "accept"} if (content := fitting(schema, answer.get("content"))) is not None:
@@ -101,15 +95,14 @@ class EditorElicitor:
             return _CANCELLED
         if not self.visits:
             return _CANCELLED
-        who = f"MCP server '{_name(visit.source)}' asks you to" if visit.source else "Please"
+        source = visible(visit.source[:100])
+        who = f"MCP server '{source}' asks you to" if source else "Please"
         message = f"{who} open {url}\n{visit.message}"
         answer = await self._ask(message, visit.call_id, {"mode": "url", "elicitationId": visit.id, "url": url})
-        match answer:
-            case {"action": "accept"}:
-                self._open = [*self._open, visit.id][-_MOST_OPEN:]
-                return ElicitationAnswer(ElicitationAction.ACCEPT, {})
-            case _:
-                return _declined(answer)
+        if not isinstance(answer, dict) or answer.get("action") != "accept":
+            return _declined(answer)
+        self._open = [*self._open, visit.id][-_MOST_OPEN:]
+        return ElicitationAnswer(ElicitationAction.ACCEPT, {})
 
     def visited(self, visit_id: str) -> None:
         if visit_id in self._open:
@@ -160,10 +153,6 @@ class EditorElicitor:
                 return [self._cleaned(each) if isinstance(each, dict) else each for each in value]
             case _:
                 return value
-
-
-def _name(server: str) -> str:
-    return visible(server[:100])
 
 
 def _declined(answer: Json) -> ElicitationAnswer:
@@ -317,11 +306,8 @@ def folded(text: str) -> str:
 
 
 def _too_large(what: str, limit: int) -> ToolError:
-    return ToolError(
-        ToolErrorCategory.CONFIRMATION_REQUIRED,
-        f"{what} is too large for a question: the user can be shown at most {limit:,} characters; "
-        "do it in smaller steps",
-    )
+    problem = f"{what} is too large for a question: the user can be shown at most {limit:,} characters"
+    return ToolError(ToolErrorCategory.CONFIRMATION_REQUIRED, f"{problem}; do it in smaller steps")
 
 
 # Ids equal kinds, and there is one option a kind, because CodeCompanion and GoClaw choose by kind.
@@ -351,17 +337,12 @@ class EditorApprover:
         Raises ToolError if nobody answers in time, and if the question is too large to be shown whole. An answer that
         comes later is dropped.
         """
-        params: JsonObject = {
-            "sessionId": self._session_id,
-            "toolCall": self._tool_call(question),
-            "options": _OPTIONS,
-        }
+        call = self._tool_call(question)
+        params: JsonObject = {"sessionId": self._session_id, "toolCall": call, "options": _OPTIONS}
         try:
-            return wire.decision(
-                await self._peer.request(
-                    "session/request_permission", params, timeout=self._timeout or None, withdraw=True
-                )
-            )
+            timeout = self._timeout or None
+            answer = await self._peer.request("session/request_permission", params, timeout=timeout, withdraw=True)
+            return wire.decision(answer)
         except ClientTimeout:
             message = f"the user did not answer within {self._timeout:g} s whether this may run, so it did not run"
             raise ToolError(ToolErrorCategory.CONFIRMATION_REQUIRED, message) from None
