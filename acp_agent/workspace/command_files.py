@@ -231,14 +231,8 @@ def _members(negated: str, body: str) -> str:
     ranges = [f"{_code(min(low, high))}-{_code(max(low, high))}" for low, high, _ in plain if low]
     letters = [r"\pL"] if any(low.isalpha() or high.isalpha() for low, high, _ in plain if low) else []
     cases = {case for single in singles for case in (single, single.lower()[:1], single.upper()[:1])}
-    wide = [r"^."] if classes else []
-    return (
-        "(?:"
-        + "|".join(
-            [*(f"[{each}]" for each in wide), f"[{''.join([*map(_code, sorted(cases)), *ranges, *letters]) or ' '}]"]
-        )
-        + ")"
-    )
+    members = f"[{''.join([*map(_code, sorted(cases)), *ranges, *letters]) or ' '}]"
+    return f"(?:[^.]|{members})" if classes else members
 
 
 def _code(character: str) -> str:
