@@ -244,7 +244,7 @@ class GatedExecutor:
                         refused = gate.refusal(verdict)
                         break
                     case Ask():
-                        facts.ask(verdict)
+                        facts.asks.append(verdict)
                     case Approved(by):
                         approval = by
                     case Allow():

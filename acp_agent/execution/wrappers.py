@@ -368,7 +368,9 @@ class RetryExecutor:
         begun = self._clock()
         result = await self._wrapped.execute(facts)
         repeatable = not (facts.spec.mutates or facts.commands)  # a command may change anything
-        while repeatable and facts.attempts <= self._retries.attempts and _passing(result):
+        while repeatable and facts.attempts <= self._retries.attempts and result.failure is not None:
+            if not result.failure.category.retryable:
+                break
             wait = self._retries.wait(facts.attempts - 1, self._chance())
             if self._left(begun) <= wait:
                 break
@@ -386,11 +388,6 @@ class RetryExecutor:
     def _left(self, begun: float) -> float:
         """Return the remaining seconds of the budget, 0 or more."""
         return max(0.0, begun + self._retries.budget - self._clock())
-
-
-def _passing(result: ToolResult) -> bool:
-    """Return whether a failure may pass by itself."""
-    return result.failure is not None and result.failure.category.retryable
 
 
 def _final(result: ToolResult, before: ToolFailure, attempts: int) -> ToolResult:

@@ -103,11 +103,6 @@ class BlocklistPolicy:
         return ""
 
 
-def find_blocked_command(text: str, policy: BlocklistPolicy) -> str:
-    """Return the pattern that blocks a shell text; empty if none does."""
-    return policy.find(survey(text))
-
-
 class BlocklistGate(Gate):
     """Refuses blocked commands."""
 

@@ -3,7 +3,7 @@
 Every fact of a call is computed when it is first needed, and at most once.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
@@ -127,14 +127,6 @@ class CallFacts:
     def tried_again(self) -> None:
         """Count another attempt."""
         self.attempts += 1
-
-    def suspect(self, what: Iterable[str]) -> None:
-        """Note what the call names and may have made up."""
-        self.suspects.extend(what)
-
-    def ask(self, question: Ask) -> None:
-        """Add a gate's question."""
-        self.asks.append(question)
 
     def _files(self, pattern: str, folder: str) -> Sequence[str] | None:
         """Return the files that a pattern stands for in a folder. Each folder is looked at once."""

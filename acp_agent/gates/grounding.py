@@ -126,7 +126,7 @@ class GroundingGate(Gate):
     async def examine(self, facts: CallFacts) -> Verdict:
         """Note names that may be made up. The verdict is always Allow."""
         if _is_watched(facts):
-            facts.suspect([*await self._paths(facts), *islice(self._identifiers(facts), _MOST_TOLD)])
+            facts.suspects += [*await self._paths(facts), *islice(self._identifiers(facts), _MOST_TOLD)]
         return Allow()
 
     async def conclude(self, facts: CallFacts, result: ToolResult) -> ToolResult:
@@ -135,7 +135,7 @@ class GroundingGate(Gate):
             self._mentioned.learn(result.text)
             return result
         if result.failure is not None:
-            facts.suspect(self._addresses(facts))
+            facts.suspects.extend(self._addresses(facts))
         # A result that repeats the call's own words proves nothing: "no such file: made-up.py".
         own = frozenset(word for text in texts_in(facts.call.arguments) for word in _words(text))
         self._mentioned.learn(result.text, without=own)

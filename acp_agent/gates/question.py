@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from acp_agent.core.ports import Invocation, Question
 from acp_agent.core.types import Diff, Json
 from acp_agent.gates.gate import CallFacts
-from acp_agent.gates.shell.command import Command, Plain, ShellText
+from acp_agent.gates.shell.command import Plain, ShellText
 from acp_agent.gates.shell.options import tables
 from acp_agent.text import BLANK
 
@@ -147,7 +147,8 @@ def build(facts: CallFacts, reasons: tuple[str, ...], always: str, digest: str) 
 
 def _details(line: ShellText) -> list[str]:
     lines: list[str] = []
-    code = sorted({each.name for each in line.survey.walk() if runs_code(each)})
+    shells, interpreter = tables().shells, tables().interpreter
+    code = sorted({each.name for each in line.survey.walk() if each.name in shells or interpreter(each.name)})
     if code:
         lines.append(f"WARNING: {', '.join(code)} runs code of its own; read the whole text")
     analysis = line.analysis
@@ -171,7 +172,10 @@ def _whole(invocation: Invocation, command: str | None, title: str) -> str:
     if invocation.diffs:  # the diff shows what is written, whatever its arguments were
         arguments = {name: value for name, value in arguments.items() if name == "path"}
     hidden = {name: value for name, value in arguments.items() if not _is_shown(value, shown)}
-    return "\n".join(f"{visible(name)}: {_argument(value)}" for name, value in hidden.items())
+    return "\n".join(
+        f"{visible(name)}: {visible_lines(value) if isinstance(value, str) else visible(_written_out(value))}"
+        for name, value in hidden.items()
+    )
 
 
 def _is_shown(value: Json, shown: Sequence[str]) -> bool:
@@ -188,16 +192,7 @@ def _is_shown(value: Json, shown: Sequence[str]) -> bool:
             return True
 
 
-def _argument(value: Json) -> str:
-    return visible_lines(value) if isinstance(value, str) else visible(_written_out(value))
-
-
 def _written_out(value: Json) -> str:
     """Return JSON with its escapes resolved, so that several lines do not read as one."""
     written = json.dumps(value, ensure_ascii=False)
     return _ESCAPED.sub(lambda found: json.loads(f'"{found[0]}"') if found[1] else found[0], written)
-
-
-def runs_code(command: Command) -> bool:
-    """Return whether a command is a shell or an interpreter: its arguments are a program."""
-    return command.name in tables().shells or bool(tables().interpreter(command.name))

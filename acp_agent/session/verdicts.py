@@ -100,7 +100,7 @@ def judged(facts: CallFacts, gates: Iterable[Gate]) -> Finding:
             word: Word = "blocked" if isinstance(gate, BlocklistGate) else "deny"
             return Finding(word, gate.name, verdict.rule, (verdict.reason,))
         if isinstance(verdict, Ask):
-            facts.ask(verdict)
+            facts.asks.append(verdict)
     return Finding("ask" if facts.asks else "allow", "", "", tuple(ask.reason for ask in facts.asks))
 
 

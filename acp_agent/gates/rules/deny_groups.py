@@ -82,11 +82,6 @@ _SETTERS = frozenset(("export", "declare", "typeset", "local", "readonly"))
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)\+?=")
 
 
-def group_patterns(name: str) -> tuple[str, ...]:
-    """Return the patterns of a group, as `tools.shell.blocked_commands` has them. Raises KeyError."""
-    return deny_groups()[name].patterns
-
-
 def find_in_groups(found: Survey, groups: Iterable[str], matches: Matches, *, asking: bool = False) -> str:
     """Return the part of a text that belongs to one of these groups, such as "remote_exec: curl | sh"; empty for none.
 
@@ -141,7 +136,8 @@ def _fetched(fetches: str, fetchers: frozenset[str], commands: tuple[Command, ..
             for each in command.walk():
                 if feeding and _reads_program(each):
                     return f"{feeding} | {each.name}"
-                if _substituted(each):
+                runs = each.name in _EVALUATORS or _runs_code(each)
+                if runs and any(_SUBSTITUTED in word for word in each.argv[1:]):
                     return f"{each.name} $({fetches} …)"
                 if posixpath.basename(_script(each)) in names:
                     return f"{fetches} … {_script(each)}"
@@ -191,11 +187,6 @@ def _reads_program(command: Command) -> bool:
         return command.name in ("source", ".") and args[:1] in (("-",), ("/dev/stdin",))
     plain = operands(args)
     return not option_texts(tables().interpreters[known], args) and "-m" not in args and plain[:1] in ([], ["-"])
-
-
-def _substituted(command: Command) -> bool:
-    runs = command.name in _EVALUATORS or _runs_code(command)
-    return runs and any(_SUBSTITUTED in word for word in command.argv[1:])
 
 
 def _codes(command: Command) -> list[str]:

@@ -377,7 +377,8 @@ class _Court:
             return own
         inner = [self.command(each) for each in command.runs]
         inner_allowed = all(verdict.action is Action.ALLOW for verdict in inner)
-        harmless = all(self._harmless(each) for each in command.runs)
+        leaves = [leaf for each in command.runs for leaf in each.walk() if not leaf.runs]
+        harmless = all(leaf.name in program_table().harmless and leaf.standard for leaf in leaves)
         covered = own and rule is not None and _covers(rule, command)
         if command.appended and takes_names(command) and not all(map(names_only, command.runs)):
             return covered and feeds_names_below(pipeline, command)
@@ -386,10 +387,6 @@ class _Court:
         if command.wrapper:
             return covered or (own and (harmless or inner_allowed)) or (inner_allowed and not is_runner(command))
         return inner_allowed or covered
-
-    def _harmless(self, command: Command) -> bool:
-        leaves = [each for each in command.walk() if not each.runs]
-        return all(each.name in program_table().harmless and each.standard for each in leaves)
 
     def _doubts(self, command: Command, rule: Rule | None = None) -> Iterator[str]:
         """Yield why a command asks even if it is allowed, except for what a rule names itself."""

@@ -10,7 +10,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, assert_never
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from anyio import to_thread
 
@@ -282,13 +282,10 @@ def _key(url: str) -> str:
     """Return one spelling for URLs of the same page; empty for an invalid URL."""
     try:
         parts = urlsplit(url if "://" in url else f"https://{url}")
-        host, port = parts.hostname, _port(parts)
+        host, port = parts.hostname, parts.port
     except ValueError:  # a bracket without its end, or a port that is no number
         return ""
     if not host or parts.scheme not in _PORTS or "@" in parts.netloc:
         return ""
-    return f"{host.rstrip('.')}{port}{parts.path.rstrip('/')}{'?' if parts.query else ''}{parts.query}"
-
-
-def _port(parts: SplitResult) -> str:
-    return "" if parts.port in (None, _PORTS.get(parts.scheme)) else f":{parts.port}"
+    shown = "" if port in (None, _PORTS[parts.scheme]) else f":{port}"
+    return f"{host.rstrip('.')}{shown}{parts.path.rstrip('/')}{'?' if parts.query else ''}{parts.query}"

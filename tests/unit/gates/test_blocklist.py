@@ -6,8 +6,8 @@ from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.ports import Decision
 from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.core.types import Allow, Ask, CallOrigin, Deny
-from acp_agent.gates.blocklist import BlocklistGate, BlocklistPolicy, Substitution, find_blocked_command, judge
-from acp_agent.gates.shell.command import ShellText
+from acp_agent.gates.blocklist import BlocklistGate, BlocklistPolicy, Substitution, judge
+from acp_agent.gates.shell.command import ShellText, survey
 from tests.unit.gates import everyday, hostile
 from tests.unit.gates.chain import Chain, Judged, ScriptedApprover, call, command, rules
 
@@ -54,7 +54,7 @@ def test_everyday_commands_are_not_refused():
     ],
 )
 def test_the_refusal_names_the_pattern_that_matched(text: str, pattern: str):
-    assert find_blocked_command(text, DEFAULT) == pattern
+    assert DEFAULT.find(survey(text)) == pattern
     verdict = judge(ShellText(text), DEFAULT)
     assert isinstance(verdict, Deny)
     assert f"'{pattern}'" in verdict.reason

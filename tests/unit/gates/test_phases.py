@@ -116,7 +116,7 @@ async def test_a_pin_that_asks_is_put_to_the_user_whatever_the_phase(root):
     """The pins ask as every gate does."""
     session = chain(root, approver=ScriptedApprover(Decision.REJECT_ONCE))
     facts = session.gates.facts(at(call("mcp_x_y"), Phase.AUTONOMOUS))
-    facts.ask(Ask("the server's tool has changed"))
+    facts.asks.append(Ask("the server's tool has changed"))
     assert isinstance(session.permission.judge(facts), Ask)
     assert isinstance(await session.permission.examine(facts), Deny)
     assert len(session.approver.questions) == 1

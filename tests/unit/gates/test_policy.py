@@ -139,7 +139,7 @@ async def test_the_model_learns_only_that_a_policy_blocked_it_and_the_audit_lear
 
 async def test_what_is_allowed_goes_on_unchanged_with_the_questions_of_others():
     facts = judged(gate(allow("*"))).gates.facts(command("ls"))
-    facts.ask(Ask("why"))
+    facts.asks.append(Ask("why"))
     assert await gate(allow("*")).examine(facts) == Allow()
     assert facts.asks == [Ask("why")]
 
