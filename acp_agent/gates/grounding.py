@@ -126,7 +126,7 @@ class GroundingGate(Gate):
     async def examine(self, facts: CallFacts) -> Verdict:
         """Note names that may be made up. The verdict is always Allow."""
         if _is_watched(facts):
-            facts.suspects += [*await self._paths(facts), *islice(self._identifiers(facts), _MOST_TOLD)]
+            facts.suspects.extend([*await self._paths(facts), *islice(self._identifiers(facts), _MOST_TOLD)])
         return Allow()
 
     async def conclude(self, facts: CallFacts, result: ToolResult) -> ToolResult:
