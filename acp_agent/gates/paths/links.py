@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 from acp_agent.gates.paths.command_paths import CommandStep, odd_words, path_words
 from acp_agent.gates.paths.unnamed_paths import FINDERS, NAMES_ONLY, Followed, followed, spliced, starting_points
 from acp_agent.gates.shell.command import Command
+from acp_agent.gates.shell.grammar import grammar_of
 from acp_agent.gates.shell.options import getopt, has_option, tables
 from acp_agent.gates.shell.programs import deeds, find_subcommand
 
@@ -117,8 +118,8 @@ def _git_makes(args: tuple[str, ...]) -> bool:
             return subcommand not in _GIT_MAKES_NONE
 
 
-_FLAGS = frozenset("sfvinTbLP")
-_LONG = ("--symbolic", "--force", "--verbose", "--no-target-directory", "--no-dereference")
+_SYMBOLIC = frozenset(("-s", "--symbolic"))
+_OTHER_MEANING = frozenset(("-r", "--relative", "-h", "-Z"))
 
 
 def link_targets(command: Command, is_folder: Callable[[str], bool]) -> Mapping[str, tuple[str, ...]]:
@@ -127,18 +128,21 @@ def link_targets(command: Command, is_folder: Callable[[str], bool]) -> Mapping[
     A word has several meanings if it is unclear in which folder the link will be. The result is empty for other
     commands and for unknown options: their words mean what they say.
     """
-    args = command.argv[1:]
-    if command.name not in ("ln", "gln") or not has_option(args, "s", "--symbolic") or not _all_known(args):
+    grammar = grammar_of("ln") if command.name in ("ln", "gln") else None
+    if grammar is None:
         return {}
-    options, operands = getopt(args, "tS", "--target-directory", "--suffix")
-    folders = [value for name, value in options if name in ("t", "--target-directory")]
+    parsed = grammar.parse(command.argv[1:])
+    given = frozenset(parsed.options)
+    if parsed.unknown or given.isdisjoint(_SYMBOLIC) or not given.isdisjoint(_OTHER_MEANING):
+        return {}
+    operands, folders = parsed.operands, parsed.values("-t", "--target-directory")
     targets = operands
     if not folders:
         targets = operands[:-1] or operands
         last = operands[-1] if len(operands) > 1 else "."
-        single = len(operands) == 2 and (has_option(args, "T", "--no-target-directory") or not is_folder(last))
+        single = len(operands) == 2 and (not given.isdisjoint(("-T", "--no-target-directory")) or not is_folder(last))
         folders = [posixpath.dirname(last.rstrip("/")) if single else last]
-        if len(operands) == 2 and has_option(args, "n", "--no-dereference"):
+        if len(operands) == 2 and not given.isdisjoint(("-n", "--no-dereference")):
             folders = [posixpath.dirname(last.rstrip("/")), last]
     links = operands[-1:] if len(operands) > 1 and targets != operands else []
     return {
@@ -146,21 +150,6 @@ def link_targets(command: Command, is_folder: Callable[[str], bool]) -> Mapping[
         for target in targets
         if not target.startswith(("/", "~"))
     }
-
-
-def _all_known(args: tuple[str, ...]) -> bool:
-    for word in args:
-        if (
-            word.startswith("--")
-            and word not in (*_LONG, "--")
-            and not word.startswith(("--target-directory", "--suffix"))
-        ):
-            return False
-        if word.startswith("-") and not word.startswith("--"):
-            letters = word[1:].partition("t")[0].partition("S")[0]
-            if not set(letters) <= _FLAGS:
-                return False
-    return True
 
 
 def made_folders(command: Command) -> Iterator[str]:
@@ -272,7 +261,7 @@ def _opened_by_git(args: tuple[str, ...]) -> Iterator[str]:
 class Workspace(Protocol):
     """Looks at the files of a workspace. Paths are as a command names them: relative to its folder, absolute or `~`.
 
-    The methods neither read files nor raise.
+    The methods neither read files nor raise. Their default is the answer about files that cannot be looked at.
     """
 
     def links_out(self, folder: str) -> Mapping[str, bool] | None:
@@ -280,42 +269,26 @@ class Workspace(Protocol):
 
         Links into the workspace are followed. None if there are too many files.
         """
-        ...
-
-    def is_file(self, path: str) -> bool:
-        """Return whether there is a regular file at `path`, and not a link to one."""
-        ...
-
-    def is_folder(self, path: str) -> bool:
-        """Return whether `path` is a folder or leads to one."""
-        ...
-
-    def exists(self, path: str) -> bool:
-        """Return whether there is anything at `path`, if only a broken link."""
-        ...
-
-
-class UnseenWorkspace:
-    """A workspace that cannot be looked at: it may hold any link."""
-
-    def links_out(self, folder: str) -> Mapping[str, bool] | None:
-        """Return None: any file may be a link."""
         del folder
 
     def is_file(self, path: str) -> bool:
-        """Return False."""
+        """Return whether there is a regular file at `path`, and not a link to one."""
         del path
         return False
 
     def is_folder(self, path: str) -> bool:
-        """Return False."""
+        """Return whether `path` is a folder or leads to one."""
         del path
         return False
 
     def exists(self, path: str) -> bool:
-        """Return True: nothing is surely missing."""
+        """Return whether there is anything at `path`, if only a broken link."""
         del path
         return True
+
+
+class UnseenWorkspace(Workspace):
+    """A workspace that cannot be looked at: it may hold any link."""
 
 
 MAX_LOOKS = 16

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from acp_agent.core.types import Allow, Ask, Deny
+from acp_agent.gates.paths.unnamed_paths import followed
 from acp_agent.gates.sandbox import SandboxGate
+from acp_agent.gates.shell.command import Command
 from acp_agent.workspace.command_files import WorkspaceFiles, shell_names
 from tests.unit.gates.chain import Judged, command, inside
 
@@ -122,6 +124,14 @@ def test_a_command_that_follows_a_link_out_of_the_workspace_is_asked_about(gate:
 def test_what_follows_no_link_or_meets_none_that_leads_out_is_silent(gate: Judged, root: Path, text: str):
     (root / "docs" / "away").symlink_to(root.parent / "other")
     assert gate.judge(command(text)) == Allow()
+
+
+def test_links_are_met_in_the_named_folders_only_where_all_words_are_known():
+    """Beside an unknown option, any word may be its value; another folder may be the one to start from."""
+    for text in ("rg -L --later x src", "ls -LR -w 80", "tar -C docs -chf x.tar sub", "cloc --follow-links src"):
+        assert "." in next(followed(Command(tuple(text.split())))).folders, text
+    for text in ("rg -L x src", "grep -RA 3 x src", "tar -chf x.tar src", "fd -L -e py x src"):
+        assert next(followed(Command(tuple(text.split())))).folders == ("src",), text
 
 
 def test_a_link_into_the_workspace_is_followed_to_what_lies_behind_it(gate: Judged, root: Path):
@@ -396,6 +406,9 @@ def test_the_target_of_a_link_may_lie_in_another_root(tmp_path: Path):
         "ln -s ../x new",
         "ln -sT ../other docs",
         "ln -sr ../other docs/x",
+        "ln -sr ../x docs/y",
+        "ln -s --relative ../x docs/y",
+        "ln -s --later ../x docs/y",
         "ln ../other/secret.txt docs/x",
         "ln -s ../shared ../shared",
         "ln -s -t docs ../../other",
