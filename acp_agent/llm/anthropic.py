@@ -135,7 +135,10 @@ class AnthropicReply:
             if part is not None:
                 parts.append(part)
         message = Message(Role.ASSISTANT, tuple(parts))
-        return ModelDone(message, self._stop(message), self._usage())
+        stop = _STOPS.get(self._stop_reason)
+        if stop is None or (stop is ModelStop.TOOL_USE and not message.tool_uses):
+            stop = ModelStop.TOOL_USE if message.tool_uses else ModelStop.END
+        return ModelDone(message, stop, Usage(*map(self._counts.__getitem__, _COUNTS)))
 
     def _start(self, index: int, start: JsonObject) -> ModelText | ModelThought | None:
         self._blocks[index] = _Block(start)
@@ -172,21 +175,6 @@ class AnthropicReply:
         """Keep the largest count of each kind: counts are cumulative, and some servers later send 0."""
         for name in _COUNTS:
             self._counts[name] = max(self._counts[name], as_count(usage.get(name)))
-
-    def _usage(self) -> Usage:
-        counts = self._counts
-        return Usage(
-            input=counts["input_tokens"],
-            output=counts["output_tokens"],
-            cache_read=counts["cache_read_input_tokens"],
-            cache_write=counts["cache_creation_input_tokens"],
-        )
-
-    def _stop(self, message: Message) -> ModelStop:
-        stop = _STOPS.get(self._stop_reason)
-        if stop is None or (stop is ModelStop.TOOL_USE and not message.tool_uses):
-            return ModelStop.TOOL_USE if message.tool_uses else ModelStop.END
-        return stop
 
 
 def _shown(key: str, text: str) -> ModelText | ModelThought | None:

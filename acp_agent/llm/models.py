@@ -143,9 +143,6 @@ def load_table() -> ModelTable:
     return ModelTable.model_validate(tomllib.loads((files("acp_agent.llm") / "models.toml").read_text("utf-8")))
 
 
-MODEL_FORM: Final = "PROVIDER:MODEL, such as anthropic:claude-sonnet-5-5 or ollama:qwen3:8b"
-
-
 @dataclass(frozen=True, slots=True)
 class ModelRef:
     """A model's name `PROVIDER:MODEL` in its two parts. The model's id may hold colons."""
@@ -161,5 +158,6 @@ def parse_model(text: str, *, key: str = "model") -> ModelRef:
     """Split `PROVIDER:MODEL` at the first colon. Raises ConfigError."""
     provider, colon, model = (part.strip() for part in text.partition(":"))
     if not (provider and colon and model) or "/" in provider or model.startswith("//"):
-        raise ConfigError("[llm]", key, text, MODEL_FORM)
+        expected = "PROVIDER:MODEL, such as anthropic:claude-sonnet-5-5 or ollama:qwen3:8b"
+        raise ConfigError("[llm]", key, text, expected)
     return ModelRef(provider, model)

@@ -51,7 +51,6 @@ from acp_agent.llm.endpoint import (
 )
 from acp_agent.llm.exchange import (
     HttpProvider,
-    bearer_header,
     broken_stream,
     http_failure,
     limit_size,
@@ -184,12 +183,9 @@ class OllamaReply:
             if not call.id or call not in sent:  # an equal call with the same id was sent twice
                 sent.append(call)
                 parts.append(self._tool_use(call, f"call_{digest}_{place}"))
-        return ModelDone(Message(Role.ASSISTANT, tuple(parts)), self._stop(), self._usage)
-
-    def _stop(self) -> ModelStop:
-        if self._stop_reason == "length":
-            return ModelStop.MAX_TOKENS
-        return ModelStop.TOOL_USE if self._calls else ModelStop.END
+        stop = ModelStop.TOOL_USE if self._calls else ModelStop.END
+        stop = ModelStop.MAX_TOKENS if self._stop_reason == "length" else stop
+        return ModelDone(Message(Role.ASSISTANT, tuple(parts)), stop, self._usage)
 
     def _tool_use(self, call: _Call, spare_id: str) -> ToolUsePart:
         """Return the call. A missing or repeated id is replaced, since a result must find its call."""
@@ -316,31 +312,6 @@ _NOT_LINES: Final = ("text/html", "application/xhtml", "application/problem", "i
 _OF_AN_ANSWER: Final = ("message", "done", "error")
 
 
-@asynccontextmanager
-async def _open_post(
-    http: HttpClient, endpoint: ModelEndpoint, path: str, body: bytes, patience: float
-) -> AsyncGenerator[StreamedResponse]:
-    """POST `body` to `base_url` + `path` and hold the answer open. Leaving the context closes it.
-
-    patience   the seconds of silence that are allowed
-
-    Raises:
-        ProviderError: the status is not 200.
-
-    """
-    headers = {
-        "content-type": "application/json",
-        "accept": "application/x-ndjson, application/json",
-        "user-agent": f"acp-agent/{__version__}",
-        **bearer_header(endpoint),
-    }
-    post = Post(endpoint.provider, endpoint.base_url + path, headers, body, patience)
-    async with http.post(post) as answer:
-        if answer.status != 200:
-            raise _refusal(endpoint, answer, await answer.excerpt())
-        yield answer
-
-
 async def _json_lines(endpoint: ModelEndpoint, answer: StreamedResponse) -> AsyncGenerator[JsonObject]:
     """Yield the objects of an answer. Raises ProviderError (PROTOCOL) if the answer is no such stream, or is cut."""
     content_type = answer.headers.get("content-type", "").lower()
@@ -460,11 +431,15 @@ class OllamaProvider(HttpProvider):
         body = write(self._body(request))
         reply = OllamaReply(endpoint.maker, body, (use.id for message in request.messages for use in message.tool_uses))
         async with (
-            _open_post(self._http, endpoint, "/api/chat", body, endpoint.timeout) as answer,
+            self._open("/api/chat", body, endpoint.timeout) as answer,
             aclosing(_json_lines(endpoint, answer)) as lines,
         ):
             async for line in lines:
-                self._check(line)
+                error: Json = line.get("error")
+                if error and isinstance(error, str):
+                    error = {"message": error, "code": line.get("status")}
+                if isinstance(error, dict):
+                    raise stream_failure(endpoint, error)
                 for delta in reply.feed(line):
                     yield delta
                 if reply.complete:
@@ -491,19 +466,26 @@ class OllamaProvider(HttpProvider):
             body["think"] = False
         return body
 
-    def _check(self, line: JsonObject) -> None:
-        """Raise ProviderError for a line that holds an error in place of an answer."""
-        error = line.get("error")
-        if isinstance(error, dict):
-            raise stream_failure(self._endpoint, error)
-        if isinstance(error, str) and error:
-            raise stream_failure(self._endpoint, {"message": error, "code": line.get("status")})
+    @asynccontextmanager
+    async def _open(self, path: str, body: bytes, patience: float) -> AsyncGenerator[StreamedResponse]:
+        """POST and hold the answer open, with at most `patience` seconds of silence. Raises ProviderError."""
+        headers = {
+            "content-type": "application/json",
+            "accept": "application/x-ndjson, application/json",
+            "user-agent": f"acp-agent/{__version__}",
+            **self._headers,
+        }
+        post = Post(self.name, self._endpoint.base_url + path, headers, body, patience)
+        async with self._http.post(post) as answer:
+            if answer.status != 200:
+                raise _refusal(self._endpoint, answer, await answer.excerpt())
+            yield answer
 
     async def _ask_for_card(self) -> None:
         """Ask the server about the model. Raises ProviderError, such as NOT_FOUND."""
         endpoint = self._endpoint
         patience = min(endpoint.timeout, _CARD_PATIENCE)
-        async with _open_post(self._http, endpoint, "/api/show", write({"model": endpoint.model}), patience) as answer:
+        async with self._open("/api/show", write({"model": endpoint.model}), patience) as answer:
             text = (await answer.excerpt(_CARD_LIMIT)).decode("utf-8", "replace")
         try:
             document = read_object(text)

@@ -118,7 +118,10 @@ class OpenAIReply:
             use = tool_use(call.id, call.name, read_arguments(raw), raw, seen, "call")
             if use is not None:
                 parts.append(use)
-        return ModelDone(Message(Role.ASSISTANT, tuple(parts)), self._stop(), self._usage)
+        stop = ModelStop.REFUSAL if self._refused else _STOPS.get(self.finish_reason, ModelStop.END)
+        if stop in (ModelStop.END, ModelStop.TOOL_USE):
+            stop = ModelStop.TOOL_USE if self._calls else ModelStop.END
+        return ModelDone(Message(Role.ASSISTANT, tuple(parts)), stop, self._usage)
 
     def _delta(self, delta: JsonObject) -> list[ModelText | ModelThought]:
         shown: list[ModelText | ModelThought] = []
@@ -166,12 +169,6 @@ class OpenAIReply:
         if isinstance(index, int):
             self._by_index[index] = call
         return call
-
-    def _stop(self) -> ModelStop:
-        stop = ModelStop.REFUSAL if self._refused else _STOPS.get(self.finish_reason, ModelStop.END)
-        if stop in (ModelStop.END, ModelStop.TOOL_USE):
-            return ModelStop.TOOL_USE if self._calls else ModelStop.END
-        return stop
 
 
 def _starts_another(known: _Call, call_id: str, name: str) -> bool:
@@ -360,11 +357,9 @@ class OpenAIProvider(HttpProvider):
     def _chunk(self, event: ServerEvent) -> JsonObject:
         """Return one chunk. Raises ProviderError for an error in its place."""
         chunk = parse_event(self._endpoint, event)
-        error = chunk.get("error")
-        if isinstance(error, dict):
-            raise stream_failure(self._endpoint, error)
-        if isinstance(error, str) and error:
-            raise stream_failure(self._endpoint, {"message": error})
-        if event.name == "error":
-            raise stream_failure(self._endpoint, chunk)
+        error: Json = chunk.get("error")
+        if error and isinstance(error, str):
+            error = {"message": error}
+        if isinstance(error, dict) or event.name == "error":
+            raise stream_failure(self._endpoint, error if isinstance(error, dict) else chunk)
         return chunk

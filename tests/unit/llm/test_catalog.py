@@ -40,8 +40,8 @@ def test_a_model_is_named_by_provider_and_id(text: str, provider: str, model: st
 @pytest.mark.parametrize("text", ["", "claude-x", ":claude", "anthropic:", "http://127.0.0.1/x", " : "])
 def test_anything_else_is_refused_with_the_form_expected(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse_model(text, where="ACP_AGENT_MODEL", key="model")
-    assert str(caught.value).startswith("ACP_AGENT_MODEL: model")
+        parse_model(text)
+    assert str(caught.value).startswith("[llm]: model")
     assert "expected PROVIDER:MODEL" in str(caught.value)
 
 
