@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import anyio
-from anyio.abc import TaskGroup
 
 import acp_agent
 from acp_agent.cli.agent_process import (
@@ -232,22 +231,19 @@ class DemoSession:
         try:
             with anyio.fail_after(_LIMIT):
                 async with anyio.create_task_group() as tasks, self.agent.running():
-                    stop_reason = await self._converse(tasks)
+                    # The agent starts while the SDK is loaded.
+                    from acp_agent.cli.editor import DemoEditor, EditorTerminals  # noqa: PLC0415
+
+                    terminals = EditorTerminals(tasks, self._environment, self._screen.terminal_output)
+                    async with DemoEditor(self.agent, self._decide, terminals) as editor:
+                        await editor.initialize()
+                        session = await editor.new_session(self._project)
+                        self._screen.user(PROMPT)
+                        stop_reason = (await editor.prompt(session, PROMPT)).stop_reason
                     tasks.cancel_scope.cancel()
         except* (AgentGone, AgentRefused, OSError, TimeoutError) as group:
             self.problem = "; ".join(problems(group))
         return stop_reason
-
-    async def _converse(self, tasks: TaskGroup) -> str:
-        # The agent starts while the SDK is loaded.
-        from acp_agent.cli.editor import DemoEditor, EditorTerminals  # noqa: PLC0415
-
-        terminals = EditorTerminals(tasks, self._environment, self._screen.terminal_output)
-        async with DemoEditor(self.agent, self._decide, terminals) as editor:
-            await editor.initialize()
-            session = await editor.new_session(self._project)
-            self._screen.user(PROMPT)
-            return (await editor.prompt(session, PROMPT)).stop_reason
 
     async def _decide(self, params: JsonObject) -> str | None:
         options = {text_at(option, "kind"): text_at(option, "optionId") for option in objects_at(params, "options")}

@@ -152,8 +152,13 @@ class Screen:
         self._line(f"  {self._paint('?', _YELLOW)} {self._paint('May it?', _BOLD)}  {self._short(title)}")
         for diff in () if is_drawn else diffs:
             self._diff(diff)
-        for line in _unfenced(content):
-            self._wrapped(self._paint("    │ ", _DIM), self._short(line.expandtabs(4)), "")
+        texts = [text_at(item, "content", "text") for item in content if item.get("type") == "content"]
+        lines = [line for text in texts for line in text.replace(f"\n{CONTINUED}", "").split("\n")]
+        fences = (line for line in lines if line.startswith("```") and not line.strip("`"))
+        fence = max(fences, key=len, default=None)  # the Markdown fence is the longest
+        for line in lines:
+            if line != fence:
+                self._wrapped(self._paint("    │ ", _DIM), self._short(line.expandtabs(4)), "")
         names: list[str] = []
         for option in objects_at(params, "options"):
             name = text_at(option, "name")
@@ -273,15 +278,6 @@ def plain(text: str) -> str:
 def marked(text: str) -> str:
     """Return the text with invisible characters written as `<U+202E>`. Line ends and tabs stay."""
     return "".join(c if (c.isprintable() and not BLANK.match(c)) or c in "\n\t" else f"<U+{ord(c):04X}>" for c in text)
-
-
-def _unfenced(content: list[JsonObject]) -> list[str]:
-    """Return the lines of the texts unfolded and without the Markdown fence, which is the longest fence in them."""
-    texts = (text_at(item, "content", "text") for item in content if item.get("type") == "content")
-    texts = (text.replace(f"\n{CONTINUED}", "") for text in texts)
-    lines = [line for text in texts for line in text.split("\n")]
-    fence = max((line for line in lines if line.startswith("```") and not line.strip("`")), key=len, default=None)
-    return [line for line in lines if line != fence]
 
 
 def _one_line(text: str) -> str:

@@ -159,14 +159,15 @@ def _usage_object(tally: UsageTotals) -> JsonObject:
 
 def _tool_object(spec: ToolSpec) -> JsonObject:
     """Return a tool's definition, with the MCP server that it comes from."""
-    tool: JsonObject = {
+    origin: JsonObject = {"server": spec.server} if spec.server else {}
+    return {
         "name": spec.name,
         "description": spec.description,
         "kind": spec.kind.value,
         "mutates": spec.mutates,
         "parameters": spec.parameters,
+        **origin,
     }
-    return {**tool, "server": spec.server} if spec.server else tool
 
 
 def _server_object(listed: ListedServer) -> JsonObject:

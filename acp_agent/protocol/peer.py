@@ -7,7 +7,7 @@ order received. A request is answered exactly once, whatever its handler does.
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.abc
@@ -19,6 +19,9 @@ from acp_agent.log import Log
 from acp_agent.protocol import jsonrpc
 from acp_agent.protocol.jsonrpc import ClientTimeout, ConnectionLost, RpcError, internal_error, method_not_found
 from acp_agent.protocol.stdio import LineReader, MessageWriter, Overlong
+
+if TYPE_CHECKING:
+    from acp_agent.protocol.strict import StrictObserver
 
 _log = Log(__name__)
 _EOF_GRACE = 1.0
@@ -60,18 +63,6 @@ class _Pending:
     response: jsonrpc.Response | None = None
 
 
-class PeerObserver(Protocol):
-    """Sees every message of a connection."""
-
-    def received(self, frame: jsonrpc.Frame) -> None:
-        """See a message of the editor before it is served."""
-        ...
-
-    def sent(self, message: JsonObject) -> None:
-        """See a message of ours after it was queued."""
-        ...
-
-
 class Peer:
     """The editor at the other end of the stream.
 
@@ -84,7 +75,7 @@ class Peer:
         reader: LineReader,
         writer: MessageWriter,
         before_request: Callable[[str], Awaitable[None]],
-        observer: PeerObserver | None = None,
+        observer: "StrictObserver | None" = None,
     ) -> None:
         self._reader = reader
         self._writer = writer

@@ -50,6 +50,7 @@ _REQUESTS: Final[dict[str, tuple[Any, Any]]] = {
     "elicitation/create": (schema.CreateElicitationRequest, schema.CreateElicitationResponse),
 }
 """The models of the parameters and of the result of each request, in both directions."""
+_UNKNOWN = (None, None)
 _NOTIFICATIONS: Final[dict[str, Any]] = {
     "session/cancel": schema.CancelNotification,
     "session/update": schema.SessionNotification,
@@ -82,7 +83,7 @@ class StrictObserver:
         match frame:
             case Request(request_id, method, params):
                 self._served[request_id] = method
-                self._check("received request", method, _parameters(method), "params", params)
+                self._check("received request", method, _REQUESTS.get(method, _UNKNOWN)[0], "params", params)
             case Notification(method, params):
                 self._check("received notification", method, _NOTIFICATIONS.get(method), "params", params)
             case Response(request_id, result, error):
@@ -100,7 +101,7 @@ class StrictObserver:
             self._check_answer("sent answer to", self._served.get(request_id, ""), message.get("result"), error)
         elif "id" in message:
             self._asked[request_id] = method
-            self._check("sent request", method, _parameters(method), "params", message["params"])
+            self._check("sent request", method, _REQUESTS.get(method, _UNKNOWN)[0], "params", message["params"])
         else:
             self._check("sent notification", method, _NOTIFICATIONS.get(method), "params", message["params"])
 
@@ -115,11 +116,13 @@ class StrictObserver:
             self._messages += 1
             self._report(f"{what} no request")
         else:
-            self._check(what, method, _REQUESTS.get(method, (None, None))[1], "result", result)
+            self._check(what, method, _REQUESTS.get(method, _UNKNOWN)[1], "result", result)
 
     def _check(self, what: str, method: str, model: Any, member: str, value: Json) -> None:
         self._messages += 1
-        if method.startswith("_") or _is_newer(method, value):
+        update = value.get("update") if method == "session/update" and isinstance(value, dict) else None
+        is_newer = isinstance(update, dict) and update.get("sessionUpdate") in _NEWER_UPDATES
+        if method.startswith("_") or is_newer:
             return
         problems = [problem for problem in _problems(model, member, value) if not _GAP.fullmatch(problem)]
         if problems:
@@ -129,15 +132,6 @@ class StrictObserver:
     def _report(self, text: str) -> None:
         self._misfits += 1
         _write(text)
-
-
-def _parameters(method: str) -> Any:
-    return _REQUESTS.get(method, (None, None))[0]
-
-
-def _is_newer(method: str, params: Json) -> bool:
-    update = params.get("update") if method == "session/update" and isinstance(params, dict) else None
-    return isinstance(update, dict) and update.get("sessionUpdate") in _NEWER_UPDATES
 
 
 def _problems(model: Any, member: str, value: Json) -> list[str]:
