@@ -29,7 +29,7 @@ from acp_agent.session.titles import Summarizer, TitleUpdater, TitleWriter
 from acp_agent.session.toolset.backends import SessionBackends, reported_diagnostics
 from acp_agent.session.toolset.gate_factory import GateMemory, SessionGateState
 from acp_agent.session.toolset.settings import redactor
-from acp_agent.session.toolset.toolset import Builders, ReloadingToolset, SessionTools, ToolDependencies, same_model
+from acp_agent.session.toolset.toolset import ReloadingToolset, SessionTools, ToolDependencies, same_model
 from acp_agent.store.memories import MemoryStore
 from acp_agent.workspace.project_notes import FoundNotes, NoteReader, project_files, users_file
 from acp_agent.workspace.roots import Roots
@@ -263,9 +263,8 @@ class SessionFactory:
             self._process.credentials.introduce()  # a stored key must not be shown
             return same_model(reload, before)
 
-        builders = Builders(reloaded, self._tools.snapshot, self._tools.closed, self._adopt)
         try:
-            return ReloadingToolset(self._loaded, builders, self._emit, self._tools.look)
+            return ReloadingToolset(self._loaded, self._tools, reloaded, self._adopt, self._emit)
         except BaseException:
             self._tools.close()
             raise

@@ -38,28 +38,16 @@ def with_texts(value: T, change: Callable[[str], str]) -> T:
 def redacted(value: T, redact: Redact) -> T:
     """Return a dataclass, list, object or text with every text in it redacted. Member names and images stay."""
     texts = list[str]()
-    _collect(value, texts)
+
+    def collected(text: str) -> str:
+        texts.append(text)
+        return text
+
+    with_texts(value, collected)
     whole = _BETWEEN.join(texts)
     if redact(whole) == whole:  # the usual case; one call for all texts is much faster than one for each
         return value
     return with_texts(value, redact)
-
-
-def _collect(value: object, texts: list[str]) -> None:
-    match value:
-        case None | int() | float() | Enum() | ImagePart():
-            pass
-        case str():
-            texts.append(value)
-        case tuple() | list():
-            for item in cast("tuple[object, ...] | list[object]", value):
-                _collect(item, texts)
-        case dict():
-            for item in cast("dict[object, object]", value).values():
-                _collect(item, texts)
-        case _:
-            for name in _members(type(value)):
-                _collect(getattr(value, name), texts)
 
 
 def _each_text(value: object, change: Callable[[str], str]) -> object:

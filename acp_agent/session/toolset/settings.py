@@ -107,28 +107,25 @@ def permission_rules(loaded: Loaded, warn: Warn, known: Collection[str] = ()) ->
         if known and tool not in known and not tool.startswith("mcp_"):  # tools of servers come and go
             warn(f"[tools.permissions.{tool}]: there is no tool of that name ({', '.join(sorted(known))})")
         where = f"{loaded.origins.get(f'{RULES}.{tool}', '')} [[tools.permissions.{tool}]]".strip()
-        compiled[tool] = _guarded(where, rules, warn)
+        parsed: list[Rule] = []
+        sound: list[PermissionRule] = []
+        for number, rule in enumerate(rules, start=1):
+            try:
+                parsed.append(_compiled_rule(where, number, rule))
+                sound.append(rule)
+            except ConfigError as error:
+                warn(str(error))
+        whole = len(sound) == len(rules)
+        compiled[tool] = tuple(parsed) if whole else compiled_rules(where, guarded(tuple(sound)))
     return compiled
 
 
 def compiled_rules(where: str, rules: tuple[PermissionRule, ...]) -> tuple[Rule, ...]:
     """Return the compiled rules. Raises ConfigError, which names `where`, the rule's number and its mistake."""
-    return tuple(_permission_rules_compiled(where, number, rule) for number, rule in enumerate(rules, start=1))
+    return tuple(_compiled_rule(where, number, rule) for number, rule in enumerate(rules, start=1))
 
 
-def _guarded(where: str, rules: tuple[PermissionRule, ...], warn: Warn) -> tuple[Rule, ...]:
-    compiled: list[Rule] = []
-    sound: list[PermissionRule] = []
-    for number, rule in enumerate(rules, start=1):
-        try:
-            compiled.append(_permission_rules_compiled(where, number, rule))
-            sound.append(rule)
-        except ConfigError as error:
-            warn(str(error))
-    return tuple(compiled) if len(sound) == len(rules) else compiled_rules(where, guarded(tuple(sound)))
-
-
-def _permission_rules_compiled(where: str, number: int, rule: PermissionRule) -> Rule:
+def _compiled_rule(where: str, number: int, rule: PermissionRule) -> Rule:
     return Rule.parse(rule.pattern, Action(rule.action.value), f"{where} rule {number}")
 
 

@@ -62,33 +62,27 @@ class ToolsetSnapshot:
     backends: Backends
 
 
-@dataclass(frozen=True, slots=True)
-class Builders:
-    """The functions that build snapshots.
-
-    reload   reads the configuration again; a file that is broken now keeps its earlier values
-    build    builds the snapshot of a configuration, and warns of problems. Raises ConfigError
-    closed   builds the snapshot in which nothing runs, for the given reason
-    adopt    called with the first usable configuration after an unusable one
-    """
-
-    reload: Callable[[Loaded], Loaded]
-    build: Callable[[Loaded, Callable[[str], None]], ToolsetSnapshot]
-    closed: Callable[[ConfigError], ToolsetSnapshot]
-    adopt: Callable[[Loaded], None]
-
-
 class ReloadingToolset:
     """A Toolset that follows the configuration files.
 
     loaded   the configuration in force, at first that of the session's start, whose problems the user was told
-    look     rereads other files whenever the configuration is checked, and returns their new problems
+    tools    builds the snapshots
+    reload   reads the configuration again; a file that is broken now keeps its earlier values
+    adopt    called with the first usable configuration after an unusable one
     """
 
-    def __init__(self, loaded: Loaded, builders: Builders, emit: EventSink, look: Callable[[], Sequence[str]]) -> None:
-        self._builders = builders
+    def __init__(
+        self,
+        loaded: Loaded,
+        tools: "SessionTools",
+        reload: Callable[[Loaded], Loaded],
+        adopt: Callable[[Loaded], None],
+        emit: EventSink,
+    ) -> None:
+        self._tools = tools
+        self._reload = reload
+        self._adopt = adopt
         self._emit = emit
-        self._look = look
         self._problems: list[str] = []
         self._told = {str(problem) for problem in loaded.problems}
         self._open = False
@@ -119,11 +113,11 @@ class ReloadingToolset:
 
     def _current(self) -> ToolsetSnapshot:
         """Return the snapshot in force. There is no await, so that a call never sees half of a change."""
-        for problem in self._look():
+        for problem in self._tools.look():
             self._problems.append(f"configuration: {problem}")
         for path, state in self._seen.stamps.items():
             if stamp(path) != state:
-                self._swap(self._builders.reload(self.loaded))
+                self._swap(self._reload(self.loaded))
                 break
         return self._snapshot
 
@@ -132,7 +126,7 @@ class ReloadingToolset:
         try:
             snapshot = self._built(loaded, problems)
         except ConfigError as error:
-            snapshot = self._builders.closed(error)
+            snapshot = self._tools.closed(error)
             problems.append(str(error))
         else:
             self._open = True
@@ -147,11 +141,11 @@ class ReloadingToolset:
             snapshot = self._built(loaded, problems)
         except ConfigError as error:
             if not self._open:
-                self._snapshot = self._builders.closed(error)
+                self._snapshot = self._tools.closed(error)
             problems.append(f"{error}; the earlier configuration stays in force" if self._open else str(error))
         else:
             if not self._open:
-                self._builders.adopt(loaded)
+                self._adopt(loaded)
             self._snapshot, self.loaded, self._open = snapshot, loaded, True
             _log.info("configuration reloaded", file=loaded.file)
         self._note(loaded, problems)
@@ -159,7 +153,7 @@ class ReloadingToolset:
     def _built(self, loaded: Loaded, problems: list[str]) -> ToolsetSnapshot:
         if loaded.fault is not None:
             raise loaded.fault
-        return self._builders.build(loaded, problems.append)
+        return self._tools.snapshot(loaded, problems.append)
 
     def _note(self, loaded: Loaded, problems: Sequence[str]) -> None:
         """Collect the problems for the user. A problem is told once, and again if it returns after a correction."""
@@ -343,7 +337,8 @@ class SessionTools:
         backends = self._all_backends(loaded, files, web)
         runner = ToolRunner(backends, self._cwd, lasting.emit)
         executor = build_executor(loaded.settings, gates, lasting, wrappers, runner)
-        toolset = self._front_door(_catalogue(registry, lasting), executor, gates, backends)
+        catalogue = registry if lasting.servers is None else McpCatalogue(registry, lasting.servers)
+        toolset = self._front_door(catalogue, executor, gates, backends)
         memory.limit(loaded.settings.tools)
         self.gates = gates
         self.roots = roots
@@ -417,7 +412,3 @@ class SessionTools:
 
         shown = LspLimits(lsp.max_references, lsp.max_workspace_symbols, lsp.max_diagnostics_per_file)
         return (*own, *lsp_tools(languages.offers, shown))
-
-
-def _catalogue(registry: Registry, lasting: SessionGateState) -> Catalogue:
-    return registry if lasting.servers is None else McpCatalogue(registry, lasting.servers)

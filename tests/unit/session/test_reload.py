@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -15,7 +16,7 @@ from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Event, Notice
 from acp_agent.core.ports import Backends
 from acp_agent.core.types import ToolCall, ToolResult, ToolSpec
-from acp_agent.session.toolset.toolset import Builders, ReloadingToolset, ToolsetSnapshot
+from acp_agent.session.toolset.toolset import ReloadingToolset, ToolsetSnapshot
 from tests.fakes.fake_terminal import FakeTerminal
 from tests.fakes.fake_web import FakeWeb
 from tests.fakes.memory_files import MemoryFileSystem
@@ -55,6 +56,7 @@ class Live:
     loads: int = 0
     gate: anyio.Event | None = None
     refuse: str = ""
+    looks: int = 0
 
     def __post_init__(self) -> None:
         self.file = self.root / "config.toml"
@@ -67,14 +69,14 @@ class Live:
             self.loads += 1
             return read(before=before)
 
-        builders = Builders(reload, self.build, self.closed, self.adopt)
-        self.tools = ReloadingToolset(read(), builders, self.emit, lambda: ())
+        tools: Any = self
+        self.tools = ReloadingToolset(read(), tools, reload, self.adopt, self.emit)
         return self.tools
 
     def block(self, word: str) -> None:
         self.file.write_text(f"[tools.shell]\nblocked_commands = ['{word}']\n")
 
-    def build(self, loaded: Loaded, warn: Callable[[str], None]) -> ToolsetSnapshot:
+    def snapshot(self, loaded: Loaded, warn: Callable[[str], None]) -> ToolsetSnapshot:
         (word,) = loaded.settings.tools.shell.blocked_commands
         if word == "odd":
             warn("an odd word")
@@ -89,6 +91,10 @@ class Live:
     def stage(self, name: str) -> ToolsetSnapshot:
         backends = Backends(MemoryFileSystem(), FakeTerminal({}), programs=FakeTerminal({}), web=FakeWeb())
         return ToolsetSnapshot(Tools(name, self.gate), backends)
+
+    def look(self) -> Sequence[str]:
+        self.looks += 1
+        return ()
 
     def adopt(self, loaded: Loaded) -> None:
         self.adopted += 1
@@ -204,12 +210,8 @@ async def test_what_the_user_was_told_when_the_session_began_is_not_told_again(l
 
 
 async def test_other_files_are_looked_at_at_the_same_moments(live: Live):
-    looks: list[int] = []
-    live.block("x")
-    read = partial(load, Flags(config=str(live.file)), {})
-    builders = Builders(lambda before: read(before=before), live.build, live.closed, live.adopt)
-    tools = ReloadingToolset(read(), builders, live.emit, lambda: looks.append(1) or ())
+    tools = live.begin("x")
     tools.specs()
     await tools.backends()
     await tools.run(CALL)
-    assert len(looks) == 3
+    assert live.looks == 3
