@@ -41,7 +41,7 @@ class AskUserParams(Params):
 
 
 class AskUser(Tool[AskUserParams]):
-    """Shows all questions as one form, through `Backends.elicitor`."""
+    """The tool that shows questions to the user, as one form, through `Backends.elicitor`."""
 
     name = "ask_user"
     kind = ToolKind.OTHER

@@ -28,7 +28,7 @@ class BashParams(Params):
 
 
 class Bash(Tool[BashParams]):
-    """Runs a command in the session's terminal, the editor's or our own, and streams its output.
+    """The tool that runs a command in the session's terminal, the editor's or our own, and streams its output.
 
     longest   the longest timeout in seconds. A call that asks for more gets this
     """

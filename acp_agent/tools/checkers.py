@@ -28,7 +28,7 @@ _FOLD = re.compile(r"\r?\n[ \t]+")
 
 
 class ProblemSeverity(StrEnum):
-    """How bad a problem is, worst first. Anything below a warning is left out."""
+    """The severity of a problem, worst first. Anything below a warning is left out."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -367,7 +367,7 @@ class ProjectCheck:
 
 @dataclass(frozen=True, slots=True)
 class CheckerChoice:
-    """What to run for the project in `folder` (absolute). Without a marker file there are no checks."""
+    """The checks to run for the project in `folder` (absolute). Without a marker file there are none."""
 
     folder: str
     checks: tuple[ProjectCheck, ...]

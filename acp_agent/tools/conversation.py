@@ -37,7 +37,7 @@ class UpdatePlanParams(Params):
 
 
 class UpdatePlan(Tool[UpdatePlanParams]):
-    """Hands the plan to `Backends.show_plan`. The plan stays until the model changes it."""
+    """The tool that hands the plan to `Backends.show_plan`. The plan stays until the model changes it."""
 
     name = "update_plan"
     kind = ToolKind.THINK
@@ -74,7 +74,7 @@ class CompressContextParams(Params):
 
 
 class CompressContext(Tool[CompressContextParams]):
-    """Asks `Backends.compressor`. It changes only the conversation."""
+    """The tool that asks `Backends.compressor`. It changes only the conversation."""
 
     name = "compress_context"
     kind = ToolKind.OTHER

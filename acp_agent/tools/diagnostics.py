@@ -39,7 +39,7 @@ class DiagnosticsParams(Params):
 
 
 class Diagnostics(Tool[DiagnosticsParams]):
-    """Runs the checkers one after another and returns one list of their findings.
+    """The tool that runs the checkers one after another and returns one list of their findings.
 
     A check may run code of the project (build scripts, plugins, a checker in .venv or node_modules), so the gates judge
     it as the command it is.

@@ -279,7 +279,7 @@ class EditParams(Params):
 
 
 class Edit(Tool[EditParams]):
-    """Replaces exactly what the model named, or refuses. Every other byte stays."""
+    """The tool that replaces exactly what the model named, or refuses. Every other byte stays."""
 
     name = "edit"
     kind = ToolKind.EDIT
@@ -332,7 +332,7 @@ class WriteParams(Params):
 
 
 class Write(Tool[WriteParams]):
-    """Writes through the FileSystem port. A file that uses CRLF keeps it."""
+    """The tool that writes whole files. A file that uses CRLF keeps it."""
 
     name = "write"
     kind = ToolKind.EDIT

@@ -80,7 +80,7 @@ _LXML = cast("_Lxml", lxml.etree)  # pyright: ignore[reportUnknownMemberType]
 
 
 class TreeBuilder(HTMLTreeBuilder):
-    """Builds a tree of bs4 from lxml's events and stops at the limits. Comments are left out.
+    """A builder of bs4 trees from lxml's events, which stops at the limits. Comments are left out.
 
     lxml resolves only HTML's own entities, opens nothing, and ends every element that it begins.
 
@@ -242,7 +242,7 @@ def page_markdown(markup: str, url: str) -> str:
 
 
 class _Readable(TreeBuilder):
-    """Builds the tree of what a reader sees: without hidden elements, and shallow."""
+    """A builder of the tree that a reader sees: without hidden elements, and shallow."""
 
     def __init__(self, max_elements: int) -> None:
         super().__init__(max_elements)
@@ -308,7 +308,7 @@ def _hides(tag: str, attrib: dict[str, str]) -> bool:
 
 
 class _Converter(MarkdownConverter):
-    """Writes links with absolute addresses, and of pictures only the words, so that a renderer does not load them.
+    """A converter that writes absolute addresses, and only the words of pictures, so that no renderer loads them.
 
     Inside a link or a cell, blocks become blanks. If one is too large for that (a list, code, another table), the link
     becomes plain text, and the cells of the table become blocks.

@@ -81,7 +81,7 @@ def uri_path(uri: str) -> str | None:
 
 
 class Names:
-    """Turns URIs into names: relative to the session's folder if the file may be read."""
+    """The names of URIs: relative to the session's folder if the file may be read."""
 
     def __init__(self, files: FileSystem) -> None:
         self._files = files
@@ -194,7 +194,7 @@ class LspHoverParams(PositionParams):
 
 
 class LspHover(FileTool[LspHoverParams]):
-    """Asks `lsp/hover`."""
+    """The tool for `lsp/hover`."""
 
     name = "lsp_hover"
     method = "lsp/hover"
@@ -210,7 +210,7 @@ class LspDefinitionParams(PositionParams):
 
 
 class LspDefinition(FileTool[LspDefinitionParams]):
-    """Asks `lsp/definition`."""
+    """The tool for `lsp/definition`."""
 
     name = "lsp_definition"
     method = "lsp/definition"
@@ -228,7 +228,7 @@ class LspReferencesParams(PositionParams):
 
 
 class LspReferences(FileTool[LspReferencesParams]):
-    """Asks `lsp/references`."""
+    """The tool for `lsp/references`."""
 
     name = "lsp_references"
     method = "lsp/references"
@@ -249,7 +249,7 @@ class LspDiagnosticsParams(FileParams):
 
 
 class LspDiagnostics(FileTool[LspDiagnosticsParams]):
-    """Asks `lsp/diagnostics`. The worst are shown first."""
+    """The tool for `lsp/diagnostics`. The worst are shown first."""
 
     name = "lsp_diagnostics"
     method = "lsp/diagnostics"
@@ -266,7 +266,7 @@ class LspDocumentSymbolsParams(FileParams):
 
 
 class LspDocumentSymbols(FileTool[LspDocumentSymbolsParams]):
-    """Asks `lsp/documentSymbols`. A symbol inside another one is indented below it."""
+    """The tool for `lsp/documentSymbols`. A symbol inside another one is indented below it."""
 
     name = "lsp_document_symbols"
     method = "lsp/documentSymbols"
@@ -289,7 +289,7 @@ class LspWorkspaceSymbolParams(Params):
 
 
 class LspWorkspaceSymbol(LanguageServerTool[LspWorkspaceSymbolParams]):
-    """Asks `lsp/workspaceSymbol`."""
+    """The tool for `lsp/workspaceSymbol`."""
 
     name = "lsp_workspace_symbol"
     method = "lsp/workspaceSymbol"
@@ -329,7 +329,7 @@ class FileEdit:
 
 @dataclass(frozen=True, slots=True)
 class OfferedAction:
-    """Something that a language server offers to do."""
+    """An action that a language server offers."""
 
     title: str
     kind: str
@@ -394,7 +394,7 @@ class LspCodeActionsParams(PositionParams):
 
 
 class LspCodeActions(FileTool[LspCodeActionsParams]):
-    """Asks `lsp/codeActions`. Only actions that contain their edits are shown; the model makes the edits."""
+    """The tool for `lsp/codeActions`. Only actions that contain their edits are shown; the model makes the edits."""
 
     name = "lsp_code_actions"
     method = "lsp/codeActions"

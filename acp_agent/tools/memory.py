@@ -34,7 +34,7 @@ class MemorySaveParams(Params):
 
 
 class MemorySave(Tool[MemorySaveParams]):
-    """Writes through the Memories port."""
+    """The tool that writes through the Memories port."""
 
     name = "memory_save"
     kind = ToolKind.OTHER
@@ -76,7 +76,7 @@ class MemorySearchParams(Params):
 
 
 class MemorySearch(Tool[MemorySearchParams]):
-    """Reads through the Memories port. It is not cacheable, because other sessions write to the store, too."""
+    """The tool that reads through the Memories port. It is not cacheable, because other sessions write there, too."""
 
     name = "memory_search"
     kind = ToolKind.OTHER

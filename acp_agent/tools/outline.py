@@ -96,7 +96,7 @@ class OutlineParams(Params):
 
 
 class Outline(Tool[OutlineParams]):
-    """Reads through the FileSystem port, so an outline shows the unsaved text of an editor."""
+    """The tool that lists the symbols of files. It shows the unsaved text of an editor."""
 
     name = "outline"
     kind = ToolKind.READ

@@ -29,7 +29,7 @@ class ListDirectoryParams(Params):
 
 
 class ListDirectory(Tool[ListDirectoryParams]):
-    """Lists without following links: a link is shown as a link, wherever it leads.
+    """The tool that lists a folder without following links: a link is shown as a link, wherever it leads.
 
     max_entries   the number of entries that are shown. Of a longer list the first ones are, with the number of the
                   others
@@ -74,7 +74,7 @@ class CreateDirectoryParams(Params):
 
 
 class CreateDirectory(_PathTool[CreateDirectoryParams]):
-    """Creates folders through the FileSystem port. A folder that already exists is not an error."""
+    """The tool that creates folders. A folder that already exists is not an error."""
 
     name = "create_directory"
     params = CreateDirectoryParams
@@ -132,7 +132,7 @@ class CopyPathParams(_TwoPaths):
 
 
 class CopyPath(_PathTool[CopyPathParams]):
-    """Copies through the FileSystem port."""
+    """The tool that copies a file or a folder."""
 
     name = "copy_path"
     params = CopyPathParams
@@ -172,7 +172,7 @@ class MovePathParams(_TwoPaths):
 
 
 class MovePath(_PathTool[MovePathParams]):
-    """Moves through the FileSystem port. A link itself is moved."""
+    """The tool that moves a file or a folder. A link itself is moved."""
 
     name = "move_path"
     params = MovePathParams
@@ -201,7 +201,7 @@ class DeletePathParams(Params):
 
 
 class DeletePath(_PathTool[DeletePathParams]):
-    """Deletes through the FileSystem port."""
+    """The tool that deletes a file, a link or a folder."""
 
     name = "delete_path"
     params = DeletePathParams

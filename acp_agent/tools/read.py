@@ -45,7 +45,7 @@ class ReadParams(Params):
 
 
 class Read(Tool[ReadParams]):
-    """Reads through the FileSystem port, so unsaved changes are read if the editor offers them."""
+    """The tool that reads a file. Unsaved changes are read if the editor offers them."""
 
     name = "read"
     kind = ToolKind.READ
@@ -151,7 +151,7 @@ def _is_notebook(data: bytes) -> bool:
 
 
 class Picture(NamedTuple):
-    """What the bytes say. Width and height are 0 if the header is invalid or the end is missing.
+    """The facts of a picture. Width and height are 0 if the header is invalid or the end is missing.
 
     An API refuses such a picture, and with it every later request of the conversation.
     """

@@ -116,7 +116,7 @@ _GAP = "--"
 
 
 class Page:
-    """Lines of at most `max_chars` characters, with a note how to read on. `max_chars` is at least SMALLEST."""
+    """A page of at most `max_chars` characters, with a note how to read on. `max_chars` is at least SMALLEST."""
 
     def __init__(self, max_chars: int) -> None:
         self._room = max_chars - _NOTICE
@@ -234,7 +234,7 @@ class ReadOverflowParams(Params):
 
 
 class ReadOverflow(Tool[ReadOverflowParams]):
-    """Reads the texts that `Backends.overflow` keeps for the conversation. A page is never too long itself.
+    """The tool that reads the texts `Backends.overflow` keeps. A page is never too long itself.
 
     max_chars   the longest page with notices, below the overflow threshold. Raises ValueError under 800
     """

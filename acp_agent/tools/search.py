@@ -35,7 +35,7 @@ class GrepParams(Params):
 
 
 class Grep(Tool[GrepParams]):
-    """Searches through the FileSystem port. A match is `path:12: text`, a line around one `path-12- text`.
+    """The tool that searches texts. A match is `path:12: text`, a line around one `path-12- text`.
 
     With context, `--` separates lines that are not adjacent.
     """
@@ -145,7 +145,7 @@ class FindPathParams(Params):
 
 
 class FindPath(Tool[FindPathParams]):
-    """Searches names through the FileSystem port.
+    """The tool that searches names.
 
     A pattern without a slash matches at any depth, like grep's glob; `./*.py` matches in the folder itself.
     """

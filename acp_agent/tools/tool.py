@@ -96,7 +96,7 @@ P = TypeVar("P", bound=Params)
 
 
 class _Lean(GenerateJsonSchema):
-    """Leaves out what the model does not need: titles, null types and null defaults."""
+    """A schema without what the model does not need: titles, null types and null defaults."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         del schema

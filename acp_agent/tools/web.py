@@ -55,7 +55,7 @@ class FetchParams(Params):
 
 
 class Fetch(Tool[FetchParams]):
-    """Reads through the Web port."""
+    """The tool that reads a web page."""
 
     name = "fetch"
     kind = ToolKind.FETCH
@@ -86,7 +86,7 @@ class WebScrapeParams(Params):
 
 
 class WebScrape(Tool[WebScrapeParams]):
-    """Reads through the Web port."""
+    """The tool that reads parts of a web page."""
 
     name = "web_scrape"
     kind = ToolKind.FETCH

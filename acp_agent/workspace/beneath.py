@@ -177,7 +177,7 @@ _STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | _ALWAYS
 
 
 class Opener(Protocol):
-    """Opens `relative` below the directory `root_fd`."""
+    """A way to open `relative` below the directory `root_fd`."""
 
     def __call__(self, root_fd: int, relative: str, flags: int) -> int:
         """Return a new fd, close-on-exec. `relative` is "." or a path without "..", ".", or a leading slash.
@@ -192,7 +192,7 @@ class _OpenHow(ctypes.Structure):
 
 
 class KernelOpener:
-    """Opens by openat2 with BENEATH, NO_SYMLINKS and NO_MAGICLINKS: one system call without a race."""
+    """An opener by openat2 with BENEATH, NO_SYMLINKS and NO_MAGICLINKS: one system call without a race."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -218,7 +218,7 @@ class KernelOpener:
 
 
 class WalkOpener:
-    """Opens one component at a time from its parent's fd, and never through a link."""
+    """An opener of one component at a time from its parent's fd, never through a link."""
 
     def __call__(self, root_fd: int, relative: str, flags: int) -> int:
         if len(os.fsencode(relative)) > _LONGEST:

@@ -30,7 +30,7 @@ Resolve = Callable[[str, Access], str]
 
 
 class _TooMany(Exception):
-    """There are too many entries, or the folder answers too slowly."""
+    """The error for too many entries, or for a folder that answers too slowly."""
 
 
 class WorkspaceFiles:
@@ -297,7 +297,7 @@ class FoundSecret(NamedTuple):
 
 
 class SecretsBelow:
-    """Finds the files below folders that may hold secrets, by their names.
+    """A search for the files below folders that may hold secrets, by their names.
 
     roots   the folders of the session; others may not be listed, and other gates judge them
     """

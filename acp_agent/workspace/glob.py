@@ -199,7 +199,7 @@ def _one(pattern: str, at: int) -> tuple[int, str]:
 
 
 class _Choices:
-    """Where the `{a,b}` of a pattern are. A brace without a partner or without a comma is itself."""
+    """The places of each `{a,b}` in a pattern. A brace without a partner or without a comma is itself."""
 
     def __init__(self, pattern: str) -> None:
         self.opens: set[int] = set()

@@ -58,7 +58,7 @@ Look: TypeAlias = Callable[[], FoundNotes]
 
 
 class NoteReader:
-    """Looks for notes, one look at a time. A new look begins only after the last one has ended."""
+    """A reader of notes with one look at a time. A new look begins only after the last one has ended."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds

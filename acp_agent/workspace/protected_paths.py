@@ -26,7 +26,7 @@ _MAX_NAME = 255
 
 
 class Protection(NamedTuple):
-    """Why a path is protected. `reason` continues "it is protected: ".
+    """A reason why a path is protected. `reason` continues "it is protected: ".
 
     hard       whether no tool may change it, even if a rule allows it
     everyday   whether projects edit it as they edit their code; a level that asks nothing lets it be changed

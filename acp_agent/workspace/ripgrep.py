@@ -166,7 +166,7 @@ _BINARY = re.compile(
 
 
 class MatchReader:
-    """Reads what a search prints, in pieces of any size, and groups it by file."""
+    """A reader of what a search prints, in pieces of any size, which groups it by file."""
 
     def __init__(self) -> None:
         self._rest = b""

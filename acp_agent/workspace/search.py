@@ -203,7 +203,7 @@ def relative_path(name: bytes) -> str | None:
 
 
 class _Choice:
-    """Which files below a directory are searched; paths are relative to the root. For a worker thread."""
+    """The choice of files below a directory that are searched, by paths relative to the root. For a worker thread."""
 
     def __init__(self, roots: Roots, place: Place, query: GrepQuery, time: TimeLimit) -> None:
         self._root = place.root

@@ -74,11 +74,11 @@ class IncomingFiles(NamedTuple):
 
 
 class NoAnswer(Exception):
-    """Git did not answer in time, or answered more than is read."""
+    """The error if git did not answer in time, or answered more than is read."""
 
 
 class GitProcess:
-    """Asks git in one folder."""
+    """A process of git in one folder."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -144,7 +144,7 @@ _TODO = ("rebase-merge/git-rebase-todo", "sequencer/todo")
 
 
 class GitChanges:
-    """Finds the files that a call of git would bring.
+    """A search for the files that a call of git would bring.
 
     resolve   returns where a path of a command leads (Roots.resolve)
     """

@@ -28,7 +28,7 @@ Stamp: TypeAlias = tuple[int, int, int, int, int, int]
 
 
 class StampedReader:
-    """Reads files and folders, and keeps a stamp of each, which tells whether it has changed."""
+    """A reader of files and folders that keeps a stamp of each, which tells whether it has changed."""
 
     def __init__(self) -> None:
         self._stamps: dict[str, Stamp | None] = {}

@@ -30,7 +30,7 @@ _OLD_REMOTES = ("branches", "remotes")
 
 
 class GitContents:
-    """What one git folder makes git run, open or obey: settings, hooks, gitlinks and where it leads.
+    """The parts of a git folder that make git run or obey something: settings, hooks, gitlinks and where it leads.
 
     Parts that cannot be read as git reads them are noted as troubles, which ask.
 
@@ -212,7 +212,7 @@ Resolve = Callable[[str, Access], str]
 
 
 class GitRepositories:
-    """Finds repositories, and remembers what it read until a file of them changes.
+    """A finder of repositories, which remembers what it read until a file of them changes.
 
     resolve   where a path of a command leads (Roots.resolve); it refuses what is outside the workspace
     """

@@ -58,7 +58,7 @@ def read_settings(data: bytes) -> tuple[Setting, ...]:
 
 
 class _Reader:
-    """Reads one text from its beginning to its end."""
+    """A reader of one text, from its beginning to its end."""
 
     def __init__(self, text: str) -> None:
         self._text = f"{text}\n\n"  # the end of the file ends its last line, also behind a backslash
@@ -165,7 +165,7 @@ class Repository:
 
 
 class GitDanger(NamedTuple):
-    """Why a command of git asks. `firm` if full-auto refuses it."""
+    """A reason why a command of git asks. `firm` if full-auto refuses it."""
 
     reason: str
     firm: bool = True
@@ -275,7 +275,7 @@ def _is_spared_alias(setting: Setting, subcommand: str, settings: Sequence[Setti
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Settings that are judged alike; the keys are explained in `settings.toml`."""
+    """A group of settings that are judged alike; the keys are explained in `settings.toml`."""
 
     keys: re.Pattern[str]
     program: bool = False
@@ -301,7 +301,7 @@ class _Group:
 
 
 class _Hooks(NamedTuple):
-    """Hooks by name, and the subcommands that never run them."""
+    """A set of hooks, and the subcommands that never run them."""
 
     names: frozenset[str]
     spares: frozenset[str]

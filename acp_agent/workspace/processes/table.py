@@ -169,7 +169,7 @@ def _names(path: str) -> list[str]:
 
 
 class PsutilProcessTable:
-    """What psutil can tell of processes of our own user; of others it tells less or nothing."""
+    """The table as psutil knows it. Of processes of other users it tells less or nothing."""
 
     def __init__(self) -> None:
         import psutil  # noqa: PLC0415 - 15 ms that Linux need not pay

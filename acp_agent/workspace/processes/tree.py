@@ -212,7 +212,7 @@ def dead_children(table: ProcessTable) -> list[int]:
 
 
 class OrphanReaper:
-    """Reaps dead children that no other code has claimed for some seconds, in one event loop.
+    """A reaper of dead children that no other code has claimed for some seconds, in one event loop.
 
     It looks for them only after a child has ended. `patience` is in seconds.
     """
@@ -375,7 +375,7 @@ _PATIENCE: Final = 0.5
 
 
 class CommandWatchdog:
-    """Watches all commands of this process. Its shell starts with the first command, and again if it is lost.
+    """A watchdog for all commands of this process. Its shell starts with the first command, and again if it is lost.
 
     Commands run even if the shell cannot be started. When this object is deleted, the shell kills every watched command
     and ends.
