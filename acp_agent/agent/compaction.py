@@ -14,10 +14,10 @@ arrived, so a failure loses nothing.
 
 import math
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Self
 from uuid import uuid4
 
 import anyio
@@ -38,7 +38,10 @@ _TELLING = 2.0  # seconds that a cancelled turn waits for a slow editor
 
 
 class CompactionProgress:
-    """Reports the progress of one compaction to the user. A compaction that never began is not reported."""
+    """The progress of one compaction, reported to the user. A compaction that never began is not reported.
+
+    At the end of the block it is reported as failed by an AgentError, else as cancelled, unless it was completed.
+    """
 
     def __init__(self, emit: EventSink) -> None:
         self._emit = emit
@@ -52,27 +55,21 @@ class CompactionProgress:
 
     async def completed(self, summary: str) -> None:
         """Report that the summary has replaced the messages."""
-        await self.end(CompactionStatus.COMPLETED, summary=summary)
+        await self._end(CompactionStatus.COMPLETED, summary)
 
-    async def end(self, status: CompactionStatus, *, summary: str = "", error: str = "") -> None:
-        """Report the end, unless it was reported already. This works also while the turn is being cancelled."""
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, AgentError):
+            await self._end(CompactionStatus.FAILED, error=str(error))
+        await self._end(CompactionStatus.CANCELLED)
+
+    async def _end(self, status: CompactionStatus, summary: str = "", error: str = "") -> None:
         if self._open:
             self._open = False
-            with anyio.move_on_after(_TELLING, shield=True):
+            with anyio.move_on_after(_TELLING, shield=True):  # the turn may be being cancelled
                 await self._emit(CompactionChanged(self._id, status, summary, error))
-
-
-@asynccontextmanager
-async def compaction_progress(emit: EventSink) -> AsyncGenerator[CompactionProgress]:
-    """Yield the progress of a compaction and end it with the block: failed by AgentError, else cancelled."""
-    card = CompactionProgress(emit)
-    try:
-        yield card
-    except AgentError as error:
-        await card.end(CompactionStatus.FAILED, error=str(error))
-        raise
-    finally:
-        await card.end(CompactionStatus.CANCELLED)
 
 
 _WORTH_IT = 100  # an output with fewer tokens is not cleared
@@ -93,9 +90,10 @@ def pruning(messages: Sequence[Message], wanted: float, *, kept_rounds: int) -> 
     A cleared output keeps its id and whether it was an error, so it still answers its call.
     """
     names = {use.id: use.name for message in messages if message.role is Role.ASSISTANT for use in message.tool_uses}
+    rounds = [message for message in messages if isinstance(message.parts[0], ToolResultPart)]  # results stand first
     stubs: dict[str, ToolResultPart] = {}
     freed = 0
-    for message in _old(messages, kept_rounds):
+    for message in rounds[: max(0, len(rounds) - kept_rounds)]:
         for part in message.parts:
             if freed >= wanted:
                 return Pruning(stubs, freed)
@@ -103,13 +101,6 @@ def pruning(messages: Sequence[Message], wanted: float, *, kept_rounds: int) -> 
                 stubs[part.id] = ToolResultPart(part.id, _stub(names[part.id], part), part.is_error)
                 freed += tokens - part_tokens(stubs[part.id])
     return Pruning(stubs, freed)
-
-
-def _old(messages: Sequence[Message], kept_rounds: int) -> Sequence[Message]:
-    """Return the messages with results, without those of the newest rounds."""
-    # Results stand first in a message.
-    rounds = [message for message in messages if isinstance(message.parts[0], ToolResultPart)]
-    return rounds[: len(rounds) - kept_rounds] if len(rounds) > kept_rounds else ()
 
 
 def _stub(name: str, part: ToolResultPart) -> str:
@@ -263,7 +254,7 @@ class Compactor:
             raise _kept("a summary is being written already")
         self._running = True
         try:
-            async with compaction_progress(self._emit) as card:
+            async with CompactionProgress(self._emit) as card:
                 return await self._compact(method, focus, card)
         finally:
             self._running = False

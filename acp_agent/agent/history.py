@@ -279,7 +279,10 @@ class History:
 
     def replace_results(self, results: Mapping[str, ToolResultPart]) -> None:
         """Replace the results with these ids by shorter ones."""
-        messages = [_with_results(message, results) for message in self._messages]
+        messages: list[Message] = []
+        for message in self._messages:
+            new = [results.get(part.id, part) if isinstance(part, ToolResultPart) else part for part in message.parts]
+            messages.append(message if tuple(new) == message.parts else replace(message, parts=tuple(new)))
         changed = [new is not old for new, old in zip(messages, self._messages, strict=True)]
         if True in changed:
             behind = changed.index(True) + 1
@@ -314,13 +317,6 @@ class History:
         self._frozen = None
         self._call_ids = {use.id for message in messages for use in message.tool_uses}
         self._start = start
-
-
-def _with_results(message: Message, results: Mapping[str, ToolResultPart]) -> Message:
-    if not isinstance(message.parts[0], ToolResultPart):  # results stand first in a message
-        return message
-    parts = tuple(results.get(part.id, part) if isinstance(part, ToolResultPart) else part for part in message.parts)
-    return message if parts == message.parts else replace(message, parts=parts)
 
 
 def _saved(old: Sequence[Message], new: Sequence[Message]) -> int:

@@ -85,7 +85,9 @@ class Reply:
                     case ModelText(text):
                         await self._say(text)
                     case ModelThought(text):
-                        await self._think(text)
+                        if text:
+                            self.shown = True
+                            await self._emit(ThoughtDelta(text, self._thought_id))
                     case ModelDone():
                         self.done = event
                         break
@@ -105,11 +107,6 @@ class Reply:
             self.spoke = self.spoke or not text.isspace()
             self.shown = True
             await self._emit(TextDelta(text, self._text_id))
-
-    async def _think(self, text: str) -> None:
-        if text:
-            self.shown = True
-            await self._emit(ThoughtDelta(text, self._thought_id))
 
 
 LIMIT = 3

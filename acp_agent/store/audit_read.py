@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import BinaryIO
@@ -72,10 +73,11 @@ def _backwards(path: str, caller_id: str) -> Iterator[JsonObject]:
             for line in _lines_backwards(file):
                 if mark not in line and _CONTINUES not in line:  # most are others': a fifth of the time
                     continue
-                record = _whole(line)
-                if record.get("kind") == "continues":
-                    older = _older(path, record)
-                yield record
+                with suppress(BrokenLine):
+                    record = unseal(line).record
+                    if record.get("kind") == "continues":
+                        older = _older(path, record)
+                    yield record
         path = older
 
 
@@ -95,14 +97,6 @@ def _lines_backwards(file: BinaryIO) -> Iterator[bytes]:
             rest, too_long = b"", True
     if not too_long:
         yield rest
-
-
-def _whole(line: bytes) -> JsonObject:
-    """Return a record, or an empty one if the line is damaged."""
-    try:
-        return unseal(line.removesuffix(b"\n")).record
-    except BrokenLine:
-        return {}
 
 
 def _older(path: str, record: JsonObject) -> str:

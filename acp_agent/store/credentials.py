@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from acp_agent.config.files import Credential, credentials_file, data_dir, plain_address, read_credentials, understood
 from acp_agent.core.errors import ConfigError
@@ -26,6 +26,9 @@ from acp_agent.store.private_file import (
     set_aside,
     set_aside_before,
 )
+
+if TYPE_CHECKING:
+    from keyring.backend import KeyringBackend
 
 _SERVICE = "acp-agent"
 _T = TypeVar("_T")
@@ -48,11 +51,9 @@ class OsKeyring:
     def store(self, name: str, secret: str) -> str:
         """Store a secret, check that it is stored, and return the keyring's name. Raises KeyringError."""
 
-        def call() -> tuple[str, str | None]:
-            import keyring  # noqa: PLC0415 - it looks for backends, and few people log in
-
-            keyring.set_password(_SERVICE, name, secret)
-            return keyring.get_keyring().name, keyring.get_password(_SERVICE, name)
+        def call(keyring: "KeyringBackend") -> tuple[str, str | None]:
+            keyring.set_password(_SERVICE, name, secret)  # pyright: ignore[reportUnknownMemberType] - of keyring
+            return keyring.name, keyring.get_password(_SERVICE, name)
 
         called, kept = self._within(call)
         if kept != secret:  # the null backend takes everything and keeps nothing
@@ -61,26 +62,18 @@ class OsKeyring:
 
     def find(self, name: str) -> str | None:
         """Return a secret, or None if there is none of that name. Raises KeyringError."""
-
-        def call() -> str | None:
-            import keyring  # noqa: PLC0415 - see above
-
-            return keyring.get_password(_SERVICE, name)
-
-        return self._within(call)
+        return self._within(lambda keyring: keyring.get_password(_SERVICE, name))
 
     def remove(self, name: str) -> None:
         """Delete a secret. A missing one counts as deleted. Raises KeyringError."""
 
-        def call() -> None:
-            import keyring  # noqa: PLC0415 - see above
-
+        def call(keyring: "KeyringBackend") -> None:
             if keyring.get_password(_SERVICE, name) is not None:
                 keyring.delete_password(_SERVICE, name)
 
         self._within(call)
 
-    def _within(self, call: Callable[[], _T]) -> _T:
+    def _within(self, call: Callable[["KeyringBackend"], _T]) -> _T:
         asked = _Asked(call)
         asked.start()
         asked.join(self._patience)
@@ -94,7 +87,7 @@ class OsKeyring:
 class _Asked(threading.Thread, Generic[_T]):
     """A call of the keyring in a daemon thread, so that the end of the process does not wait for it."""
 
-    def __init__(self, call: Callable[[], _T]) -> None:
+    def __init__(self, call: Callable[["KeyringBackend"], _T]) -> None:
         super().__init__(daemon=True, name="keyring")
         self._call = call
         self.answers: list[_T] = []
@@ -102,7 +95,9 @@ class _Asked(threading.Thread, Generic[_T]):
 
     def run(self) -> None:
         try:
-            self.answers.append(self._call())
+            import keyring  # noqa: PLC0415 - it looks for backends, and few people log in
+
+            self.answers.append(self._call(keyring.get_keyring()))
         except Exception as error:  # noqa: BLE001 - a backend is foreign code
             self.error = error
 

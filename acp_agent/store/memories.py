@@ -156,7 +156,9 @@ def _nearest(query: Sequence[float], rows: Sequence[tuple[int, bytes]], limit: i
     found: list[tuple[float, int]] = []
     length = math.hypot(*query)
     for key, data in rows:
-        vector = _floats(data)
+        vector = array("f")
+        vector.frombytes(data[: len(data) // 4 * 4])
+        _little_endian(vector)
         if len(vector) != len(query):  # of a model that changed under its name
             continue
         size = length * math.hypot(*vector)
@@ -165,12 +167,6 @@ def _nearest(query: Sequence[float], rows: Sequence[tuple[int, bytes]], limit: i
             found.append((-near, key))
     found.sort(key=lambda pair: pair[0])
     return [key for _, key in found[:limit]]
-
-
-def _floats(data: bytes) -> "array[float]":
-    floats = array("f")
-    floats.frombytes(data[: len(data) // 4 * 4])
-    return _little_endian(floats)
 
 
 def _little_endian(floats: "array[float]") -> "array[float]":

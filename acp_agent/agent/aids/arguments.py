@@ -9,13 +9,14 @@ import math
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from math import isfinite
 from typing import Never, cast
 
 import anyio
 
+from acp_agent.agent.hooks import Received
 from acp_agent.core.errors import AgentError, ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import Message, ModelDone, ModelEvent, ModelStop, Part, Role, TextPart, ToolUsePart
 from acp_agent.core.ports import ModelRequest, Provider
@@ -80,19 +81,10 @@ class Tafc:
         return replace(spec, parameters={**spec.parameters, "properties": properties})
 
 
-@dataclass(frozen=True, slots=True)
-class Stripped:
-    """A message whose calls have no thoughts any more.
-
-    `answered` holds the results of calls that contained only a thought, by id.
-    """
-
-    message: Message
-    answered: dict[str, ToolResult]
-
-
-def strip(message: Message) -> Stripped:
+def strip(message: Message) -> Received:
     """Remove the field from every call, whether or not the tool has it: models repeat what they once saw.
+
+    Calls that contained only a thought are answered and not shown.
 
     Only top-level arguments are searched, because the field is offered there. Deeper values are data, for example a
     file about this very field. Raw arguments that are not a JSON object are cut at the field, since the end of the
@@ -104,11 +96,13 @@ def strip(message: Message) -> Stripped:
         if not isinstance(part, ToolUsePart):
             parts.append(part)
             continue
-        bare = _bare(part)
-        parts.append(bare)
-        if part.arguments and not bare.arguments:
+        spelled = _SPELLED.search(part.raw_arguments)
+        raw = part.raw_arguments[: spelled.start()] if spelled else part.raw_arguments
+        kept = part.arguments and {name: value for name, value in part.arguments.items() if not is_thought(name)}
+        parts.append(replace(part, arguments=kept, raw_arguments=raw))
+        if part.arguments and not kept:
             answered[part.id] = ToolResult.failed(_ONLY_THOUGHT)
-    return Stripped(replace(message, parts=tuple(parts)), answered)
+    return Received(replace(message, parts=tuple(parts)), answered, frozenset(answered))
 
 
 def is_thought(name: str) -> bool:
@@ -142,14 +136,6 @@ def complexity(schema: JsonObject) -> float:
         + _NESTING_WEIGHT * min(depth / _NESTING_FULL, 1.0)
         + _ENUM_WEIGHT * min(values / _ENUM_FULL, 1.0)
     )
-
-
-def _bare(use: ToolUsePart) -> ToolUsePart:
-    """Return the call without thoughts."""
-    spelled = _SPELLED.search(use.raw_arguments)
-    raw = use.raw_arguments[: spelled.start()] if spelled else use.raw_arguments
-    kept = use.arguments and {name: value for name, value in use.arguments.items() if not is_thought(name)}
-    return replace(use, arguments=kept, raw_arguments=raw)
 
 
 def _nodes(schema: JsonObject) -> list[tuple[JsonObject, int]]:

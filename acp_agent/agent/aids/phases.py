@@ -66,7 +66,8 @@ class PhaseCalls:
 
     async def after_round(self, outcomes: Iterable[tuple[ToolUsePart, ToolResult]], toolset: Toolset) -> str | None:
         """Return what the checkers report, as text for the model behind the results. None if they report nothing."""
-        if not any(result.failure is None and _changed(use, result) for use, result in outcomes):
+        changes = (result.diffs or tool_id(use.name) in _CHANGING for use, result in outcomes if result.failure is None)
+        if not any(changes):  # a shell command's result does not tell
             return None
         result = await self._run(Phase.VERIFIER, _CHECK, {}, toolset)
         return _told(_CHECK, result) if result is not None and _has(result, "diagnostics") else None
@@ -119,11 +120,6 @@ class RememberedSummaries:
                 await self._kept.add(summary)
         finally:
             await self._phases.compacted(summary.text, self._toolset)
-
-
-def _changed(use: ToolUsePart, result: ToolResult) -> bool:
-    """Return whether a successful call changed files, as far as its result tells. A shell command's result does not."""
-    return bool(result.diffs) or tool_id(use.name) in _CHANGING
 
 
 def _has(result: ToolResult, name: str) -> bool:

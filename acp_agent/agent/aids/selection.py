@@ -4,7 +4,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import sha256
 from math import isfinite
@@ -58,17 +58,14 @@ def by_words(query: str, specs: Sequence[ToolSpec]) -> Mapping[str, float]:
     holders = Counter(word for count in counts.values() for word in wanted & count.keys())
     scores = {
         name: sum(
-            _rarity(holders[word], len(counts)) * _weight(count[word], lengths[name] / usual)
+            math.log(1 + (len(counts) - holders[word] + 0.5) / (holders[word] + 0.5))
+            * _weight(count[word], lengths[name] / usual)
             for word in sorted(wanted & count.keys())  # always in the same order, because sums of floats depend on it
         )
         for name, count in counts.items()
     }
     best = max(scores.values(), default=0.0)
     return {name: score / best for name, score in scores.items()} if best else {}
-
-
-def _rarity(holders: int, tools: int) -> float:
-    return math.log(1 + (tools - holders + 0.5) / (holders + 0.5))
 
 
 def _weight(occurrences: int, relative_length: float) -> float:
@@ -147,7 +144,11 @@ class EmbeddingRanking:
                 self._trouble = str(error)
         wanted = self._vectors.pop(_key(asked), ())  # the vector of a prompt is not needed again
         known = {name: self._vectors.get(_key(text), ()) for name, text in texts.items()}
-        scores = {name: sum(map(mul, wanted, vector)) for name, vector in known.items() if _comparable(wanted, vector)}
+        scores = {
+            name: sum(map(mul, wanted, vector))
+            for name, vector in known.items()
+            if wanted and len(wanted) == len(vector)
+        }
         return {name: score for name, score in scores.items() if isfinite(score)}
 
     def status(self) -> str:
@@ -164,10 +165,6 @@ class EmbeddingRanking:
             batch = missing[start : start + _BATCH]
             vectors = await self._embedder.embed(batch)
             self._vectors |= {_key(text): vector for text, vector in zip(batch, vectors, strict=True)}
-
-
-def _comparable(one: _Vector, other: _Vector) -> bool:
-    return bool(one) and len(one) == len(other)
 
 
 def _key(text: str) -> bytes:
@@ -357,8 +354,12 @@ class AidedToolSelection:
         dressed = specs if self._tafc is None else [self._tafc.dressed(spec) for spec in specs]
         if self._filter is None and self._dependencies is None:
             return tuple(dressed)
-        selection = self._selection(specs)
-        gated = self._gated(selection)
+        if self._filter is None:
+            selection = FilterResult({spec.name: Inclusion.UNFILTERED for spec in specs}, {})
+        else:
+            selection = self._filter.select(specs)
+        known = selection.included.keys() | selection.excluded.keys()
+        gated = Gated({}) if self._dependencies is None else self._dependencies.gate(selection.included, known)
         shown = tuple(
             spec
             for spec in dressed
@@ -368,20 +369,16 @@ class AidedToolSelection:
         return shown
 
     def received(self, message: Message) -> Received:
-        answered: dict[str, ToolResult] = {}
-        unseen = frozenset[str]()
-        if self._tafc is not None:
-            stripped = strip(message)
-            message, answered = stripped.message, stripped.answered
-            unseen = frozenset(answered)
+        bare = Received(message) if self._tafc is None else strip(message)
+        answered = {**bare.answered}
         known = {spec.name for spec in self._specs}
-        for use in message.tool_uses:
+        for use in bare.message.tool_uses:
             name = _meant(use.name, known)
             if self._filter is not None:
                 self._filter.refer(name)
             if self._dependencies is not None and (missing := self._dependencies.missing(name, known)):
                 answered[use.id] = self._dependencies.refusal(name, missing)
-        return Received(message, answered, unseen)
+        return replace(bare, answered=answered)
 
     def finished(self, outcomes: Iterable[tuple[ToolUsePart, ToolResult]]) -> None:
         if self._dependencies is None:
@@ -406,16 +403,6 @@ class AidedToolSelection:
         if self._dependencies is not None:
             lines.append(self._dependencies.status([spec.name for spec in self._specs]))
         return lines
-
-    def _selection(self, specs: Sequence[ToolSpec]) -> FilterResult:
-        if self._filter is None:
-            return FilterResult({spec.name: Inclusion.UNFILTERED for spec in specs}, {})
-        return self._filter.select(specs)
-
-    def _gated(self, selection: FilterResult) -> Gated:
-        if self._dependencies is None:
-            return Gated({})
-        return self._dependencies.gate(selection.included, selection.included.keys() | selection.excluded.keys())
 
     def _explain(self, selection: FilterResult, gated: Gated, shown: tuple[str, ...]) -> None:
         if shown == self._shown:
