@@ -259,7 +259,7 @@ def _opened_by_git(args: tuple[str, ...]) -> Iterator[str]:
 
 
 class Workspace(Protocol):
-    """Looks at the files of a workspace. Paths are as a command names them: relative to its folder, absolute or `~`.
+    """The files of a workspace. Paths are as a command names them: relative to its folder, absolute or `~`.
 
     The methods neither read files nor raise. Their default is the answer about files that cannot be looked at.
     """
@@ -296,7 +296,7 @@ MAX_LOOKS = 16
 
 
 class LinkDoubt(NamedTuple):
-    """Why links make a command line doubtful. `certain` if it is known that one leads out."""
+    """A reason why links make a command line doubtful. `certain` if it is known that one leads out."""
 
     reason: str
     certain: bool = False

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from acp_agent.gates.paths.command_paths import URL, candidates, path_words
+from acp_agent.gates.paths.unnamed_paths import FINDERS
 from acp_agent.gates.shell.arguments import applies_patch, awk_asks, config_file, parsed_git, sed_asks
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.grammar import GUESS, ParsedArguments, WordKind, grammar_of
@@ -46,7 +47,6 @@ _PACKERS = frozenset(("gzip", "gunzip", "pigz", "unpigz", "bzip2", "bunzip2", "x
 _MAKERS = frozenset(("mkdir", "touch", "chmod", "chown", "chgrp", "gmkdir", "gtouch"))
 _COPIERS = frozenset(("cp", "gcp", "install", "ginstall", "rsync", "scp"))
 _MOVERS = frozenset(("mv", "gmv", "ln", "gln", "link"))
-_FINDERS = frozenset(("find", "gfind", "bfs"))
 _OUTPUT = ("--output", "--log-file", "--LOG-FILE")
 _OUTPUT_READERS = frozenset(("sort", "gsort", "tree", "less"))
 _FIND_WRITES = ("-delete", "-fprint", "-fprint0", "-fprintf", "-fls", "-ok", "-okdir")
@@ -91,7 +91,7 @@ def written(command: Command) -> Words:
     elif name in tables().shells:
         script = () if command.runs else operands(command.own)
         yield from _named(script[1:])  # the script itself is only run
-    elif name in _FINDERS:
+    elif name in FINDERS:
         yield from _finder(command)
     elif name == "git":
         yield from _git(command)

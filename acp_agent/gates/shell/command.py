@@ -138,14 +138,14 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """Proven: bash runs these commands and no others, in this order."""
+    """A proof that bash runs these commands and no others, in this order."""
 
     commands: tuple[Command, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """Not proven. `reason` is for people: "uses a command substitution"."""
+    """A text that is not proven. `reason` is for people: "uses a command substitution"."""
 
     reason: str
 

@@ -81,7 +81,7 @@ class ParsedArguments(NamedTuple):
 
 
 class Grammar(NamedTuple):
-    """How a program, or one of its subcommands, reads its arguments.
+    """The way in which a program, or one of its subcommands, reads its arguments.
 
     flags      options without a value
     values     options whose value is the next word, or attached to them

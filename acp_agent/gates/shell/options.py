@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 
 class Wrapper(NamedTuple):
-    """How to find the command behind a wrapper. `tables.toml` explains the keys."""
+    """The way to find the command behind a wrapper. `tables.toml` explains the keys."""
 
     flags: frozenset[str] = frozenset()
     values: frozenset[str] = frozenset()
@@ -248,7 +248,7 @@ def _bundle(wrapper: Wrapper, option: str) -> tuple[str, str | None] | None:
 
 
 class ShellCall(NamedTuple):
-    """What a shell is told to run: texts, or a script with its operands, or (`stdin`) its input."""
+    """The task of a shell: texts, or a script with its operands, or (`stdin`) its input."""
 
     texts: tuple[str, ...] = ()
     operands: tuple[str, ...] = ()

@@ -96,7 +96,7 @@ def printing_commands(shell: ShellText) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """Reads texts that are `depth` shells deep."""
+    """A reader of texts that are `depth` shells deep."""
 
     parses: Parses
     depth: int

@@ -115,7 +115,7 @@ _AWKS = ("awk", "gawk", "mawk", "nawk")
 
 
 class Doubt(NamedTuple):
-    """Why a call of an allowed program asks. It does not if the rule names `waived_by` itself."""
+    """A reason to ask about a call of an allowed program. A rule that names `waived_by` itself waives it."""
 
     reason: str
     waived_by: str = ""

@@ -74,7 +74,7 @@ def analyse(text: str, parses: Parses, depth: int = 0) -> Analysis:
 
 @dataclass(slots=True)
 class _Findings:
-    """What the survey of one text and of all texts inside it found."""
+    """The findings of the survey of one text and of all texts inside it."""
 
     parses: Parses
     commands: list[Command] = field(default_factory=list[Command])
@@ -148,7 +148,7 @@ def _survey(text: str, findings: _Findings, guesses: Guesses, depth: int) -> tup
 
 @dataclass(frozen=True, slots=True)
 class _Inside:
-    """Reads texts inside a text at `depth`, with the values of its `guesses`."""
+    """A reader of the texts inside a text at `depth`, with the values of its `guesses`."""
 
     findings: _Findings
     guesses: Guesses

@@ -45,7 +45,7 @@ ReadText = Callable[[str, Mapping[str, tuple[str, ...]]], Nested]
 
 @dataclass(frozen=True, slots=True)
 class Expander:
-    """Fills in `runs`, `wrapper`, `appended`, `unclear` and the assignments of a command.
+    """A reader of what commands start: `runs`, `wrapper`, `appended`, `unclear` and the assignments of a command.
 
     read        reads nested texts
     guess       whether an unclear wrapper gives every command that it may mean, for gates that forbid
@@ -68,9 +68,9 @@ class Expander:
             pairs = (word.partition("=") for word in words)
             values = [value for name, _, value in pairs if name in _COMMAND_VARIABLES and value]
             expanded = self._texts(expanded, values) if values else expanded
-        if self.call is None or command.argv[:1] == () or command.argv[0] not in self.functions:
-            return expanded
-        return replace(expanded, runs=(*expanded.runs, *self.call(command.argv[0], command.argv[1:])))
+        if self.call is not None and command.argv and command.argv[0] in self.functions:
+            return replace(expanded, runs=(*expanded.runs, *self.call(command.argv[0], command.argv[1:])))
+        return expanded
 
     def _program(self, command: Command, depth: int) -> Command:
         name, args = command.name, command.argv[1:]
@@ -104,11 +104,9 @@ class Expander:
             wrapper=not wrapper.appended,
             appended=wrapper.appended,
         )
-        texts = (
-            [" ".join(("env", *peeled.texts, *peeled.argv)) if command.name == "env" else peeled.texts[0]]
-            if peeled.texts
-            else []
-        )  # `env -S 'a b' c` runs `a b c`
+        texts = list(peeled.texts[:1])
+        if texts and command.name == "env":  # `env -S 'a b' c` runs `env a b c`
+            texts = [" ".join(("env", *peeled.texts, *peeled.argv))]
         if wrapper.joined and peeled.argv:
             texts.append(" ".join(peeled.argv))
         if texts:
