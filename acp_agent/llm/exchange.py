@@ -19,7 +19,7 @@ from acp_agent import __version__
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.llm.endpoint import ModelEndpoint, as_object, as_text, read_object, write
-from acp_agent.net.client import Get, HttpClient, Post, StreamedResponse
+from acp_agent.net.client import HttpClient, HttpRequest, StreamedResponse
 
 DETAIL_LIMIT: Final = 300
 
@@ -279,7 +279,7 @@ async def open_event_stream(
         ProviderError: the status is not 200, the answer is not an event stream, or the stream breaks.
 
     """
-    post = Post(
+    request = HttpRequest(
         peer=endpoint.provider,
         url=endpoint.base_url + path,
         headers={
@@ -291,7 +291,7 @@ async def open_event_stream(
         body=write(body),
         read_timeout=endpoint.timeout,
     )
-    async with http.post(post) as answer:
+    async with http.send(request) as answer:
         if answer.status != 200:
             raise http_failure(endpoint, answer.status, answer.headers, await answer.excerpt())
         content_type = answer.headers.get("content-type", "").lower()
@@ -350,8 +350,8 @@ async def get_json(
         ProviderError: the status is not 200, or the answer is too late, too long or not a JSON object.
 
     """
-    get = Get(endpoint.provider, endpoint.base_url + path, _headers(headers), patience)
-    return await _object(http.get(get), endpoint, patience, limit)
+    request = HttpRequest(endpoint.provider, endpoint.base_url + path, _headers(headers), None, patience)
+    return await _object(http.send(request), endpoint, patience, limit)
 
 
 async def post_json(
@@ -366,8 +366,8 @@ async def post_json(
 ) -> JsonObject:
     """POST a JSON object to `base_url` + `path`. Otherwise as `get_json`."""
     typed = {**_headers(headers), "content-type": "application/json"}
-    post = Post(endpoint.provider, endpoint.base_url + path, typed, write(body), patience)
-    return await _object(http.post(post), endpoint, patience, limit)
+    request = HttpRequest(endpoint.provider, endpoint.base_url + path, typed, write(body), patience)
+    return await _object(http.send(request), endpoint, patience, limit)
 
 
 class HttpProvider:

@@ -58,7 +58,7 @@ from acp_agent.llm.exchange import (
     stream_failure,
     wrong_content,
 )
-from acp_agent.net.client import HttpClient, Post, StreamedResponse
+from acp_agent.net.client import HttpClient, HttpRequest, StreamedResponse
 
 _NUM_CTX: Final = re.compile(r"^num_ctx\s+\"?(\d{1,9})\"?\s*$", re.MULTILINE)
 
@@ -475,8 +475,8 @@ class OllamaProvider(HttpProvider):
             "user-agent": f"acp-agent/{__version__}",
             **self._headers,
         }
-        post = Post(self.name, self._endpoint.base_url + path, headers, body, patience)
-        async with self._http.post(post) as answer:
+        request = HttpRequest(self.name, self._endpoint.base_url + path, headers, body, patience)
+        async with self._http.send(request) as answer:
             if answer.status != 200:
                 raise _refusal(self._endpoint, answer, await answer.excerpt())
             yield answer

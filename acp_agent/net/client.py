@@ -25,8 +25,8 @@ _LOOPBACK: Final = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
-    """A POST request. `peer` is the provider's name, for messages; `read_timeout` is in seconds.
+class HttpRequest:
+    """A request: POST with a body, GET without. `peer` is the provider's name, for messages. Times are in seconds.
 
     Headers and body are not in the repr, since they hold the key and the conversation.
     """
@@ -34,24 +34,14 @@ class Post:
     peer: str
     url: str
     headers: Mapping[str, str] = field(repr=False)
-    body: bytes = field(repr=False)
+    body: bytes | None = field(default=None, repr=False)
     read_timeout: float = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class Get:
-    """A GET request, with the members of `Post` except the body."""
-
-    peer: str
-    url: str
-    headers: Mapping[str, str] = field(repr=False)
-    read_timeout: float = 30.0
-
-
 class StreamedResponse:
-    """A response whose body is still being received. It is valid inside `HttpClient.post` and `HttpClient.get`."""
+    """A response whose body is still being received. It is valid inside `HttpClient.send`."""
 
-    def __init__(self, request: Post | Get, response: httpx.Response) -> None:
+    def __init__(self, request: HttpRequest, response: httpx.Response) -> None:
         self._request = request
         self._response = response
         self.status = response.status_code
@@ -111,7 +101,7 @@ class HttpClient:
         return HttpClient({**self._headers, **lowered}, connections=self._clients)
 
     @asynccontextmanager
-    async def post(self, post: Post) -> AsyncGenerator[StreamedResponse]:
+    async def send(self, request: HttpRequest) -> AsyncGenerator[StreamedResponse]:
         """Send a request and hold its response open. The response is closed when the body is left, on every path.
 
         A status is never an error here. Redirects are not followed, since the key must not be sent to another host.
@@ -120,14 +110,17 @@ class HttpClient:
             ProviderError: Of kind NETWORK, TIMEOUT or PROTOCOL; NOT_CONFIGURED for unusable proxy or TLS settings.
 
         """
-        async with self._answer("POST", post, post.body) as answer:
-            yield answer
-
-    @asynccontextmanager
-    async def get(self, get: Get) -> AsyncGenerator[StreamedResponse]:
-        """Request a document, with the guards of `post`. Raises as `post` does."""
-        async with self._answer("GET", get, None) as answer:
-            yield answer
+        patience, method = request.read_timeout, "GET" if request.body is None else "POST"
+        timeout = httpx.Timeout(patience, connect=CONNECT_TIMEOUT, write=WRITE_TIMEOUT, pool=CONNECT_TIMEOUT)
+        headers = {**{name.lower(): value for name, value in request.headers.items()}, **self._headers}
+        tls = not request.url.startswith("http://")
+        with _translated(request):
+            if tls not in self._clients:
+                self._clients[tls] = _new_client(request.peer, tls=tls)
+            async with self._clients[tls].stream(
+                method, request.url, headers=headers, content=request.body, timeout=timeout
+            ) as response:
+                yield StreamedResponse(request, response)
 
     async def aclose(self) -> None:
         """Close every connection. A later request opens new ones."""
@@ -135,23 +128,6 @@ class HttpClient:
         self._clients.clear()
         for client in clients:
             await client.aclose()
-
-    @asynccontextmanager
-    async def _answer(self, method: str, request: Post | Get, body: bytes | None) -> AsyncGenerator[StreamedResponse]:
-        patience = request.read_timeout
-        timeout = httpx.Timeout(patience, connect=CONNECT_TIMEOUT, write=WRITE_TIMEOUT, pool=CONNECT_TIMEOUT)
-        headers = {**{name.lower(): value for name, value in request.headers.items()}, **self._headers}
-        with _translated(request):
-            async with self._opened(request).stream(
-                method, request.url, headers=headers, content=body, timeout=timeout
-            ) as response:
-                yield StreamedResponse(request, response)
-
-    def _opened(self, request: Post | Get) -> httpx.AsyncClient:
-        tls = not request.url.startswith("http://")
-        if tls not in self._clients:
-            self._clients[tls] = _new_client(request.peer, tls=tls)
-        return self._clients[tls]
 
 
 def _new_client(peer: str, *, tls: bool) -> httpx.AsyncClient:
@@ -196,7 +172,7 @@ _TRANSLATIONS: Final[tuple[tuple[type[Exception], ProviderErrorKind, str], ...]]
 
 
 @contextmanager
-def _translated(request: Post | Get) -> Generator[None]:
+def _translated(request: HttpRequest) -> Generator[None]:
     """Raise every error of httpx as a ProviderError, by the table above."""
     try:
         yield
@@ -204,7 +180,7 @@ def _translated(request: Post | Get) -> Generator[None]:
         raise _translation(request, error) from error
 
 
-def _translation(request: Post | Get, error: Exception) -> ProviderError:
+def _translation(request: HttpRequest, error: Exception) -> ProviderError:
     kind, text = next((kind, text) for cls, kind, text in _TRANSLATIONS if isinstance(error, cls))
     origin, reason = _origin(request.url), _reason(error)
     message = text.format(peer=request.peer, origin=origin, reason=reason, read=request.read_timeout)

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
-from acp_agent.net.client import ERROR_BODY_LIMIT, Get, HttpClient, Post, _translated
+from acp_agent.net.client import ERROR_BODY_LIMIT, HttpClient, HttpRequest, _translated
 from tests.fakes.scripted_http import Cut, Hang, Reply, Reset, ScriptedHttp, Send
 
 pytestmark = pytest.mark.anyio
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.anyio
 KEY = "fake-key-1234567890"
 
 
-def post(url: str, *, timeout: float = 5.0, key: str = KEY) -> Post:
-    return Post("acme", f"{url}/x?token={KEY}", {"authorization": f"Bearer {key}"}, b'{"a": 1}', timeout)
+def post(url: str, *, timeout: float = 5.0, key: str = KEY) -> HttpRequest:
+    return HttpRequest("acme", f"{url}/x?token={KEY}", {"authorization": f"Bearer {key}"}, b'{"a": 1}', timeout)
 
 
 @pytest.fixture
@@ -31,13 +31,13 @@ async def http() -> AsyncIterator[HttpClient]:
     await client.aclose()
 
 
-async def read(http: HttpClient, request: Post) -> tuple[int, bytes]:
+async def read(http: HttpClient, request: HttpRequest) -> tuple[int, bytes]:
     with anyio.fail_after(10):
-        async with http.post(request) as answer:
+        async with http.send(request) as answer:
             return answer.status, b"".join([chunk async for chunk in answer.chunks()])
 
 
-async def failure(http: HttpClient, request: Post) -> ProviderError:
+async def failure(http: HttpClient, request: HttpRequest) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
         await read(http, request)
     assert KEY not in str(caught.value)
@@ -46,7 +46,7 @@ async def failure(http: HttpClient, request: Post) -> ProviderError:
 
 async def test_a_post_carries_headers_and_body_and_gives_status_headers_and_chunks(http: HttpClient) -> None:
     reply = Reply([Send(b"ab"), Send(b"c")], headers=(("Content-Type", "text/plain"), ("X-Odd", "1")))
-    async with ScriptedHttp([reply]) as server, http.post(post(server.url)) as answer:
+    async with ScriptedHttp([reply]) as server, http.send(post(server.url)) as answer:
         assert answer.status == 200
         assert answer.headers["content-type"] == "text/plain"
         assert answer.headers["x-odd"] == "1"
@@ -58,24 +58,24 @@ async def test_a_post_carries_headers_and_body_and_gives_status_headers_and_chun
 
 async def test_a_status_is_not_an_error_and_an_excerpt_is_bounded(http: HttpClient) -> None:
     reply = Reply([Send(b"x" * 50_000)] * 4, status=500)
-    async with ScriptedHttp([reply]) as server, http.post(post(server.url)) as answer:
+    async with ScriptedHttp([reply]) as server, http.send(post(server.url)) as answer:
         assert answer.status == 500
         assert len(await answer.excerpt()) == ERROR_BODY_LIMIT
 
 
 async def test_a_get_has_the_guards_of_a_post(http: HttpClient) -> None:
-    get = Get("acme", "", {"authorization": f"Bearer {KEY}"}, 0.1)
+    get = HttpRequest("acme", "", {"authorization": f"Bearer {KEY}"}, read_timeout=0.1)
     assert KEY not in repr(get)
     async with ScriptedHttp(
         [Reply([Send(b"ab")]), Reply.plain(307, b"", location="/there"), Reply([Hang()])]
     ) as server:
         get = replace(get, url=f"{server.url}/list?limit=1")
-        async with http.get(get) as answer:
+        async with http.send(get) as answer:
             assert (answer.status, await answer.body(10)) == (200, b"ab")
-        async with http.get(get) as answer:
+        async with http.send(get) as answer:
             assert answer.status == 307, "a redirect is told, not followed"
         with pytest.raises(ProviderError, match=r"acme sent nothing for 0\.1 s") as caught:
-            async with http.get(get) as answer:
+            async with http.send(get) as answer:
                 await answer.body(10)
         assert caught.value.kind is ProviderErrorKind.TIMEOUT
     assert [(request.method, request.path, request.body) for request in server.requests] == [
@@ -87,11 +87,11 @@ async def test_a_get_has_the_guards_of_a_post(http: HttpClient) -> None:
 async def test_a_whole_body_is_bounded(http: HttpClient) -> None:
     packed = Reply.zipped(b"x" * 1_000_000)
     async with ScriptedHttp([Reply([Send(b"abc")]), Reply([Send(b"abcd")]), packed]) as server:
-        async with http.post(post(server.url)) as answer:
+        async with http.send(post(server.url)) as answer:
             assert await answer.body(3) == b"abc"
         for _ in range(2):
             with pytest.raises(ProviderError, match="acme sends an answer of more than 3 bytes") as caught:
-                async with http.post(post(server.url)) as answer:
+                async with http.send(post(server.url)) as answer:
                     await answer.body(3)
             assert caught.value.kind is ProviderErrorKind.PROTOCOL
 
@@ -114,7 +114,7 @@ async def test_a_client_with_headers_adds_them_to_each_request_over_the_same_con
 async def test_an_excerpt_of_a_broken_body_is_what_came(http: HttpClient) -> None:
     async with (
         ScriptedHttp([Reply([Send(b"half"), Cut()], status=500)]) as server,
-        http.post(post(server.url)) as answer,
+        http.send(post(server.url)) as answer,
     ):
         assert await answer.excerpt() == b"half"
 
@@ -131,7 +131,7 @@ async def test_connections_are_reused_and_a_closed_client_starts_afresh(http: Ht
 
 async def test_leaving_early_closes_the_connection(http: HttpClient) -> None:
     async with ScriptedHttp([Reply([Send(b"x"), Hang()])]) as server:
-        async with http.post(post(server.url)) as answer:
+        async with http.send(post(server.url)) as answer:
             assert await anext(answer.chunks()) == b"x"
         with anyio.fail_after(5):
             await server.client_closed.wait()
@@ -223,7 +223,7 @@ async def test_every_error_of_httpx_becomes_ours_and_never_quotes_its_text(cls: 
 
 
 async def test_no_repr_shows_a_key_or_a_conversation() -> None:
-    shown = repr(Post("acme", "http://127.0.0.1:1", {"x-api-key": KEY}, b"my private words"))
+    shown = repr(HttpRequest("acme", "http://127.0.0.1:1", {"x-api-key": KEY}, b"my private words"))
     assert KEY not in shown
     assert "private" not in shown
 
@@ -231,12 +231,12 @@ async def test_no_repr_shows_a_key_or_a_conversation() -> None:
 PROXIED = """
 import anyio, sys
 from acp_agent.core.errors import ProviderError
-from acp_agent.net.client import HttpClient, Post
+from acp_agent.net.client import HttpClient, HttpRequest
 
 async def main():
     http = HttpClient()
     try:
-        async with http.post(Post("acme", sys.argv[1], {}, b"")) as answer:
+        async with http.send(HttpRequest("acme", sys.argv[1], {}, b"")) as answer:
             print(answer.status, (await answer.excerpt()).decode())
     except ProviderError as error:
         print(error.kind.value, error)
