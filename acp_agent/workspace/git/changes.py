@@ -77,58 +77,6 @@ class NoAnswer(Exception):
     """The error if git did not answer in time, or answered more than is read."""
 
 
-class GitProcess:
-    """A process of git in one folder."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-
-    async def _commit(self, word: str) -> str:
-        if not word or word.startswith("-"):
-            return ""
-        if word.startswith(":/"):  # the rest is the text that git searches for
-            word = (await self._ask("rev-parse", "--verify", "--quiet", word)).decode().strip()
-        return (
-            (await self._ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{word}^{{commit}}"))
-            .decode()
-            .strip()
-        )
-
-    async def _names(self, *args: str, given: bytes = b"") -> list[str]:
-        answer = await self._ask(*args, given=given, strict=True)
-        return [name.decode("utf-8", "surrogateescape") for name in answer.split(b"\0") if name]
-
-    async def _ask(self, *args: str, given: bytes = b"", strict: bool = False) -> bytes:
-        """Return git's answer; empty if it fails. If `strict`, raise NoAnswer then."""
-        variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        process = await anyio.open_process(
-            ["git", *_QUIET, *args],
-            cwd=self._folder,
-            env={**variables, **_ALONE},
-            stdin=subprocess.PIPE if given else subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            if process.stdin is not None:
-                await process.stdin.send(given)
-                await process.stdin.aclose()
-            answer = bytearray()
-            assert process.stdout is not None
-            async for part in process.stdout:
-                answer += part
-                if len(answer) > MAX_BYTES:
-                    raise NoAnswer
-            code = await process.wait()
-        finally:
-            with anyio.CancelScope(shield=True):
-                if process.returncode is None:
-                    process.kill()
-                await process.aclose()
-        if strict and code:
-            raise NoAnswer
-        return b"" if code else bytes(answer)
-
-
 SECONDS = 1.5
 """Seconds that all questions to git about one call may take."""
 
@@ -169,11 +117,11 @@ class GitChanges:
         return os.path.join(self._resolve(".", Access.LIST), os.path.expanduser(folder))
 
 
-class _IncomingSearch(GitProcess):
-    """The questions about one call."""
+class _IncomingSearch:
+    """The questions to git about one call."""
 
     def __init__(self, folder: str, brought: IncomingSources, *, followed: bool) -> None:
-        super().__init__(folder)
+        self._folder = folder
         self._top = ""
         self._brought = brought
         self._followed = followed
@@ -362,6 +310,51 @@ class _IncomingSearch(GitProcess):
             raise NoAnswer  # the base of a merge
         found = await self._ask("for-each-ref", "--format=%(objectname)", f"refs/remotes/*/{word}")
         return found.decode().split()
+
+    async def _commit(self, word: str) -> str:
+        if not word or word.startswith("-"):
+            return ""
+        if word.startswith(":/"):  # the rest is the text that git searches for
+            word = (await self._ask("rev-parse", "--verify", "--quiet", word)).decode().strip()
+        return (
+            (await self._ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{word}^{{commit}}"))
+            .decode()
+            .strip()
+        )
+
+    async def _names(self, *args: str, given: bytes = b"") -> list[str]:
+        answer = await self._ask(*args, given=given, strict=True)
+        return [name.decode("utf-8", "surrogateescape") for name in answer.split(b"\0") if name]
+
+    async def _ask(self, *args: str, given: bytes = b"", strict: bool = False) -> bytes:
+        """Return git's answer; empty if it fails. If `strict`, raise NoAnswer then."""
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        process = await anyio.open_process(
+            ["git", *_QUIET, *args],
+            cwd=self._folder,
+            env={**variables, **_ALONE},
+            stdin=subprocess.PIPE if given else subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            if process.stdin is not None:
+                await process.stdin.send(given)
+                await process.stdin.aclose()
+            answer = bytearray()
+            assert process.stdout is not None
+            async for part in process.stdout:
+                answer += part
+                if len(answer) > MAX_BYTES:
+                    raise NoAnswer
+            code = await process.wait()
+        finally:
+            with anyio.CancelScope(shield=True):
+                if process.returncode is None:
+                    process.kill()
+                await process.aclose()
+        if strict and code:
+            raise NoAnswer
+        return b"" if code else bytes(answer)
 
 
 def _small(path: str) -> str:
