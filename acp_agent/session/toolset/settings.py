@@ -300,13 +300,18 @@ def _with_few_choices(key: str, patterns: _Words, users: _Words, faults: list[Co
 
     kept, left = list[str](), _MOST_PROJECT_CHOICES
     for pattern in patterns:
-        left -= 0 if pattern in users else sum(1 for _ in islice(alternatives(pattern), min(left, MOST_CHOICES) + 1))
+        if pattern in users:
+            kept.append(pattern)
+            continue
         if left < 0:
+            continue
+        left -= sum(1 for _ in islice(alternatives(pattern), min(left, MOST_CHOICES) + 1))
+        if left >= 0:
+            kept.append(pattern)
+        else:
             most = f"at most {_MOST_PROJECT_CHOICES} choices in a project's patterns; this one and those after it"
             faults.append(ConfigError("configuration", key, repr(pattern[:100]), most))
-            return (*kept, *(user for user in users if user not in kept))
-        kept.append(pattern)
-    return patterns
+    return tuple(kept)
 
 
 def _usable(key: str, patterns: _Words, users: _Words, folders: Sequence[str], faults: list[ConfigError]) -> _Words:

@@ -346,3 +346,12 @@ async def test_room_is_counted_in_bytes_of_everything_an_answer_holds(large: Too
     await world.ask(call("too large"))
     assert len(world.cache) == 2
     assert (await world.ask(call("three"))).cached
+
+
+def test_a_change_gives_back_the_room_of_what_it_removed() -> None:
+    cache, key, large = ResultCache(max_bytes=5000), Key("read", "1", True), ToolResult("x" * 3000)
+    cache.put(key, large, cache.generation)
+    with cache.changing():
+        assert len(cache) == 0
+    cache.put(key, large, cache.generation)
+    assert len(cache) == 1

@@ -278,3 +278,12 @@ def test_looking_for_an_identifier_touches_few_of_the_digests():
         mentioned._digests[beginning] = set(map(Counted, digests))
     assert not mentioned.has_identifier("fffffff")
     assert len(looked) <= 1
+
+
+def test_a_digest_that_was_forgotten_is_not_found_by_its_beginning():
+    mentioned = Mentioned(most_words=2)
+    mentioned.learn("0123456789abcdef")
+    assert mentioned.has_identifier("0123456")
+    mentioned.learn("one two")
+    assert not mentioned.has_identifier("0123456")
+    assert not mentioned._digests

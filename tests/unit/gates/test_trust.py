@@ -315,3 +315,11 @@ def test_two_sets_of_files_share_a_digest_only_when_they_are_one(one, other):
 def test_what_runs_into_its_neighbour_is_told_apart():
     assert contents_digest({"a": b"bc"}) != contents_digest({"ab": b"c"})
     assert contents_digest({"a": b"", "b": b""}) != contents_digest({"a": b"\0b"})
+
+
+def test_a_path_that_changes_counts_whatever_the_tool_says_of_itself():
+    writing = call("read", PathSubject("a", Access.WRITE))
+    folder = TrustGate(SessionTrust(workspace=TrustLevel.UNTRUSTED), SessionOptions())
+    assert isinstance(Judged(folder).judge(writing), Ask)
+    skill = TrustGate(SessionTrust(turn=TrustLevel.UNTRUSTED), SessionOptions())
+    assert isinstance(Judged(skill).judge(writing), Deny)

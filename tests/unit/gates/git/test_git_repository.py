@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from acp_agent.core.ports import Decision
 from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.types import Allow, Ask, Deny, Verdict
-from acp_agent.gates.git_calls import GitGuard
+from acp_agent.gates.git_calls import _NEIGHBOURS, GitGuard, may_call_git
 from acp_agent.gates.protected import ProtectedGate
 from acp_agent.workspace.command_files import shell_names
 from acp_agent.workspace.git.changes import IncomingFiles, IncomingSources
@@ -350,3 +350,9 @@ def test_the_reader_never_reads_another_file_than_git(tmp_path_factory: pytest.T
 
 def _printed(data: bytes) -> str:
     return "".join(key + ("" if value is None else f"\n{value}") + "\0" for key, value in read_settings(data))
+
+
+def test_no_program_that_may_call_git_is_overlooked():
+    for name in (*_NEIGHBOURS, "git", "git-commit", "GIT", "g'i't", "$(x)", "*"):
+        assert may_call_git(f"cd a && {name} b"), name
+    assert not may_call_git("ls -l && make all")

@@ -1,6 +1,7 @@
 """The pre-execution verifiers: what they refuse, what they ask about, and that everyday work does not notice them."""
 
 import os
+import threading
 from collections.abc import Sequence
 from functools import partial
 from itertools import product
@@ -689,3 +690,23 @@ def test_adding_these_gates_anywhere_never_weakens_a_verdict(chosen, verdicts, m
     before = _severities(others, calls)
     after = _severities([together[at] for at in order], calls)
     assert all(now >= then for then, now in zip(before, after, strict=True))
+
+
+class Threads(Verifier):
+    """Remembers in which threads it judged."""
+
+    def __init__(self) -> None:
+        self.seen: set[int] = set()
+
+    def path(self, subject: PathSubject) -> Verdict:
+        self.seen.add(threading.get_ident())
+        return Allow()
+
+
+@pytest.mark.anyio
+async def test_copies_of_folders_are_judged_in_another_thread_and_single_paths_are_not():
+    source, target = PathSubject("a", Access.LIST), PathSubject("b", Access.WRITE)
+    for subjects, elsewhere in (((source, target), True), ((source,), False), ((target,), False)):
+        threads = Threads()
+        await VerifierGate([threads]).examine(CallFacts(call("move_path", *subjects)))
+        assert (threading.get_ident() not in threads.seen) is elsewhere, subjects
