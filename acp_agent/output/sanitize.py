@@ -8,8 +8,8 @@ Terminal output also loses what a terminal would have overwritten: of a line wit
 CRs right before LF belong to the line end. Runs of blank lines become one. Documents (files, pages) keep their blank
 lines, and a CR ends a line there.
 
-An unfinished sequence must not swallow text, so only its introducer is removed. The length of sequences and of lines is
-limited, so that the state stays at a few KiB.
+An unfinished sequence must not swallow text, so only its introducer is removed. The length of sequences is limited, so
+that `Escapes`, which cleans a stream, holds a few KiB.
 
 An answer of the model is treated differently: see `markdown_images`.
 
@@ -59,7 +59,7 @@ _PLAIN_ASCII = bytes([9, 10, 13, *range(0x20, 0x7F)])
 
 _BLANK = rf"[ \t]{{0,{_LONGEST_OVERWRITTEN - 1}}}+\n"
 _BLANK_RUN = re.compile(rf"(\n{_BLANK})(?:{_BLANK})++")
-_BLANK_LINE = re.compile(_BLANK)
+_OVERWRITTEN = re.compile(r"^[^\r\n]*+\r[^\n]*+", re.MULTILINE)
 _TWO_BLANK_LINES = re.compile(_BLANK * 2)
 
 
@@ -71,28 +71,23 @@ def sanitize(text: str, *, terminal: bool = True) -> str:
     unsettled = "\r" in text or (terminal and (_TWO_BLANK_LINES.match(text) or _BLANK_RUN.search(text)))
     if not unsettled and _is_plain(text):
         return text
-    sanitizer = Sanitizer(terminal=terminal)
-    pieces = [sanitizer.feed(text[start : start + _SLICE]) for start in range(0, len(text), _SLICE)]
-    return "".join((*pieces, sanitizer.finish()))
+    escapes = Escapes()
+    pieces = [escapes.feed(text[start : start + _SLICE]) for start in range(0, len(text), _SLICE)]
+    text = "".join((*pieces, escapes.feed("", last=True))).replace("\r\n", "\n")
+    if not terminal:
+        return text.replace("\r", "\n")
+    if "\r" in text:
+        text = _OVERWRITTEN.sub(_last_written, text)
+    return _BLANK_RUN.sub(r"\1", f"\n{text}")[1:]
 
 
-class Sanitizer:
-    """Cleans a stream. However the stream is cut, the results join to the same text.
-
-    An unfinished line is held back until it ends, up to 8,192 characters. A longer one is returned in pieces.
-    """
-
-    def __init__(self, *, terminal: bool = True) -> None:
-        self._escapes = Escapes()
-        self._lines = _TerminalLines() if terminal else _DocumentLines()
-
-    def feed(self, chunk: str) -> str:
-        """Return what is certain after this chunk; may be empty."""
-        return self._lines.feed(self._escapes.feed(chunk))
-
-    def finish(self) -> str:
-        """Return the rest. The sanitizer cannot be used afterwards."""
-        return self._lines.feed(self._escapes.feed("", last=True)) + self._lines.finish()
+def _last_written(line: re.Match[str]) -> str:
+    """Return what stays of a line with carriage returns: the last piece, and those too long to be a progress bar."""
+    text = line[0].rstrip("\r")
+    if len(text) < _LONGEST_OVERWRITTEN:
+        return text.rpartition("\r")[2]
+    *overwritten, last = text.split("\r")
+    return "".join((*(f"{piece}\n" for piece in overwritten if len(piece) >= _LONGEST_OVERWRITTEN), last))
 
 
 class Escapes:
@@ -110,110 +105,6 @@ class Escapes:
         if not last and (unfinished := _UNFINISHED.search(text, max(0, len(text) - _LONGEST_UNFINISHED))):
             text, self._held = text[: unfinished.start()], text[unfinished.start() :]
         return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", _NOISE.sub("", text))
-
-
-class _DocumentLines:
-    """Turns line ends into LF and does nothing else."""
-
-    def __init__(self) -> None:
-        self._held = ""
-
-    def feed(self, text: str) -> str:
-        text = self._held + text
-        self._held = "\r" if text.endswith("\r") else ""
-        return _lf(text.removesuffix("\r"))
-
-    def finish(self) -> str:
-        return _lf(self._held)
-
-
-class _TerminalLines:
-    """Resolves carriage returns and runs of blank lines.
-
-    `_line` is the current line. `_begun` is True if its beginning was returned already, so that it is not blank and
-    cannot be overwritten. `_blank` is True if the previous line was blank.
-    """
-
-    def __init__(self) -> None:
-        self._line = ""
-        self._begun = False
-        self._blank = False
-
-    def feed(self, text: str) -> str:
-        head, newline, tail = text.rpartition("\n")
-        out = self._complete(f"{self._line}{head}\n") if newline else ""
-        self._line = tail if newline else self._line + tail
-        given, self._line, begun = _settle(self._line, begun=self._begun)
-        if given or begun:
-            self._begun, self._blank = begun, False
-        return out + given
-
-    def finish(self) -> str:
-        given, kept, _ = _settle(self._line, begun=self._begun)
-        return given + kept.rstrip("\r")
-
-    def _complete(self, block: str) -> str:
-        """Return what stays of whole lines. The first one may have begun earlier."""
-        first = ""
-        if self._begun:
-            line, _, block = block.partition("\n")
-            first, _, more = _settled(line, begun=True).partition("\n")
-            first += "\n"
-            block = f"{more}\n{block}" if more else block
-            self._begun = False
-        if "\r\n" in block:
-            block = block.replace("\r\n", "\n")
-        if "\r" in block:
-            block = "\n".join(_settled(line) if "\r" in line else line for line in block.split("\n"))
-        return first + self._collapse(block)
-
-    def _collapse(self, block: str) -> str:
-        """Replace every run of blank lines by its first line."""
-        if not block:
-            return block
-        last = block[block.rfind("\n", 0, -1) + 1 :]
-        ends_blank = _BLANK_LINE.fullmatch(last) is not None
-        block = _BLANK_RUN.sub(r"\1", f"\n{block}")[1:]
-        if self._blank and (repeated := _BLANK_LINE.match(block)):
-            block = block[repeated.end() :]
-        self._blank = ends_blank
-        return block
-
-
-def _settled(line: str, *, begun: bool = False) -> str:
-    """Return what stays of a whole line without its line feed."""
-    if not begun and len(line) < _LONGEST_OVERWRITTEN:
-        return line.rstrip("\r").rpartition("\r")[2]
-    given, kept, _ = _settle(line, begun=begun)
-    return given + kept.rstrip("\r")
-
-
-def _settle(line: str, *, begun: bool = False) -> tuple[str, str, bool]:
-    """Return what of an unfinished line can be returned, what is kept, and whether the kept part's line has begun.
-
-    The last piece is kept, unless it is too long to be overwritten, with the CR after it: the next character decides
-    whether that CR ends the line or overwrites it.
-    """
-    body = line.rstrip("\r")
-    waiting = "\r" if len(body) < len(line) else ""
-    first, *pieces = body.split("\r")
-    given: list[str] = []
-    if begun:
-        given.append(first)
-        if not pieces:
-            return first, waiting, True
-        given.append("\n")
-    elif first:
-        pieces.insert(0, first)
-    *overwritten, last = pieces or [""]
-    given += [f"{piece}\n" for piece in overwritten if len(piece) >= _LONGEST_OVERWRITTEN]
-    if len(last) >= _LONGEST_OVERWRITTEN:
-        return "".join((*given, last)), waiting, True
-    return "".join(given), last + waiting, False
-
-
-def _lf(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def _is_plain(text: str) -> bool:
