@@ -278,11 +278,6 @@ class Layer:
         self.values[name] = value
         self.origins[name] = origin
 
-    def join(self, name: str, rules: tuple[PermissionRule, ...], origin: str) -> None:
-        """Append rules to those that this source has for the same tool under another of the tool's names."""
-        before = self.origins.get(name, origin)
-        self.put(name, (*self.rules(name), *rules), origin if before == origin else f"{before} and {origin}")
-
     def put_over(self, lower: "Layer") -> None:
         """Write this layer's values over those of a lower layer.
 
@@ -421,10 +416,11 @@ def _settings_in(table: str) -> list[str]:
 def _put(layer: Layer, key: SettingKey, raw: object, origin: str) -> None:
     """Validate a value and put it into a layer. Raises pydantic.ValidationError."""
     value = key.read(raw)
-    if key.item:
-        layer.join(key.setting, cast("tuple[PermissionRule, ...]", value), origin)
-    else:
-        layer.put(key.name, value, origin)
+    if key.item:  # rules are appended to those that this source has under another of the tool's names
+        value = (*layer.rules(key.setting), *cast("tuple[PermissionRule, ...]", value))
+        before = layer.origins.get(key.setting, origin)
+        origin = origin if before == origin else f"{before} and {origin}"
+    layer.put(key.setting, value, origin)
 
 
 def _leaves_open(key: SettingKey) -> bool:

@@ -187,41 +187,12 @@ Headers = Annotated[Mapping[str, str], AfterValidator(_headers), Field(strict=Fa
 """HTTP headers by name. Headers that the agent sets itself, or that would break the request, are refused."""
 
 
-def filled_in(headers: Mapping[str, str], environ: Mapping[str, str], where: str) -> Mapping[str, str]:
-    """Return the headers with each `${NAME}` replaced.
-
-    Raises:
-        ConfigError: A variable is not set, or its value cannot be in a header.
-
-    """
-    filled: dict[str, str] = {}
-    for name, text in headers.items():
-        for variable in _VARIABLE.findall(text):
-            if not environ.get(variable):
-                raise ConfigError(where, f"headers.{name}", text, f"the environment variable {variable} to be set")
-        filled[name] = _VARIABLE.sub(lambda match: environ[match[1]].strip(), text)
-        if not _VALUE.fullmatch(filled[name]):
-            raise ConfigError(where, f"headers.{name}", text, "variables of printable ASCII")
-    return filled
-
-
-def variables(headers: Mapping[str, str]) -> Iterator[str]:
-    """Yield the names of the environment variables that stand in the headers."""
-    for text in headers.values():
-        yield from _VARIABLE.findall(text)
-
-
 def secret_parts(headers: Mapping[str, str], environ: Mapping[str, str]) -> Iterator[str]:
     """Yield the secret texts of headers: the values of variables, and the text of headers whose names mean a secret."""
     for name, text in headers.items():
         yield from (environ[variable] for variable in _VARIABLE.findall(text) if environ.get(variable))
         if _hides(name, text):
             yield text
-
-
-def hidden(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers with secret values replaced, to be shown to the user."""
-    return {name: HIDDEN if _hides(name, text) else text for name, text in headers.items()}
 
 
 def _hides(name: str, text: str) -> bool:
@@ -313,11 +284,26 @@ class ProviderSettings(ModelOptions, ProviderEndpoint):
     @property
     def key_variables(self) -> tuple[str, ...]:
         """The environment variables of the key and of the headers."""
-        return (*filter(None, (self.api_key_env,)), *variables(self.headers or {}))
+        texts = (self.headers or {}).values()
+        return (*filter(None, (self.api_key_env,)), *(name for text in texts for name in _VARIABLE.findall(text)))
 
     def request_headers(self, environ: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the further headers with their variables replaced. Raises ConfigError if a variable is not set."""
-        return filled_in(self.headers or {}, environ, f"provider {self.name!r}")
+        """Return the further headers with each `${NAME}` replaced.
+
+        Raises:
+            ConfigError: A variable is not set, or its value cannot be in a header.
+
+        """
+        filled: dict[str, str] = {}
+        where = f"provider {self.name!r}"
+        for name, text in (self.headers or {}).items():
+            for variable in _VARIABLE.findall(text):
+                if not environ.get(variable):
+                    raise ConfigError(where, f"headers.{name}", text, f"the environment variable {variable} to be set")
+            filled[name] = _VARIABLE.sub(lambda match: environ[match[1]].strip(), text)
+            if not _VALUE.fullmatch(filled[name]):
+                raise ConfigError(where, f"headers.{name}", text, "variables of printable ASCII")
+        return filled
 
     def secrets(self, environ: Mapping[str, str]) -> tuple[str, ...]:
         """Return the texts that must never be shown: the key, and the secret values of headers."""
@@ -325,7 +311,9 @@ class ProviderSettings(ModelOptions, ProviderEndpoint):
 
     @field_serializer("headers")
     def _without_secrets(self, headers: Mapping[str, str] | None) -> dict[str, str] | None:
-        return None if headers is None else hidden(headers)
+        if headers is None:
+            return None
+        return {name: HIDDEN if _hides(name, text) else text for name, text in headers.items()}
 
     @model_validator(mode="after")
     def _only_what_its_type_reads(self) -> "ProviderSettings":
@@ -349,13 +337,9 @@ def model_name(value: str) -> str:
     return value
 
 
-def _optional_model_name(value: str) -> str:
-    return model_name(value) if value else value
-
-
 _Model = Annotated[str, AfterValidator(model_name)]
 
-OptionalModel = Annotated[str, AfterValidator(_optional_model_name)]
+OptionalModel = Annotated[str, AfterValidator(lambda value: value and model_name(value))]
 """The name of a model, `PROVIDER:MODEL`, or the empty text for none."""
 
 

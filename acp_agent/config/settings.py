@@ -430,14 +430,11 @@ def _without_repetitions(value: Json) -> Json:
     """Remove the titles, which repeat the names, and the defaults of sections, which repeat those of their fields."""
     match value:
         case dict():
-            return {
-                key: _without_repetitions(item) for key, item in value.items() if not _is_repetition(key, item, value)
-            }
+            repeated = {"default"} if "$ref" in value else set[str]()
+            if isinstance(value.get("title"), str):
+                repeated.add("title")
+            return {key: _without_repetitions(item) for key, item in value.items() if key not in repeated}
         case list():
             return [_without_repetitions(item) for item in value]
         case _:
             return value
-
-
-def _is_repetition(key: str, item: Json, holder: JsonObject) -> bool:
-    return (key == "title" and isinstance(item, str)) or (key == "default" and "$ref" in holder)

@@ -116,17 +116,8 @@ class ProviderConfig:
 
     def with_options(self, options: ModelOptions) -> "ProviderConfig":
         """Return the same provider with these options."""
-        return replace(
-            self,
-            context_window=options.context_window or self.context_window,
-            max_tokens=options.max_tokens or self.max_tokens,
-            images=_first(options.images, self.images),
-            tools=_first(options.tools, self.tools),
-            thinking=_first(options.thinking, self.thinking),
-            effort=_first(options.effort, self.effort),
-            temperature=_first(options.temperature, self.temperature),
-            api=options.api or self.api,
-        )
+        values = {name: getattr(options, name) for name in ModelOptions.model_fields}
+        return replace(self, **{name: value for name, value in values.items() if value is not None})
 
     def with_stored_key(self) -> "ProviderConfig":
         """Return the provider with the key that `acp-agent login` stored. A key from a variable goes first.
