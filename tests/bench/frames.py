@@ -26,7 +26,10 @@ PACKAGE = str(Path(__file__).parents[2] / "acp_agent") + os.sep
 CALLS, MODEL = f"{PACKAGE}agent{os.sep}tool_calls.py", f"{PACKAGE}llm{os.sep}scripted.py"
 REPORT = "ACP_AGENT_BENCH_REPORT"
 """The environment variable that names the file to which a profiled agent writes its report."""
-COMMANDS = ("echo first-marked-command", "echo second-marked-command")
+MARK = "marked-command"
+COMMANDS = (f"echo first-{MARK}", f"echo second-{MARK}")
+PIPED = (f"echo 'first-{MARK}' | cat", f"echo 'second-{MARK}' | cat")
+"""The same as texts that need the parser. Plain words are read without it."""
 
 
 class Probe:
@@ -46,7 +49,7 @@ class Probe:
         started = subprocess.Popen.__init__
 
         def start(process: Any, args: Any, *more: Any, **named: Any) -> None:
-            if any(command in str(args) for command in COMMANDS) and not self._chain:
+            if MARK in str(args) and not self._chain:
                 self._parses_before_the_start = self._parses
                 self._chain = [_name(frame.f_code) for frame in chain() if frame.f_code.co_filename.startswith(PACKAGE)]
             started(process, args, *more, **named)
@@ -143,15 +146,15 @@ def _name(code: CodeType) -> str:
     return f"{code.co_filename.removeprefix(PACKAGE)}:{code.co_qualname}"
 
 
-def profile() -> list[dict[str, Any]]:
-    """Play the two turns and return for each its `chain`, `parses`, and the functions of the `turn` and `call`."""
+def profile(commands: tuple[str, ...] = COMMANDS) -> list[dict[str, Any]]:
+    """Play the turns and return for each its `chain`, `parses`, and the functions of the `turn` and `call`."""
     with tempfile.TemporaryDirectory(prefix="acp-bench-") as folder:
         home, report = Path(folder), Path(folder) / "report"
         report.touch()
         script = home / "script.json"
         steps = [
             step
-            for command in COMMANDS
+            for command in commands
             for step in ({"tools": [{"name": "bash", "arguments": {"command": command}}]}, {"text": ["done"]})
         ]
         script.write_text(json.dumps({"turns": [{"when": "", "steps": steps}]}))
@@ -163,7 +166,7 @@ def profile() -> list[dict[str, Any]]:
             agent.full_auto(session)
             agent.settle()
             seen = [_asked(agent, report)]
-            for _ in COMMANDS:
+            for _ in commands:
                 agent.prompt(session, "go")
                 seen.append(_asked(agent, report))
         finally:
@@ -180,13 +183,16 @@ def _asked(agent: Agent, report: Path) -> dict[str, Any]:
     return json.loads(text.splitlines()[-1])
 
 
-def rows(cold: dict[str, Any], warm: dict[str, Any]) -> list[tuple[str, int, int | None]]:
-    """Return what was measured: its name, the number, and the most that it shall be, if that is set."""
+def rows(cold: dict[str, Any], warm: dict[str, Any], piped: dict[str, Any]) -> list[tuple[str, int, int | None]]:
+    """Return what was measured: its name, the number, and the most that it shall be, if that is set.
+
+    piped   the turn of a command that needs the parser
+    """
     files = {name.partition(":")[0] for name in cold["chain"]}
     return [
         ("our frames from the prompt to the process", len(cold["chain"]), 22),
         ("  files they are in", len(files), 14),
-        ("parses of shell text until it starts", cold["parses"], 1),
+        ("parses of a pipeline until it starts", piped["parses"], 1),
         ("functions that the first turn enters", len(cold["turn"]), None),
         ("  its tool call", len(cold["call"]), None),
         ("functions that the second turn enters", len(warm["turn"]), None),
@@ -207,7 +213,7 @@ def main() -> None:
 
         sys.exit(serve())
     cold, warm = profile()
-    for what, number, most in rows(cold, warm):
+    for what, number, most in rows(cold, warm, profile(PIPED)[0]):
         aim = "" if most is None else f"at most {most:<4} {'ok' if number <= most else 'over'}"
         print(f"{what:<42} {number:>5}   {aim}".rstrip())
     if args.show:

@@ -57,4 +57,7 @@ def test_the_frames_between_a_prompt_and_its_process_are_counted():
     assert cold["chain"][-1].startswith("workspace/processes/")
     assert len(cold["chain"]) == len(warm["chain"])
     assert set(warm["call"]) < set(warm["turn"])
-    assert all(number > 0 for _, number, _ in frames.rows(cold, warm))
+    assert cold["parses"] == 0, "plain words need no parser"
+    piped = frames.profile(frames.PIPED)[0]
+    assert piped["parses"] == 1
+    assert all(number > 0 for _, number, _ in frames.rows(cold, warm, piped))
