@@ -89,8 +89,10 @@ def answer_first_line(input_fd: int, output_fd: int) -> Handover:
         return Handover(input_fd, output_fd, line + unread, None)
     request_id, params = request
     answer = {"jsonrpc": "2.0", "id": request_id, "result": initialize_result(params, fork=fork_offered(os.environ))}
+    data = json.dumps(answer, separators=(",", ":")).encode() + b"\n"
     try:
-        _write_all(output_fd, json.dumps(answer, separators=(",", ":")).encode() + b"\n")
+        while data:
+            data = data[os.write(output_fd, data) :]
     except BrokenPipeError:
         sys.exit(0)
     return Handover(input_fd, output_fd, unread, params)
@@ -125,8 +127,3 @@ def _plain_initialize(line: bytes) -> tuple[int | str, JsonObject] | None:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(fd, data) :]

@@ -12,7 +12,6 @@ from acp_agent.cli.config import loaded_for, warn
 from acp_agent.core.types import OutputStats
 from acp_agent.gates.shell.command import ShellText
 from acp_agent.gates.shell.printing import printing_commands
-from acp_agent.output.filters.engine import FilterEngine
 from acp_agent.output.filters.strategy import CommandRun, Filtered
 from acp_agent.output.pipeline import redaction_note, shortened, stats_line
 from acp_agent.output.sanitize import sanitize
@@ -29,7 +28,9 @@ def filtered(args: argparse.Namespace) -> int:
     raw = sys.stdin.buffer.read().decode("utf-8", "replace")
     clean = redactor(loaded, known_secrets(os.environ, loaded.settings.llm.providers), warn).redact(sanitize(raw))
     run = CommandRun(args.text, printing_commands(ShellText(args.text)), args.exit)
-    engine = filter_engine(loaded) or _off()
+    engine = filter_engine(loaded)
+    if engine is None:
+        raise SystemExit("acp-agent: the filters are off; set tools.filters.enabled = true in the configuration")
     for fault in engine.warnings:
         warn(fault)
     found = shortened(clean.text, run, engine)
@@ -41,10 +42,6 @@ def filtered(args: argparse.Namespace) -> int:
     for line in filter(None, (_statistics(measure(raw, text), found), redaction_note(clean.found))):
         print(line, file=sys.stderr)
     return 0
-
-
-def _off() -> FilterEngine:
-    raise SystemExit("acp-agent: the filters are off; set tools.filters.enabled = true in the configuration")
 
 
 def _statistics(stats: OutputStats, found: Filtered | None) -> str:

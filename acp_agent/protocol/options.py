@@ -69,20 +69,16 @@ class _Option:
 
     def to_wire(self, *, boolean: bool) -> JsonObject:
         """Return ACP `SessionConfigOption`. A switch is a toggle if `boolean`, else a selection."""
-        option: JsonObject = {
-            "id": self.id,
-            "name": self.name,
-            "description": self.description,
-            "category": self.category,
-        }
+        about = {"id": self.id, "name": self.name, "description": self.description, "category": self.category}
+        option: JsonObject = {**about}
         if boolean and self.is_switch:
             return {**option, "type": "boolean", "currentValue": self.current == ON}
         groups: list[Json] = [
             {"group": title, "name": title, "options": [*map(_select_value, entries)]} for title, entries in self.groups
         ]
-        flat: list[Json] = [_select_value(entry) for _, entries in self.groups for entry in entries]
-        values = groups if len(groups) > 1 else flat
-        return {**option, "type": "select", "currentValue": self.current, "options": values}
+        if len(groups) <= 1:
+            groups = [_select_value(entry) for _, entries in self.groups for entry in entries]
+        return {**option, "type": "select", "currentValue": self.current, "options": groups}
 
 
 def _select_value(entry: _Value) -> JsonObject:
