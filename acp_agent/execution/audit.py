@@ -81,7 +81,7 @@ class Caller:
 
 
 class Auditor:
-    """Makes the records of one session and lets them be written. It never raises if the file cannot be written."""
+    """A maker of the audit's records of one session. It never raises if the file cannot be written."""
 
     def __init__(self, log: AuditLog, caller: Caller, redact: Redact) -> None:
         self._log = log

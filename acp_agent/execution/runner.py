@@ -45,7 +45,7 @@ _LONGEST = 500  # characters of the reason, and of the arguments
 
 @dataclass(frozen=True, slots=True)
 class ArgumentRepairer:
-    """Something that repairs arguments. `name` tells the user what it is."""
+    """A function that repairs arguments, and its name for the user."""
 
     repair: Repair
     name: str = "a model"
@@ -53,7 +53,7 @@ class ArgumentRepairer:
 
 @dataclass(frozen=True, slots=True)
 class RepairedArguments:
-    """Why the model's own arguments did not fit, those that replace them, and who made them."""
+    """The reason why the model's own arguments did not fit, those that replace them, and their maker."""
 
     reason: str
     arguments: JsonObject
@@ -222,7 +222,7 @@ class DynExecutor:
 
 
 class GatedExecutor:
-    """Lets every gate judge a call, in their order, and runs it if none refuses.
+    """An executor that lets every gate judge a call, in their order, and runs it if none refuses.
 
     The first Deny ends the call. The last gate settles what the others asked; a question that none settles refuses.
     """

@@ -41,7 +41,7 @@ Stamp: TypeAlias = Callable[[str], Awaitable[str | None]]
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a call asks, and the state of the files that it reads.
+    """The question of a call, and the state of the files that it reads.
 
     lasting   whether an answer is valid in later turns too, since the user may change files between two turns
     """
@@ -157,7 +157,7 @@ class ResultCache:
 
 
 class CacheExecutor:
-    """Answers calls of cacheable tools from the cache, and marks such a result as `cached`.
+    """An executor that answers calls of cacheable tools from the cache. It marks such a result as `cached`.
 
     A call that changes something empties the cache before and after it runs. An answer from files is kept under their
     stamps from before the call: if a file changed meanwhile, no later call has the old stamp. The answer of a call that
@@ -237,7 +237,7 @@ Summarize: TypeAlias = Callable[[str], Awaitable[str]]
 
 
 class OutputExecutor:
-    """Passes every result through the output pipeline.
+    """An executor that passes every result through the output pipeline.
 
     overflow    stores whole texts; None if they are not stored
     summarize   shortens a long text for the model; None for its head and tail
@@ -321,7 +321,7 @@ _log = Log(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ToolRetries:
-    """How often a call is repeated. All times are in seconds.
+    """The limits for repeating a call. All times are in seconds.
 
     attempts        further attempts after the first one; 0 for none
     base, longest   the n-th wait, counted from 0, is random between 0 and base * 2**n, at most `longest` (full jitter)
@@ -339,7 +339,7 @@ class ToolRetries:
 
 
 class RetryExecutor:
-    """Repeats a call that failed with one of the four retryable categories.
+    """An executor that repeats a call that failed with one of the four retryable categories.
 
     A call that changes something or runs a command is never repeated. Every returned result says `retryable: false`,
     because the system will not try again. An attempt that runs when the budget ends is cancelled, and the failure

@@ -105,7 +105,7 @@ class AnomalyDetector:
 
 
 class AnomalyGate(Gate):
-    """Watches results, and refuses blocked tools. Calls that the user types are neither watched nor refused.
+    """A gate that watches results and refuses blocked tools. It ignores calls that the user types.
 
     emit   called once when a tool starts to fail too often
     """

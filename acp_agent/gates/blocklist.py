@@ -30,7 +30,7 @@ _SCRIPTS = frozenset(("sh", "bash", "py", "js", "mjs", "ts", "rb", "pl", "php", 
 
 
 class Substitution(StrEnum):
-    """What happens to commands with a substitution or a here-string."""
+    """The treatment of commands with a substitution or a here-string."""
 
     BLOCK = "block"  # refused
     INSPECT = "inspect"  # judged by the commands inside; refused if these cannot be read
@@ -104,7 +104,7 @@ class BlocklistPolicy:
 
 
 class BlocklistGate(Gate):
-    """Refuses blocked commands."""
+    """A gate that refuses blocked commands."""
 
     name = "blocklist"
 

@@ -137,7 +137,7 @@ class CallFacts:
 
 
 class Gate:
-    """Judges calls by their subjects, never by the names of tools or arguments.
+    """A judge of calls by their subjects, never by the names of tools or arguments.
 
     name   what the audit calls it
     """

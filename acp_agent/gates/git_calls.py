@@ -249,7 +249,7 @@ class PlacedCall(NamedTuple):
 
 
 class GitGuard:
-    """Judges the calls of git in a command line by the repositories in which they run."""
+    """A judge of the calls of git in a command line, by the repositories in which they run."""
 
     def __init__(self, repositories: GitRepositories, changes: GitChanges) -> None:
         self._repositories = repositories

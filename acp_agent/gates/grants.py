@@ -95,7 +95,7 @@ _WORD = {True: "allow", False: "deny"}
 
 
 class GrantKind(StrEnum):
-    """What a grant covers. The values are the names in the file."""
+    """The extent of a grant. The values are the names in the file."""
 
     TOOL = "default"
     PREFIX = "patterns"

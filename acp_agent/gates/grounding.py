@@ -107,7 +107,7 @@ class Mentioned:
 
 
 class GroundingGate(Gate):
-    """Tells the user, the model and the audit of names in a call that may be made up. It refuses nothing.
+    """A gate that tells the user, the model and the audit of names that may be made up. It refuses nothing.
 
     exists   returns whether a path exists, before the call runs
     """

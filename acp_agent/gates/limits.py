@@ -70,7 +70,7 @@ class Quota:
 
 
 class QuotaGate(Gate):
-    """Refuses calls beyond the session's quota."""
+    """A gate that refuses calls beyond the session's quota."""
 
     name = "quota"
 
@@ -144,7 +144,7 @@ class RateLimit:
 
 
 class RateLimitGate(Gate):
-    """Refuses calls beyond the session's rate.
+    """A gate that refuses calls beyond the session's rate.
 
     The category is `rate_limited`, because only time helps and the model made no mistake. It says `retryable: false`,
     because no retry waits for up to an hour: the refusal ends the call.

@@ -26,7 +26,7 @@ _PLANNING = _READING | {ToolKind.SWITCH_MODE}
 
 
 class ModeGate(Gate):
-    """Refuses tools that the mode does not allow. The mode is read for each call.
+    """A gate that refuses tools which the mode does not allow. The mode is read for each call.
 
     ask         allows reading, searching and fetching
     architect   allows the same and changing the mode: it plans, but neither writes nor executes
@@ -84,7 +84,7 @@ READING = frozenset(
 
 
 class AutonomyGate(Gate):
-    """Refuses tools that do not only read while `readonly` returns True. It is called for each call.
+    """A gate that refuses tools which do not only read, while `readonly` returns True.
 
     A name from the list is not enough: a tool that changes anything, runs a command or calls a server is refused.
     """

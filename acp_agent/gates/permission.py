@@ -201,7 +201,7 @@ def _answer(decision: Decision) -> Verdict:
 
 
 class PermissionGate(Gate):
-    """Decides about the questions of the gates before it. A session has one open question at a time.
+    """The gate that decides about the questions of those before it. A session has one open question at a time.
 
     rules      by tool name, in order
     conduct    the approval level in force, which is read for each call

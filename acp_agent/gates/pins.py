@@ -92,7 +92,7 @@ class PinBook:
 
 
 class PinsGate(Gate):
-    """Asks about changed definitions, and pins those of tools that run.
+    """A gate that asks about changed definitions, and pins those of tools that run.
 
     conduct   the approval level in force, which is read for each call
     """

@@ -25,7 +25,7 @@ _BLOCKED = "blocked by policy"
 
 @dataclass(frozen=True, slots=True)
 class PolicyDecision:
-    """What the policy says about a call.
+    """The policy's decision about a call.
 
     rule     the rule that decided; None if it was the default
     doubt    why a rule may deny the call nevertheless; empty if none may
@@ -85,7 +85,7 @@ class Policy:
 
 
 class PolicyGate(Gate):
-    """Judges calls by the policy. The audit records the rule that decided; the model is told only that one did.
+    """A gate that judges calls by the policy. The audit records the rule; the model is told only that one decided.
 
     policy     merged when the session starts; a change counts in the next session
     cwd        the session's folder, absolute, links resolved

@@ -39,7 +39,7 @@ _TOO_MANY = Protection(hard=False, reason="it names more paths or folders than c
 
 
 class ProtectedGate(Gate):
-    """Judges the paths that calls and commands change.
+    """A gate that judges the paths which calls and commands change.
 
     paths             the protected paths
     conduct           the approval level in force, which is read for each call

@@ -40,7 +40,7 @@ def _no_opinion(url: str) -> None:
 
 
 class SandboxGate(Gate):
-    """Judges every path that a call names. Both resolve functions raise Refused for a path outside.
+    """A gate that judges every path of a call. Both resolve functions raise Refused for a path outside.
 
     resolve           resolves paths that a tool itself touches (FileSystem.resolve)
     resolve_command   resolves paths that a command names; the two sandboxes are configured separately

@@ -197,7 +197,7 @@ def _bad(key: str, value: Json, expected: str) -> ConfigError:
 
 
 class SelectionGate(Gate):
-    """Refuses tools that the session does not have.
+    """A gate that refuses tools which the session does not have.
 
     selection   returns the selection in force; it is called for each call, since models may have different ones
     """

@@ -78,7 +78,7 @@ class SessionTrust:
 
 
 class TrustGate(Gate):
-    """Judges a call by its origin.
+    """A gate that judges a call by its origin.
 
     A blocked tool or turn is refused. An untrusted turn may not run or change anything or reach the web. An untrusted
     tool may do none of that beyond its own server, and each of its calls asks, whatever rules allow. In an untrusted

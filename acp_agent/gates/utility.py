@@ -136,7 +136,7 @@ def worth(invocation: Invocation, turn: TurnCalls) -> float:
 
 
 class UtilityGate(Gate):
-    """Skips calls worth less than `threshold`.
+    """A gate that skips calls worth less than `threshold`.
 
     A model that repeats a skipped call gets a final answer, which is the same for every such call. After three rounds
     the turn ends like any loop, so insisting never makes the call run.

@@ -44,7 +44,7 @@ INNER_BLANK = "\x1f"
 
 
 class Action(StrEnum):
-    """What a rule says about a call."""
+    """The effect of a permission rule on a call."""
 
     ALLOW = "allow"
     ASK = "ask"
@@ -322,7 +322,7 @@ def _denied(text: str, found: tuple[Command, ...], rules: tuple[Rule, ...], gran
 
 @dataclass(frozen=True, slots=True)
 class _Court:
-    """Judges single commands by one set of rules and grants."""
+    """A judge of single commands by one set of rules and grants."""
 
     rules: tuple[Rule, ...]
     granted: Granted

@@ -23,7 +23,7 @@ from acp_agent.regex import LinearRegex
 
 
 class TrustLevel(StrEnum):
-    """How far something is trusted, least first.
+    """A level of trust, least first.
 
     BLOCKED       nothing may be done with it or by it
     UNTRUSTED     it is not used until the user trusts it
@@ -81,7 +81,7 @@ class Target:
 
 
 class PolicyFacts(NamedTuple):
-    """What rules judge of a call.
+    """The facts of a call that rules compare.
 
     texts     every text among the arguments
     targets   its paths and URLs
@@ -139,7 +139,7 @@ def _normal(path: str) -> str:
 
 
 class _Kind(Enum):
-    """What the policy takes a word of a command for."""
+    """The meaning of a command's word for the policy."""
 
     ENTERED = auto()  # a folder of `cd`, which by itself reads nothing
     NAMED = auto()  # it may be a path
@@ -216,7 +216,7 @@ class Effect(StrEnum):
 
 
 class Miss(NamedTuple):
-    """Why a rule does not apply to a call. `doubtful` if the rule denies what the call may do unseen."""
+    """The reason why a rule does not apply. `doubtful` if it denies what the call may do unseen."""
 
     reason: str
     doubtful: bool = False

@@ -52,7 +52,7 @@ def _unlisted(folders: Sequence[str], look: Look) -> Sequence[FoundSecret]:
 
 
 class Firewall(Verifier):
-    """Protects files with secrets, whichever tool or command names them.
+    """A verifier that protects files with secrets, whichever tool or command names them.
 
     resolve   returns where a path of a tool really leads
     real      returns where a path of a command really leads

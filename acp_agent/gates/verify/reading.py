@@ -25,7 +25,7 @@ def everything(found: FoundSecret) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a command reads without naming it.
+    """The files that a command reads without naming them.
 
     folders   the folders as they are named; files among them are judged as words
     look      how it finds files below them

@@ -23,7 +23,7 @@ from acp_agent.gates.shell.options import has_option, operands, tables
 
 
 class Verifier:
-    """Judges the subjects of a call one by one. It allows what it does not know.
+    """A judge of the subjects of a call, one by one. It allows what it does not know.
 
     Deny is for a call that the user cannot have intended, Ask for a weak signal.
 
@@ -58,7 +58,7 @@ _MOST = 5
 
 
 class VerifierGate(Gate):
-    """Lets every verifier judge every subject of a call. One Deny ends it; the Asks become one question."""
+    """A gate that lets verifiers judge every subject of a call. One Deny ends it; the Asks become one question."""
 
     name = "verifiers"
 
@@ -118,7 +118,7 @@ _WHOLE = (".", "..", "*", ".*", ".git", "$PWD")
 
 
 class Destructive(Verifier):
-    """Judges single commands. The blocklist judges what is no single command, such as a fork bomb."""
+    """A verifier of single commands. The blocklist judges what is no single command, such as a fork bomb."""
 
     name = "destructive"
 
@@ -186,7 +186,7 @@ _SQL_SHAPES = {
 
 
 class Injection(Verifier):
-    """Judges URLs that a call reaches, and the SQL that commands give to database clients."""
+    """A verifier of URLs that a call reaches, and of the SQL that commands give to database clients."""
 
     name = "injection"
 
@@ -252,7 +252,7 @@ class UrlMemory:
 
 
 class UrlGrounding(Verifier):
-    """Refuses URLs that are not in the memory. The targets of redirects are not judged here."""
+    """A verifier that refuses URLs which the user has not typed. The targets of redirects are not judged here."""
 
     name = "url_grounding"
 
