@@ -55,11 +55,6 @@ class ToolErrorCategory(StrEnum):
         """Whether the model made a mistake."""
         return self in _QUALITY
 
-    @property
-    def suggestion(self) -> str:
-        """What the model is told to do if the error has no better advice."""
-        return _SUGGESTIONS[self]
-
 
 _RETRYABLE = frozenset(
     {
@@ -89,6 +84,7 @@ _SUGGESTIONS = {
     ToolErrorCategory.NETWORK_ERROR: "Check that the network is reachable.",
     ToolErrorCategory.TIMEOUT: "Try a smaller scope or a longer timeout.",
 }
+"""What the model is told to do if the error has no better advice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +106,7 @@ class ToolFailure:
                 "[tool_error]",
                 f"category: {self.category}",
                 f"error: {self.message}",
-                f"suggestion: {self.suggestion or self.category.suggestion}",
+                f"suggestion: {self.suggestion or _SUGGESTIONS[self.category]}",
                 f"retryable: {'true' if self.retryable else 'false'}",
             )
         )
