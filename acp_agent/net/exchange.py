@@ -335,18 +335,12 @@ class Redirect:
 PageOrRedirect: TypeAlias = WebPage | Redirect
 
 
-@dataclass(frozen=True, slots=True)
-class BodyLimit:
-    """The most bytes of a body, packed or not. A larger body is cut if `truncate`, else it is an error."""
-
-    bytes: int
-    truncate: bool
-
-
 async def ask(
-    judged: ResolvedTarget, hop: Hop, *, dial: Dial, trust: ssl.SSLContext, limit: BodyLimit
+    judged: ResolvedTarget, hop: Hop, *, dial: Dial, trust: ssl.SSLContext, limit: int, truncate: bool
 ) -> PageOrRedirect:
     """Send a GET request over a connection of its own and return the answer.
+
+    A body of more than `limit` bytes, packed or not, is cut if `truncate`, else it is an error.
 
     Raises:
         RequestBlocked: The connection led to another address.
@@ -363,13 +357,15 @@ async def ask(
             async with connection.stream("GET", url, headers=headers) as response:
                 backend.head_received()
                 hop.status = response.status
-                return await _answer(target, response, hop, limit)
+                return await _answer(target, response, hop, limit, truncate=truncate)
     finally:
         hop.address = backend.address
         await backend.aclose()
 
 
-async def _answer(target: WebTarget, response: httpcore.Response, hop: Hop, limit: BodyLimit) -> PageOrRedirect:
+async def _answer(
+    target: WebTarget, response: httpcore.Response, hop: Hop, limit: int, *, truncate: bool
+) -> PageOrRedirect:
     """Return what the answer means. The body is read only if the answer is the wanted page."""
     headers = _joined(response.headers)
     if response.status in REDIRECTS:
@@ -383,7 +379,7 @@ async def _answer(target: WebTarget, response: httpcore.Response, hop: Hop, limi
     # h11 accepts only digits. More than 18 digits are above every limit.
     announced = int(headers.get("content-length", "0")[:18])
     encoding = headers.get("content-encoding", "")
-    body = Body(target.host, encoding, limit.bytes, announced=announced, truncate=limit.truncate)
+    body = Body(target.host, encoding, limit, announced=announced, truncate=truncate)
     try:
         await body.read(response.aiter_stream())
     finally:

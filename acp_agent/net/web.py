@@ -27,7 +27,7 @@ from acp_agent.net.hosts import (
 
 if TYPE_CHECKING:
     from acp_agent.net.connection import Dial
-    from acp_agent.net.exchange import BodyLimit, Hop, PageOrRedirect
+    from acp_agent.net.exchange import Hop, PageOrRedirect
 
 
 class WebLimits(NamedTuple):
@@ -95,14 +95,13 @@ class GuardedWeb:
         self, url: str, caller: WebCaller, *, redirects: int = 3, leave_site: bool = False, truncate: bool = False
     ) -> WebPage:
         """See core.services.Web. The limit on seconds covers all look-ups and redirects."""
-        from acp_agent.net.exchange import BodyLimit, Hop, Redirect  # noqa: PLC0415 - as above
+        from acp_agent.net.exchange import Hop, Redirect  # noqa: PLC0415 - as above
 
         hop, first = Hop(0, url), ""
-        limit = BodyLimit(self._limits.max_body_bytes, truncate)
         with anyio.move_on_after(self._limits.timeout):
             while True:
                 with self._recorded(hop, caller):
-                    answer = await self._visit(hop, first, limit)
+                    answer = await self._visit(hop, first, truncate=truncate)
                 if not isinstance(answer, Redirect):
                     return answer
                 if hop.number == redirects:
@@ -115,7 +114,7 @@ class GuardedWeb:
         message = f"{hop.host or 'the web'} did not give the whole page within {self._limits.timeout:g} s"
         raise ToolError(ToolErrorCategory.TIMEOUT, message)
 
-    async def _visit(self, hop: "Hop", first: str, limit: "BodyLimit") -> "PageOrRedirect":
+    async def _visit(self, hop: "Hop", first: str, *, truncate: bool) -> "PageOrRedirect":
         """Request one hop. `first` is the host whose site it must stay on, or "" if it may leave."""
         from acp_agent.net import connection, exchange, urls  # noqa: PLC0415 - as above
 
@@ -129,9 +128,8 @@ class GuardedWeb:
         judged = ResolvedTarget(target, await addresses_of(target, self._resolve))
         if self._trust is None:
             self._trust = await anyio.to_thread.run_sync(connection.system_trust)
-        return await exchange.ask(
-            judged, hop, dial=self._dial or connection.system_dial, trust=self._trust, limit=limit
-        )
+        dial, limit = self._dial or connection.system_dial, self._limits.max_body_bytes
+        return await exchange.ask(judged, hop, dial=dial, trust=self._trust, limit=limit, truncate=truncate)
 
     @contextmanager
     def _recorded(self, hop: "Hop", caller: WebCaller) -> Generator[None]:

@@ -72,11 +72,13 @@ class Forms:
 
     def spans_within(self, data: bytes, start: int, end: int) -> Iterator[Span]:
         """Yield the places of values within a line, in the lines between `start` and `end`."""
-        return _spans(self._within, data, start, end)
+        for found in self._within.finditer(data, start, end):
+            yield Span(found.start(), found.end(), CATEGORY, -1, found.start())
 
     def spans_across(self, data: bytes) -> Iterator[Span]:
         """Yield the places of values of several lines."""
-        return _spans(self._across, data, 0, len(data))
+        for found in self._across.finditer(data, 0, len(data)) if self._across is not None else ():
+            yield Span(found.start(), found.end(), CATEGORY, -1, found.start())
 
     def hits(self, starts: str) -> Regex | None:
         """Return a search for values within a line or for `starts`, as fast as either alone.
@@ -113,11 +115,6 @@ class Forms:
         return tuple(
             literal[: at + 1] for literal in self._literals for at, byte in enumerate(literal[:-1]) if byte == 0x0A
         )
-
-
-def _spans(regex: Regex | None, data: bytes, start: int, end: int) -> Iterator[Span]:
-    for found in regex.finditer(data, start, end) if regex is not None else ():
-        yield Span(found.start(), found.end(), CATEGORY, -1, found.start())
 
 
 def _forms(value: str) -> Iterator[bytes]:
