@@ -53,7 +53,7 @@ class _Tag(Enum):
 
 
 class HtmlGuard:
-    """Disarms the loading tags of a stream. However the stream is cut, the results join to the same text.
+    """A filter that disarms the loading tags of a stream. However the stream is cut, the results join to the same text.
 
     The beginning of a tag is held back, a few hundred characters at most.
     """
@@ -183,7 +183,7 @@ _RETURNS = re.compile(r"\r(?!\n)")
 
 
 class ControlGuard:
-    r"""Shows the acting characters of a stream as escapes. However a stream is cut, the results join to one text.
+    r"""A filter that shows acting characters as escapes. However a stream is cut, the results join to one text.
 
     An escape sequence would steer the terminal of a text client, and a bidirectional override makes code read as
     something else (CVE-2021-42574). As JSON escapes (`\u001b`) the characters stay readable.
@@ -203,7 +203,7 @@ class ControlGuard:
 
 
 class AnswerGuard:
-    """Makes a stream of the model's text safe for an editor: control characters, HTML and pictures.
+    """A filter that makes the model's text safe for an editor: control characters, HTML and pictures.
 
     However the stream is cut, the results join to the same text.
     """
@@ -219,7 +219,7 @@ class AnswerGuard:
 
 
 class ImageGuard:
-    """Disarms the pictures of a stream. However the stream is cut, the results join to the same text.
+    """A filter that disarms the pictures of a stream. However the stream is cut, the results join to the same text.
 
     The beginning of a construct is held back, a few hundred characters at most.
     """

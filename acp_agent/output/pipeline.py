@@ -66,7 +66,7 @@ class Sizes:
 
 
 class ResultSource(NamedTuple):
-    """Where a result comes from.
+    """The origin of a result.
 
     call_id   the UUID of the call
     run       the command that ran, None for other tools
@@ -126,7 +126,7 @@ class Fitted:
 
 
 class Pipeline:
-    """Fits results to their readers.
+    """The steps between a result and its readers.
 
     redactor   removes secrets from every string
     filters    shorten the output of commands; None if they are off

@@ -91,7 +91,7 @@ def _last_written(line: re.Match[str]) -> str:
 
 
 class Escapes:
-    """Removes escapes and control characters from a stream. Unfinished sequences wait. Lines and CRs stay."""
+    """A filter that removes escapes and control characters from a stream. Unfinished ones wait. Lines and CRs stay."""
 
     def __init__(self) -> None:
         self._held = ""

@@ -75,7 +75,7 @@ _SECTIONS = ("failures:", "successes:")
 
 
 class CargoTest:
-    """Reads the lines once. `_expected` is the number of tests of the running binary, None outside of one."""
+    """A reader of the lines of `cargo test`. `_expected` is the number of tests of the running binary, or None."""
 
     def __init__(self) -> None:
         self._parsed = ParsedOutput()
@@ -234,7 +234,7 @@ _FAILED = {"failed", "timed out", "exec failed", "failed to execute", "setup scr
 
 
 class Nextest:
-    """Reads the lines of nextest once. `_failure` is the failure whose output may follow."""
+    """A reader of the lines of nextest. `_failure` is the failure whose output may follow."""
 
     def __init__(self) -> None:
         self._parsed = ParsedOutput()

@@ -160,7 +160,7 @@ _FROM_BEST = tuple(Confidence)
 
 
 class FilterEngine:
-    """Shortens the output of commands. It is safe to use from several threads."""
+    """The rules in use, applied to the output of commands. It is safe to use from several threads."""
 
     def __init__(self, source: RuleSource | None = None) -> None:
         self._source = source or RuleSource()

@@ -155,7 +155,7 @@ _FEWEST_LINES = 10  # of the limit: a hunk is not cut to fewer lines than this
 
 
 class GitDiff:
-    """Keeps whole hunks while there is room, then writes one line `path | +a -b` for each file.
+    """The strategy `git_diff`: whole hunks while there is room, then one line `path | +a -b` for each file.
 
     max_diff_lines   lines of all hunks together
 
@@ -233,7 +233,7 @@ _TAIL_HINT = re.compile(r"((?:no changes added|nothing added|nothing) to commit\
 
 
 class GitStatus:
-    """Removes hints. Of a section with more than 30 files it keeps the first 20 and the number of the others.
+    """The strategy `git_status`: no hints, and of a section with more than 30 files the first 20 and a count.
 
     All conflicts stay, and so does every line that is not git's. Short and porcelain formats are not changed. The
     confidence is Full if only hints were removed, Partial if files were, and Fallback if the text is not the output of

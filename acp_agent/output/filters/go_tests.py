@@ -19,7 +19,7 @@ _EXIT = re.compile(r"(?:exit status \d+|signal: \w+)$")
 
 
 class GoPlain:
-    """Reads the lines once.
+    """A reader of the lines of `go test`.
 
     `_printed` holds the output of each running test, by name. It is dropped when the test passes. Without -v only
     failing tests are named, so packages are counted instead.

@@ -22,7 +22,7 @@ _MEANINGS = {
 
 
 class JavaScript:
-    """Reads the lines once. `_failure` is the current failure, up to the next heading or the summary."""
+    """A reader of the lines of these runners. `_failure` is the current failure."""
 
     def __init__(self) -> None:
         self._parsed = ParsedOutput()

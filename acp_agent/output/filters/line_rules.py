@@ -19,7 +19,7 @@ from acp_agent.text import lines_of
 
 
 class KeepMatching:
-    """Keeps the lines that match one of the expressions. Raises ValueError for an invalid expression."""
+    """The strategy `keep_matching`: only the lines that match an expression. Raises ValueError for an invalid one."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._wanted = LinePatterns(patterns)
@@ -37,7 +37,7 @@ class KeepMatching:
 
 
 class StripNoise:
-    """Removes every line that matches one of the expressions, unless it matches one of `keep`.
+    """The strategy `strip_noise`: no line that matches an expression, unless it also matches one of `keep`.
 
     Raises ValueError for an invalid expression.
     """
@@ -66,7 +66,7 @@ def noise_note(removed: int) -> str:
 
 
 class Truncate:
-    """Keeps the first `head` and the last `tail` of a text with more than `max_lines` lines.
+    """The strategy `truncate`: the first `head` and the last `tail` lines of a text with more than `max_lines` lines.
 
     keep   expressions: the first lines between the ends that match stay, up to `max_lines` lines in all
 
@@ -122,7 +122,7 @@ def _between(text: str, head: int, tail: int) -> tuple[int, int]:
 
 
 class StripAnnotated:
-    """Removes lines that match one of `patterns`, and the middle of a long rest.
+    """The strategy `strip_annotated`: no lines that match one of `patterns`, and only the ends of a long rest.
 
     summary_pattern       matching lines always stay. They move to the end if the middle is removed
     long_output_threshold lines that the rest may have; 0 means no limit
@@ -207,7 +207,7 @@ _UUID_UP_TO_8 = 8
 
 
 class Dedup:
-    """Merges lines that differ only in times, UUIDs, IP addresses, ports and process ids into the first of them."""
+    """The strategy `dedup`: one line for all that differ only in times, UUIDs, IP addresses, ports and process ids."""
 
     def apply(self, text: str, run: CommandRun) -> Applied:
         """Return each line once, with " (xN)" if repeated, and the number of lines. Fallback if none was repeated.
@@ -266,7 +266,7 @@ class _Finding:
 
 
 class GroupByRule:
-    """Groups findings by their rule.
+    """The strategy `group_by_rule`: findings under the rule that they break.
 
     location_pattern   RE2; the place of a finding is the first group, or the whole match if there is no group
     rule_pattern       RE2; the same for its rule

@@ -121,7 +121,7 @@ _STARTED = re.compile(r"[^\s:]+\.py::\S.*$")
 
 
 class Pytest:
-    """Reads the lines of pytest once, section by section."""
+    """A reader of the lines of pytest, section by section."""
 
     def __init__(self) -> None:
         self._parsed = ParsedOutput()
@@ -281,7 +281,7 @@ _DOUBLE, _SINGLE = "=" * 70, "-" * 70
 
 
 class Unittest:
-    """Reads the lines of unittest once. `_failure` is the current failure."""
+    """A reader of the lines of unittest. `_failure` is the current failure."""
 
     def __init__(self) -> None:
         self._parsed = ParsedOutput()

@@ -209,7 +209,7 @@ def rendered(parsed: ParsedOutput, max_failures: int, trace_lines: int) -> tuple
 
 
 class _Page:
-    """Writes the parts in their order."""
+    """The text that is made of the parts, in their order."""
 
     def __init__(self, parsed: ParsedOutput, max_failures: int, trace_lines: int) -> None:
         self._parsed = parsed
@@ -272,7 +272,7 @@ class _Page:
 
 
 class SummaryOfTests:
-    """Writes failures with message, place and trace, then `test result: ...`, summed over all runs in the text.
+    """The strategy `test_summary`: failures with message, place and trace, then totals over all runs in the text.
 
     max_failures           number of failures with details. Of the others name and message are kept
     truncate_stack_trace   lines of details for each failure

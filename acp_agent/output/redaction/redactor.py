@@ -55,7 +55,7 @@ _SEAM = re.compile(rb"[\s,;&](?=[^\s,;&]*\Z)")
 
 
 class RedactionStream:
-    """Takes pieces of a text and returns what is certain: whole lines that no later text can change.
+    """A redactor of a text that comes in pieces. It returns what is certain: lines that no later text can change.
 
     A carriage return ends a line, too, since progress bars write it. The joined results equal the redaction of the
     whole text, except in these cases:
@@ -209,7 +209,7 @@ def compile_extra(patterns: Sequence[str]) -> tuple[tuple[Regex, ...], tuple[str
 
 
 class Redactor:
-    """Removes what looks like a secret, what is a known one, and what the user's patterns match.
+    """A remover of what looks like a secret, of known ones, and of what the user's patterns match.
 
     It has no state but its settings, and any thread may use it. `enabled=False` switches everything off but the known
     values, since our own keys are never shown. Invalid patterns are left out; `compile_extra` reports them.
