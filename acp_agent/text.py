@@ -102,7 +102,7 @@ def wrap_line(line: str, width: int) -> list[str]:
 
 # ------------------------------------------------------------------------ the marks of our prompts
 
-TAGS = ("tool-output", "external-data", "user-notes", "project-notes", "tools", "knowledge", "conversation")
+TAGS = ("tool-output", "external-data", "user-notes", "project-notes", "workspace", "knowledge", "conversation")
 """The names of all tags that our prompts are built of: `<tag>`."""
 
 ITSELF = "[the agent itself "

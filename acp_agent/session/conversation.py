@@ -179,14 +179,22 @@ class SessionAgent:
             if self._session.editor.offers_login:
                 raise LoginRequired(str(error)) from None
             raise
-        # The prompt names no tools for a model that takes none. It also names tools that the selection hides at the
-        # moment: so it stays equal from call to call and can be cached, and a model that calls a hidden tool gets it.
+        # The rules also count tools that the selection hides at the moment: so the prompt stays equal from call to call
+        # and can be cached.
         tools = self._toolset.specs() if self._models.take_tools() else ()
         notes, more = await self._notes(self._loaded()), self._session.workspace.additional
         mode = self._session.active.mode
         return self._conversation.prepare(
             provider,
-            system_prompt(self._cwd, more, sys.platform, mode, tools=tools, notes=notes),
+            system_prompt(
+                self._cwd,
+                more,
+                sys.platform,
+                mode,
+                tools=tools,
+                notes=notes,
+                in_editor=self._session.editor.owns_buffers,
+            ),
             self._toolset,
             self._emit,
             began=self._session.transcript.save_soon,

@@ -131,6 +131,28 @@ def _spelled_out(node: Json, parts: JsonObject) -> Json:
             return node
 
 
+_FARTHEST = 10**9
+_UNTOLD = (("additionalProperties", False), ("minLength", 1))
+
+
+def told_schema(node: Json) -> Json:
+    """Return a schema without limits that no sensible call reaches. The model pays for every word in each request.
+
+    Arguments are parsed by the whole schema.
+    """
+    match node:
+        case dict():
+            told = {key: value for key, value in node.items() if (key, value) not in _UNTOLD}
+            for bound in ("minimum", "maximum"):
+                if isinstance(limit := told.get(bound), int) and abs(limit) >= _FARTHEST:
+                    del told[bound]
+            return {key: told_schema(value) for key, value in told.items()}
+        case list():
+            return [told_schema(item) for item in node]
+        case _:
+            return node
+
+
 def no_object(tool: str, sent: str) -> ToolError:
     """Return the error of a call whose arguments are not a JSON object. `sent` is what came instead."""
     message = f"{tool}: the arguments are not a JSON object: {quote(sent) if sent else 'nothing'}"
@@ -314,7 +336,7 @@ class Tool(ABC, Generic[P]):
         return ToolSpec(
             self.name,
             description,
-            schema(self.params),
+            cast("JsonObject", told_schema(schema(self.params))),
             self.kind,
             self.mutates,
             cacheable=self.cacheable,

@@ -7,15 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.agent.aids.phases import PhaseCalls, Reflection
-from acp_agent.agent.prompt import ProjectNote, notes_block, system_prompt
+from acp_agent.agent.prompt import ProjectNote, notes_block
 from acp_agent.agent.summary import fit, section, summary_request
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import Message, Role, TextPart, ToolUsePart
-from acp_agent.core.session_options import Mode
 from acp_agent.core.types import ToolResult
 from acp_agent.output.sanitize import fence
 from acp_agent.text import TAGS, clip, defanged, measure, title, visible
-from acp_agent.tools.registry import default_tools
 from tests.fakes.fake_toolset import FakeToolset
 from tests.unit.tools.workbench import Workbench
 
@@ -86,7 +84,6 @@ MARKED = {
     "notes": notes_block((ProjectNote("a", "x", users=True), ProjectNote("b", "x")), 1000),
     "record": section("x").text,
     "asked": ASKED,
-    "prompt": system_prompt("/p", [], "linux", Mode.CODE, tools=[tool.spec() for tool in default_tools()]),
 }
 
 
@@ -112,7 +109,7 @@ async def test_the_notes_of_the_agent_itself_are_defanged():
 
 
 @pytest.mark.parametrize(
-    "text", ["< / Knowledge >", "<TOOLS>", "[ SELF_REFLECTION]", "[The agent itself has called read"]
+    "text", ["< / Knowledge >", "<WORKSPACE>", "[ SELF_REFLECTION]", "[The agent itself has called read"]
 )
 def test_however_it_is_written_it_is_defanged_once(text: str):
     assert not defanged(text).startswith(("<", "["))
@@ -121,7 +118,7 @@ def test_however_it_is_written_it_is_defanged_once(text: str):
 
 
 def test_words_that_only_begin_alike_stay():
-    text = "<toolsmith> <summary> [tools] [self] <conversational> a<b [the agent]"
+    text = "<workspaces> <summary> <tools> [tools] [self] <conversational> a<b [the agent]"
     assert defanged(text) == text
 
 

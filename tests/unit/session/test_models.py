@@ -298,10 +298,13 @@ async def test_a_model_that_knows_no_tools_is_told_of_none_also_when_it_stands_i
         assert not s.models.take_tools()
 
 
-async def test_the_prompt_of_a_model_that_knows_no_tools_lists_none():
+async def test_the_prompt_of_a_model_that_knows_no_tools_has_no_rules_for_calls():
     spec = ToolSpec("read", "", {}, ToolKind.READ, mutates=False)
     here: Any = SimpleNamespace(
-        workspace=SimpleNamespace(additional=()), active=SessionOptions(), transcript=SimpleNamespace(save_soon=None)
+        editor=SimpleNamespace(owns_buffers=False),
+        workspace=SimpleNamespace(additional=()),
+        active=SessionOptions(),
+        transcript=SimpleNamespace(save_soon=None),
     )
     tools: Any = SimpleNamespace(specs=lambda: [spec])
 
@@ -312,4 +315,4 @@ async def test_the_prompt_of_a_model_that_knows_no_tools_lists_none():
         async with session([], llm=known) as s:
             loaded = partial(Loaded, s.settings, (), {}, "config.toml")
             loop = SessionAgent(here, "/project", loaded, s.models, tools, s.conversation(), s.emit, notes)
-            assert ("<tools>" in (await loop.agent()).system_prompt) == listed
+            assert ("Call tools:" in (await loop.agent()).system_prompt) == listed
