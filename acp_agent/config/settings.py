@@ -375,7 +375,7 @@ class AcpSettings(Section):
             "kind in the editor. false: their kind is other."
         ),
         OFF,
-    ] = False
+    ] = True
     permission_file: Annotated[
         PathText | None,
         Field(

@@ -49,7 +49,8 @@ class Diagnostics(Tool[DiagnosticsParams]):
     """
 
     name = "diagnostics"
-    kind = ToolKind.OTHER
+    verb = "check"
+    kind = ToolKind.READ
     mutates = False
     cacheable = True
     params = DiagnosticsParams

@@ -297,7 +297,7 @@ class LspWorkspaceSymbol(LanguageServerTool[LspWorkspaceSymbolParams]):
     params = LspWorkspaceSymbolParams
 
     def title(self, params: LspWorkspaceSymbolParams) -> str:
-        return title(params.query)
+        return f'symbols "{title(params.query)}"'
 
     def subjects(self, params: LspWorkspaceSymbolParams) -> tuple[Subject, ...]:
         del params

@@ -79,7 +79,7 @@ class MemorySearch(Tool[MemorySearchParams]):
     """The tool that reads through the Memories port. It is not cacheable, because other sessions write there, too."""
 
     name = "memory_search"
-    kind = ToolKind.OTHER
+    kind = ToolKind.SEARCH
     mutates = False
     params = MemorySearchParams
 

@@ -104,9 +104,6 @@ class Outline(Tool[OutlineParams]):
     cacheable = True
     params = OutlineParams
 
-    def title(self, params: OutlineParams) -> str:
-        return f"outline {super().title(params)}" if "path" in params.model_fields_set else self.name
-
     def subjects(self, params: OutlineParams) -> tuple[Subject, ...]:
         return (PathSubject(params.path, Access.READ),)
 

@@ -36,13 +36,17 @@ class ListDirectory(Tool[ListDirectoryParams]):
     """
 
     name = "list_directory"
+    verb = "list"
     mutates = False
     cacheable = True
     params = ListDirectoryParams
 
-    def __init__(self, *, max_entries: int = 1000, kind: ToolKind = ToolKind.OTHER) -> None:
+    def __init__(self, *, max_entries: int = 1000, kind: ToolKind = ToolKind.SEARCH) -> None:
         self._max_entries = max_entries
         self.kind = kind
+
+    def title(self, params: ListDirectoryParams) -> str:
+        return f"{self.verb} {title(params.path).rstrip('/')}/"
 
     def subjects(self, params: ListDirectoryParams) -> tuple[Subject, ...]:
         return (PathSubject(params.path, Access.LIST),)
@@ -77,6 +81,7 @@ class CreateDirectory(_PathTool[CreateDirectoryParams]):
     """The tool that creates folders. A folder that already exists is not an error."""
 
     name = "create_directory"
+    verb = "create folder"
     params = CreateDirectoryParams
 
     def subjects(self, params: CreateDirectoryParams) -> tuple[Subject, ...]:
@@ -138,7 +143,7 @@ class CopyPath(_PathTool[CopyPathParams]):
     params = CopyPathParams
 
     def title(self, params: CopyPathParams) -> str:
-        return params.title
+        return f"copy {params.title}"
 
     def subjects(self, params: CopyPathParams) -> tuple[Subject, ...]:
         # Whether the source may be read is asked of each file that is copied.
@@ -178,7 +183,7 @@ class MovePath(_PathTool[MovePathParams]):
     params = MovePathParams
 
     def title(self, params: MovePathParams) -> str:
-        return params.title
+        return f"move {params.title}"
 
     def subjects(self, params: MovePathParams) -> tuple[Subject, ...]:
         return (PathSubject(params.source, Access.MOVE), PathSubject(params.target, Access.WRITE))
@@ -204,6 +209,7 @@ class DeletePath(_PathTool[DeletePathParams]):
     """The tool that deletes a file, a link or a folder."""
 
     name = "delete_path"
+    verb = "delete"
     params = DeletePathParams
 
     def subjects(self, params: DeletePathParams) -> tuple[Subject, ...]:

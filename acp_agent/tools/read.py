@@ -57,6 +57,16 @@ class Read(Tool[ReadParams]):
         self._max_lines = max_lines
         self._max_line_chars = max_line_chars
 
+    def title(self, params: ReadParams) -> str:
+        first, limit = params.offset + 1, params.limit
+        if params.offset < 0:
+            lines = f" (last {-params.offset} lines)"
+        elif limit is not None:
+            lines = f" (lines {first}-{params.offset + limit})"
+        else:
+            lines = f" (from line {first})" if params.offset else ""
+        return f"{super().title(params)}{lines}"
+
     def subjects(self, params: ReadParams) -> tuple[Subject, ...]:
         return (PathSubject(params.path, Access.READ),)
 

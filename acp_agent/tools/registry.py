@@ -55,7 +55,7 @@ _DEFAULTS = ToolLimits()
 def default_tools(
     limits: ToolLimits = _DEFAULTS,
     *,
-    rich_kinds: bool = False,
+    rich_kinds: bool = True,
     memory: bool = True,
     compression: bool = False,
     questions: bool = False,

@@ -10,13 +10,15 @@ from pydantic import Field
 from acp_agent.core.backends import GrepMatch, GrepMatches, GrepQuery
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.secrets import Secrecy, secrecy
-from acp_agent.core.types import Access, PathSubject, Subject, ToolKind, ToolResult
-from acp_agent.text import visible
+from acp_agent.core.types import Access, Location, PathSubject, Subject, ToolKind, ToolResult
+from acp_agent.text import title, visible
 from acp_agent.tools.tool import WHOLE, Name, Params, Tool, cut, pattern_below, relative
 
 _MOST_CONTEXT = 20
 _GAP = "--"
 _MOST_NAMED = 3
+_MOST_LOCATIONS = 10
+"""Files of a result that the editor is offered to open."""
 
 
 class GrepParams(Params):
@@ -51,6 +53,10 @@ class Grep(Tool[GrepParams]):
         self._max_line_chars = max_line_chars
         self._guards_secrets = guards_secrets
 
+    def title(self, params: GrepParams) -> str:
+        where = f" in {title(params.path)}" if "path" in params.model_fields_set else ""
+        return f'{self.name} "{title(params.pattern)}"{where}{f" ({title(params.glob)})" if params.glob else ""}'
+
     def subjects(self, params: GrepParams) -> tuple[Subject, ...]:
         # The file system asks for each file it reads, and again for a path that is one.
         searched = PathSubject(params.path, Access.LIST)
@@ -78,7 +84,9 @@ class Grep(Tool[GrepParams]):
             lines = self._files(found, base)
         else:
             lines = self._lines(found, base, gaps=params.context > 0)
-        return ToolResult("\n".join((*lines, *_left_out(found, base))))
+        first_hits = {match.path: match.line for match in reversed(found.matches) if match.matched}
+        locations = [Location(path, first_hits[path]) for path in sorted(first_hits)[:_MOST_LOCATIONS]]
+        return ToolResult("\n".join((*lines, *_left_out(found, base))), locations=tuple(locations))
 
     def _secrets(self, params: GrepParams, context: ToolContext) -> Secrecy:
         """Return how secret the searched files may be: the gates have let files pass that the call names."""
@@ -151,14 +159,19 @@ class FindPath(Tool[FindPathParams]):
     """
 
     name = "find_path"
+    verb = "find"
     mutates = False
     cacheable = True
     params = FindPathParams
 
-    def __init__(self, *, max_results: int, kind: ToolKind = ToolKind.OTHER, guards_secrets: bool = True) -> None:
+    def __init__(self, *, max_results: int, kind: ToolKind = ToolKind.SEARCH, guards_secrets: bool = True) -> None:
         self._max_results = max_results
         self._guards_secrets = guards_secrets
         self.kind = kind
+
+    def title(self, params: FindPathParams) -> str:
+        where = f" in {title(params.path)}" if "path" in params.model_fields_set else ""
+        return f"{self.verb} {title(params.pattern)}{where}"
 
     def subjects(self, params: FindPathParams) -> tuple[Subject, ...]:
         return (PathSubject(params.path, Access.LIST),)
@@ -183,7 +196,7 @@ class FindPath(Tool[FindPathParams]):
         if found.stopped is not None:
             where = visible(relative(found.stopped, base))
             lines.append(f"(time ran out at {where}: what comes after it was not searched; give a smaller path)")
-        return ToolResult("\n".join(lines))
+        return ToolResult("\n".join(lines), locations=tuple(map(Location, shown[:_MOST_LOCATIONS])))
 
     def _closed_folder(self, base: str) -> Callable[[str], bool]:
         """Return whether a path lies in a folder that may be listed only when the call names it."""

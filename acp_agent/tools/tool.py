@@ -9,6 +9,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, cast
@@ -34,6 +35,7 @@ from acp_agent.core.types import (
     Json,
     JsonObject,
     Location,
+    PathSubject,
     Subject,
     ToolCall,
     ToolKind,
@@ -312,6 +314,7 @@ class Tool(ABC, Generic[P]):
     """A tool that the model can call. It has no state: one object serves every session and call.
 
     name        the name for the model and the audit log
+    verb        how titles of its calls begin, for the user; empty for its name
     kind        how an editor draws it
     mutates     whether it changes anything; True if in doubt
     cacheable   whether the same call gives the same answer until something changes
@@ -320,6 +323,7 @@ class Tool(ABC, Generic[P]):
     """
 
     name: ClassVar[str]
+    verb: ClassVar[str] = ""
     mutates: ClassVar[bool]
     cacheable: ClassVar[bool] = False
     external: ClassVar[bool] = False
@@ -363,21 +367,25 @@ class Tool(ABC, Generic[P]):
         raise ToolError(category, f"{self.name}: {_describe(problems, schema(self.params))}")
 
     def title(self, params: P) -> str:
-        """Return one line for the user: the command, path or URL of the call, else the tool's name."""
+        """Return one line for the user: the command, or the tool's verb and the path or URL of the call."""
         for field in ("command", "path", "url"):
             value = getattr(params, field, None) if field in params.model_fields_set else None
             if isinstance(value, str):
-                return title(value)
-        return self.name
+                return title(value) if field == "command" else f"{self.verb or self.name} {title(value)}"
+        return self.verb or self.name
 
     @abstractmethod
     def subjects(self, params: P) -> tuple[Subject, ...]:
         """Return everything that the call touches. What is missing here is not guarded."""
 
     def locations(self, params: P, files: FileSystem) -> tuple[Location, ...]:
-        """Return places worth opening when the call starts. Raises what `files.resolve` raises."""
-        del params, files
-        return ()
+        """Return places worth opening when the call starts: the paths that it touches. May raise as `resolve` does."""
+        found: list[Location] = []
+        for subject in self.subjects(params):
+            if isinstance(subject, PathSubject):
+                with suppress(ToolError, Refused):  # the run, or a gate, says why
+                    found.append(Location(files.resolve(subject.path, subject.access)))
+        return tuple(dict.fromkeys(found))
 
     async def preview(self, params: P, files: FileSystem) -> tuple[Diff, ...]:
         """Return the change as it would be made now. Raises ToolError, Refused or BackendUnavailable."""

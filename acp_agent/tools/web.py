@@ -89,6 +89,7 @@ class WebScrape(Tool[WebScrapeParams]):
     """The tool that reads parts of a web page."""
 
     name = "web_scrape"
+    verb = "scrape"
     kind = ToolKind.FETCH
     mutates = False
     cacheable = True

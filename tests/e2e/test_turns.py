@@ -35,7 +35,7 @@ async def test_a_tool_call_is_one_start_and_one_final_update_with_the_same_uuid(
     call = editor.call
     assert len(call.id) == 36
     assert (call.kind, call.first["status"], call.status) == ("read", "in_progress", "completed")
-    assert call.first["title"] == "a.txt"
+    assert call.first["title"] == "read a.txt"
     assert call.first["rawInput"] == {"path": "a.txt"}
     assert call.first["locations"][0]["path"] == str(editor.workspace / "a.txt")
     assert "beta" in call.text
@@ -49,7 +49,7 @@ async def test_several_calls_of_one_message_keep_their_order_and_get_different_i
         for name in names:
             (editor.workspace / name).write_text(f"this is {name}\n")
         await editor.say(await editor.open(), "read them")
-    assert [call.first["title"] for call in editor.calls] == names
+    assert [call.first["title"] for call in editor.calls] == [f"read {name}" for name in names]
     assert len({call.id for call in editor.calls}) == 4
     assert all(f"this is {name}" in call.text for name, call in zip(names, editor.calls, strict=True))
 

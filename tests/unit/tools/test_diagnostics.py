@@ -99,7 +99,7 @@ async def test_the_gates_see_every_command_and_the_folder_and_the_user_reads_the
 
     assert invocation.subjects == (CommandSubject(RUFF), CommandSubject(MYPY), PathSubject(".", Access.LIST))
     assert invocation.title.startswith(f"{RUFF} ⏎ mypy ")
-    assert (invocation.spec.kind, invocation.spec.mutates) == (ToolKind.OTHER, False)
+    assert (invocation.spec.kind, invocation.spec.mutates) == (ToolKind.READ, False)
 
 
 async def test_what_runs_is_what_the_gates_saw_whatever_the_project_became():
@@ -165,7 +165,7 @@ async def test_a_folder_without_a_project_runs_nothing_and_says_what_makes_one()
     result = await project.execute(invocation)
 
     assert invocation.subjects == (PathSubject("docs", Access.LIST),)
-    assert invocation.title == "docs"
+    assert invocation.title == "check docs"
     assert not_checked(result).startswith("Could not check.\n[warning] no project in 'docs': none of Cargo.toml, ")
     assert project.programs.requests == []
 

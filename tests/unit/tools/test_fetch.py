@@ -74,7 +74,7 @@ async def test_the_call_names_its_url_and_reaches_the_web_in_its_own_name(bench:
     bench.web.put(URL, "x")
     invocation = await bench.understand("fetch", url=URL)
 
-    assert (invocation.subjects, invocation.title) == ((UrlSubject(URL),), URL)
+    assert (invocation.subjects, invocation.title) == ((UrlSubject(URL),), f"fetch {URL}")
     assert (invocation.spec.kind, invocation.spec.mutates) == (ToolKind.FETCH, False)
     assert bench.web.asked == []
     await bench.execute(invocation)

@@ -77,7 +77,7 @@ async def test_the_file_is_a_subject_to_be_read_and_a_place_to_open():
 
     assert invocation.subjects == (PathSubject("src/a.py", Access.READ),)
     assert [(each.path, each.line) for each in invocation.locations] == [("/project/src/a.py", 3)]
-    assert invocation.title == "src/a.py"
+    assert invocation.title == "lsp_hover src/a.py"
 
 
 # --------------------------------------------------------------------------------- what they ask

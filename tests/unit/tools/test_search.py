@@ -53,7 +53,7 @@ async def test_a_listing_without_a_path_is_of_the_sessions_folder():
     bench = Workbench({"a": ""})
 
     assert (await bench.run("list_directory")).text == "[file] a"
-    assert (await bench.understand("list_directory")).title == "list_directory"
+    assert (await bench.understand("list_directory")).title == "list ./"
     assert "required" not in bench.registry.specs()[4].parameters
 
 
@@ -272,9 +272,9 @@ async def test_searches_stay_inside_the_roots(name: str):
         await bench.execute(invocation)
 
 
-async def test_rich_kinds_show_listings_as_searches():
-    plain = {spec.name: spec.kind for spec in Registry(default_tools()).specs()}
-    rich = {spec.name: spec.kind for spec in Registry(default_tools(rich_kinds=True)).specs()}
+async def test_listings_are_searches_unless_rich_kinds_is_off():
+    plain = {spec.name: spec.kind for spec in Registry(default_tools(rich_kinds=False)).specs()}
+    rich = {spec.name: spec.kind for spec in Registry(default_tools()).specs()}
 
     assert (plain["list_directory"], plain["find_path"], plain["grep"]) == (
         ToolKind.OTHER,

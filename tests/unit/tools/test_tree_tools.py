@@ -138,12 +138,12 @@ async def test_every_path_is_a_subject_as_the_model_wrote_it(
 async def test_titles_show_the_path_or_both_and_a_long_source_cannot_hide_the_destination():
     made = bench()
 
-    assert (await made.understand("delete_path", path="a\nb")).title == "a ⏎ b"
-    assert (await made.understand("create_directory", path="new")).title == "new"
-    for name in ("move_path", "copy_path"):
-        assert (await made.understand(name, **TWO_PATHS)).title == "a -> b"
+    assert (await made.understand("delete_path", path="a\nb")).title == "delete a ⏎ b"
+    assert (await made.understand("create_directory", path="new")).title == "create folder new"
+    for name, verb in (("move_path", "move"), ("copy_path", "copy")):
+        assert (await made.understand(name, **TWO_PATHS)).title == f"{verb} a -> b"
         long = await made.understand(name, source="x" * 500, destination="\u202eb")
-        assert long.title == "x" * 120 + "… -> \\u202eb"
+        assert long.title == f"{verb} " + "x" * 120 + "… -> \\u202eb"
 
 
 async def test_what_a_path_hides_is_shown_in_what_the_tools_say():
@@ -324,6 +324,6 @@ async def test_a_destination_that_ends_in_a_slash_is_the_folder_to_go_into(
 
     # The gates judge the path that is written, not the folder it is in.
     assert invocation.subjects[1] == PathSubject(wanted, Access.WRITE)
-    assert invocation.title == f"{source} -> {wanted}"
+    assert invocation.title == f"{name.removesuffix('_path')} {source} -> {wanted}"
     assert f" {source} to {wanted}" in result.text
     assert made.files.exists(wanted)

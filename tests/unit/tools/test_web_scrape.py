@@ -121,7 +121,7 @@ async def test_results_of_a_page_that_was_cut_say_so(bench: Workbench, select: s
 async def test_the_call_names_its_url_and_reaches_the_web_in_its_own_name(bench: Workbench):
     invocation = await bench.understand("web_scrape", url=URL, select="a")
 
-    assert (invocation.subjects, invocation.title) == ((UrlSubject(URL),), URL)
+    assert (invocation.subjects, invocation.title) == ((UrlSubject(URL),), f"scrape {URL}")
     assert (invocation.spec.kind, invocation.spec.mutates) == (ToolKind.FETCH, False)
     await bench.execute(invocation)
     assert bench.web.asked == [(URL, WebCaller("web_scrape", invocation.call.id))]
