@@ -65,7 +65,7 @@ def clip(text: str, limit: int) -> str:
     line_end = text.find("\n", start - 1, start + half // _SNAP)
     tail = text[line_end + 1 if line_end >= 0 else start :]
     left_out = len(text) - len(head) - len(tail)
-    marker = f"... [truncated {left_out} chars, showing first and last ~{limit // 2} chars] ..."
+    marker = f"[{left_out:,} characters left out here]"
     before = "" if head.endswith("\n") else "\n"
     return f"{head}{before}{marker}\n{tail}"
 

@@ -72,44 +72,37 @@ _QUALITY = frozenset(
     }
 )
 _SUGGESTIONS = {
-    ToolErrorCategory.TOOL_NOT_FOUND: "Use one of the tools you were given.",
+    ToolErrorCategory.TOOL_NOT_FOUND: "Use one of your tools.",
     ToolErrorCategory.INVALID_PARAMETERS: "Correct the arguments to match the tool's schema.",
     ToolErrorCategory.TYPE_MISMATCH: "Correct the argument types to match the tool's schema.",
     ToolErrorCategory.POLICY_BLOCKED: "Do not try to get around this. Choose another approach or ask the user.",
     ToolErrorCategory.CONFIRMATION_REQUIRED: "Ask the user to allow this.",
     ToolErrorCategory.PERMANENT_FAILURE: "Do not repeat the same call. Check the path or the command.",
     ToolErrorCategory.CANCELLED: "Wait for the user.",
-    ToolErrorCategory.RATE_LIMITED: "Rate limit exceeded. The system will retry if possible.",
-    ToolErrorCategory.SERVER_ERROR: "The remote server failed. The system will retry if possible.",
+    ToolErrorCategory.RATE_LIMITED: "Go on with other work and try it once more later.",
+    ToolErrorCategory.SERVER_ERROR: "Go on without it, or try it once more later.",
     ToolErrorCategory.NETWORK_ERROR: "Check that the network is reachable.",
-    ToolErrorCategory.TIMEOUT: "Try a smaller scope or a longer timeout.",
+    ToolErrorCategory.TIMEOUT: "Ask for less at once, or go on without it.",
 }
 """What the model is told to do if the error has no better advice."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolFailure:
-    """The failure of a call, for the model and for the audit.
-
-    `retryable` says whether the system will repeat the call, so it is False once the retries are used up.
-    """
+    """The failure of a call. The model reads what happened and what to do; the audit also records the category."""
 
     category: ToolErrorCategory
     message: str
     suggestion: str = ""
-    retryable: bool = False
+
+    @property
+    def headline(self) -> str:
+        """The line that says what happened: `[error] ...`."""
+        return f"[error] {self.message}"
 
     def block(self) -> str:
-        """Return the `[tool_error]` block that the model reads."""
-        return "\n".join(
-            (
-                "[tool_error]",
-                f"category: {self.category}",
-                f"error: {self.message}",
-                f"suggestion: {self.suggestion or _SUGGESTIONS[self.category]}",
-                f"retryable: {'true' if self.retryable else 'false'}",
-            )
-        )
+        """Return what the model reads: the headline, and `[advice] ...` with what to do."""
+        return f"{self.headline}\n[advice] {self.suggestion or _SUGGESTIONS[self.category]}"
 
 
 class AgentError(Exception):

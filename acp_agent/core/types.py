@@ -273,7 +273,7 @@ class ToolResult:
 
     @classmethod
     def failed(cls, failure: ToolFailure, *, display: str | None = None) -> "ToolResult":
-        """Return the result of a failed call: the model reads the `[tool_error]` block, the user the plain message."""
+        """Return the result of a failed call: the model reads what happened and what to do, the user the former."""
         return cls(text=failure.block(), display=display or failure.message, failure=failure)
 
     @classmethod

@@ -22,7 +22,7 @@ from typing import TypeAlias
 import anyio
 import anyio.to_thread
 
-from acp_agent.core.errors import StoreUnavailable, ToolErrorCategory, ToolFailure
+from acp_agent.core.errors import StoreUnavailable, ToolFailure
 from acp_agent.core.services import Overflow
 from acp_agent.core.types import Access, Json, McpSubject, PathSubject, ToolResult, UrlSubject
 from acp_agent.execution.runner import ToolExecutor
@@ -312,10 +312,6 @@ def _output_size(result: ToolResult) -> int:
     return size
 
 
-_LATER = "The system has given up on this call. Go on without it, or try it once more later."
-_PROMISING = frozenset({ToolErrorCategory.RATE_LIMITED, ToolErrorCategory.SERVER_ERROR})
-"""Categories whose suggestion says that the system will retry, which no returned result may say."""
-
 _log = Log(__name__)
 
 
@@ -341,9 +337,8 @@ class ToolRetries:
 class RetryExecutor:
     """An executor that repeats a call that failed with one of the four retryable categories.
 
-    A call that changes something or runs a command is never repeated. Every returned result says `retryable: false`,
-    because the system will not try again. An attempt that runs when the budget ends is cancelled, and the failure
-    before it is returned.
+    A call that changes something or runs a command is never repeated. An attempt that runs when the budget ends is
+    cancelled, and the failure before it is returned.
 
     clock, sleep, chance   for tests; `chance` returns a number in [0, 1)
     """
@@ -383,20 +378,18 @@ class RetryExecutor:
             if again is None:  # the time was up
                 break
             result = again
-        return result if result.failure is None else _final(result, result.failure, facts.attempts)
+        if facts.attempts == 1 or result.failure is None or not result.failure.category.retryable:
+            return result
+        return _counted(result, result.failure, facts.attempts)
 
     def _left(self, begun: float) -> float:
         """Return the remaining seconds of the budget, 0 or more."""
         return max(0.0, begun + self._retries.budget - self._clock())
 
 
-def _final(result: ToolResult, before: ToolFailure, attempts: int) -> ToolResult:
-    """Return a result whose failure says how often it was tried, and promises no further attempt."""
-    if not before.category.retryable:
-        return result
-    told = f"{before.message} (tried {attempts} times)" if attempts > 1 else before.message
-    suggestion = before.suggestion or (_LATER if before.category in _PROMISING else "")
-    failure = replace(before, message=told, suggestion=suggestion, retryable=False)
+def _counted(result: ToolResult, before: ToolFailure, attempts: int) -> ToolResult:
+    """Return a result whose failure says how often it was tried."""
+    failure = replace(before, message=f"{before.message} (tried {attempts} times)")
     text = failure.block() if result.text == before.block() else result.text
     display = failure.message if result.display == before.message else result.display
     return replace(result, text=text, display=display, failure=failure)

@@ -146,8 +146,8 @@ class RateLimit:
 class RateLimitGate(Gate):
     """A gate that refuses calls beyond the session's rate.
 
-    The category is `rate_limited`, because only time helps and the model made no mistake. It says `retryable: false`,
-    because no retry waits for up to an hour: the refusal ends the call.
+    The category is `rate_limited`, because only time helps and the model made no mistake. No retry waits for up to an
+    hour: the refusal ends the call.
     """
 
     name = "rate_limit"

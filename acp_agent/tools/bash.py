@@ -55,20 +55,20 @@ class Bash(Tool[BashParams]):
         async def stream(output: str) -> None:
             await context.progress(ToolProgress(context.call_id, output=output))
 
-        return _result(await command.wait(stream))
+        return _result(await command.wait(stream), self._longest)
 
 
-def _result(outcome: CommandOutcome) -> ToolResult:
+def _result(outcome: CommandOutcome, longest: float) -> ToolResult:
     """Return the output for both readers. For the model an error block is added if the exit is an error.
 
     In the envelope `exit_code` is 128 + n for signal n, and 124 after a timeout.
     """
     code = outcome.exit_code
-    failure = _failure(outcome) if code != 0 or outcome.timed_out else None
+    failure = _failure(outcome, longest) if code != 0 or outcome.timed_out else None
     ending = ["[output truncated]"] if outcome.truncated else []
     if code != 0:
-        killed = f" killed by {outcome.signal}" if outcome.signal else ""
-        ending.append(f"[exit {'unknown' if code is None else code}]{killed}")
+        killed = f", killed by {outcome.signal}" if outcome.signal else ""
+        ending.append(f"[exit {'unknown' if code is None else code}{killed}]")
     return ToolResult(
         text=outcome.output.removesuffix("\n") or "(no output)",
         envelope={
@@ -80,18 +80,20 @@ def _result(outcome: CommandOutcome) -> ToolResult:
         },
         frame=Frame(
             head="" if failure is None else failure.block(),
-            headline="" if failure is None else f"[error] {failure.message}",
+            headline="" if failure is None else failure.headline,
             ending="\n".join(ending),
         ),
         failure=failure,
     )
 
 
-def _failure(outcome: CommandOutcome) -> ToolFailure | None:
+def _failure(outcome: CommandOutcome, longest: float) -> ToolFailure | None:
     """Return the failure for exits that are errors of the call itself. Any other code is the command's own answer."""
     if outcome.timed_out:
-        after = "" if outcome.timeout is None else f" after {outcome.timeout:g}s"
-        return ToolFailure(ToolErrorCategory.TIMEOUT, f"command timed out{after}")
+        after = "" if outcome.timeout is None else f" after {outcome.timeout:g} s"
+        more = f"Give a larger `timeout` (up to {longest:g})" if (outcome.timeout or 0) < longest else "Ask for less"
+        advice = f"{more}, or `background: true` for what keeps running."
+        return ToolFailure(ToolErrorCategory.TIMEOUT, f"timed out{after}", advice)
     if outcome.exit_code == 126:
         return ToolFailure(ToolErrorCategory.POLICY_BLOCKED, "command cannot be executed (exit 126)")
     if outcome.exit_code == 127:

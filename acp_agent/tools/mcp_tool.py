@@ -136,7 +136,7 @@ def _result(reply: McpReply) -> ToolResult:
     return ToolResult(
         text=text or ("(an image)" if reply.images else "(no output)"),
         envelope=None if reply.structured is None else {"structuredContent": reply.structured},
-        frame=None if failure is None else Frame(head=failure.block(), headline=f"[error] {failure.message}"),
+        frame=None if failure is None else Frame(head=failure.block(), headline=failure.headline),
         images=reply.images,
         failure=failure,
     )

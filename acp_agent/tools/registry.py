@@ -141,9 +141,9 @@ class Registry:
         if lowered in known:
             return self._tools[known[lowered]]
         near = get_close_matches(lowered[:100], known, n=1)
-        did_you_mean = f"; did you mean {known[near[0]]}?" if near else ""
-        message = f"there is no tool {quote(name)}; the tools are {', '.join(self._tools)}{did_you_mean}"
-        raise ToolError(ToolErrorCategory.TOOL_NOT_FOUND, message)
+        first = f"Use {known[near[0]]}, or another of your tools" if near else "Use one of your tools"
+        advice = f"{first}: {', '.join(self._tools)}."
+        raise ToolError(ToolErrorCategory.TOOL_NOT_FOUND, f"there is no tool {quote(name)}", advice)
 
 
 def catalogue() -> JsonObject:

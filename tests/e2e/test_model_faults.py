@@ -95,7 +95,7 @@ async def _writes_bad_json(faulty: Faulty) -> None:
     broken = {"id": "call_bad", "name": "bash", "arguments": '{"command": "touch broken'}
     assert "Sorry." in await faulty.prompt(faulty.calls(broken), faulty.says("Sorry."))
     assert faulty.editor.calls[-1].status == "failed"
-    assert b"category: invalid_parameters" in faulty.server.requests[1].body
+    assert b"[error] " in faulty.server.requests[1].body
     assert len(faulty.editor.requests("session/request_permission")) == asked
     assert not (faulty.editor.workspace / "broken").exists()
 

@@ -190,7 +190,7 @@ CONVERSATIONS = (
         (
             Say(("go",)),
             Answer((), (_LS,)),
-            Results((Result("[tool_error]\ncategory: timeout", is_error=True),)),
+            Results((Result("[error] timed out after 120 s", is_error=True),)),
             Answer(("Sorry.",)),
         ),
         tools=_TOOLS,

@@ -126,7 +126,8 @@ _LAST = """
     audience status state changed updated created reset id ids description desc note info stdin fd prefix suffix source
     link page view screen button icon spec count counts rate cost price per tokens_per used left remaining stream
     rotation days minutes seconds hours ms handler callback factory builder resolver getter sha checksum fingerprint
-    location region bucket ui tokenizer parser lexer encryption fallback history projection"""
+    location region bucket ui tokenizer parser lexer encryption fallback history projection hasher hashers hashing
+    scheme backend backends engine derivation"""
 _HARMLESS_FIRST, _HARMLESS_LAST = frozenset(_FIRST.split()), frozenset(_LAST.split())
 _TOKENIZERS = re.compile(r"tokeni[sz]|tokenlist|passwordless|secretar|secretsmanager|tokenid\Z|keyid\Z|passthr")
 

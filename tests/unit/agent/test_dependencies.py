@@ -54,11 +54,8 @@ def test_a_refusal_names_what_is_missing_and_what_to_do():
     assert result.failure is not None
     assert result.failure.category is ToolErrorCategory.POLICY_BLOCKED
     assert result.text == (
-        "[tool_error]\n"
-        "category: policy_blocked\n"
-        "error: edit waits for read and grep to succeed in this session; it was not run.\n"
-        "suggestion: Call read and grep first.\n"
-        "retryable: false"
+        "[error] edit waits for read and grep to succeed in this session; it was not run.\n"
+        "[advice] Call read and grep first."
     )
 
 

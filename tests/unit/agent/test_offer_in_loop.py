@@ -154,8 +154,7 @@ async def test_a_tool_that_waits_appears_when_what_it_requires_has_succeeded():
 
     assert [made_call.name for made_call in session.toolset.calls] == ["read", "edit"]
     refused, *others = session.results
-    assert "category: policy_blocked" in refused.text
-    assert "suggestion: Call read first." in refused.text
+    assert "\n[advice] Call read first." in refused.text
     assert not any(result.is_error for result in others)
     assert ["edit" in names(request.tools) for request in session.provider.requests] == [False, True, True, True]
     assert_acceptable(session.history.messages())

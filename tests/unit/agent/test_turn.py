@@ -161,8 +161,7 @@ async def test_an_unknown_tool_and_bad_arguments_are_left_to_the_toolset_to_answ
     await talk.prompt()
     assert [made.name for made in talk.toolset.calls] == ["nope", "look"]
     assert talk.toolset.calls[1].raw_arguments == '{"path": '
-    assert "category: tool_not_found" in talk.results[0].text
-    assert "category: invalid_parameters" in talk.results[1].text
+    assert all(result.text.startswith("[error] ") for result in talk.results)
 
 
 async def test_a_call_id_that_comes_twice_in_one_message_runs_once() -> None:

@@ -170,7 +170,7 @@ async def test_a_refused_call_shows_too_and_nothing_runs() -> None:
     stage = Stage(raising(AssertionError()), Fixed(Deny("not here")))
     result = await stage.run()
     assert stage.order == ["ToolStarted", "ToolFinished"]
-    assert result.text.startswith("[tool_error]\ncategory: policy_blocked\nerror: not here\n")
+    assert result.text.startswith("[error] not here\n")
     assert result.shown == "not here"
 
 

@@ -135,7 +135,7 @@ async def test_gates_judge_a_mended_call_like_any_other():
     result = await session.run("read", {"path": 3})
     assert result.failure is not None
     assert result.failure.category is ToolErrorCategory.POLICY_BLOCKED
-    assert result.text.startswith("[tool_error]\ncategory: policy_blocked\n")
+    assert result.text.startswith("[error] ")
     assert "arguments repaired" in result.text
 
 

@@ -26,19 +26,18 @@ INFRASTRUCTURE = {
     ToolErrorCategory.NETWORK_ERROR,
     ToolErrorCategory.TIMEOUT,
 }
-GIVEN_UP = "The system has given up on this call. Go on without it, or try it once more later."
 BLOCKS = {
-    ToolErrorCategory.TOOL_NOT_FOUND: "Use one of the tools you were given.",
+    ToolErrorCategory.TOOL_NOT_FOUND: "Use one of your tools.",
     ToolErrorCategory.INVALID_PARAMETERS: "Correct the arguments to match the tool's schema.",
     ToolErrorCategory.TYPE_MISMATCH: "Correct the argument types to match the tool's schema.",
     ToolErrorCategory.POLICY_BLOCKED: "Do not try to get around this. Choose another approach or ask the user.",
     ToolErrorCategory.CONFIRMATION_REQUIRED: "Ask the user to allow this.",
     ToolErrorCategory.PERMANENT_FAILURE: "Do not repeat the same call. Check the path or the command.",
     ToolErrorCategory.CANCELLED: "Wait for the user.",
-    ToolErrorCategory.RATE_LIMITED: GIVEN_UP,
-    ToolErrorCategory.SERVER_ERROR: GIVEN_UP,
+    ToolErrorCategory.RATE_LIMITED: "Go on with other work and try it once more later.",
+    ToolErrorCategory.SERVER_ERROR: "Go on without it, or try it once more later.",
     ToolErrorCategory.NETWORK_ERROR: "Check that the network is reachable.",
-    ToolErrorCategory.TIMEOUT: "Try a smaller scope or a longer timeout.",
+    ToolErrorCategory.TIMEOUT: "Ask for less at once, or go on without it.",
 }
 
 
@@ -97,25 +96,11 @@ async def test_four_categories_are_tried_again_and_seven_are_not(category):
 
 
 @pytest.mark.parametrize("category", ToolErrorCategory)
-async def test_what_the_model_reads_in_the_end_is_five_lines_that_promise_nothing(category):
+async def test_the_model_reads_a_line_of_what_happened_and_a_line_of_what_to_do(category):
     world = World(*[category] * 10)
     result = await world.executor().execute(CallFacts(world.invocation()))
     tried = " (tried 3 times)" if category in INFRASTRUCTURE else ""
-    assert result.text == (
-        f"[tool_error]\ncategory: {category.value}\nerror: no luck{tried}\nsuggestion: {BLOCKS[category]}\n"
-        "retryable: false"
-    )
-
-
-def test_a_failure_that_the_system_will_repeat_says_so():
-    failure = ToolFailure(ToolErrorCategory.TIMEOUT, "slow", "wait", retryable=True)
-    assert failure.block().splitlines() == [
-        "[tool_error]",
-        "category: timeout",
-        "error: slow",
-        "suggestion: wait",
-        "retryable: true",
-    ]
+    assert result.text == f"[error] no luck{tried}\n[advice] {BLOCKS[category]}"
 
 
 def test_four_categories_are_retryable_three_are_the_models_fault_and_none_is_both():
@@ -163,7 +148,6 @@ async def test_what_changes_anything_or_runs_a_command_is_never_repeated(tool, s
     facts = CallFacts(world.invocation(tool, subjects=subjects))
     result = await world.executor().execute(facts)
     assert world.runs == facts.attempts == 1
-    assert "retryable: false" in result.text
     assert "tried" not in result.text
 
 

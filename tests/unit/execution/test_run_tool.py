@@ -53,7 +53,7 @@ async def test_an_error_of_the_system_has_its_category_wherever_it_is_met_and_na
     result = await ran(error)
     assert result.failure is not None
     assert result.failure.category.value == category
-    assert result.text.startswith(f"[tool_error]\ncategory: {category}\nerror: read: ")
+    assert result.text.startswith("[error] read: ")
     assert "/secret" not in result.text
     told = path_error(error, "mine.txt")
     assert isinstance(told, ToolError)

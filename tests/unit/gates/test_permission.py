@@ -139,7 +139,6 @@ async def test_reject_once_is_policy_blocked_and_not_kept(make):
     assert result.failure is not None
     assert result.failure.category is ToolErrorCategory.POLICY_BLOCKED
     assert result.failure.message == "denied by the user"
-    assert not result.failure.retryable
     assert (await chain.run(write())).failure is None
 
 

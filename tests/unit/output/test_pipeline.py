@@ -108,7 +108,7 @@ def test_up_to_the_threshold_the_model_gets_everything_and_the_editor_a_cut() ->
     done = fitted.finish()
     assert inside(done.text) == "x" * 50_000 + "\n"
     assert len(done.shown) <= 8 * 1024
-    assert "[truncated" in done.shown
+    assert " characters left out here]" in done.shown
     assert done.envelope is not None
     assert done.envelope["truncated"] is True
 
@@ -121,7 +121,7 @@ def test_above_the_threshold_the_model_gets_head_and_tail_where_nothing_is_kept(
     assert 49_000 < len(inside(done.text)) <= 50_001
     assert inside(done.text).startswith("first\n")
     assert inside(done.text).endswith("\nlast\n")
-    assert "showing first and last ~25000 chars" in done.text
+    assert " characters left out here]" in done.text
     assert done.text.endswith("[the whole output was not kept: the disk is full]")
 
 
@@ -177,16 +177,16 @@ def test_a_failure_is_cleaned_for_the_audit_too_and_is_no_data() -> None:
     done = applied(ToolResult.failed(failure), BASH).finish()
     assert done.failure == ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, "no such file", "look")
     assert done.shown == "no such file"
-    assert done.text.startswith("[tool_error]\ncategory: permanent_failure\nerror: no such file\n")
+    assert done.text.startswith("[error] no such file\n")
 
 
 def test_our_own_words_stand_around_the_fence_and_are_never_cut_or_filtered() -> None:
-    frame = Frame("[tool_error]", "[error] failed", "[exit 1]")
+    frame = Frame("[error] failed", "[error] failed", "[exit 1]")
     failure = ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, "failed")
     result = shell_result("noise\n" * 100, frame=frame, failure=failure)
     done = applied(result, BASH, "make", filters=Filters("signal")).finish()
     lines = done.text.splitlines()
-    assert lines[0] == "[tool_error]"
+    assert lines[0] == "[error] failed"
     assert lines[1:] == ["[exit 1]"]
     assert done.shown == "[error] failed\n[exit 1]"
 

@@ -100,7 +100,7 @@ async def test_exits_that_are_errors_are_classified(script: Script, category: To
 
     assert result.failure is not None
     assert (result.failure.category, result.failure.message) == (category, message)
-    assert model(result).startswith(f"[tool_error]\ncategory: {category}\nerror: {message}\n")
+    assert model(result).startswith(f"[error] {message}\n[advice] ")
     assert model(result).endswith(f"\n[exit {script.exit_code}]")
     assert user(result).startswith(f"[error] {message}\n")
 
@@ -130,10 +130,12 @@ async def test_a_timeout_keeps_what_came_before_it():
 
     assert result.failure is not None
     assert result.failure.category is ToolErrorCategory.TIMEOUT
-    assert "error: command timed out after 30s\n" in model(result)
-    assert "retryable: false\n" in model(result)
-    assert model(result).endswith("listening\n[exit 124] killed by SIGKILL")
-    assert user(result).startswith("[error] command timed out after 30s\nlistening")
+    assert model(result) == (
+        "[error] timed out after 30 s\n"
+        "[advice] Give a larger `timeout` (up to 600), or `background: true` for what keeps running.\n"
+        "listening\n[exit 124, killed by SIGKILL]"
+    )
+    assert user(result).startswith("[error] timed out after 30 s\nlistening")
     assert result.envelope is not None
     assert result.envelope["exit_code"] == 124
 
@@ -144,7 +146,7 @@ async def test_a_command_killed_by_a_signal_says_which():
 
     result = await bench.run("bash", command="x")
 
-    assert model(result) == "(no output)\n[exit 139] killed by SIGSEGV"
+    assert model(result) == "(no output)\n[exit 139, killed by SIGSEGV]"
     assert result.envelope is not None
     assert result.envelope["signal"] == "SIGSEGV"
 

@@ -126,10 +126,7 @@ async def test_no_match_shows_the_nearest_text_with_its_line_under_the_error_blo
 
     message = "old_string was not found; the text at line 5 differs only in blanks"
     nearest = "   5\tdef g():\n   6\t    return 1"
-    assert result.text == (
-        f"[tool_error]\ncategory: permanent_failure\nerror: {message}\n"
-        f"suggestion: Copy it exactly, blanks included.\nretryable: false\n{nearest}"
-    )
+    assert result.text == (f"[error] {message}\n[advice] Copy it exactly, blanks included.\n{nearest}")
     assert result.shown == f"{message}\n{nearest}"
     assert result.failure is not None
     assert bench.files.writes == []

@@ -98,6 +98,15 @@ INNOCENT = {
         '"--password", "--load-cookies", "--user"', "('backupskip','backupskip'),",
         "['username', 'password', 'repository'], ''",
     ],
+    "a setting of what handles passwords": [
+        'PASSWORD_HASHER = "argon2"', "PASSWORD_HASHER=argon2id", '"password_hasher": "bcrypt13",',
+        'password_field = "password"', 'TOKEN_URL = "https://auth.example.com/oauth/token"',
+        'PASSWORD_SCHEME = "sha512crypt"', 'PASSWORD_BACKEND = "ldap3"', 'KEY_DERIVATION = "hmac512"',
+    ],
+    "a declaration, or a place that holds it": [
+        "secret_key: str", 'api_key=os.environ["X"]', "for secret_key in self.secret_keys:", "secret_key: str | bytes,",
+        'apiKey: process.env["API_KEY2"]!,', 'DB_PASSWORD = ENV.fetch("DB_PASSWORD1")',
+    ],
     "a regular expression or a template": [
         r'TOKEN = r"[!#$%&*+\-.^_|~0-9A-Za-z]{1,}"', r"token = r'[^\W\d]\w*'", 'token.markup = "########"[:2]',
         'print(f"password={password!r}")', 'user_pass = "%s:%s" % (a, b)', '"access_token":"%(TOKEN)s"',
@@ -129,6 +138,7 @@ SECRETS = {
         "_auth=ZmFrZTpDSCqa6wMbFAKEjcHnIM8IsoUX7NL=",
     ],
     "an element": [f"<password>{_RANDOM}</password>", f"<apiKey><![CDATA[{_RANDOM}]]></apiKey>"],
+    "a word that could name a hasher": ['PASSWORD = "argon2"', "DB_PASSWORD=argon2id8"],
     "a pair that stands alone": [f'os.environ.setdefault("API_TOKEN", "{_RANDOM}")', '["password", "obviously-fake"]'],
 }  # fmt: skip
 
