@@ -11,10 +11,14 @@ from acp_agent.core.types import Json, JsonObject, OutputStats
 from acp_agent.output.pipeline import stats_line
 from acp_agent.text import BLANK, CONTINUED, wrap_line
 
+_FENCE = re.compile(r"(`{3,}|~{3,})")
+_BULLET = re.compile(r"[-*+]|\d+[.)]")
+
 
 class Paragraph:
-    """A message on the screen, wrapped at `width` columns. Later lines are indented by `indent`.
+    """A message on the screen, wrapped at `width` columns between words. Every line is indented by `indent`.
 
+    Lines keep the spaces that they begin with. Code between fences and the rows of tables are not wrapped.
     The caller has written the first `indent` columns of the first line.
     """
 
@@ -22,42 +26,63 @@ class Paragraph:
         self._out = out
         self._indent = indent
         self._width = width
-        self._column = indent
+        self._line = ""  # what was written of the present line, without the indent
+        self._indented = True
         self._word = ""
-        self._gap = False  # a space must precede the next word
+        self._spaces = ""  # between the last word and the next
+        self._hang = 0  # further columns before the lines that a line is wrapped onto
+        self._column = indent
+        self._fence = ""  # that opened the code
 
     def write(self, text: str) -> None:
         """Write the next piece of the message. Its last word is shown once it is complete."""
         for character in text:
-            if not character.isspace():
-                self._word += character
-                continue
-            self._finish_word()
             if character == "\n":
-                self._break()
-            self._gap = self._column > self._indent
+                self._finish_word()
+                self._end_line()
+            elif character.isspace():
+                self._finish_word()
+                self._spaces += "    " if character == "\t" else " "
+            else:
+                self._word += character
         self._out.flush()
 
     def end(self) -> None:
-        """End the message."""
+        """End the message. A line end that it ends with is not doubled."""
         self._finish_word()
-        self._out.write("\n")
+        if self._indented:
+            self._out.write("\n")
 
     def _finish_word(self) -> None:
-        if not self._word:
+        word, self._word = self._word, ""
+        if not word:
             return
-        if self._gap and self._column + 1 + len(self._word) > self._width:
-            self._break()
-        elif self._gap:
-            self._word = " " + self._word
-        self._gap = False
-        self._out.write(self._word)
-        self._column += len(self._word)
-        self._word = ""
+        if not self._line:
+            self._hang = len(self._spaces) + (len(word) + 1 if _BULLET.fullmatch(word) else 0)
+        elif not self._is_verbatim and self._column + len(self._spaces) + len(word) > self._width:
+            self._spaces = " " * self._hang
+            self._out.write("\n")
+            self._indented = False
+        if not self._indented:
+            self._out.write(" " * self._indent)
+            self._indented, self._column = True, self._indent
+        self._out.write(self._spaces + word)
+        self._line += self._spaces + word
+        self._column += len(self._spaces) + len(word)
+        self._spaces = ""
 
-    def _break(self) -> None:
-        self._out.write("\n" + " " * self._indent)
-        self._column = self._indent
+    @property
+    def _is_verbatim(self) -> bool:
+        return bool(self._fence) or self._line.lstrip().startswith("|")
+
+    def _end_line(self) -> None:
+        line = self._line.strip()
+        if self._fence:
+            self._fence = "" if line.startswith(self._fence) and not line.strip(line[0]) else self._fence
+        elif opening := _FENCE.match(line):
+            self._fence = opening[1]
+        self._out.write("\n")
+        self._line, self._spaces, self._indented, self._column = "", "", False, self._indent
 
 
 _BOLD, _DIM, _RED, _GREEN, _YELLOW, _BLUE = "1", "2", "31", "32", "33", "36"
@@ -84,10 +109,10 @@ class Screen:
         self._width = min(max(columns, 60), 100)
         self._speaker = ""  # the author of the open message
         self._message: Paragraph | None = None
-        self._titles: dict[str, str] = {}
         self._started: dict[str, float] = {}
         self._diffed: set[str] = set()  # tool calls whose diff was shown
-        self._last_drawn: list[JsonObject] = []  # the diffs at the end of the screen
+        self._running: dict[str, str] = {}  # the titles of the tool calls that run
+        self._has_status = False  # the last line says what runs; the next output replaces it
         self._in_terminal: set[str] = set()  # tool calls whose output was shown live
         self._partial: dict[str, str] = {}  # the unfinished last line of each terminal
 
@@ -116,9 +141,19 @@ class Screen:
         self._line(f"\n{self._paint('you'.ljust(_INDENT), _BOLD)}{text}")
 
     def frame(self, frame: RecordedFrame) -> None:
-        """Draw a message if an editor would show it."""
+        """Draw a message if an editor would show it. On a terminal the last line then says what runs."""
         if frame.direction is Direction.TO_AGENT:
             return
+        self._draw(frame)
+        if self._colour and self._running and self._message is None:
+            *_, last = self._running.values()
+            more = f" and {len(self._running) - 1} more" if len(self._running) > 1 else ""
+            self._clear_status()
+            self._out.write(self._paint("  ● ", _YELLOW) + self._cut(last, 6 + len(more)) + more)
+            self._out.flush()
+            self._has_status = True
+
+    def _draw(self, frame: RecordedFrame) -> None:
         update, params = _plain_object(frame.update), _plain_object(frame.params)
         match text_at(update, "sessionUpdate") or frame.method:
             case "agent_message_chunk":
@@ -146,12 +181,9 @@ class Screen:
         """Draw a whole permission question. `chosen` is the id of the chosen option, or "" before the answer."""
         params, chosen = _plain_object(params), _one_line(chosen)
         content = objects_at(params, "toolCall", "content")
-        diffs = [item for item in content if item.get("type") == "diff"]
-        is_drawn = diffs == self._last_drawn
         title = text_at(params, "toolCall", "title")
-        self._line(f"  {self._paint('?', _YELLOW)} {self._paint('May it?', _BOLD)}  {self._short(title)}")
-        for diff in () if is_drawn else diffs:
-            self._diff(diff)
+        self._line(f"\n  {self._paint('?', _YELLOW)} {self._paint('May it?', _BOLD)}  {self._short(title)}")
+        self._diffs(text_at(params, "toolCall", "toolCallId"), title, content)
         texts = [text_at(item, "content", "text") for item in content if item.get("type") == "content"]
         lines = [line for text in texts for line in text.replace(f"\n{CONTINUED}", "").split("\n")]
         fences = (line for line in lines if line.startswith("```") and not line.strip("`"))
@@ -168,16 +200,18 @@ class Screen:
 
     def _tool_call(self, update: JsonObject, time: float) -> None:
         call_id, name = text_at(update, "toolCallId"), text_at(update, "name") or text_at(update, "kind")
-        title = self._titles[call_id] = f"{name}  {self._paint(self._short(text_at(update, 'title')), _BOLD)}"
+        title = self._short(text_at(update, "title"))
+        self._running[call_id] = title if title.split(" ")[0] == name else f"{name}  {title}"
         self._started[call_id] = time
-        self._line(f"\n  {self._paint('●', _YELLOW)} {title}")
-        self._diffs(call_id, objects_at(update, "content"))
 
     def _tool_call_update(self, update: JsonObject, time: float) -> None:
         call_id, content = text_at(update, "toolCallId"), objects_at(update, "content")
-        if any(item.get("type") == "terminal" for item in content):
-            self._in_terminal.add(call_id)
         status = text_at(update, "status")
+        if call_id not in self._in_terminal and any(item.get("type") == "terminal" for item in content):
+            self._in_terminal.add(call_id)
+            if status == "in_progress":  # its output is drawn below
+                title = self._paint(self._running.get(call_id, ""), _BOLD)
+                self._line(f"\n  {self._paint('●', _YELLOW)} {title}")
         if status not in {"completed", "failed"}:
             return
         for rest in filter(None, self._partial.values()):
@@ -187,7 +221,10 @@ class Screen:
         ending = f"exit {code}" if isinstance(code, int) else status
         elapsed = time - self._started.get(call_id, time)
         mark = self._paint("✔", _GREEN) if status == "completed" else self._paint("✘", _RED)
-        self._line(f"  {mark} {self._titles.get(call_id, '')}  {self._paint(f'{ending}, {elapsed:.2f} s', _DIM)}")
+        title = self._running.pop(call_id, "")
+        gap = "" if call_id in self._in_terminal else "\n"
+        self._line(f"{gap}  {mark} {self._paint(title, _BOLD)}  {self._paint(f'{ending}, {elapsed:.2f} s', _DIM)}")
+        self._diffs(call_id, title, content)
         if call_id not in self._in_terminal:
             self._texts(content)
         raw, shown = at(update, "_meta", "acp_agent", "rawLines"), at(update, "_meta", "acp_agent", "shownLines")
@@ -204,13 +241,20 @@ class Screen:
         for line in lines:
             self._bar(line)
 
-    def _diffs(self, call_id: str, content: list[JsonObject]) -> None:
-        """Draw the diffs of a call once, although both the call and the question about it carry them."""
-        diffs = [item for item in content if item.get("type") == "diff" and call_id not in self._diffed]
-        for diff in diffs:
-            self._diff(diff)
-            self._diffed.add(call_id)
-        self._last_drawn = diffs
+    def _diffs(self, call_id: str, title: str, content: list[JsonObject]) -> None:
+        """Draw the diffs of a call once, although the question about it and its end carry the same ones.
+
+        Each has the path above it, unless the title names it.
+        """
+        if call_id in self._diffed:
+            return
+        for diff in content:
+            if diff.get("type") == "diff":
+                path = self._short(text_at(diff, "path"))
+                if path not in title:
+                    self._wrapped("    ", path, _BOLD)
+                self._diff(diff)
+                self._diffed.add(call_id)
 
     def _diff(self, diff: JsonObject) -> None:
         old, new = (text_at(diff, side).split("\n") for side in ("oldText", "newText"))
@@ -230,20 +274,27 @@ class Screen:
     def _say(self, who: str, style: str, text: str) -> None:
         if self._speaker != who:
             self._end_message()
+            self._clear_status()
             self._speaker, self._message = who, Paragraph(self._out, _INDENT, self._width)
             self._out.write("\n" + self._paint(who.ljust(_INDENT), style))
         if self._message is not None:
             self._message.write(text)
 
     def end(self) -> None:
-        """End the open message."""
+        """End the open message, and remove the line that says what runs."""
         self._end_message()
+        self._clear_status()
         self._out.flush()
 
     def _end_message(self) -> None:
         if self._message is not None:
             self._message.end()
         self._speaker, self._message = "", None
+
+    def _clear_status(self) -> None:
+        if self._has_status:
+            self._out.write("\r\x1b[K")
+            self._has_status = False
 
     def _wrapped(self, prefix: str, line: str, style: str) -> None:
         """Draw a line, wrapped onto several if necessary."""
@@ -253,8 +304,8 @@ class Screen:
             sign = self._paint(f"    {CONTINUED}", _DIM)
 
     def _line(self, text: str) -> None:
-        self._last_drawn = []
         self._end_message()
+        self._clear_status()
         self._out.write(text + "\n")
         self._out.flush()
 

@@ -121,14 +121,14 @@ def _become_command(server: str) -> None:
     """Let a subcommand write to its own streams, and start its agent by this server."""
     sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115 - for ever
     sys.stderr = open(2, "w", closefd=False, buffering=1)  # noqa: SIM115 - as above
-    from acp_agent.cli import editor  # noqa: PLC0415 - an agent would not load it
+    from acp_agent.cli import agent_process  # noqa: PLC0415 - an agent would not load it
     from tests.fakes.forked_agent import fork_agent  # noqa: PLC0415 - it imports this module's callers
 
     async def open_agent(command: Sequence[str], environment: Mapping[str, str], cwd: str) -> Process:
         arguments = command[command.index("acp_agent") + 1 :]
         return await fork_agent(environment, cwd, arguments, server=server)
 
-    editor.open_agent = open_agent
+    agent_process.open_agent = open_agent
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def test_a_name_of_several_lines_cannot_draw_a_line_of_its_own(member):
 def test_an_options_name_and_the_questions_title_stay_on_their_lines():
     options = [{"optionId": "once", "name": "Allow\nonce"}]
     shown = seen(question={"toolCall": {"toolCallId": "1", "title": "a\nb"}, "options": options})
-    assert shown == "  ? May it?  a b\n    [Allow once]\n"
+    assert shown == "\n  ? May it?  a b\n    [Allow once]\n"
 
 
 @pytest.mark.parametrize(
@@ -91,11 +91,11 @@ def test_an_options_name_and_the_questions_title_stay_on_their_lines():
     ],
 )
 def test_the_sessions_folder_is_left_out_of_its_own_paths_only(title, shown):
-    assert seen(question={"toolCall": {"title": title}}).splitlines()[0] == f"  ? May it?  {shown}"
+    assert seen(question={"toolCall": {"title": title}}).splitlines()[1] == f"  ? May it?  {shown}"
 
 
 def test_at_the_root_of_the_disk_paths_stay_as_they_are():
-    assert seen(question={"toolCall": {"title": "rm /etc/x"}}, root="/").splitlines()[0] == "  ? May it?  rm /etc/x"
+    assert seen(question={"toolCall": {"title": "rm /etc/x"}}, root="/").splitlines()[1] == "  ? May it?  rm /etc/x"
 
 
 def test_a_question_is_drawn_whole_however_long_its_text_and_its_lines_are():
@@ -121,13 +121,68 @@ def test_a_change_of_line_ends_alone_is_drawn():
     assert "+" in seen(question={"toolCall": {"title": "t", "content": [diff]}})
 
 
-def test_a_change_that_stands_right_above_the_question_is_not_drawn_again():
-    diff = {"type": "diff", "path": "a", "oldText": "old", "newText": "new"}
-    call = {"sessionUpdate": "tool_call", "toolCallId": "1", "title": "t", "content": [diff]}
-    asked = {"toolCall": {"toolCallId": "1", "title": "t", "content": [diff]}}
-    assert seen(call, question=asked).count("+new") == 1
-    between = {"sessionUpdate": "tool_call", "toolCallId": "2", "title": "other"}
-    assert seen(call, between, question=asked).count("+new") == 2
+CALL = {"toolCallId": "1", "title": "t", "name": "edit"}
+DIFFS = [{"type": "diff", "path": "a", "oldText": "old", "newText": "new"}]
+STARTED = {"sessionUpdate": "tool_call", **CALL, "content": DIFFS}
+ENDED = {"sessionUpdate": "tool_call_update", "toolCallId": "1", "status": "completed", "content": DIFFS}
+
+
+def test_a_change_is_drawn_once_by_the_question_or_by_the_end_of_the_call():
+    assert seen(STARTED).count("+new") == 0
+    assert seen(STARTED, ENDED).count("+new") == 1
+    assert seen(STARTED, question={"toolCall": {**CALL, "content": DIFFS}}).count("+new") == 1
+
+
+def test_a_change_has_its_path_above_it_unless_the_title_names_it():
+    other = [*DIFFS, {"type": "diff", "path": "b.txt", "oldText": "x", "newText": "y"}]
+    lines = seen({**STARTED, "title": "edit a"}, {**ENDED, "content": other}).splitlines()
+    assert "    b.txt" in lines
+    assert "    a" not in lines
+
+
+def test_a_call_is_one_line_with_its_status_and_duration():
+    failed = {"sessionUpdate": "tool_call_update", "toolCallId": "2", "status": "failed", "rawOutput": {"exit_code": 3}}
+    started = {"sessionUpdate": "tool_call", "toolCallId": "2", "title": "false", "name": "bash"}
+    named = {"sessionUpdate": "tool_call", "toolCallId": "1", "title": "edit a.txt", "name": "edit"}
+    lines = [line for line in seen(named, ENDED | {"content": []}, started, failed).splitlines() if line]
+    assert lines == ["  ✔ edit a.txt  completed, 0.00 s", "  ✘ bash  false  exit 3, 0.00 s"]
+
+
+class Terminal(io.StringIO):
+    """A terminal in memory."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch) -> Terminal:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    return Terminal()
+
+
+def draw(screen: Screen, *updates) -> None:
+    for update in updates:
+        message = {"method": "session/update", "params": {"update": update}}
+        screen.frame(RecordedFrame(Direction.FROM_AGENT, message, 0.0))
+
+
+def test_what_runs_is_the_last_line_of_a_terminal_until_something_else_is_drawn(terminal):
+    screen = Screen(terminal, "/")
+    draw(screen, STARTED, {**STARTED, "toolCallId": "2", "title": "other"})
+    assert terminal.getvalue().endswith("edit  other and 1 more")
+    draw(screen, ENDED, {**ENDED, "toolCallId": "2"})
+    screen.end()
+    lines = [line.rpartition("\r\x1b[K")[2] for line in terminal.getvalue().split("\n")]
+    assert sum("●" in line for line in lines) == 0
+    assert lines[-1] == ""
+
+
+def test_no_color_takes_colours_and_moves_of_the_cursor_away(terminal, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    draw(Screen(terminal, "/"), STARTED, ENDED)
+    assert "\x1b" not in terminal.getvalue()
 
 
 def test_a_paragraph_breaks_between_words_wherever_the_pieces_end(capsys):
@@ -143,3 +198,34 @@ def test_a_word_longer_than_the_line_is_kept_whole(capsys):
     paragraph.write("a-very-long-word x")
     paragraph.end()
     assert re.sub(r"\s+", " ", capsys.readouterr().out) == "a-very-long-word x "
+
+
+def wrapped(text: str, width: int = 12, pieces: int = 1) -> str:
+    out = io.StringIO()
+    paragraph = Paragraph(out, indent=2, width=width)
+    for at in range(0, len(text), pieces):
+        paragraph.write(text[at : at + pieces])
+    paragraph.end()
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("pieces", [1, 3, 1000])
+def test_code_between_fences_and_rows_of_tables_are_shown_as_they_are(pieces):
+    code = "```python\ndef f(x):\n    return {'a':  x, 'long': 'enough to wrap'}\n```\n| a long | row of a table |\n"
+    expected = "\n".join("  " + line for line in code.splitlines()).removeprefix("  ")
+    assert wrapped(code, pieces=pieces) == expected + "\n"
+
+
+def test_after_the_fence_lines_are_wrapped_again():
+    assert wrapped("~~~\na b c d e f g h\n~~~\na b c d e f g h") == (
+        "~~~\n  a b c d e f g h\n  ~~~\n  a b c d e\n  f g h\n"
+    )
+
+
+def test_a_line_keeps_its_indentation_and_a_list_its_shape():
+    assert wrapped("  one two three\n- four five six") == "  one two\n    three\n  - four\n    five six\n"
+
+
+@given(st.text(alphabet=" \n\tab`|-"))
+def test_no_letter_of_a_message_is_lost(text):
+    assert wrapped(text).split() == text.split()
