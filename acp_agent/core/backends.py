@@ -1,7 +1,7 @@
 """The two ports through which tools reach the machine: files and terminals."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -52,11 +52,19 @@ class FoundPaths:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Some lines of a file, without their ends. `first` is the 0-based number of the first one; `total` counts all."""
+    """Some lines of a file, without their ends.
+
+    first    the 0-based number of the first one
+    total    the number of all lines of the file
+    digest   of the whole text; empty for a file that is too large to be edited
+    whole    the whole text if it is short
+    """
 
     lines: tuple[str, ...]
     first: int
     total: int
+    digest: str = field(default="", compare=False)
+    whole: str | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,6 +214,7 @@ class SessionFactory:
 
     async def _forget(self) -> None:
         self._titles.forget()
+        self._tools.seen.clear()
         await self._plan.clear()  # first, so that it happens even if the next step fails
         await self._session.forget()
 

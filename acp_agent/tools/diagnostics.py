@@ -8,7 +8,7 @@ from anyio import to_thread
 from pydantic import Field
 
 from acp_agent.core.backends import CommandRequest, FileSystem
-from acp_agent.core.errors import AgentError, BackendUnavailable, Refused, ToolError
+from acp_agent.core.errors import BackendUnavailable, Refused, ToolError
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import (
     Access,
@@ -21,7 +21,7 @@ from acp_agent.core.types import (
     ToolResult,
 )
 from acp_agent.text import title
-from acp_agent.tools.tool import WHOLE, Name, Params, Tool
+from acp_agent.tools.tool import WHOLE, Name, Params, Tool, fail
 
 if TYPE_CHECKING:
     from acp_agent.tools.checker_report import CheckerResult
@@ -69,9 +69,10 @@ class Diagnostics(Tool[DiagnosticsParams]):
         try:
             choice = await self._choose(params, files)
         except (ToolError, Refused) as error:
-            return replace(invocation, run=partial(_fail, error), predicted_failure=self.failed(error))
+            # A second choice would run what no gate has judged.
+            return replace(invocation, run=partial(fail, error), predicted_failure=self.failed(error))
         except BackendUnavailable as error:
-            return replace(invocation, run=partial(_fail, error))
+            return replace(invocation, run=partial(fail, error))
         return replace(
             invocation,
             title=title("\n".join(choice.commands)) or invocation.title,
@@ -103,9 +104,3 @@ class Diagnostics(Tool[DiagnosticsParams]):
 async def _unseen(output: str) -> None:
     """Do nothing: the output of a checker is not streamed."""
     del output
-
-
-async def _fail(error: AgentError, context: ToolContext) -> ToolResult:
-    """Raise the error of the choice. A second choice would run what no gate has judged."""
-    del context
-    raise error

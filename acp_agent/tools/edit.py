@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import anyio.to_thread
 from pydantic import Field
@@ -26,7 +26,8 @@ from acp_agent.core.ports import ToolContext
 from acp_agent.core.secrets import placeholders
 from acp_agent.core.types import Access, Diff, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.text import visible
-from acp_agent.tools.tool import Name, Params, Text, Tool, changed, numbered, split_lines
+from acp_agent.tools.tool import Name, Params, Text, Tool, changed, cut, numbered, split_lines
+from acp_agent.workspace.seen_files import SeenFiles
 
 
 async def previous_text(files: FileSystem, path: str) -> str | None:
@@ -99,6 +100,7 @@ async def commit(made: Diff, path: str, context: ToolContext) -> None:
 _MAX_TEXT = 1_000_000  # characters: in a longer text the search costs more than it helps
 _MAX_SHOWN_LINES = 12
 _MAX_SHOWN_CHARS = 200
+_MAX_DIFF_LINES = 60
 _LIKE_ENOUGH = 0.5
 _WORD = re.compile(r"\w+|[^\w\s]")
 _NUMBERED = re.compile(r" *\d+\t")
@@ -111,12 +113,34 @@ class _Window(NamedTuple):
     first: int
 
 
-class NoMatch(ToolError):
-    """The wanted string is not in the text. `nearest` has the most similar lines with their numbers, or is empty."""
+class ExplainedFailure(ToolError):
+    """A failure with lines of the file or of a diff to read below it. `block` has them, or is empty."""
+
+    def __init__(self, what: str, advice: str, block: str = "") -> None:
+        super().__init__(ToolErrorCategory.PERMANENT_FAILURE, what, advice)
+        self.block = block
+
+
+class StaleFile(ExplainedFailure):
+    """The file changed since the session last read or wrote it."""
+
+    def __init__(self, path: str, diff: Sequence[str]) -> None:
+        advice = "Nothing was written. Repeat the call if it still fits this; "
+        advice += "read the file for the rest of the diff." if len(diff) > _MAX_DIFF_LINES else "else adapt it."
+        if not diff:
+            advice = "Nothing was written. Read the file, then repeat the call if it still fits."
+        super().__init__(
+            f"{visible(path)} was changed by others since you last read or wrote it",
+            advice,
+            "\n".join(cut(line, _MAX_SHOWN_CHARS) for line in diff[:_MAX_DIFF_LINES]),
+        )
+
+
+class NoMatch(ExplainedFailure):
+    """The wanted string is not in the text. The block has the most similar lines with their numbers, or is empty."""
 
     def __init__(self, where: str, advice: str, nearest: str = "") -> None:
-        super().__init__(ToolErrorCategory.PERMANENT_FAILURE, f"old_string was not found{where}", advice)
-        self.nearest = nearest
+        super().__init__(f"old_string was not found{where}", advice, nearest)
 
 
 def no_match(text: str, wanted: str) -> NoMatch:
@@ -266,6 +290,44 @@ def _replaced(text: str, spans: Iterable[_Span], new: str, *, adapt: bool) -> tu
     return "".join((*pieces, text[done:])), len(pieces) // 2
 
 
+P = TypeVar("P", bound=Params)
+
+
+class FileWriter(Tool[P]):
+    """The base of the tools that write a file. A file that others changed is refused once, with what they changed.
+
+    The call is refused before the user is asked. The file then counts as seen, so that the repeated call works.
+    """
+
+    kind = ToolKind.EDIT
+    mutates = True
+
+    def __init__(self, *, max_bytes: int, seen: SeenFiles) -> None:
+        self._max_bytes = max_bytes
+        self._seen = seen
+
+    def is_final(self, error: ToolError | Refused) -> bool:
+        return isinstance(error, StaleFile)
+
+    async def _unchanged(self, path: str, text: str, files: FileSystem) -> None:
+        """Raise StaleFile if others changed the file since the session saw it. The text then counts as seen."""
+        resolved = files.resolve(path, Access.WRITE)
+        diff = await anyio.to_thread.run_sync(self._seen.difference, resolved, text)
+        if diff is not None:
+            await self._note(resolved, text)
+            raise StaleFile(path, diff)
+
+    async def _note(self, resolved: str, text: str) -> None:
+        await anyio.to_thread.run_sync(self._seen.note, resolved, text)
+
+    def failed(self, error: ToolError | Refused) -> ToolResult:
+        """Return the error, with the lines that explain it below."""
+        failed = super().failed(error)
+        if not isinstance(error, ExplainedFailure) or not error.block:
+            return failed
+        return replace(failed, text=f"{failed.text}\n{error.block}", display=f"{failed.shown}\n{error.block}")
+
+
 class EditParams(Params):
     """Replace old_string with new_string in a file. old_string must occur exactly once.
 
@@ -278,44 +340,38 @@ class EditParams(Params):
     replace_all: bool = Field(default=False, description="Replace every occurrence")
 
 
-class Edit(Tool[EditParams]):
+class Edit(FileWriter[EditParams]):
     """The tool that replaces exactly what the model named, or refuses. Every other byte stays."""
 
     name = "edit"
-    kind = ToolKind.EDIT
-    mutates = True
     params = EditParams
-
-    def __init__(self, *, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
 
     def subjects(self, params: EditParams) -> tuple[Subject, ...]:
         return (PathSubject(params.path, Access.READ), PathSubject(params.path, Access.WRITE))
 
     async def preview(self, params: EditParams, files: FileSystem) -> tuple[Diff, ...]:
-        made, _ = await self._change(params, files, await files.read_text(params.path))
+        made, _ = await self._change(params, files, await self._text(params, files))
         return (made,)
 
     async def run(self, params: EditParams, context: ToolContext) -> ToolResult:
         old = shown_text(context)
-        if old is None:
-            old = await context.files.read_text(params.path)
         try:
+            if old is None:
+                old = await self._text(params, context.files)
             made, count = await self._change(params, context.files, old)
-        except NoMatch as miss:
-            return self.failed(miss)
+        except ExplainedFailure as failure:
+            return self.failed(failure)
         await commit(made, params.path, context)
+        await self._note(made.path, made.new_text)
         locations = changed((made,))
         where = f"{params.path} at line {locations[0].line}"
         text = f"Edited {where}" if count == 1 else f"Edited {where}: {count} replacements"
         return ToolResult(text, diffs=(made,), locations=locations)
 
-    def failed(self, error: ToolError | Refused) -> ToolResult:
-        """Return the error, with the most similar lines of the file below it if the string is not in the file."""
-        failed = super().failed(error)
-        if not isinstance(error, NoMatch) or not error.nearest:
-            return failed
-        return replace(failed, text=f"{failed.text}\n{error.nearest}", display=f"{failed.shown}\n{error.nearest}")
+    async def _text(self, params: EditParams, files: FileSystem) -> str:
+        text = await files.read_text(params.path)
+        await self._unchanged(params.path, text, files)
+        return text
 
     async def _change(self, params: EditParams, files: FileSystem, old: str) -> tuple[Diff, int]:
         """Return the change and the number of places it touches."""
@@ -331,31 +387,36 @@ class WriteParams(Params):
     content: Text
 
 
-class Write(Tool[WriteParams]):
+class Write(FileWriter[WriteParams]):
     """The tool that writes whole files. A file that uses CRLF keeps it."""
 
     name = "write"
-    kind = ToolKind.EDIT
-    mutates = True
     params = WriteParams
-
-    def __init__(self, *, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
 
     def subjects(self, params: WriteParams) -> tuple[Subject, ...]:
         return (PathSubject(params.path, Access.WRITE),)
 
     async def preview(self, params: WriteParams, files: FileSystem) -> tuple[Diff, ...]:
-        return (self._change(params, files, await previous_text(files, params.path)),)
+        return (self._change(params, files, await self._previous(params, files)),)
 
     async def run(self, params: WriteParams, context: ToolContext) -> ToolResult:
         old = shown_text(context)
         if old is None:
-            old = await previous_text(context.files, params.path)
+            try:
+                old = await self._previous(params, context.files)
+            except StaleFile as stale:
+                return self.failed(stale)
         made = self._change(params, context.files, old)
         await commit(made, params.path, context)
+        await self._note(made.path, made.new_text)
         text = f"Wrote {len(made.new_text.encode())} bytes to {params.path}"
         return ToolResult(text, diffs=(made,), locations=changed((made,)))
+
+    async def _previous(self, params: WriteParams, files: FileSystem) -> str | None:
+        text = await previous_text(files, params.path)
+        if text is not None and text != params.content:
+            await self._unchanged(params.path, text, files)
+        return text
 
     def _change(self, params: WriteParams, files: FileSystem, old: str | None) -> Diff:
         new = params.content

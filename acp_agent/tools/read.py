@@ -15,6 +15,7 @@ from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, ImagePart, Location, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.core.untrusted import json_value
 from acp_agent.tools.tool import WHOLE, Name, Params, Tool, numbered
+from acp_agent.workspace.seen_files import SeenFiles
 
 MAX_PICTURE: Final = 3_932_160
 """The largest picture in bytes: 5 MiB of base64, the smallest limit of the large model APIs."""
@@ -53,7 +54,8 @@ class Read(Tool[ReadParams]):
     cacheable = True
     params = ReadParams
 
-    def __init__(self, *, max_lines: int, max_line_chars: int) -> None:
+    def __init__(self, *, max_lines: int, max_line_chars: int, seen: SeenFiles) -> None:
+        self._seen = seen
         self._max_lines = max_lines
         self._max_line_chars = max_line_chars
 
@@ -84,6 +86,9 @@ class Read(Tool[ReadParams]):
             return await _picture(params.path, files, error)
         if lines.first == 0 and lines.lines and lines.lines[0].startswith("%PDF-"):
             raise _pdf(params.path)
+        if lines.digest:
+            resolved = files.resolve(params.path, Access.READ)
+            await to_thread.run_sync(self._seen.note_digest, resolved, lines.digest, lines.whole)
         return ToolResult(self._page(lines, params), locations=_location(params.path, lines.first, files))
 
     def _page(self, lines: Lines, params: ReadParams) -> str:

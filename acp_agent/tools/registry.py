@@ -20,6 +20,7 @@ from acp_agent.tools.read_overflow import ReadOverflow
 from acp_agent.tools.search import FindPath, Grep
 from acp_agent.tools.tool import Tool, no_object, quote
 from acp_agent.tools.web import Fetch, WebScrape
+from acp_agent.workspace.seen_files import SeenFiles
 
 
 class ToolLimits(NamedTuple):
@@ -54,6 +55,7 @@ _DEFAULTS = ToolLimits()
 
 def default_tools(
     limits: ToolLimits = _DEFAULTS,
+    seen: SeenFiles | None = None,
     *,
     rich_kinds: bool = True,
     memory: bool = True,
@@ -62,19 +64,20 @@ def default_tools(
 ) -> tuple[Tool[Any], ...]:
     """Return the built-in tools in the order in which the model sees them.
 
-    With `rich_kinds` every tool has its own kind, else many have the kind "other". `questions` says whether the editor
-    can show a form.
+    `seen` is the session's record of the files it knows. With `rich_kinds` every tool has its own kind, else many have
+    the kind "other". `questions` says whether the editor can show a form.
     """
 
     def kind(rich: ToolKind) -> ToolKind:
         return rich if rich_kinds else ToolKind.OTHER
 
     guards_secrets = limits.guards_secrets
+    seen = SeenFiles() if seen is None else seen
     return (
         Bash(limits.command_seconds),
-        Read(max_lines=limits.read_lines, max_line_chars=limits.line_chars),
-        Write(max_bytes=limits.write_bytes),
-        Edit(max_bytes=limits.write_bytes),
+        Read(max_lines=limits.read_lines, max_line_chars=limits.line_chars, seen=seen),
+        Write(max_bytes=limits.write_bytes, seen=seen),
+        Edit(max_bytes=limits.write_bytes, seen=seen),
         ListDirectory(kind=kind(ToolKind.SEARCH)),
         FindPath(max_results=limits.found_paths, kind=kind(ToolKind.SEARCH), guards_secrets=guards_secrets),
         Grep(max_matches=limits.grep_matches, max_line_chars=limits.match_chars, guards_secrets=guards_secrets),

@@ -27,7 +27,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails, core_schema
 
 from acp_agent.core.backends import FileSystem
-from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory
+from acp_agent.core.errors import AgentError, BackendUnavailable, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import (
     Access,
@@ -310,6 +310,12 @@ def relative(path: str, base: str) -> str:
     return path.removeprefix(prefix) if path != base else "."
 
 
+async def fail(error: AgentError, context: ToolContext) -> ToolResult:
+    """Raise the error: the run of a call that was found to fail when it was understood."""
+    del context
+    raise error
+
+
 class Tool(ABC, Generic[P]):
     """A tool that the model can call. It has no state: one object serves every session and call.
 
@@ -408,12 +414,18 @@ class Tool(ABC, Generic[P]):
         """Return the result of a run that fails with this error."""
         return ToolResult.failed(error.failure)
 
+    def is_final(self, error: ToolError | Refused) -> bool:
+        """Return whether the run must fail with this error of the preview, even if it could succeed by then."""
+        del error
+        return False
+
     async def understand(self, call: ToolCall, arguments: JsonObject, files: FileSystem) -> Invocation:
         """Return the invocation for the gates. Raises ToolError for arguments that do not fit.
 
         If the preview fails, nothing is shown: the run fails with the same error and reports it.
         """
         params = self.parse(arguments)
+        run = partial(self.run, params)
         diffs, locations, summary, predicted_failure = tuple[Diff, ...](), tuple[Location, ...](), "", None
         try:
             diffs = await self.preview(params, files)
@@ -421,13 +433,14 @@ class Tool(ABC, Generic[P]):
             summary = await self.summary(params, files)
         except (ToolError, Refused) as error:
             predicted_failure = self.failed(error)
+            run = partial(fail, error) if self.is_final(error) else run
         except BackendUnavailable:
             pass  # the run may find another
         return Invocation(
             call=replace(call, name=self.name),
             spec=self.spec(),
             title=self.title(params),
-            run=partial(self.run, params),
+            run=run,
             subjects=self.subjects(params),
             diffs=diffs,
             locations=locations,

@@ -5,7 +5,7 @@ import stat
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from anyio import to_thread
 from anyio.from_thread import check_cancelled
@@ -31,6 +31,9 @@ from acp_agent.workspace.entries import OldFile, open_destination, replace_file
 from acp_agent.workspace.roots import Place, Roots
 from acp_agent.workspace.text_files import (
     BOM,
+    MOST_COMPARED,
+    MOST_WHOLE,
+    TextDigest,
     changed_error,
     decode_text,
     encode_text,
@@ -71,24 +74,27 @@ class _Reading:
     given: str
     check: Callable[[], None]
     chunk: int
+    whole: bytearray = field(default_factory=bytearray)
 
     def lines(self, offset: int, limit: int) -> Lines:
-        starts, ends, total = self._count()
+        starts, ends, total, digest = self._count()
         first = min(offset, total) if offset >= 0 else max(total + offset, 0)
         wanted = min(limit, total - first)
         kept = self._keep(self._position(first, starts, ends), wanted) if wanted > 0 else []
         try:
-            return Lines(tuple(line.decode() for line in kept), first, total)
+            lines = tuple(line.decode() for line in kept)
         except UnicodeDecodeError:
             raise self._unreadable(b"") from None
+        whole = self.whole.decode(errors="replace") if self.size <= MOST_WHOLE else None
+        return Lines(lines, first, total, digest if self.size <= MOST_COMPARED else "", whole)
 
     def _unreadable(self, chunk: bytes) -> ToolError:
         """Return the error for a file with this chunk in it. The file's first bytes may show its encoding."""
         return no_utf_8_error(self.given, os.pread(self.fd, len(BOM), 0) + chunk, self.size)
 
-    def _count(self) -> tuple[list[int], list[int], int]:
-        """Return the start of each chunk, the number of line ends before it, and the number of lines."""
-        starts, ends, seen, last = list[int](), list[int](), 0, b"\n"
+    def _count(self) -> tuple[list[int], list[int], int, str]:
+        """Return the start of each chunk, the number of line ends before it, the number of lines, and the digest."""
+        starts, ends, seen, last, digest = list[int](), list[int](), 0, b"\n", TextDigest()
         position = len(BOM) if os.pread(self.fd, len(BOM), 0) == BOM else 0
         for chunk in self._chunks(position):
             if is_binary(chunk):
@@ -98,7 +104,11 @@ class _Reading:
             position += len(chunk)
             seen += chunk.count(b"\n")
             last = chunk
-        return starts, ends, seen + (not last.endswith(b"\n"))
+            if position <= MOST_COMPARED:
+                digest.update(chunk)
+            if self.size <= MOST_WHOLE:
+                self.whole += chunk
+        return starts, ends, seen + (not last.endswith(b"\n")), digest.hexdigest()
 
     def _position(self, line: int, starts: list[int], ends: list[int]) -> int:
         """Return the byte at which an existing line starts."""
@@ -294,6 +304,12 @@ class LocalFileSystem:
         return self._roots.allows(os.path.join(place.path, entry.name), access)
 
 
+def text_on_disk(roots: Roots, path: str) -> str | None:
+    """Return the text of a file, in a worker thread; None if nothing is there. Raises what reading raises."""
+    place = roots.place(path, Access.READ)
+    return None if place.status() is None else decode_text(_bytes_of(place, MOST_COMPARED), place.given)
+
+
 def _bytes_of(place: Place, limit: int) -> bytes:
     fd = place.open_regular()
     try:
@@ -323,10 +339,11 @@ async def file_stamp(roots: Roots, path: str, now: Callable[[], int] = now_ns) -
     None if it is no regular file, may not be read, or changed less than 2 s ago: another change in the same tick of the
     file system's clock would not show. `now` returns nanoseconds since 1970. It never raises.
     """
-    return await to_thread.run_sync(_stamp, roots, path, now)
+    return await to_thread.run_sync(current_stamp, roots, path, now)
 
 
-def _stamp(roots: Roots, path: str, now: Callable[[], int]) -> str | None:
+def current_stamp(roots: Roots, path: str, now: Callable[[], int]) -> str | None:
+    """Do what `file_stamp` does, in a worker thread."""
     try:
         status = roots.place(path, Access.READ).status()
     except (Refused, ToolError):

@@ -1,6 +1,8 @@
 """Decode, encode and cut the text of files, within bounds, and tell the model what is no text."""
 
+import hashlib
 import os
+from functools import partial
 
 from acp_agent.core.backends import Lines
 from acp_agent.core.errors import ToolError, ToolErrorCategory
@@ -8,6 +10,18 @@ from acp_agent.core.errors import ToolError, ToolErrorCategory
 BOM = b"\xef\xbb\xbf"
 UTF_16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 _CHUNK = 1024 * 1024
+MOST_WHOLE = 256 * 1024
+"""The longest text in characters that a reading of some of its lines carries along."""
+MOST_COMPARED = 32 * 1024 * 1024
+"""The size in bytes of the largest file that has a digest. Larger files cannot be edited."""
+
+TextDigest = partial(hashlib.blake2b, digest_size=16)
+"""Makes a digest of the UTF-8 of a text without its BOM."""
+
+
+def text_digest(text: str) -> str:
+    """Return the digest of a text, for comparing it with a later one."""
+    return TextDigest(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def read_bounded(fd: int, limit: int, given: str) -> bytes:
@@ -97,7 +111,8 @@ def stretch(text: str, offset: int, limit: int) -> Lines:
     first = min(offset, total) if offset >= 0 else max(total + offset, 0)
     end = min(first + limit, total)
     lines = text.split("\n", end)[first:end]  # the rest need not be split
-    return Lines(tuple(line.removesuffix("\r") for line in lines), first, total)
+    whole = text if len(text) <= MOST_WHOLE else None
+    return Lines(tuple(line.removesuffix("\r") for line in lines), first, total, text_digest(text), whole)
 
 
 def _too_large(given: str, size: int, limit: int) -> ToolError:

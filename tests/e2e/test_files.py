@@ -197,3 +197,24 @@ async def test_an_edit_that_matches_twice_is_refused_and_says_how_often(tmp_path
     assert editor.call.status == "failed"
     assert "2" in editor.call.text
     assert not editor.requests("session/request_permission")
+
+
+STALE = {
+    "read": [uses(("read", {"path": "a.txt"})), says("ok")],
+    "edit": [uses(("edit", EDIT)), uses(("edit", EDIT)), says("ok")],
+}
+
+
+@pytest.mark.parametrize("capabilities", [EVERYTHING, NOTHING], ids=["editor", "disk"])
+async def test_an_edit_of_a_file_that_others_changed_is_refused_once_and_shows_the_change(tmp_path, capabilities):
+    async with editing(tmp_path, STALE, capabilities=capabilities) as editor:
+        session = await editor.open()
+        (editor.workspace / "a.txt").write_text("alpha\nbeta\n")
+        await editor.say(session, "read it")
+        (editor.workspace / "a.txt").write_text("alpha\nbeta\ndelta\n")
+        await editor.say(session, "edit it")
+    assert [call.status for call in editor.calls] == ["completed", "failed", "completed"]
+    assert "was changed by others" in editor.calls[1].text
+    assert "+delta" in editor.calls[1].text
+    assert len(editor.requests("session/request_permission")) == 1, "a call that is refused anyway is not asked about"
+    assert (editor.workspace / "a.txt").read_text() == "alpha\ngamma\ndelta\n"

@@ -50,6 +50,7 @@ from acp_agent.tools.tool import Tool
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.roots import Root, RootPool, Roots
+from acp_agent.workspace.seen_files import SeenFiles
 
 _log = Log(__name__)
 
@@ -267,6 +268,7 @@ class SessionTools:
     cwd     the session's folder, links resolved
     gates   the gates of the last snapshot, in their order
     roots   the roots of the last snapshot; None if nothing may be read
+    seen    the files that the session has read or written
     """
 
     def __init__(
@@ -290,6 +292,7 @@ class SessionTools:
         self._folders = RootPool()
         self.gates = Gates()
         self.roots: Roots | None = None
+        self.seen = SeenFiles(lambda: self.roots)
 
     def turn_began(self) -> None:
         """Forget cached results, because the user may have changed files. No earlier call is still running."""
@@ -400,6 +403,7 @@ class SessionTools:
         asker = self._needs.elicitor
         own = default_tools(
             limits,
+            self.seen,
             rich_kinds=settings.acp.rich_kinds,
             memory=settings.memory.enabled,
             compression=settings.agent.compress_context,

@@ -35,6 +35,7 @@ from acp_agent.tools.path_tools import DeletePath
 from acp_agent.tools.read import Read
 from acp_agent.tools.tool import Tool
 from acp_agent.tools.web import Fetch
+from acp_agent.workspace.seen_files import SeenFiles
 from tests.unit.protocol.wires import OtherEnd, connected
 from tests.unit.session.live_session import Shop
 
@@ -119,8 +120,8 @@ class McpFetch(_Served, Fetch):
 
 SERVED: tuple[Tool[Any], ...] = (
     McpRun(),
-    McpRead(max_lines=100, max_line_chars=100),
-    McpWrite(max_bytes=1000),
+    McpRead(max_lines=100, max_line_chars=100, seen=SeenFiles()),
+    McpWrite(max_bytes=1000, seen=SeenFiles()),
     McpDelete(),
     McpFetch(),
 )

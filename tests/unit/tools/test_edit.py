@@ -405,7 +405,7 @@ def test_the_block_that_shares_most_words_is_shown():
     miss = no_match(FILE, "def f7(a, b):\n    value = compute_7(a, b, c)\n    return value")
 
     assert str(miss) == "old_string was not found; the text at line 29 is the nearest"
-    assert miss.nearest == "  29\tdef f7(a, b):\n  30\t    value = compute_7(a, b)\n  31\t    return value"
+    assert miss.block == "  29\tdef f7(a, b):\n  30\t    value = compute_7(a, b)\n  31\t    return value"
 
 
 def test_the_same_words_in_another_order_are_not_called_the_same():
@@ -424,7 +424,7 @@ def test_a_redaction_placeholder_the_text_lacks_is_the_reason_given():
 
     assert str(miss) == "old_string was not found"
     assert "[REDACTED:token] stands for a value you were not shown" in miss.failure.suggestion
-    assert miss.nearest == ""
+    assert miss.block == ""
 
 
 def test_a_long_block_is_shown_in_part():
@@ -432,7 +432,7 @@ def test_a_long_block_is_shown_in_part():
 
     miss = no_match(text, "\n".join(f"line number  {n}" for n in range(40)))
 
-    assert len(miss.nearest.split("\n")) == 12
+    assert len(miss.block.split("\n")) == 12
 
 
 @pytest.mark.parametrize("wanted", ["nothing like it whatsoever", "\n\n", "   "])
@@ -440,11 +440,11 @@ def test_a_long_block_is_shown_in_part():
 def test_where_nothing_is_like_it_no_place_is_named(text: str, wanted: str):
     miss = no_match(text, wanted)
 
-    assert (str(miss), miss.nearest) == ("old_string was not found", "")
+    assert (str(miss), miss.block) == ("old_string was not found", "")
 
 
 def test_a_huge_file_is_not_searched():
-    assert no_match("wanted!\n" + "x\n" * 600_000, "wanted?").nearest == ""
+    assert no_match("wanted!\n" + "x\n" * 600_000, "wanted?").block == ""
 
 
 @given(st.text(), st.text())

@@ -1,0 +1,77 @@
+"""write and edit of a file that others changed since the session read or wrote it."""
+
+import pytest
+
+from acp_agent.core.errors import ToolError
+from tests.unit.tools.workbench import Workbench
+
+pytestmark = pytest.mark.anyio
+
+OLD = "alpha\nbeta\n"
+EDIT = {"path": "a", "old_string": "beta", "new_string": "BETA"}
+
+
+@pytest.fixture
+async def bench() -> Workbench:
+    """A session that has read `a`, which then changed."""
+    bench = Workbench({"a": OLD})
+    await bench.run("read", path="a")
+    bench.files.put("a", "alpha\nbeta\ngamma\n")
+    return bench
+
+
+@pytest.mark.parametrize(("name", "arguments"), [("edit", EDIT), ("write", {"path": "a", "content": "mine\n"})])
+async def test_a_changed_file_is_refused_once_with_what_changed(bench: Workbench, name: str, arguments: dict[str, str]):
+    invocation = await bench.understand(name, **arguments)
+    assert invocation.predicted_failure is not None, "the user is not asked"
+    assert "a was changed by others since you last read or wrote it" in invocation.predicted_failure.text
+    assert "\n+gamma" in invocation.predicted_failure.text
+    with pytest.raises(ToolError):
+        await bench.execute(invocation)
+    assert bench.files.text("a") == "alpha\nbeta\ngamma\n"
+
+    await bench.run(name, **arguments)
+    assert bench.files.text("a") == ("alpha\nBETA\ngamma\n" if name == "edit" else "mine\n")
+
+
+async def test_an_edit_whose_text_others_removed_shows_what_changed_not_a_near_miss(bench: Workbench):
+    bench.files.put("a", "alpha\n")
+    invocation = await bench.understand("edit", **EDIT)
+    assert invocation.predicted_failure is not None
+    assert "-beta" in invocation.predicted_failure.text
+
+
+async def test_reading_it_again_is_enough(bench: Workbench):
+    await bench.run("read", path="a", limit=1)
+    await bench.run("edit", **EDIT)
+
+
+async def test_the_sessions_own_changes_are_no_change():
+    bench = Workbench()
+    await bench.run("write", path="a", content=OLD)
+    await bench.run("edit", **EDIT)
+    await bench.run("edit", path="a", old_string="BETA", new_string="b")
+    await bench.run("write", path="a", content="new\n")
+    assert bench.files.text("a") == "new\n"
+
+
+async def test_a_file_that_was_never_read_is_edited():
+    bench = Workbench({"a": OLD})
+    await bench.run("edit", **EDIT)
+
+
+async def test_writing_what_is_there_already_is_no_conflict(bench: Workbench):
+    await bench.run("write", path="a", content="alpha\nbeta\ngamma\n")
+
+
+async def test_a_deleted_file_is_written_anew(bench: Workbench):
+    bench.files.remove("a")
+    await bench.run("write", path="a", content="new\n")
+
+
+async def test_a_long_difference_is_cut(bench: Workbench):
+    bench.files.put("a", "new\n" * 500)
+    failure = (await bench.understand("edit", **EDIT)).predicted_failure
+    assert failure is not None
+    assert failure.text.count("\n+new") < 61
+    assert "read the file for the rest" in failure.text

@@ -1,0 +1,122 @@
+"""What a session has read or written, and what is different now."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from acp_agent.core.types import Json
+from acp_agent.workspace.roots import Roots
+from acp_agent.workspace.seen_files import SeenFiles
+
+LATER = 10**15
+"""Nanoseconds after every file of these tests was written, so that file times prove something."""
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> Iterator[Roots]:
+    with Roots(str(tmp_path)) as roots:
+        yield roots
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "a.py"
+    path.write_text("one\ntwo\nthree\n")
+    return path
+
+
+@pytest.fixture
+def seen(roots: Roots, file: Path) -> SeenFiles:
+    later = file.stat().st_mtime_ns + LATER
+    return SeenFiles(lambda: roots, lambda: later)
+
+
+def test_an_unchanged_file_has_not_changed_and_a_touched_one_neither(seen: SeenFiles, file: Path):
+    seen.note(str(file), "one\ntwo\nthree\n")
+    assert seen.changed() == ()
+    os.utime(file, ns=(1, 1))
+    assert seen.changed() == ()
+
+
+def test_a_file_that_was_rewritten_or_deleted_has_changed(seen: SeenFiles, file: Path):
+    seen.note(str(file), "one\ntwo\nthree\n")
+    file.write_text("one\n2\nthree\n")
+    assert seen.changed() == (str(file),)
+    file.unlink()
+    assert seen.changed() == (str(file),)
+
+
+def test_a_change_within_the_same_tick_of_the_clock_is_found(roots: Roots, file: Path):
+    status = file.stat()
+    seen = SeenFiles(lambda: roots, lambda: status.st_mtime_ns)
+    seen.note(str(file), "one\ntwo\nthree\n")
+    file.write_text("one\nTWO\nthree\n")
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert seen.changed() == (str(file),)
+
+
+def test_an_unsaved_text_of_the_editor_is_no_change_on_disk(seen: SeenFiles, file: Path):
+    seen.note(str(file), "unsaved\n")
+    assert seen.changed() == ()
+
+
+def test_a_bom_is_no_change(roots: Roots, file: Path):
+    file.write_bytes(b"\xef\xbb\xbfone\n")
+    seen = SeenFiles(lambda: roots, lambda: 0)
+    seen.note(str(file), "one\n")
+    assert seen.changed() == ()
+
+
+def test_the_difference_is_a_diff_with_the_line_numbers_of_the_file(seen: SeenFiles):
+    old = "".join(f"line {number}\n" for number in range(1, 101))
+    seen.note("/a", old)
+    assert seen.difference("/a", old) is None
+    assert seen.difference("/never-seen", "x") is None
+    assert seen.difference("/a", old.replace("line 50\n", "fifty\n")) == [
+        "@@ -48,5 +48,5 @@",
+        " line 48",
+        " line 49",
+        "-line 50",
+        "+fifty",
+        " line 51",
+        " line 52",
+    ]
+
+
+def test_a_long_text_is_compared_but_its_difference_is_not_shown(seen: SeenFiles):
+    seen.note("/a", "x" * 300_000)
+    assert seen.difference("/a", "y") == []
+
+
+def test_old_notes_and_texts_are_dropped(seen: SeenFiles):
+    for number in range(2_001):
+        seen.note(f"/{number}", "old")
+    assert "/0" not in seen
+    assert seen.difference("/1", "new") == [], "seen, but too long ago for its text"
+    assert seen.difference("/2000", "new") == ["@@ -1 +1 @@", "-old", "+new"]
+
+
+def test_a_forgotten_folder_takes_its_files_along(seen: SeenFiles):
+    for path in ("/a/b", "/a/c/d", "/ab"):
+        seen.note(path, "")
+    seen.forget("/a")
+    assert [path for path in ("/a/b", "/a/c/d", "/ab") if path in seen] == ["/ab"]
+
+
+def test_a_resumed_session_knows_what_changed_since(roots: Roots, seen: SeenFiles, file: Path):
+    seen.note(str(file), "one\ntwo\nthree\n")
+    resumed = SeenFiles(lambda: roots)
+    resumed.restore(seen.to_json())
+    assert resumed.changed() == ()
+    file.write_text("changed while nobody looked\n")
+    assert resumed.changed() == (str(file),)
+    assert resumed.difference(str(file), "changed") == []
+
+
+@pytest.mark.parametrize("stored", [None, [], {"/a": 1}, {"/a": [1, 2]}, {"a": ["d", "s"]}])
+def test_what_is_no_record_is_left_out(stored: Json):
+    seen = SeenFiles()
+    seen.restore(stored)
+    assert seen.to_json() == {}
