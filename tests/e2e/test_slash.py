@@ -62,6 +62,16 @@ async def test_a_conversation_that_was_cleared_is_unknown_to_the_model(tmp_path:
         assert "what was the word?" in told(model.requests[1])
 
 
+async def test_a_conversation_that_was_cleared_has_no_plan(tmp_path: Path):
+    plan = ("update_plan", {"entries": [{"content": "look", "status": "pending"}]})
+    async with aided(tmp_path, plan, "planned") as (agent, _, _):
+        await agent.say("make a plan")
+        await agent.say("/clear")
+        updates = [frame.update for frame in agent.editor.recording.frames]
+        plans = [update["entries"] for update in updates if update.get("sessionUpdate") == "plan"]
+        assert [len(entries) for entries in plans] == [1, 0]
+
+
 async def test_a_conversation_that_was_cleared_gets_a_title_of_its_own(tmp_path: Path):
     async with aided(tmp_path, "one", "two") as (agent, _, _):
         await agent.say("the old talk")

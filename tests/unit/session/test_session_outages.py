@@ -156,6 +156,18 @@ async def test_a_cancelled_turn_is_answered_at_once_while_the_database_is_locked
         assert await here.told(session, "two") == ["one", "one!", "wait", "two", "two!"]
 
 
+async def test_a_turn_that_is_cancelled_while_its_last_words_are_sent_is_answered_as_cancelled(tmp_path: Path) -> None:
+    async with process(tmp_path) as here:
+        session = await here.new()
+        here.editor.slow = anyio.Event()
+        async with here.doing("prompt", session, prompt=[{"type": "text", "text": "one"}]) as turn:
+            await here.editor.waiting.wait()
+            await anyio.wait_all_tasks_blocked()
+            here.session(session).turns.cancel()
+            here.editor.slow.set()
+        assert turn.result == {"stopReason": "cancelled"}
+
+
 async def test_a_fork_has_what_an_outage_held_back(tmp_path: Path) -> None:
     async with process(tmp_path, patience=0.05) as here:
         session = await here.new()
