@@ -239,7 +239,7 @@ RAN = "[I ran this myself: "
 
 EMPTY_PROMPT = "There was nothing in that prompt I can read."
 EMPTY_ANSWER = "The model gave no answer. Try again, or say it in other words."
-DOOM_LOOP = "I stopped: the last three rounds of tool calls gave the same output. Tell me what to try instead."
+DOOM_LOOP = "I stopped: the same tool calls gave the same output again and again. Tell me what to try instead."
 REFUSAL = "The model refused to go on. This prompt is no longer part of the conversation; try other words."
 CUT_OFF = 'The answer reached the model\'s output limit and was cut off. Say "continue" to go on.'
 CUT_OFF_IN_CALL = (
@@ -256,6 +256,21 @@ def ran(command: str, output: str) -> str:
 def too_many_rounds(rounds: int) -> str:
     """Return the note for a turn that used up its tool iterations."""
     return f'I stopped after {rounds} rounds of tool calls (max_tool_iterations). Say "continue" to go on.'
+
+
+def few_rounds_left(rounds: int) -> str:
+    """Return the note for the model in a turn that may make only so many further tool iterations."""
+    calls = "one more round" if rounds == 1 else f"{rounds} more rounds"
+    return f"[{calls} of tool calls in this turn: finish, or say what is done and what is left]"
+
+
+def repeats(tool: str, rounds: int, *, failed: bool) -> str:
+    """Return the note for the model on a call that has had the same result in so many rounds, one after another."""
+    same = "failed in the same way" if failed else "gave the same output"
+    return (
+        f"[repeated: {tool} {same} in the last {rounds} rounds, and will again. Find out why, try another way, or say "
+        f"what you need; {rounds} more such rounds end the turn]"
+    )
 
 
 def over_budget(used: int, budget: int, *, prompt_kept: bool) -> str:

@@ -3,7 +3,7 @@
 However a turn ends, the history is valid and the next prompt works:
 
     the model is done              END_TURN
-    doom loop                      END_TURN, with a note
+    doom loop                      END_TURN, with a note, after the model was told what repeats
     the model API failed           END_TURN, or MAX_TOKENS if the context was too long, with a note; `failure` is set
     iteration cap                  MAX_TURN_REQUESTS, with a note
     context budget, output limit   MAX_TOKENS, with a note
@@ -19,8 +19,10 @@ owner of the scope handles a cancellation that comes too late to be seen here.
 import hashlib
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
+from itertools import count
 from typing import assert_never
 from uuid import uuid4
 
@@ -42,10 +44,11 @@ from acp_agent.core.messages import (
     Role,
     StopReason,
     TextPart,
+    ToolResultPart,
     ToolUsePart,
 )
 from acp_agent.core.ports import ModelRequest, Provider, Toolset
-from acp_agent.core.types import ToolResult, ToolSpec
+from acp_agent.core.types import ToolResult, ToolSpec, tool_id
 
 _CLOSING = 2.0  # seconds a provider gets to close its connection
 
@@ -110,7 +113,10 @@ class Reply:
 
 
 LIMIT = 3
-"""The number of rounds with equal output, one after another, that make a doom loop."""
+"""The number of rounds with equal output, one after another, after which the model is told, or the turn ends."""
+
+TOLD_BEFORE = 5
+"""The number of model calls before the last one of a turn at which the model is told."""
 
 _LOOKED_AT = (
     4_000  # characters at the head and at the tail of an output that are compared, so that a hundred calls stay cheap
@@ -128,6 +134,17 @@ _VOLATILE = re.compile(
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
 
+_OUR_IDS = re.compile(r'\bid="[0-9a-f]{8}"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b', re.ASCII)
+"""The ids that we put around an output ourselves."""
+
+
+class Repetition(Enum):
+    """What the rounds of a turn show: no loop, one of which the model is to be told, or one that ends the turn."""
+
+    NONE = auto()
+    TOLD = auto()
+    ENDED = auto()
+
 
 class DoomLoop:
     """Watches the rounds of one turn."""
@@ -135,24 +152,46 @@ class DoomLoop:
     def __init__(self) -> None:
         self._last = b""
         self._equal = 0
+        self._told = set[bytes]()
 
-    def watch(self, calls: Iterable[tuple[ToolUsePart, ToolResult]]) -> bool:
-        """Take one round of calls with their results. Return whether the turn is caught in a loop.
+    def watch(self, calls: Sequence[tuple[ToolUsePart, ToolResult]]) -> Repetition:
+        """Take one round of calls with their results, without those that poll. A round without calls does not count.
 
-        Rounds are equal if their outputs are equal apart from ids, digests, times and durations. A successful call is
-        compared together with its arguments: three different commands that print nothing are no loop. A failed call is
-        compared by its output alone: the same failure with ever new arguments is a loop.
+        Rounds are equal if their outputs are equal apart from ids, digests, times and durations. Of a call that changes
+        nothing these count as well, since it may wait for them to change. A successful call is compared together with
+        its arguments: three different commands that print nothing are no loop. A failed call is compared by its output
+        alone: the same failure with ever new arguments is a loop.
+
+        The model is told of a loop once. If it comes to the same point again, the turn ends.
         """
+        if not calls:
+            return Repetition.NONE
         digest = hashlib.sha256()
         for use, result in calls:
             output = _ends(result.text)
             if result.failure is None:
                 arguments = use.raw_arguments if use.arguments is None else json.dumps(use.arguments, sort_keys=True)
                 output = f"{use.name}\n{_ends(arguments)}\n{output}"
-            digest.update(_VOLATILE.sub("~", output).encode("utf-8", "surrogatepass") + b"\0")
-        self._equal = self._equal + 1 if digest.digest() == self._last else 1
-        self._last = digest.digest()
-        return self._equal >= LIMIT
+            volatile = _OUR_IDS if result.read_only else _VOLATILE
+            digest.update(volatile.sub("~", output).encode("utf-8", "surrogatepass") + b"\0")
+        round_ = digest.digest()
+        self._equal = self._equal + 1 if round_ == self._last else 1
+        self._last = round_
+        if self._equal < LIMIT:
+            return Repetition.NONE
+        self._equal = 0
+        if round_ in self._told:
+            return Repetition.ENDED
+        self._told.add(round_)
+        return Repetition.TOLD
+
+
+def _told_in(part: ToolResultPart, use: ToolUsePart, result: ToolResult) -> ToolResultPart:
+    """Return the part of a call's result; if it is that of `use`, with a note that it repeats."""
+    if part.id != use.id:
+        return part
+    note = notes.repeats(use.name, LIMIT, failed=result.failure is not None)
+    return replace(part, text=f"{part.text}\n\n{note}")
 
 
 def _ends(text: str) -> str:
@@ -167,16 +206,16 @@ _UNACCEPTABLE = (ProviderErrorKind.INVALID_REQUEST, ProviderErrorKind.CONTEXT_TO
 class Limits:
     """The limits at which a turn stops by itself.
 
-    max_tool_iterations  model calls in one turn
+    max_tool_iterations  model calls in one turn. 0 for no limit
     context_budget       tokens that the conversation may fill. None means the model's context window
     budget_stop          fraction of the budget after which no further call is made, unless the conversation is
                          shortened
     max_output_tokens    output of one model call. None leaves it to the provider
-    max_parallel_tools   number of read-only calls that run at the same time
+    max_parallel_tools   number of tool calls of one answer that run at the same time
     max_calls            number of tool calls of one answer that run
     """
 
-    max_tool_iterations: int = 10
+    max_tool_iterations: int = 200
     context_budget: int | None = None
     budget_stop: float = 0.8
     max_output_tokens: int | None = None
@@ -274,10 +313,14 @@ class _Turn:
         if hooks.phases is not None:
             self._tell_model(await hooks.phases.before_first_inference(prompt, toolset))
         rounds = self._agent.limits.max_tool_iterations
-        for left in reversed(range(rounds)):
-            stop = await self._over_budget() or await self._iterate(is_last=left == 0)
+        for number in count(1):
+            stop = await self._over_budget() or await self._iterate(is_last=number == rounds)
             if stop is not None:
                 return stop
+            if number == rounds:
+                break
+            if rounds - number == min(TOLD_BEFORE, rounds - 1):
+                self._tell_model(notes.few_rounds_left(rounds - number))
         return await self._stop(StopReason.MAX_TURN_REQUESTS, notes.too_many_rounds(rounds))
 
     async def explain(self, error: ProviderError) -> StopReason:
@@ -307,17 +350,22 @@ class _Turn:
         if not uses:
             return await self._stop(StopReason.END_TURN, "" if self._spoke else notes.EMPTY_ANSWER)
         calls, hooks, toolset = ToolCalls(specs, received), self._hooks, self._agent.toolset
+        polling = {spec.name for spec in specs if spec.polls}
         try:
             await calls.run(toolset, self._agent.limits.max_parallel_tools)
         finally:  # every call gets a result in the history, however the turn ends
             outcomes = calls.outcomes()
+            counted = [outcome for outcome in outcomes if tool_id(outcome[0].name) not in polling]
+            repetition = self._doom_loop.watch(counted)
             results = [result_part(use.id, result) for use, result in outcomes]
+            if repetition is Repetition.TOLD:
+                results = [_told_in(part, *counted[-1]) for part in results]
             self._history.append(Message(Role.USER, tuple(results)))
             hooks.offer.finished(outcomes)
         self._in_text = False
         if hooks.observer is not None:
             self._tell_model(hooks.observer.finished(outcomes))
-        if self._doom_loop.watch(outcomes) and not is_last:  # the iteration cap takes precedence
+        if repetition is Repetition.ENDED and not is_last:  # the iteration cap takes precedence
             return await self._stop(StopReason.END_TURN, notes.DOOM_LOOP)
         if hooks.phases is not None:
             self._tell_model(await hooks.phases.after_round(outcomes, toolset))

@@ -224,14 +224,28 @@ class AgentSettings(Section):
     ] = False
     max_tool_iterations: Annotated[
         int,
-        Field(ge=1, le=100, description="Model calls a turn may make before it stops with max_turn_requests."),
-        SMALLER,
-    ] = 10
+        Field(
+            ge=0,
+            le=10_000,
+            description="Model calls a turn may make before it stops with max_turn_requests; 0 = no limit. "
+            "The model is told five calls before the end.",
+        ),
+        SMALLER_OR_UNLIMITED,
+    ] = 200
     max_tool_calls_per_answer: Annotated[
         int,
         Field(ge=1, le=1000, description="Tool calls of one model answer that run. The others are refused."),
         SMALLER,
     ] = 64
+    max_parallel_tools: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=64,
+            description="Tool calls of one model answer that run together, if none touches what another changes.",
+        ),
+        SMALLER,
+    ] = 8
     context_budget_tokens: Annotated[
         int | None,
         Field(

@@ -111,6 +111,7 @@ class ToolSpec:
     mutates     whether a call changes anything
     cacheable   whether the same call gives the same result until something changes
     external    whether its results come from outside: the web, an MCP server
+    polls       whether its calls ask how something goes on by itself, so that equal results are no repetition
     server      the MCP server of the tool; empty for the built-in ones
     """
 
@@ -121,6 +122,7 @@ class ToolSpec:
     mutates: bool
     cacheable: bool = False
     external: bool = False
+    polls: bool = False
     server: str = ""
 
 
@@ -250,6 +252,7 @@ class ToolResult:
     images      pictures beside the text, for the model and the user
     ruling      what the gates decided about the call, for the audit
     cached      whether it is the result of an earlier, equal call
+    read_only   whether the call changed nothing, so that another result tells of something new
     crashed     whether a fault of the agent's own ended the call
     """
 
@@ -264,6 +267,7 @@ class ToolResult:
     ruling: Ruling | None = None
     stats: OutputStats | None = None
     cached: bool = False
+    read_only: bool = False
     crashed: bool = False
 
     @property

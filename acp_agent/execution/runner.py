@@ -167,7 +167,7 @@ class DynExecutor:
         )
         result = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "[cancelled] operation aborted"))
         try:
-            result = await self._executor.execute(facts)
+            result = replace(await self._executor.execute(facts), read_only=not facts.spec.mutates)
             result = repaired.told_in(result) if repaired is not None else result
         except Exception as error:  # noqa: BLE001 - a fault of the agent's own costs the call, not the turn
             _log.error("tool call crashed", exc_info=True, tool=invocation.spec.name)

@@ -2,7 +2,8 @@
 
 Only failures of the tool itself count. Refusals, denials by the user and cancellations do not, because provoking them
 could then take a tool from the user. The model's own mistakes (wrong arguments) say nothing about the tool and do not
-count either. None of these is a sample, so they do not hide real failures.
+count either. None of these is a sample, so they do not hide real failures. A command that ran is a success of its tool,
+however it ended: a timeout or an exit code is the command's own, or the model's.
 
 A permanent failure is often an ordinary answer (no such file): a model that looks for four missing files has broken
 nothing. So these failures count only if the window is full. Time-outs, network errors, server errors and crashes count
@@ -37,7 +38,7 @@ def outcome_of(result: ToolResult) -> Outcome | None:
     """Return what a result says about its tool; None if it says nothing, as that of a call which a gate ended."""
     if result.ruling is not None and result.ruling.gate:
         return None
-    if result.failure is None:
+    if result.failure is None or "exit_code" in (result.envelope or {}):
         return Outcome.FINE
     if result.failure.category is ToolErrorCategory.PERMANENT_FAILURE:
         return Outcome.FRUITLESS
@@ -125,7 +126,8 @@ class AnomalyGate(Gate):
         if alarm is None or facts.call.origin is CallOrigin.USER:
             return Allow()
         return Deny(
-            f"'{alarm.tool}' is blocked for this session: {alarm.failures} of its last {alarm.calls} calls failed",
+            f"'{alarm.tool}' is blocked: {alarm.failures} of its last {alarm.calls} calls failed. Do without it; "
+            f"the user can allow it again with /tools reset {alarm.tool}",
             rule=f"failure rate {alarm.rate:.2f}",
         )
 
@@ -141,5 +143,6 @@ class AnomalyGate(Gate):
             rate = round(alarm.rate, 2)
             _log.warning("tool fails too often", tool=tool, rate=rate, calls=alarm.calls, blocked=blocked)
             what = f"{tool}: {alarm.failures} of the last {alarm.calls} calls failed"
-            await self._emit(Notice(Severity.WARNING, f"{what}; it is blocked for this session" if blocked else what))
+            told = f"{what}; it is blocked until you type /tools reset {tool}" if blocked else what
+            await self._emit(Notice(Severity.WARNING, told))
         return result

@@ -54,7 +54,10 @@ class Conversation:
     ) -> None:
         own = settings.agent
         self.limits = Limits(
-            own.max_tool_iterations, own.context_budget_tokens, max_calls=own.max_tool_calls_per_answer
+            own.max_tool_iterations,
+            own.context_budget_tokens,
+            max_parallel_tools=own.max_parallel_tools,
+            max_calls=own.max_tool_calls_per_answer,
         )
         self.agent: Agent | None = None
         self.history = History() if history is None else history

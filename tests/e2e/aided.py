@@ -65,7 +65,6 @@ class Aided:
 
     async def say(self, text: str) -> str:
         """A turn, in a session that the first one opens; what the agent and its notices said in it."""
-        self._session = self._session or await self.editor.open()
         return await self._said(text, "end_turn")
 
     async def ends(self, text: str, stop: str) -> str:
@@ -78,6 +77,7 @@ class Aided:
         return self._session
 
     async def _said(self, text: str, stop: str) -> str:
+        self._session = self._session or await self.editor.open()
         start = len(self.editor.recording.frames)
         assert await self.editor.say(self._session, text) == stop
         updates = [frame.update for frame in self.editor.recording.frames[start:]]

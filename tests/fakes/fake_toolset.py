@@ -10,22 +10,22 @@ Outcome = str | ToolResult
 Tool = Callable[[ToolCall], Outcome | Awaitable[Outcome]]
 
 
-def spec(name: str, *, mutates: bool = False, kind: ToolKind | None = None) -> ToolSpec:
+def spec(name: str, *, mutates: bool = False, kind: ToolKind | None = None, polls: bool = False) -> ToolSpec:
     """What the model is told about a fake tool."""
     default = ToolKind.EXECUTE if mutates else ToolKind.READ
-    return ToolSpec(name, f"The {name} tool.", {"type": "object"}, kind or default, mutates)
+    return ToolSpec(name, f"The {name} tool.", {"type": "object"}, kind or default, mutates, polls=polls)
 
 
 class FakeToolset:
-    """Answers calls with the functions it is given; the names in `mutating` change things.
+    """Answers calls with the functions it is given; the names in `mutating` change things, those in `polling` poll.
 
     calls   what was run, in the order it started
     log     ("start", name) and ("end", name) as they happened; no "end" for a call that was cancelled
     """
 
-    def __init__(self, tools: Mapping[str, Tool], mutating: Sequence[str] = ()) -> None:
+    def __init__(self, tools: Mapping[str, Tool], mutating: Sequence[str] = (), polling: Sequence[str] = ()) -> None:
         self._tools = dict(tools)
-        self._specs = [spec(name, mutates=name in mutating) for name in tools]
+        self._specs = [spec(name, mutates=name in mutating, polls=name in polling) for name in tools]
         self.calls: list[ToolCall] = []
         self.log: list[tuple[str, str]] = []
 

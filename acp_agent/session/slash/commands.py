@@ -50,7 +50,9 @@ COMMANDS = (
     SlashCommand(_N.COMPACT, "Sum up the conversation so far to make room", "what to keep above all (optional)"),
     SlashCommand(_N.REVIEW, "Review uncommitted changes, or what is at a path", "path (optional)"),
     SlashCommand(_N.RUN, "Run a shell command yourself, through the same gates", "command"),
-    SlashCommand(_N.TOOLS, "List the tools the agent has in this mode"),
+    SlashCommand(
+        _N.TOOLS, "List the tools the agent has in this mode, or allow blocked ones again", "reset tool (optional)"
+    ),
     SlashCommand(_N.STATUS, "Show the model, the context, the limits and what is switched on"),
     SlashCommand(_N.COST, "Show the tokens this conversation took, and their price"),
     SlashCommand(

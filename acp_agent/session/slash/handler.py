@@ -16,7 +16,7 @@ from acp_agent.core.ports import Toolset
 from acp_agent.core.secrets import Redact
 from acp_agent.core.services import Compaction, Remembered
 from acp_agent.core.session_options import Mode, model_in_force
-from acp_agent.core.types import CallOrigin, ToolCall
+from acp_agent.core.types import CallOrigin, ToolCall, tool_id
 from acp_agent.core.untrusted import utc
 from acp_agent.gates.gate import Gates
 from acp_agent.session.conversation import Conversation
@@ -178,7 +178,7 @@ class SlashCommandHandler:
             case CommandName.RUN:
                 return await self._run_command(argument)
             case CommandName.TOOLS:
-                return self._list_tools()
+                return self._reset_tools(argument) if argument else self._list_tools()
             case CommandName.STATUS:
                 return _listed(self.status(), "Nothing is known yet.")
             case CommandName.COST:
@@ -206,7 +206,7 @@ class SlashCommandHandler:
             *self._models.ledger.status(),
             f"Tool calls: {use.calls} in {use.batches}{limit} batches",
             *(
-                f"Blocked: {alarm.tool}, {alarm.rate:.0%} of its calls failed"
+                f"Blocked: {alarm.tool}, {alarm.rate:.0%} of its calls failed (`/tools reset {alarm.tool}`)"
                 for alarm in self._memory.anomalies.alarms
             ),
             *gate_factory.status(loaded.settings, self._memory),
@@ -242,6 +242,20 @@ class SlashCommandHandler:
         return "\n".join(("Tools in this mode:", "", *lines)) if lines else "No tool is available."
 
     # ------------------------------------------------------------------------------------ changing
+
+    def _reset_tools(self, text: str) -> str:
+        """Allow tools again that are blocked because they kept failing: one, or all of them."""
+        verb, _, tool = text.partition(" ")
+        if verb != "reset":
+            return "Usage: `/tools`, `/tools reset` or `/tools reset TOOL`"
+        anomalies, tool = self._memory.anomalies, tool_id(tool.strip())
+        reset = [alarm.tool for alarm in anomalies.alarms if tool in ("", alarm.tool)]
+        anomalies.reset(tool)
+        if not reset:
+            return f"`{tool[:40]}` was not blocked." if tool else "No tool was blocked."
+        return (
+            f"The failures of {', '.join(f'`{name}`' for name in reset)} no longer count; the agent may use it again."
+        )
 
     async def _run_command(self, command: str) -> str:
         """Run the user's command through the same gates and terminal. The model sees it in the next turn."""

@@ -24,6 +24,7 @@ class Conversation:
         tools: Mapping[str, Tool] | None = None,
         *,
         mutating: tuple[str, ...] = (),
+        polling: tuple[str, ...] = (),
         limits: Limits | None = None,
         context_window: int = 200_000,
         pace: Callable[[], Awaitable[None]] = no_pace,
@@ -32,7 +33,7 @@ class Conversation:
         self._pace = pace
         self.events: list[Event] = []
         self.provider = ScriptedProvider(script, context_window=context_window, pace=pace)
-        self.toolset = FakeToolset(tools or {}, mutating)
+        self.toolset = FakeToolset(tools or {}, mutating, polling)
         self.history = History()
         self.agent = Agent(
             self.provider, self.toolset, self.history, self.emit, limits or Limits(), "system", hooks=hooks

@@ -96,10 +96,10 @@ async def test_a_call_that_is_only_a_thought_is_answered_and_the_model_goes_on()
 
 
 async def test_a_model_that_only_ever_thinks_is_stopped():
-    session = conversation([use(thinking("edit"))] * 3, threshold=0.0)
+    session = conversation([use(thinking("edit"))] * 6, threshold=0.0)
     assert await session.prompt() is StopReason.END_TURN
     assert not session.toolset.calls
-    assert len(session.provider.requests) == 3
+    assert len(session.provider.requests) == 6
 
 
 async def test_broken_arguments_keep_the_thought_from_history_and_tools():

@@ -238,12 +238,49 @@ async def test_the_iteration_cap_ends_the_turn_and_the_next_prompt_goes_on() -> 
     assert_acceptable(talk.history.messages())
 
 
-async def test_three_rounds_with_equal_output_end_the_turn() -> None:
-    talk = Conversation([use(call("look", n=1)) for _ in range(5)], {"look": echo})
+async def test_a_repetition_is_told_to_the_model_in_the_result_and_ends_the_turn_when_it_goes_on() -> None:
+    talk = Conversation([use(call("other"), call("look", n=1)) for _ in range(9)], {"look": echo, "other": echo})
     assert await talk.prompt() is StopReason.END_TURN
-    assert len(talk.toolset.calls) == 3
+    assert len(talk.toolset.calls) == 12
     assert "same output" in talk.text
+    noted = [number for number, part in enumerate(talk.results) if "[repeated: look gave the same output" in part.text]
+    assert noted == [5]
     assert_acceptable(talk.history.messages())
+
+
+async def test_a_model_that_is_told_of_its_repetition_and_changes_its_way_goes_on() -> None:
+    script = [*(use(call("look", n=1)) for _ in range(3)), use(call("look", n=2)), say("found")]
+    talk = Conversation(script, {"look": echo})
+    assert await talk.prompt() is StopReason.END_TURN
+    assert talk.text == "found"
+
+
+async def test_polling_is_no_repetition() -> None:
+    script = [*(use(call("process", action="output")) for _ in range(12)), say("ready")]
+    talk = Conversation(script, {"process": lambda _: "(no new output)"}, polling=("process",))
+    assert await talk.prompt() is StopReason.END_TURN
+    assert talk.text == "ready"
+    assert not any("repeated" in part.text for part in talk.results)
+
+
+async def test_the_model_is_told_five_rounds_before_the_end_and_once() -> None:
+    talk = Conversation(
+        [use(call("look", n=n)) for n in range(20)], {"look": echo}, limits=Limits(max_tool_iterations=12)
+    )
+    assert await talk.prompt() is StopReason.MAX_TURN_REQUESTS
+    told = [part.text for part in talk.provider.requests[7].messages[-1].parts if isinstance(part, TextPart)]
+    assert told == ["[5 more rounds of tool calls in this turn: finish, or say what is done and what is left]"]
+    for before, after in zip(talk.provider.requests, talk.provider.requests[1:], strict=False):
+        assert after.messages[: len(before.messages)] == before.messages, "what was sent stays as it is, for the cache"
+    notes = [part for message in talk.history.messages() for part in message.parts if part == TextPart(told[0])]
+    assert len(notes) == 1
+
+
+async def test_a_turn_without_a_limit_of_rounds_goes_on_until_the_model_is_done() -> None:
+    script = [*(use(call("look", n=n)) for n in range(250)), say("done")]
+    talk = Conversation(script, {"look": echo}, limits=Limits(max_tool_iterations=0))
+    assert await talk.prompt() is StopReason.END_TURN
+    assert len(talk.toolset.calls) == 250
 
 
 async def test_the_iteration_cap_comes_before_a_doom_loop() -> None:

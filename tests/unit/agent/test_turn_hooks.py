@@ -172,9 +172,9 @@ async def test_words_of_the_hooks_stand_behind_the_prompt_and_the_results_in_the
 
 async def test_a_round_that_ends_the_turn_is_not_verified() -> None:
     words = Words()
-    talk = Conversation([use(call("look"))] * 3, TOOLS, hooks=Hooks(observer=words, phases=words))
+    talk = Conversation([use(call("look"))] * 6, TOOLS, hooks=Hooks(observer=words, phases=words))
     await talk.prompt()
-    assert words.log == ["begin", "before go", "finished 1", "after 1", "finished 1", "after 1", "finished 1"]
+    assert words.log == ["begin", "before go", *["finished 1", "after 1"] * 5, "finished 1"]
     assert_acceptable(talk.history.messages())
 
 

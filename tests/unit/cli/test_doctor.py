@@ -201,7 +201,7 @@ def test_every_problem_of_the_configuration_is_a_line(in_process, home):
     (line,) = lines(done, "config")
     assert line.startswith("warn")
     assert "acp.auto_approve" in line
-    (home / "c.toml").write_text("[acp]\nmode = 'x'\n[agent]\nmax_tool_iterations = 0\n")
+    (home / "c.toml").write_text("[acp]\nmode = 'x'\n[agent]\nmax_tool_iterations = -1\n")
     done = in_process("doctor", "--config", "c.toml", **SCRIPTED)
     assert [line.split()[0] for line in lines(done, "config")] == ["FAIL", "FAIL", "warn"]
     assert done.returncode == 1

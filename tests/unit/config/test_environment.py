@@ -19,6 +19,7 @@ RULE = {"effect": "deny", "tool": "bash", "args_match": "sudo"}
 VALUES = {
     "agent.max_tool_iterations": ("7", 7),
     "agent.max_tool_calls_per_answer": ("5", 5),
+    "agent.max_parallel_tools": ("4", 4),
     "agent.context_budget_tokens": ("5000", 5000),
     "agent.compaction": ("no", False),
     "agent.compaction_soft": ("0.5", 0.5),
@@ -223,8 +224,8 @@ def test_an_empty_variable_is_an_unset_one(loading):
         ),
         (
             "ACP_AGENT_MAX_TOOL_ITERATIONS",
-            "5000",
-            "ACP_AGENT_MAX_TOOL_ITERATIONS: agent.max_tool_iterations = 5000: expected a whole number from 1 to 100",
+            "50000",
+            "ACP_AGENT_MAX_TOOL_ITERATIONS: agent.max_tool_iterations = 50000: expected a whole number from 0 to 10000",
         ),
         ("ACP_AGENT_TOOLS__SHELL__TIMEOUT", "NaN", "tools.shell.timeout = NaN: expected a number above 0"),
         ("ACP_AGENT_TOOLS__FILE__ALLOWED_PATHS", "x", 'tools.file.allowed_paths[0] = "x": expected an absolute path'),

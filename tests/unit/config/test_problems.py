@@ -23,13 +23,16 @@ GOOD = "[logging]\nlevel = 'debug'\n"
         ),
         ("[tools.permissions]\n'a b' = []", "tools.permissions.a b = []: expected a tool's name in front of its rules"),
         (
-            "[agent]\nmax_tool_iterations = 101",
-            "agent.max_tool_iterations = 101: expected a whole number from 1 to 100",
+            "[agent]\nmax_tool_iterations = 10001",
+            "agent.max_tool_iterations = 10001: expected a whole number from 0 to 10000",
         ),
-        ("[agent]\nmax_tool_iterations = 0", "agent.max_tool_iterations = 0: expected a whole number from 1 to 100"),
+        (
+            "[agent]\nmax_tool_iterations = -1",
+            "agent.max_tool_iterations = -1: expected a whole number from 0 to 10000",
+        ),
         (
             "[agent]\nmax_tool_iterations = '9'",
-            'agent.max_tool_iterations = "9": expected a whole number from 1 to 100',
+            'agent.max_tool_iterations = "9": expected a whole number from 0 to 10000',
         ),
         ("[agent]\nmax_tool_iterations = 9.0", "agent.max_tool_iterations = 9.0: expected a whole number"),
         ("[agent]\nmax_tool_iterations = true", "agent.max_tool_iterations = true: expected a whole number"),

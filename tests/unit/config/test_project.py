@@ -124,14 +124,20 @@ SWITCHES_OFF = {
     "tools.filters.enabled",
     "tools.phases.enabled",
 }
-ZERO_IS_NO_LIMIT = {"tools.rate_limit.calls_per_hour", "acp.terminal_timeout_secs", "tools.result_cache.ttl_secs"}
+ZERO_IS_NO_LIMIT = {
+    "agent.max_tool_iterations",
+    "tools.rate_limit.calls_per_hour",
+    "acp.terminal_timeout_secs",
+    "tools.result_cache.ttl_secs",
+}
 words = st.lists(st.sampled_from(["curl", "sudo", "nc"]), max_size=3, unique=True)
 paths = st.lists(st.sampled_from(["/", "/srv", "/srv/a", "/srv/ab", "/opt"]), max_size=3, unique=True)
 globs = st.lists(st.sampled_from(["a*", "*b", "ab", "src", "src/a"]), max_size=3, unique=True)
 hosts = st.lists(st.sampled_from(["a.example", "*.a.example", "b.example"]), max_size=3, unique=True)
 seconds = st.sampled_from([0.5, 1, 30, 31, 86400])
 VALUES = {
-    "agent.max_tool_iterations": st.integers(1, 100),
+    "agent.max_tool_iterations": st.integers(0, 300),
+    "agent.max_parallel_tools": st.integers(1, 64),
     "agent.max_tool_calls_per_answer": st.integers(1, 100),
     "agent.context_budget_tokens": st.integers(1000, 10_000),
     "agent.compaction": st.booleans(),
@@ -458,7 +464,12 @@ def test_a_project_can_tighten_a_list(loading, name, users, projects, value):
 @pytest.mark.parametrize(
     ("user", "wish", "message"),
     [
-        ("", "agent.max_tool_iterations = 11", "agent.max_tool_iterations = 11: expected a smaller number, since"),
+        ("", "agent.max_tool_iterations = 201", "agent.max_tool_iterations = 201: expected a smaller number (0 is no"),
+        (
+            "",
+            "agent.max_tool_iterations = 0",
+            "agent.max_tool_iterations = 0: expected a smaller number (0 is no limit)",
+        ),
         (
             "",
             "acp.terminal_timeout_secs = 0",

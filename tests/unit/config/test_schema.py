@@ -29,7 +29,7 @@ def test_the_schema_is_a_schema():
     [
         ("[tools.shell]\ntimeout = 3\n[[tools.permissions.bash]]\npattern = '*'\naction = 'ask'", True),
         ("[tools.shell]\ntime = 3", False),
-        ("[agent]\nmax_tool_iterations = 101", False),
+        ("[agent]\nmax_tool_iterations = 10001", False),
         ("[acp]\nmode = 'x'", False),
     ],
 )

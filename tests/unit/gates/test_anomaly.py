@@ -1,5 +1,7 @@
 """A tool that keeps failing is taken away for the session, and only for what is its own failure."""
 
+from dataclasses import replace
+
 import anyio
 import pytest
 from hypothesis import given
@@ -81,13 +83,13 @@ async def test_a_tool_that_breaks_again_and_again_is_blocked_and_leaves_the_cata
     failure = results[-1].failure
     assert failure is not None
     assert failure.category is ToolErrorCategory.POLICY_BLOCKED
-    assert failure.message == "'fetch' is blocked for this session: 5 of its last 5 calls failed"
+    assert failure.message.startswith("'fetch' is blocked: 5 of its last 5 calls failed. Do without it; the user can")
 
 
 async def test_the_user_is_told_once():
     session = Session()
     await session.calls(TIMEOUT, 9)
-    text = "fetch: 5 of the last 5 calls failed; it is blocked for this session"
+    text = "fetch: 5 of the last 5 calls failed; it is blocked until you type /tools reset fetch"
     assert session.told == [Notice(Severity.WARNING, text)]
 
 
@@ -119,6 +121,15 @@ async def test_refusals_denials_cancellations_and_the_models_mistakes_are_no_sam
     assert session.detector.alarms == ()
     await session.calls(TIMEOUT)
     assert len(session.detector.alarms) == 1, "what is no sample does not hide failures either"
+
+
+async def test_a_command_that_ran_is_no_failure_of_its_tool_however_it_ended():
+    session = Session(window=20)
+    for answer in (TIMEOUT, NOT_FOUND):
+        await session.calls(replace(answer, envelope={"exit_code": 124}), 40, tool="bash")
+    assert session.detector.alarms == ()
+    await session.calls(TIMEOUT, 20, tool="bash")
+    assert [alarm.tool for alarm in session.detector.alarms] == ["bash"], "a terminal that never answers is"
 
 
 async def test_looking_for_files_that_are_not_there_blocks_nothing_until_the_window_is_full():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.agent.turn import DoomLoop
+from acp_agent.agent.turn import DoomLoop, Repetition
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import ToolUsePart
 from acp_agent.core.ports import Invocation
@@ -169,13 +169,13 @@ async def test_exempt_tools_run():
 # -------------------------------------------------------------------------------------------------- no loops
 
 
-async def test_insisting_on_a_skipped_call_ends_the_turn_and_never_runs_it():
+async def test_insisting_on_a_skipped_call_is_a_loop_and_never_runs_it():
     turn, doom = Turn(worth=-1.0), DoomLoop()
     for rounds in range(1, 10):
         use = ToolUsePart(f"use-{rounds}", "read", {"path": "a"})
         result = await turn.run("read", {"path": "a"})
         assert result.failure is not None
-        if doom.watch([(use, result)]):
+        if doom.watch([(use, result)]) is Repetition.TOLD:
             break
     assert rounds == 4
     assert "skipped again" in result.text
@@ -183,12 +183,12 @@ async def test_insisting_on_a_skipped_call_ends_the_turn_and_never_runs_it():
     assert turn.calls.status(0.5, ["read"]) == ("Utility gate: threshold=0.5, exempt=read, skipped=4",)
 
 
-async def test_two_skipped_calls_in_turns_end_it_as_well():
+async def test_two_skipped_calls_in_turns_are_one_as_well():
     turn, doom = Turn(worth=-1.0), DoomLoop()
     for rounds in range(1, 20):
         path = "ab"[rounds % 2]
         result = await turn.run("read", {"path": path})
-        if doom.watch([(ToolUsePart(f"use-{rounds}", "read", {"path": path}), result)]):
+        if doom.watch([(ToolUsePart(f"use-{rounds}", "read", {"path": path}), result)]) is Repetition.TOLD:
             break
     assert rounds == 5
 

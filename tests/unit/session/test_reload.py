@@ -200,7 +200,7 @@ async def test_one_that_cannot_be_built_at_the_start_closes_until_one_can(live: 
 
 async def test_what_the_user_was_told_when_the_session_began_is_not_told_again(live: Live):
     live.block("x")
-    text = "[agent]\nmax_tool_iterations = 0\n[tools.shell]\nblocked_commands = ['{}']\n"
+    text = "[agent]\nmax_tool_iterations = -1\n[tools.shell]\nblocked_commands = ['{}']\n"
     live.begin("old")
     live.file.write_text(text.format("a"))
     await live.now()

@@ -1,0 +1,77 @@
+"""Long turns of a real agent: how many rounds they have, what the model is told, and what ends them."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.aided import aided, told
+from tests.e2e.thoughts import Mind, go, thinking
+
+pytestmark = pytest.mark.anyio
+
+FULL_AUTO = "[acp]\nauto_approve = 'full-auto'\n"
+
+
+async def test_a_turn_has_more_rounds_than_any_task_of_a_day(tmp_path: Path):
+    mind = Mind()
+    commands = [f"echo {number}" for number in range(60)]
+    async with thinking(tmp_path, mind.run(*commands), config=FULL_AUTO) as (editor, _):
+        await go(editor)
+    assert len(editor.calls) == 60
+
+
+async def test_the_model_is_told_five_rounds_before_the_end(tmp_path: Path):
+    limit = "[agent]\nmax_tool_iterations = 7\n"
+    steps = [("bash", {"command": f"echo {number}"}) for number in range(9)]
+    async with aided(tmp_path, *steps, config=limit + FULL_AUTO) as (agent, model, _):
+        await agent.ends("go", "max_turn_requests")
+    assert "[5 more rounds of tool calls in this turn" not in told(model.requests[1])
+    assert "[5 more rounds of tool calls in this turn" in told(model.requests[2])
+    assert len(model.requests) == 7
+
+
+async def test_the_model_reads_what_repeats_before_the_turn_is_ended(tmp_path: Path):
+    mind = Mind()
+    async with thinking(tmp_path, mind.run(*["touch a && cat b"] * 9), config=FULL_AUTO) as (editor, _):
+        await go(editor)
+    noted = ["[repeated: bash failed in the same way in the last 3 rounds" in said for said in mind.said]
+    assert noted == [False, False, True, False, False]
+    assert len(editor.calls) == 6
+    assert "the same output again and again" in editor.text
+
+
+async def test_looking_again_until_something_changes_is_no_repetition(tmp_path: Path):
+    mind = Mind()
+
+    def waits():
+        for second in range(8):
+            (editor.workspace / "log.txt").write_text(f"12:00:0{second} waiting\n")
+            yield from mind.call(("read", {"path": "log.txt"}))
+
+    async with thinking(tmp_path, waits()) as (editor, _):
+        await go(editor)
+    assert len(mind.said) == 8
+    assert not any("repeated" in said for said in mind.said)
+
+
+async def test_commands_that_time_out_or_fail_do_not_take_bash_away(tmp_path: Path):
+    mind = Mind()
+    calls = [("bash", {"command": f"sleep 9{number}", "timeout": 1}) for number in range(3)]
+    failing = [("bash", {"command": f"cat missing-{number}; exit 127"}) for number in range(5)]
+    last = ("bash", {"command": "echo still here"})
+    config = f"{FULL_AUTO}[tools.anomaly]\nwindow_size = 3\n"
+    async with thinking(tmp_path, mind.call(*calls, *failing, last), config=config) as (editor, _):
+        await go(editor)
+    assert "still here" in mind.said[-1]
+
+
+async def test_a_blocked_tool_is_allowed_again_by_a_command_of_the_user(tmp_path: Path):
+    config = f"{FULL_AUTO}[tools.anomaly]\nwindow_size = 3\n"
+    steps = [("read", {"path": f"missing-{number}.txt"}) for number in range(4)]
+    async with aided(tmp_path, *steps, "no", "yes", config=config) as (agent, model, _):
+        await agent.say("go")
+        assert "read" not in {tool["function"]["name"] for tool in model.requests[4]["tools"]}
+        assert "`read`" in await agent.say("/tools reset read")
+        assert "not blocked" in await agent.say("/tools reset read")
+        await agent.say("again")
+        assert "read" in {tool["function"]["name"] for tool in model.requests[5]["tools"]}
