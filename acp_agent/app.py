@@ -7,6 +7,7 @@ this takes at most two seconds.
 
 import gc
 import importlib
+import json
 import os
 import signal
 import threading
@@ -22,20 +23,21 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from acp_agent.capabilities import fork_offered, initialize_result
-from acp_agent.config.files import STRICT_VARIABLE, database_file
+from acp_agent.config.files import FRAMES_VARIABLE, STRICT_VARIABLE, database_file
 from acp_agent.config.load import Flags, Loaded, load, options_at_start, options_opened
+from acp_agent.config.section import secret_values
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Notice, Severity
 from acp_agent.core.process_limits import DescriptorReserve, raise_descriptor_limit
 from acp_agent.core.session_options import SessionOptions, settle
 from acp_agent.core.sessions import SessionSnapshot
-from acp_agent.core.types import JsonObject
+from acp_agent.core.types import Json, JsonObject
 from acp_agent.core.untrusted import now_ms
 from acp_agent.log import Log
 from acp_agent.protocol.jsonrpc import Request
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.server import AuthState, Server
-from acp_agent.protocol.stdio import LineReader, MessageWriter
+from acp_agent.protocol.stdio import FrameLog, LineReader, MessageWriter
 from acp_agent.session.manager import SessionManager, evict_unused, purge_unused
 from acp_agent.session.model_choices import ModelChoices, ModelLists
 from acp_agent.session.pool import SessionLimits
@@ -118,7 +120,9 @@ class App:
         self._extensions: Extensions | None = None
         self._problems: list[str] = []  # warnings from before the first session
         self._sessions = self._session_manager()
-        reader, writer = LineReader(handover.input_fd, handover.unread), MessageWriter(handover.output_fd)
+        frames = self._frame_log(handover)
+        reader = LineReader(handover.input_fd, handover.unread, frames)
+        writer = MessageWriter(handover.output_fd, frames)
         self._peer = Peer(reader, writer, self._shown, observer)
         auth = AuthState(self._forget_keys)
         self._server = Server(self._peer, self._sessions, self._warm_up, self._extend, auth, handover.initialized)
@@ -136,6 +140,33 @@ class App:
             store = SessionStore(self._database)
             locks = SessionLocks(os.path.join(os.path.dirname(file), "sessions.lock"))
         return SessionManager(store, locks, self._make_session, lambda: self._limits, now_ms, trouble)
+
+    def _frame_log(self, handover: "Handover") -> FrameLog | None:
+        """Return the log that `ACP_AGENT_LOG_FRAMES` asks for. It gets the `initialize` that was already answered."""
+        file = os.environ.get(FRAMES_VARIABLE)
+        if not file:
+            return None
+        from acp_agent.output.redaction.redactor import Redactor  # noqa: PLC0415 - for this log only
+        from acp_agent.output.redaction.rules import KnownSecrets  # noqa: PLC0415 - for this log only
+
+        known = KnownSecrets()
+        known.add(secret_values(os.environ))
+        redactor = Redactor(known)
+
+        def redact(frame: Json) -> Json:
+            redacted = redactor.json(frame)
+            return redacted if self._process is None else self._process.redactor.json(redacted)
+
+        try:
+            frames = FrameLog(os.path.abspath(os.path.expanduser(file)), redact)
+        except OSError as error:
+            self._problems.append(f"{FRAMES_VARIABLE}: {file} cannot be opened ({error.strerror})")
+            return None
+        if handover.initialized is not None:
+            request, response = _initialize_messages(handover.initialized)
+            frames.received(json.dumps(request).encode())
+            frames.sent(json.dumps(response).encode())
+        return frames
 
     async def run(self) -> None:
         """Serve the editor until the end, and store the sessions."""
@@ -314,9 +345,15 @@ def _strict_observer(handover: "Handover") -> "StrictObserver":
     observer = StrictObserver()
     if handover.initialized is not None:
         observer.received(Request(0, "initialize", handover.initialized))
-        result = initialize_result(handover.initialized, fork=fork_offered(os.environ))
-        observer.sent({"jsonrpc": "2.0", "id": 0, "result": result})
+        observer.sent(_initialize_messages(handover.initialized)[1])
     return observer
+
+
+def _initialize_messages(params: JsonObject) -> tuple[JsonObject, JsonObject]:
+    """Return the request that was already answered, and its answer, under another id."""
+    result = initialize_result(params, fork=fork_offered(os.environ))
+    request: JsonObject = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+    return request, {"jsonrpc": "2.0", "id": 0, "result": result}
 
 
 async def imported(name: str) -> ModuleType:

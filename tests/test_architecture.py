@@ -294,6 +294,7 @@ OPENS = {
     "store/private_file.py": "files in the data folder",
     "store/decisions.py": "the files of trusted folders and of pins",
     "protocol/extensions.py": "the session's folders",
+    "protocol/stdio.py": "the frame log",
     "protocol/session_methods.py": "the session's folders",
     "store/session_locks.py": "the file of session locks",
 }

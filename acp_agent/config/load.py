@@ -29,6 +29,7 @@ from acp_agent.config.files import (
     CONFIG_VARIABLE,
     DATA_VARIABLE,
     FORK_VARIABLE,
+    FRAMES_VARIABLE,
     PROJECT_FILE,
     STRICT_VARIABLE,
     Stamp,
@@ -165,7 +166,7 @@ class Files:
 
 PREFIX = "ACP_AGENT_"
 ALIASES = {"ACP_AGENT_MODEL": "llm.model", "ACP_AGENT_MAX_TOOL_ITERATIONS": "agent.max_tool_iterations"}
-_NOT_SETTINGS = (CONFIG_VARIABLE, DATA_VARIABLE, FORK_VARIABLE, STRICT_VARIABLE)
+_NOT_SETTINGS = (CONFIG_VARIABLE, DATA_VARIABLE, FORK_VARIABLE, FRAMES_VARIABLE, STRICT_VARIABLE)
 _ALIKE = 0.8
 """The similarity from 0 to 1 above which an unknown name counts as a misspelt one of ours."""
 _YES_NO = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}

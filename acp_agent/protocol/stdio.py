@@ -5,16 +5,19 @@ Reading and writing happen only when `epoll` or `poll` says that they will not b
 cannot be polled; they never block.
 """
 
+import contextlib
 import json
 import os
 import select
+import stat
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import anyio
 import anyio.lowlevel
 
-from acp_agent.core.types import JsonObject
+from acp_agent.core.types import Json, JsonObject
+from acp_agent.core.untrusted import now_ms, utc
 
 LINE_LIMIT = 32 * 1024 * 1024
 """Bytes of the longest line that is read."""
@@ -28,11 +31,84 @@ class Overlong:
     """Stands for a line over LINE_LIMIT, which was read to its end and discarded."""
 
 
+FRAMES_LIMIT = 32 * 1024 * 1024
+"""Bytes of a frame log. A full one is renamed to FILE.1, in place of an earlier one, and a new one is begun."""
+_LONGEST_TEXT = 16 * 1024
+"""Characters of one text in the frame log."""
+
+
+class FrameLog:
+    """A file with every message of the stream, one JSON object a line: `{"time", "direction", "frame"}`.
+
+    The direction is `in` (from the editor) or `out`. Secrets are removed, and long texts are cut in the middle. A line
+    of the editor that is not JSON stands as `text`. Errors of the file are ignored: the agent works without it.
+
+    redact   removes secrets from a whole JSON value
+    """
+
+    def __init__(self, file: str, redact: Callable[[Json], Json]) -> None:
+        """Open the file for appending, readable by its owner only. Raises OSError."""
+        self._file = file
+        self._redact = redact
+        self._fd = self._open()
+
+    def received(self, line: bytes | Overlong) -> None:
+        """Record a line of the editor."""
+        self._record("in", b"(a line over 32 MiB)" if isinstance(line, Overlong) else line)
+
+    def sent(self, line: bytes) -> None:
+        """Record a message of ours."""
+        self._record("out", line)
+
+    def _open(self) -> int:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO must not block
+        fd = os.open(self._file, flags, 0o600)
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            with contextlib.suppress(OSError):  # another user's file
+                os.fchmod(fd, 0o600)
+        return fd
+
+    def _record(self, direction: str, line: bytes) -> None:
+        entry: JsonObject = {"time": utc(now_ms() / 1000).isoformat(timespec="milliseconds"), "direction": direction}
+        try:
+            entry["frame"] = _shortened(self._redact(json.loads(line)))
+        except (ValueError, RecursionError):
+            entry["text"] = _shortened(self._redact(line[:_LONGEST_TEXT].decode("utf-8", "replace")))
+        data = json.dumps(entry, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+        with contextlib.suppress(OSError):
+            if os.fstat(self._fd).st_size + len(data) > FRAMES_LIMIT:
+                self._begin_anew()
+            os.write(self._fd, data)
+
+    def _begin_anew(self) -> None:
+        """Rename the full file, unless another agent that writes to it has done so, and open a new one."""
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.stat(self._file), os.fstat(self._fd)):
+                os.replace(self._file, f"{self._file}.1")
+        full, self._fd = self._fd, self._open()
+        os.close(full)
+
+
+def _shortened(value: Json) -> Json:
+    """Return a JSON value with the middle of long texts left out."""
+    match value:
+        case str() if len(value) > _LONGEST_TEXT:
+            half = _LONGEST_TEXT // 2
+            return f"{value[:half]}… {len(value) - 2 * half} characters left out …{value[-half:]}"
+        case list():
+            return [_shortened(item) for item in value]
+        case dict():
+            return {key: _shortened(item) for key, item in value.items()}
+        case _:
+            return value
+
+
 class LineReader:
     """Reads the lines of a file descriptor, without their newline. The last line may end without one."""
 
-    def __init__(self, fd: int, unread: bytes = b"") -> None:
+    def __init__(self, fd: int, unread: bytes = b"", frames: FrameLog | None = None) -> None:
         self._fd = fd
+        self._frames = frames
         self._buffer = bytearray(unread)
         self._skipping = False
         self._pollable = True
@@ -55,6 +131,8 @@ class LineReader:
         line = Overlong() if self._skipping else bytes(self._buffer)
         self._skipping = False
         self._buffer.clear()
+        if self._frames is not None and line:
+            self._frames.received(line)
         return line
 
     def _keep(self, piece: bytes) -> None:
@@ -81,8 +159,9 @@ class LineReader:
 class MessageWriter:
     """Writes messages to a file descriptor, whole and in the order in which they were posted."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, frames: FrameLog | None = None) -> None:
         self._fd = fd
+        self._frames = frames
         self._queue: deque[memoryview] = deque()
         self._queued = 0
         self._poll = select.poll()
@@ -95,6 +174,8 @@ class MessageWriter:
         if self.broken:
             return
         data = json.dumps(message, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+        if self._frames is not None:
+            self._frames.sent(data)
         self._queue.append(memoryview(data))
         self._queued += len(data)
         self._write_ready()

@@ -60,8 +60,8 @@ class ProcessServices:
         self.choices = choices
         logging = loaded.settings.logging
         self.secrets = known_secrets(os.environ, loaded.settings.llm.providers)
-        self._redactor = redactor(loaded, self.secrets)
-        trouble = log.configure(logging.level, logging.file, redact=self._redactor)
+        self.redactor = redactor(loaded, self.secrets)
+        trouble = log.configure(logging.level, logging.file, redact=self.redactor)
         self._problems = [trouble] if trouble else []
         self._sessions = WeakSet[Session]()
         harden_process()
@@ -79,7 +79,7 @@ class ProcessServices:
 
     def redact(self, text: str) -> str:
         """Return a text without the secrets of the process."""
-        return self._redactor(text)
+        return self.redactor(text)
 
     async def aclose(self) -> None:
         """Close connections, and remove the files that running commands needed."""
