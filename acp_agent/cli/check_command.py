@@ -18,7 +18,7 @@ from acp_agent.gates.grants import GrantStore
 from acp_agent.gates.permission import PermissionGate
 from acp_agent.gates.rules.permission_rules import Rule
 from acp_agent.gates.shell.command import Analysis, Command, Opaque, Plain
-from acp_agent.session.toolset.gate_factory import GateContext, build_gates, permission_gate
+from acp_agent.session.toolset.gate_factory import GateContext, build_gates, permission_gate, reads_everything
 from acp_agent.session.toolset.settings import Warn, compiled_rules, permission_rules
 from acp_agent.session.verdicts import Word, judged
 from acp_agent.tools.bash import Bash
@@ -98,13 +98,16 @@ class CommandJudge:
         self._spec = Bash().spec()
         self._no_answers = GrantStore(os.devnull, warn)
         self._compiled: dict[str, tuple[Rule, ...]] = {}
+        self._all_readable = reads_everything(loaded)
         if rules is not None:
             self._permission = self._permission_gate(rules)
         else:
             answers = loaded.settings.acp.permission_file
             answers = answers or os.path.join(data_path(os.environ), "acp-permissions.toml")
             configured = permission_rules(loaded, warn)
-            self._permission = permission_gate(configured, self._context, GrantStore(answers, warn))
+            stored = GrantStore(answers, warn)
+            everything = self._all_readable
+            self._permission = permission_gate(configured, self._context, stored, all_readable=everything)
         self._gates = build_gates(loaded, self._context, self._permission, warn)
 
     def verdict(self, text: str, rules: tuple[Rule, ...] | None = None) -> CommandVerdict:
@@ -116,7 +119,8 @@ class CommandJudge:
         return CommandVerdict(text, found.word, found.rule, found.reasons, facts.commands[0].analysis)
 
     def _permission_gate(self, rules: tuple[Rule, ...]) -> PermissionGate:
-        return permission_gate({self._spec.name: rules}, self._context, self._no_answers)
+        everything = self._all_readable
+        return permission_gate({self._spec.name: rules}, self._context, self._no_answers, all_readable=everything)
 
     def rules_of(self, given: Json) -> tuple[Rule, ...]:
         """Return the rules for bash of a line of `--stdin`. They are cached. Raises ConfigError."""

@@ -24,7 +24,8 @@ from acp_agent.core.types import (
     Verdict,
 )
 from acp_agent.gates.paths.command_paths import CommandStep, Expand, steps_of, unexpanded
-from acp_agent.gates.shell.command import ShellText
+from acp_agent.gates.shell.command import Plain, ShellText
+from acp_agent.gates.shell.programs import only_reads
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -66,6 +67,11 @@ class CommandFacts(ShellText):
     def __init__(self, text: str, expand: Expand = unexpanded) -> None:
         super().__init__(text)
         self.expand = expand
+
+    @cached_property
+    def only_reads(self) -> bool:
+        """Whether the text is proven to run only commands that change nothing and reach no host."""
+        return isinstance(self.analysis, Plain) and all(map(only_reads, self.analysis.commands))
 
     @cached_property
     def steps(self) -> tuple[CommandStep, ...]:

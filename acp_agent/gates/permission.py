@@ -10,7 +10,8 @@ The first of these that applies decides:
 6. The approval level decides.
 
 Tools that change nothing do not ask by themselves, except those that reach a host which the user has not allowed yet,
-and those whose rules do not match the call.
+and those whose rules do not match the call. Nor do commands that are proven to change nothing and to reach no host,
+unless what may be read is limited: their folders may hold what is denied.
 """
 
 import hashlib
@@ -55,6 +56,7 @@ from acp_agent.gates.rules.permission_rules import (
 from acp_agent.gates.shell import programs
 from acp_agent.gates.shell.command import Command, ShellText
 
+_READERS = ("read", "grep")  # what these may not show, a command does not show without a question either
 _TITLE = 100  # characters of a URL that every title shows
 
 
@@ -209,6 +211,7 @@ class PermissionGate(Gate):
     resolve    FileSystem.resolve; paths are matched as given and as resolved
     consent    returns what a lasting yes to a tool covers besides its name; "" for a built-in tool. Another server
                behind the same name, or another definition, is another tool. A no holds for the name
+    all_readable  whether every file of the roots may be read, so that commands that only read need no approval
     """
 
     name: ClassVar[str] = "permission"
@@ -222,8 +225,10 @@ class PermissionGate(Gate):
         approver: Approver | None,
         resolve: Resolve,
         consent: Callable[[Invocation], str] = ours,
+        all_readable: bool = True,
     ) -> None:
         self.rules = rules
+        self._all_readable = all_readable
         self._consent = consent
         self._conduct = conduct
         self._grants = grants
@@ -292,7 +297,7 @@ class PermissionGate(Gate):
             return answer
 
         rules = rules_of(self.rules, tool) if self.rules else ()
-        judgement = judge(line, rules, granted)
+        judgement = judge(line, rules, granted, reads=self._reads_freely)
         digest = self._digest(tool, line.text)
         exact = self._grants.find(tool, GrantKind.PAYLOAD, digest)
         if judgement.action is Action.DENY and judgement.pattern:
@@ -301,6 +306,8 @@ class PermissionGate(Gate):
         if judgement.action is Action.DENY or exact is False or whole is False:
             return Settlement(Deny(_USER_DENIED))
         approved = self._free(facts) or on_record(exact)
+        if approved is None and judgement.reads and not facts.asks:
+            approved = Approved(ApprovedBy.AUTO)
         if (
             approved is None
             and judgement.action is Action.ALLOW
@@ -309,6 +316,14 @@ class PermissionGate(Gate):
             by_rules = True not in answers or judge(line, rules, lambda _: None).action is Action.ALLOW
             approved = Approved(ApprovedBy.POLICY if by_rules else ApprovedBy.ALWAYS)
         return Settlement(approved) if approved else command_question(facts, judgement, digest)
+
+    @property
+    def _reads_freely(self) -> bool:
+        """Whether a command may read any file of the roots, since nothing says what the tools may not read."""
+        if not self._all_readable:
+            return False
+        limited = any(rule.action is not Action.ALLOW for tool in _READERS for rule in rules_of(self.rules, tool))
+        return not limited and all(self._grants.find(tool, GrantKind.TOOL) is not False for tool in _READERS)
 
     def _settle_urls(self, facts: CallFacts) -> Settlement:
         """Ask once for each host. A host's grant does not cover what else a call touches."""

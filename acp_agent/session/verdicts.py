@@ -27,7 +27,7 @@ from acp_agent.core.types import (
     UrlSubject,
 )
 from acp_agent.gates.blocklist import BlocklistGate
-from acp_agent.gates.gate import CallFacts, Gate, Gates
+from acp_agent.gates.gate import CallFacts, CommandFacts, Gate, Gates
 from acp_agent.gates.permission import Approved, PermissionGate
 from acp_agent.gates.policy import PolicyGate
 from acp_agent.gates.rules.permission_rules import Action, Rule, canonical, judge
@@ -47,6 +47,7 @@ _ON_WHOSE_WORD = {
     ApprovedBy.AUTO: "nothing asks about it",
     ApprovedBy.USER: "you typed it",
 }
+_READS = "it only reads"
 _FULL_AUTO = "full-auto (acp.auto_approve, tools.autonomy_level): nothing asks"
 
 
@@ -117,10 +118,16 @@ def _settled(facts: CallFacts, gate: PermissionGate) -> Finding:
         case Allow():
             by = verdict.by if isinstance(verdict, Approved) else ApprovedBy.AUTO
             rule = ", ".join(_allowing(line.analysis, rules)) if line and by is ApprovedBy.POLICY else ""
-            runs_unasked = by is ApprovedBy.AUTO and line
-            return Finding("allow", "", rule, (_FULL_AUTO if runs_unasked else _ON_WHOSE_WORD[by],))
+            return Finding(
+                "allow", "", rule, (_by_itself(line) if by is ApprovedBy.AUTO and line else _ON_WHOSE_WORD[by],)
+            )
         case _:
             assert_never(verdict)
+
+
+def _by_itself(line: CommandFacts) -> str:
+    """Return why a command runs without anybody's word."""
+    return _READS if line.only_reads else _FULL_AUTO
 
 
 def _allowing(analysis: Analysis, rules: tuple[Rule, ...]) -> list[str]:

@@ -60,7 +60,7 @@ CALLS = (
     Call("outline", {"path": "pkg/a.py"}, "    1  def greet()"),
     Call("grep", {"pattern": "good(bye)"}, "b.py:2:     return 'goodbye'\npkg/a.py:2:     return 'goodbye'"),
     Call("grep", {"pattern": "goodbye", "files_only": True, "glob": "a.*"}, "pkg/a.py"),
-    Call("bash", {"command": "cat b.py"}, "goodbye", asks=True),
+    Call("bash", {"command": "cat b.py"}, "goodbye"),
     Call("delete_path", {"path": "twin", "recursive": True}, "Deleted directory: twin (1 entry)", asks=True),
     Call("delete_path", {"path": "b.py"}, "Deleted file: b.py", asks=True),
     Call("diagnostics", {"path": "pkg"}, "Cargo.toml", failed=True),

@@ -10,7 +10,7 @@ from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
 
-WORK = [uses(("bash", {"command": "echo hi"})), uses(("write", {"path": "a.txt", "content": "a\n"})), says("ok")]
+WORK = [uses(("bash", {"command": "touch hi"})), uses(("write", {"path": "a.txt", "content": "a\n"})), says("ok")]
 
 
 async def test_a_data_folder_that_is_a_file_is_named_and_the_server_lives(tmp_path):

@@ -259,7 +259,7 @@ def test_an_answer_in_a_pipe_is_no_consent(folder):
 
 
 async def test_the_whole_of_a_long_command_is_on_the_terminal_before_the_prompt(folder):
-    command = "; ".join(f"echo step{number}" for number in range(300))
+    command = "; ".join(f"echo step{number}" for number in range(300)) + "; make"
     folder.model([uses(("bash", {"command": command})), says("the end")])
     ours, theirs = os.openpty()
     try:

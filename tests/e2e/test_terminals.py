@@ -226,7 +226,7 @@ async def test_a_blocked_command_shows_as_failed_and_never_reaches_a_terminal(tm
 
 
 async def test_a_held_question_does_not_hold_up_other_requests(tmp_path):
-    async with editing(tmp_path, [uses(("bash", {"command": "echo hi"})), says("ok")]) as editor:
+    async with editing(tmp_path, [uses(("bash", {"command": "touch hi"})), says("ok")]) as editor:
         asked = editor.overrides["session/request_permission"] = Holding()
         session = await editor.open()
         async with editor.prompting(session):

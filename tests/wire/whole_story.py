@@ -82,7 +82,7 @@ SCRIPT: Script = {
     "do: ask": [uses(("ask_user", {"questions": [QUESTION]})), says("Thank you.")],
     "do: form": [uses(("mcp_hostile_echo", {"x": json.dumps([FORM])})), says("Booked.")],
     "do: sign in": [uses(("mcp_asking_sign_in", {})), says("Signed in.")],
-    "do: wait": [uses(("bash", {"command": "sleep 60"})), says("never said")],
+    "do: wait": [uses(("bash", {"command": "sleep 60; wait"})), says("never said")],
     "do: refuse": [{"text": "No.", "stop": "refusal"}],
     "do: fail": [{"error": {"kind": "auth", "message": "no"}}],
 }

@@ -257,32 +257,38 @@ class Judgement(NamedTuple):
     reasons    why it is not simply allowed, one line each
     pattern    the rule that denies or asks; empty if none does
     needed     the prefixes that an approval "always" would have to cover; empty if it must cover the whole text
+    reads      whether no rule decides about any command, and all of them only read
     """
 
     action: Action | None
     reasons: tuple[str, ...] = ()
     pattern: str = ""
     needed: tuple[str, ...] = ()
+    reads: bool = False
 
 
 class _Verdict(NamedTuple):
-    """The outcome for one command. A `neutral` one neither allows nor needs to be allowed."""
+    """The outcome for one command. A `neutral` one neither allows nor needs to be allowed; one that `reads` may run."""
 
     action: Action | None
     reasons: tuple[str, ...] = ()
     pattern: str = ""
     neutral: bool = False
+    reads: bool = False
 
 
-def judge(shell: ShellText, rules: tuple[Rule, ...], granted: Granted) -> Judgement:
-    """Judge a shell text."""
+def judge(shell: ShellText, rules: tuple[Rule, ...], granted: Granted, *, reads: bool = False) -> Judgement:
+    """Judge a shell text.
+
+    reads   whether commands that only read need no rule
+    """
     denial = _denied(shell.text, tuple(shell.survey.walk()), rules, granted)
     if denial is not None:
         return denial
     analysis = shell.analysis
     if isinstance(analysis, Opaque):
         return Judgement(None, (f"cannot be checked: it {analysis.reason}",))
-    court = _Court(rules, granted)
+    court = _Court(rules, granted, reads)
     verdicts: list[_Verdict] = []
     pipeline: list[Command] = []
     for command in analysis.commands:
@@ -299,7 +305,8 @@ def judge(shell: ShellText, rules: tuple[Rule, ...], granted: Granted) -> Judgem
         deciding = deciding or not verdict.neutral
     needed = court.needed(analysis.commands, verdicts)
     if allowed:
-        return Judgement(Action.ALLOW if deciding else None, needed=needed)
+        only_reads = bool(verdicts) and all(verdict.reads for verdict in verdicts)
+        return Judgement(Action.ALLOW if deciding else None, needed=needed, reads=only_reads)
     return Judgement(asking and asking.action, tuple(reasons), asking.pattern if asking else "", needed)
 
 
@@ -326,6 +333,7 @@ class _Court:
 
     rules: tuple[Rule, ...]
     granted: Granted
+    reads: bool = False
 
     def command(self, command: Command, pipeline: Sequence[Command] = ()) -> _Verdict:
         """Return the verdict on a command and everything that it starts. `pipeline` writes its input."""
@@ -344,8 +352,11 @@ class _Court:
             return _Verdict(Action.ALLOW)
         if rule is not None and rule.action is Action.ASK and not allowed:
             return _Verdict(Action.ASK, (f"a rule asks about {shown}", *doubts), rule.pattern)
+        only_reads = self.reads and programs.only_reads(command) and not any(map(self._rule, command.walk()))
         if rule is None and not doubts and command.name in program_table().neutral and command.standard:
-            return _Verdict(None, neutral=True)
+            return _Verdict(None, neutral=True, reads=only_reads)
+        if only_reads:
+            return _Verdict(None, neutral=True, reads=True)
         if doubts or allowed:
             return _Verdict(None, tuple(doubts))
         why = ", which opens whatever files its input names" if command.appended and takes_names(command) else ""

@@ -59,13 +59,21 @@ class ProgramTable(NamedTuple):
     variables: frozenset[str]
     plain: frozenset[str]
     careful: frozenset[str]
+    reads: frozenset[str]
+    through: frozenset[str]
+    unswayed: frozenset[str]
+    listing: frozenset[str]
+    listers: frozenset[str]
 
 
 @cache
 def program_table() -> ProgramTable:
     """Return the packaged table, a constant that is read when the first command is judged."""
     data = tomllib.loads(files("acp_agent.gates.shell").joinpath("programs.toml").read_text(encoding="utf-8"))
-    lists = ("harmless", "neutral", "state", "variables", "plain", "careful")
+    lists = (
+        *("harmless", "neutral", "state", "variables", "plain", "careful"),
+        *("reads", "through", "unswayed", "listing", "listers"),
+    )
     return ProgramTable(
         MappingProxyType({name: _program(each) for name, each in data["programs"].items()}),
         MappingProxyType(data["aliases"]),
@@ -170,6 +178,60 @@ def prefix(command: Command) -> tuple[str, ...]:
         return ()
     words = _key(known or _UNLISTED, name, args)
     return words if all(map(_PREFIX_WORD.fullmatch, words)) else ()
+
+
+def only_reads(command: Command) -> bool:
+    """Return whether a command, with all that it starts, is proven to change nothing and to reach no host.
+
+    Which files it reads is for the gates to judge: its paths may lead out of the roots or to secrets.
+    """
+    table, name = program_table(), command.name
+    if not (name and command.standard) or command.unclear or command.stdin or not _leaves_no_trace(command):
+        return False
+    if command.runs:
+        # What `xargs` reads may name any file, and `-execdir` starts a program in folders that nobody judges.
+        finds = name in ("find", "gfind") and "-execdir" not in command.argv
+        inner = all(each.name in table.harmless for each in command.runs) if finds else name in table.through
+        return inner and all(map(only_reads, command.runs)) and (not finds or _reads_itself(command))
+    return _reads_itself(command) or command.argv[:2] in (("command", "-v"), ("command", "-V"))
+
+
+def _leaves_no_trace(command: Command) -> bool:
+    variables = program_table().variables
+    set_only = all(each.partition("=")[0] in variables for each in command.assignments)
+    return set_only and all(each.harmless for each in command.redirections)
+
+
+def _reads_itself(command: Command) -> bool:
+    """Return whether a program only reads, by its grammar, which must know every word of the call."""
+    table, name, grammar = program_table(), command.name, grammar_of(command.tool)
+    if name not in table.reads or overwrites(command) or next(doubts(command), None) is not None:
+        return False
+    if grammar is None:
+        enters = name != "cd" or any(not word.startswith("-") for word in command.own)  # a bare `cd` goes home
+        return enters and (name in table.harmless or name in table.neutral)
+    if grammar.single and "--" in command.own:  # find does not end its options there
+        return False
+    if name not in table.unswayed and any(word.startswith(("*", "?", "[")) for word in command.patterns):
+        return False
+    parsed = grammar.parse(command.own)
+    if any(each.kind is WordKind.WRITE for each in parsed.arguments):
+        return False
+    if WordKind.WRITE in grammar.operands and command.patterns:
+        return False
+    return name != "git" or _git_reads(parsed)
+
+
+def _git_reads(parsed: ParsedArguments) -> bool:
+    table, verbs = program_table(), parsed.verbs
+    if " ".join(("git", *verbs)) not in table.reads:
+        return False
+    if verbs not in (("branch",), ("tag",)):
+        return True
+    options = set(parsed.options)
+    lists = not options.isdisjoint(table.listing)
+    numbered = {each for each in options if re.fullmatch(r"-n\d+", each)}
+    return options - numbered <= table.listing | table.listers and (lists or not parsed.operands)
 
 
 def spares(command: Command) -> bool:

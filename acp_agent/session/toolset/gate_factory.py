@@ -218,6 +218,8 @@ def permission_gate(
     grants: GrantStore,
     approver: Approver | None = None,
     consent: Callable[[Invocation], str] = ours,
+    *,
+    all_readable: bool = True,
 ) -> PermissionGate:
     """Return the permission gate. Without an approver it refuses calls about which it would ask."""
     return PermissionGate(
@@ -227,7 +229,14 @@ def permission_gate(
         approver=approver,
         resolve=context.resolve,
         consent=consent,
+        all_readable=all_readable,
     )
+
+
+def reads_everything(loaded: Loaded) -> bool:
+    """Return whether the configuration lets tools read every file of the roots."""
+    file = loaded.settings.tools.file
+    return not (file.deny_read or file.allow_read)
 
 
 def build_gates(
@@ -283,7 +292,9 @@ def session_gates(
     """Return the gates of a session under a configuration. Raises ConfigError."""
     consent = state.servers.consent if state.servers else ours
     rules = permission_rules(loaded, warn, tools)
-    permission = permission_gate(rules, context, state.grants, state.approver, consent)
+    permission = permission_gate(
+        rules, context, state.grants, state.approver, consent, all_readable=reads_everything(loaded)
+    )
     return build_gates(loaded, context, permission, warn, tools=tools, state=state, exists=exists)
 
 

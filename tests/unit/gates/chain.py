@@ -36,6 +36,7 @@ from acp_agent.session.toolset.gate_factory import (
     SessionGateState,
     build_gates,
     permission_gate,
+    reads_everything,
 )
 from acp_agent.session.toolset.settings import permission_rules, session_roots
 from acp_agent.session.verdicts import judged
@@ -192,7 +193,8 @@ class Chain:
         state = SessionGateState(self.approver or ScriptedApprover(), self.grants, memory, None, _unheard)
         rules = permission_rules(loaded, self.warnings, tuple(SPECS))
         rules = {self.tool: tuple(self.allow)} if self.allow else rules
-        self.permission = permission_gate(rules, context, self.grants, self.approver)
+        everything = reads_everything(loaded)
+        self.permission = permission_gate(rules, context, self.grants, self.approver, all_readable=everything)
         return build_gates(loaded, context, self.permission, self.warnings, tools=tuple(SPECS), state=state)
 
     async def run(self, invocation: Invocation) -> ToolResult:

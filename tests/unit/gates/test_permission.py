@@ -84,7 +84,8 @@ CALLS = {
     "write": write(),
     "move": call("move_path", PathSubject("a", Access.WRITE), PathSubject("b", Access.WRITE)),
     "delete": call("delete_path", PathSubject("a", Access.WRITE)),
-    "command": command("ls"),
+    "command": command("make"),
+    "reading command": command("ls"),
     "mcp": call("mcp_x_y", McpSubject("x", "y")),
 }
 
@@ -221,9 +222,9 @@ async def test_reject_always_denies_the_tool_for_ever_and_hides_it(make):
     ("approved", "silent", "asking"),
     [
         (
-            "git status",
-            ["git status -s", "timeout 5 git status", "/usr/bin/git status"],
-            ["git push", "git status > x", "git status; evil", "git -c a=b status", "./git status"],
+            "git add x",
+            ["git add -A", "timeout 5 git add x", "/usr/bin/git add x"],
+            ["git push", "git add x > y", "git add x; evil", "git -c a=b add x", "./git add x"],
         ),
         ("git add x && git commit -m y", ["git add z", "git commit -m w; git add q"], ["git push"]),
         ("make test", ["make test -j4"], ["make deploy", "make test deploy"]),
@@ -232,9 +233,9 @@ async def test_reject_always_denies_the_tool_for_ever_and_hides_it(make):
         ("bash -c 'evil 1'", ["bash -c 'evil 1'"], ["bash -c 'evil 2'", "evil 1"]),
         ("timeout 5 evil", ["timeout 5 evil"], ["timeout 6 evil", "evil"]),
         ("for x in 1; do evil; done", ["for x in 1; do evil; done"], ["for x in 2; do evil; done", "evil"]),
-        ("git log | python x.py", ["git log | python x.py"], ["git log", "python x.py"]),
-        ("cat /etc/hostname", ["cat /etc/hostname"], ["cat /etc/passwd", "cat x"]),
-        ("ls > out", ["ls > out"], ["ls", "ls > out2"]),
+        ("git log | python x.py", ["git log | python x.py"], ["git log > x", "python x.py"]),
+        ("cat /etc/hostname", ["cat /etc/hostname"], ["cat /etc/passwd", "cat x > y"]),
+        ("ls > out", ["ls > out"], ["ls > out2"]),
     ],
 )
 async def test_allow_always_for_commands_covers_a_prefix_or_the_exact_text(
@@ -282,9 +283,9 @@ async def test_the_question_says_what_always_would_cover(make):
     [
         ("git push origin main", "git push …, nothing that destroys"),
         ("git add x && git push", "git add …, git push …, nothing that destroys"),
-        ("sed -n 1p x", "sed …, nothing that destroys"),
+        ("sed -n 1p x; make", "make …"),
         ("git -C sub clean -n", "git clean …, nothing that destroys"),
-        ("git status", "git status …"),
+        ("git fetch", "git fetch …, nothing that destroys"),
         ("npm run build", "npm run build …"),
         ("make lint", "make lint …"),
     ],
@@ -486,9 +487,9 @@ async def test_a_denial_of_the_whole_shell_ends_what_names_no_program_too(make):
 
 async def test_rules_may_be_replaced_while_a_session_runs(make):
     chain = make()
-    assert await chain.fate(command("ls")) == "asked"
-    chain.permission.rules = {"bash": rules("ls *")}
-    assert await chain.fate(command("ls")) == "silent"
+    assert await chain.fate(command("make")) == "asked"
+    chain.permission.rules = {"bash": rules("make *")}
+    assert await chain.fate(command("make")) == "silent"
 
 
 class SlowApprover:
