@@ -70,6 +70,19 @@ def clip(text: str, limit: int) -> str:
     return f"{head}{before}{marker}\n{tail}"
 
 
+def lines_left_out(count: int, what: str = "") -> str:
+    """Return the note that stands for lines which a reader does not get: `[12 lines left out]`."""
+    return f"[{count:,} {what}line{'' if count == 1 else 's'} left out]"
+
+
+def shortened_line(line: str, limit: int) -> str:
+    """Return a line of at most about `limit` characters, with a note where its middle was."""
+    if len(line) <= limit:
+        return line
+    tail = limit // 5
+    return f"{line[: limit - tail]} [{len(line) - limit:,} characters left out here] {line[-tail:]}"
+
+
 def lines_of(text: str) -> int:
     """Return the number of lines. The last line counts even without a line feed."""
     return text.count("\n") + (text != "" and not text.endswith("\n"))

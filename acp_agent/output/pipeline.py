@@ -17,7 +17,7 @@ from typing import NamedTuple, cast
 
 from acp_agent.core.types import Frame, Json, JsonObject, OutputStats, ToolKind, ToolResult, ToolSpec
 from acp_agent.output.filters.engine import FilterEngine
-from acp_agent.output.filters.strategy import CommandRun, Filtered
+from acp_agent.output.filters.strategy import CommandRun, Filtered, Restored
 from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.output.sanitize import fence, sanitize
 from acp_agent.text import SMALLEST_LIMIT, clip, lines_of, measure
@@ -168,14 +168,15 @@ class Pipeline:
             stats = replace(stats, rules=tuple(filtered.rules), confidence=filtered.confidence)
         display = "\n".join(filter(None, (frame.headline, shown, frame.ending, note)))
         fitted = replace(result, text=text, display=display, envelope=envelope, failure=failure, stats=stats)
-        telling = self._telling(text) if long and source.run is not None else ""
+        telling = self._telling(text, whole) if long and source.run is not None else ""
         left_out = long or len(text) < len(whole)
         return Fitted(fitted, whole if left_out else "", long, telling, self._sizes, source, frame, note)
 
-    def _telling(self, text: str) -> str:
+    def _telling(self, text: str, whole: str) -> str:
         """Return errors and warnings between the head and the tail of a preview, in two fifths of its room."""
         room = self._sizes.preview * 2 // 5
-        dropped = _preserved(text, clip(text, max(self._sizes.preview - room, SMALLEST_LIMIT)))
+        shown = clip(text, max(self._sizes.preview - room, SMALLEST_LIMIT))
+        dropped = _preserved(text, shown, whole, suspects=False)
         return clip(dropped, room) if room >= SMALLEST_LIMIT else ""
 
 
@@ -224,16 +225,16 @@ class _Strings:
 def shortened(text: str, run: CommandRun, filters: FilterEngine) -> Filtered | None:
     """Return the filtered output of a command with dropped lines that matter. None if no rule matches."""
     filtered = filters.apply(text, run)
-    if filtered is None or not filtered.removed:
+    if filtered is None or not filtered.removed or filtered.restored is Restored.NOTHING:
         return filtered
-    kept = _preserved(text, filtered.text)
+    kept = _preserved(text, filtered.text, text, suspects=filtered.restored is Restored.SUSPECTS)
     return replace(filtered, text="\n".join((filtered.text.removesuffix("\n"), kept))) if kept else filtered
 
 
-def _preserved(text: str, shown: str) -> str:
+def _preserved(text: str, shown: str, whole: str, *, suspects: bool) -> str:
     from acp_agent.output.security_notes import preserved  # noqa: PLC0415 - a hundred expressions, for what is shortened
 
-    return preserved(text, shown)
+    return preserved(text, shown, whole, suspects=suspects)
 
 
 def stats_line(stats: OutputStats, name: str) -> str:

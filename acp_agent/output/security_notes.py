@@ -5,10 +5,11 @@ expressions are for RE2, each for one line. Two tables of the tests say what the
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import islice
 
 from acp_agent.output.filters.strategy import LinePatterns, decoded, encoded
+from acp_agent.text import shortened_line
 
 # docker compose, buildkit, the name of a task or a worker
 _SOURCE = r"(?:[\w.-]+ *\| +|#\d+ (?:[\d.]+ )?|\[[^\]]+\] )?"
@@ -125,7 +126,7 @@ NO_ERRORS = LinePatterns(
         r"::.*\b(?:FAILED|ERROR)\s+\[ *\d+%\]$|^\[gw\d+\] \[ *\d+%\]",
         r"(?i:^\s*(?:Compiling|Downloading|Downloaded|Checking|Collecting|Installing|Running) )",
         # commands and source code
-        r"^\s*(?:[+$#%] |>>> )|^\s*(?:sudo )?(?:\S*/)?(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|rustc) ",
+        r"^\s*(?:[+$#%] |>>> )|^\s*(?:cd \S+ && )?(?:sudo )?(?:\S*/)?(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|rustc) ",
         r"^\s*(?:echo|printf|export|set|grep|rg|sed|awk) ",
         r"^\s*(?://|/\*|\* |-- |;;|<!--)",
         r"^\s*(?:import|from|use|def|fn|func|class|return|raise|throw|except|catch|assert) ",
@@ -140,6 +141,14 @@ NO_ERRORS = LinePatterns(
     )
 )
 """Lines that only look like an error."""
+
+SUSPECTS = LinePatterns(
+    (
+        r"(?i:\b(?:err|errors?|fail(?:s|ed|ing|ures?)?|fatal|panic(?:s|ked)?|critical|exceptions?|traceback|abort(?:s|ed)?)\b)",
+        r"[a-z](?:Error|Exception)\b",
+    )
+)
+"""Lines that may report an error. They are asked for only where no rule knows the lines of an output."""
 
 _VULNERABILITY = r"vulnerabilit(?:y|ies)\b"
 
@@ -168,7 +177,7 @@ WARNINGS = LinePatterns(
 
 TELLING = LinePatterns(
     (
-        r"(?i:error|\berr\b|fail|fatal|panic|critical|exception|rejection|emerg|exit|non-zero)|ERR_PNPM_|SEVERE",
+        r"(?i:error|\berr\b|fail|fatal|traceback|abort|panic|critical|exception|rejection|emerg|exit|non-zero)|ERR_PNPM_|SEVERE",
         r"✖|●|✕|✗|✘|\x{d7}|\.pyi?:\d|\.go:\d|^E  |^E: |\*\* \(|\*\*\* |^[EF][01]\d{3} ",
         r"[Uu]ndefined |cannot find|multiple definition|symbol\(s\)|unresolved external|build stopped",
         r"SIG[A-Z]|TIMEOUT|ABORT|^goroutine |Segmentation|core dumped|Bus err|Killed|Aborted",
@@ -187,6 +196,7 @@ TELLING = LinePatterns(
 _PIECE = 256 * 1024
 _MOST_WARNINGS = 20
 _MOST_ERRORS = 40
+_MOST_SUSPECTS = 15
 _LONGEST_LINE = 500  # characters shown of a line
 _LONGEST_COMPARED = 2000  # characters by which lines are compared
 _MOST_DIFFERENT = 2000  # different lines of one kind that are compared; of the others only the number matters
@@ -204,11 +214,14 @@ _UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{
 _RULES = " \t=_-*│|"
 
 
-def preserved(raw: str, filtered: str) -> str:
+def preserved(raw: str, filtered: str, whole: str = "", *, suspects: bool = False) -> str:
     """Return the lines of `raw` that matter and are not in `filtered`, as a block to append; "" if there are none.
 
-    Both texts are redacted. At most 20 security warnings and 40 errors are listed, each once. Lines that differ only in
+    All texts are redacted. At most 20 security warnings and 40 errors are listed, each once. Lines that differ only in
     times, addresses and UUIDs count as one.
+
+    whole      the text in which the lines are numbered; "" for `raw`
+    suspects   whether lines that only say "failed" or the like are listed too, where there are fewer than 15 errors
     """
     if raw == filtered:
         return ""
@@ -217,11 +230,34 @@ def preserved(raw: str, filtered: str) -> str:
     warnings = kept.missing([_split(WARNINGS.lines(encoded("\n".join(telling))))])
     said = {normalised for normalised, _ in warnings}
     errors = [one for one in kept.missing(_errors(telling)) if one[0] not in said]
+    if suspects and len(errors) < _MOST_SUSPECTS:
+        said |= {normalised for normalised, _ in errors}
+        others = [
+            one
+            for one in kept.missing([_not_vetoed(_split(SUSPECTS.lines(encoded("\n".join(telling)))))])
+            if one[0] not in said
+        ]
+        errors += others[: _MOST_SUSPECTS - len(errors)]
+    if not warnings and not errors:
+        return ""
+    numbers = _numbers(whole or raw, {line for _, line in (*warnings, *errors)})
     blocks = (
-        *_block("Security Warnings", [line for _, line in warnings], _MOST_WARNINGS),
-        *_block("Errors", [line for _, line in errors], _MOST_ERRORS),
+        *_block("weaknesses", [line for _, line in warnings], numbers, _MOST_WARNINGS),
+        *_block("errors", [line for _, line in errors], numbers, _MOST_ERRORS),
     )
     return "\n".join(blocks)
+
+
+def _numbers(text: str, wanted: Container[str]) -> dict[str, int]:
+    """Return the number of the first line that is each of the wanted ones."""
+    found: dict[str, int] = {}
+    number = 1
+    for piece in _pieces(text):
+        for line in piece.split("\n"):
+            if line in wanted:
+                found.setdefault(line, number)
+            number += 1
+    return found
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -280,10 +316,14 @@ def _errors(telling: list[str]) -> Iterator[list[str]]:
         some = telling[at : at + _MOST_DIFFERENT]
         data = encoded("\n".join(some))
         found = frozenset(line for patterns in ERRORS for line in _split(patterns.lines(data)))
-        reports = [line for line in some if line in found]
-        data = encoded("\n".join(reports))
-        vetoed = frozenset(_split(NO_ERRORS.lines(data))).difference(_split(PLAIN_ERRORS.lines(data)))
-        yield [line for line in reports if line not in vetoed]
+        yield _not_vetoed([line for line in some if line in found])
+
+
+def _not_vetoed(lines: list[str]) -> list[str]:
+    """Return the lines that do not only look like an error."""
+    data = encoded("\n".join(lines))
+    vetoed = frozenset(_split(NO_ERRORS.lines(data))).difference(_split(PLAIN_ERRORS.lines(data)))
+    return [line for line in lines if line not in vetoed]
 
 
 def _normalised(line: str) -> str:
@@ -296,14 +336,10 @@ def _normalised(line: str) -> str:
     return " ".join(line.removeprefix("E  ").split()).strip(_RULES)
 
 
-def _block(title: str, lines: list[str], most: int) -> list[str]:
+def _block(what: str, lines: list[str], numbers: Mapping[str, int], most: int) -> list[str]:
     if not lines:
         return []
-    shown = [_clipped(line) for line in islice(lines, most)]
-    more = [f"… and {len(lines) - most} more"] if len(lines) > most else []
-    return [f"--- {title} (preserved) ---", *shown, *more]
-
-
-def _clipped(line: str) -> str:
-    line = line.strip()
-    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}…"
+    shown = [(numbers.get(line, 0), shortened_line(line, _LONGEST_LINE)) for line in islice(lines, most)]
+    more = [f"[{len(lines) - most:,} more {what} left out]"] if len(lines) > most else []
+    numbered = [f"{number}: {line}" if number else line for number, line in sorted(shown)]
+    return [f"[{what} among the lines left out, by line number:]", *numbered, *more]

@@ -58,6 +58,27 @@ async def test_of_a_long_output_the_model_gets_little_and_reads_the_rest_byte_fo
     assert [(raw["exit_code"], raw["truncated"]) for raw in ends] == [(0, True)] * len(OUTPUTS)
 
 
+async def test_a_long_log_costs_the_model_forty_lines_and_its_error_is_found_under_its_number(tmp_path):
+    mind = Mind()
+    log = "import sys\nfor at in range(1, 10001):\n"
+    log += "    print('assertion `balance` failed' if at == 4321 else f'[trace] step {at}: ok')\nsys.exit(1)\n"
+
+    def thought() -> Thought:
+        yield from mind.run(f"{PYTHON} log.py")
+        reference = reference_in(mind.said[0])
+        yield from mind.call(("read_overflow", {"id": reference, "offset": 4320, "limit": 1}))
+
+    async with thinking(tmp_path, thought()) as (editor, _):
+        (editor.workspace / "log.py").write_text(log)
+        await go(editor)
+    shown = inside(mind.said[0]).split("\n")
+    assert len(shown) < 45
+    assert shown[10] == "[9,965 lines left out]"
+    assert shown[-1] == "4321: assertion `balance` failed"
+    assert "(10000 lines, " in mind.said[0]
+    assert "4321\tassertion `balance` failed" in inside(mind.said[1])
+
+
 async def test_a_part_of_what_was_cut_is_found_by_its_line_its_column_and_its_words(tmp_path):
     mind = Mind()
 

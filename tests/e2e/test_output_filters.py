@@ -12,7 +12,7 @@ from tests.fakes.editor import ScriptedEditor
 pytestmark = pytest.mark.anyio
 
 TALK = "seq -f 'noise number %g of the day' 400; echo kept"
-FILTERED = "(400 noise lines removed)\nkept"
+FILTERED = "[400 lines left out]\nkept"
 
 
 def rule(

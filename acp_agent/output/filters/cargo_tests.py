@@ -12,9 +12,9 @@ from acp_agent.output.filters.test_summary import Format, ParsedOutput, Totals
 _PROGRESS = re.compile(
     r" {0,11}(?:Compiling|Downloading|Downloaded|Updating|Fetching|Fresh|Packaging|Verifying|Archiving|Locking|Adding"
     r"|Removing|Checking|Documenting|Running|Loaded|Blocking|Unpacking|Finished|Doc-tests|Dirty|Executable|Building) "
-    r"|\(\d+ noise lines? removed\)$"
+    r"|\[[\d,]+ (?:other )?lines? left out\]$"
 )
-_FIRST_LETTERS = tuple(" (ABCDEFLPRUV")
+_FIRST_LETTERS = tuple(" [ABCDEFLPRUV")
 _WARNING = re.compile(r"warning(?:\[\w+\])?: ")
 _GENERATED = re.compile(r"warning: `[^`]+` \([^)]*\) generated \d+ warnings?\b")
 _ARROW = re.compile(r"\s*--> ")

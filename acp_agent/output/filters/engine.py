@@ -12,7 +12,7 @@ from acp_agent.config.files import Stamp, stamp
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import Confidence
 from acp_agent.log import Log
-from acp_agent.output.filters.strategy import CommandRun, Filtered
+from acp_agent.output.filters.strategy import CommandRun, Filtered, Restored
 from acp_agent.text import lines_of
 
 if TYPE_CHECKING:  # loaded for the first command
@@ -178,14 +178,16 @@ class FilterEngine:
         `text` is sanitized and redacted. The result of a rule is dropped if it saves neither characters nor lines.
         """
         before, body, after, rest = split_echoes(text, run) if len(run.printing) > 1 else ("", text, "", run)
-        names, worst = list[str](), Confidence.FULL
+        names, worst, restored = list[str](), Confidence.FULL, Restored.NOTHING
         for rule in self._source.current().rules if body else ():
-            if not rule.matcher.matches(rest):
+            if not rule.matcher.matches(rest, first=not names):
                 continue
-            names.append(rule.name)
             applied, confidence = rule.strategy.apply(body, rest)
+            if rule.matcher.other and confidence is Confidence.FALLBACK:
+                continue  # it was not made for this command
+            names.append(rule.name)
             if len(applied) < len(body) or lines_of(applied) < lines_of(body):
-                body = applied
+                body, restored = applied, max(restored, rule.restored)
             elif confidence is Confidence.PARTIAL:
                 confidence = Confidence.FULL  # nothing is left out
             worst = max(worst, confidence, key=_FROM_BEST.index)
@@ -193,6 +195,6 @@ class FilterEngine:
         if names:
             newline = "\n" if after and not body.endswith("\n") else ""
             whole = f"{before}{body}{newline}{after}"
-            filtered = Filtered(whole, tuple(names), worst, removed=whole != text)
+            filtered = Filtered(whole, tuple(names), worst, whole != text, restored)
         self.metrics.record(text, filtered)
         return filtered

@@ -15,7 +15,7 @@ from acp_agent.output.filters.strategy import (
     line_count,
     united,
 )
-from acp_agent.text import lines_of
+from acp_agent.text import lines_left_out, lines_of, shortened_line
 
 
 class KeepMatching:
@@ -57,56 +57,64 @@ class StripNoise:
         removed = line_count(data) - line_count(kept)
         if not removed:
             return Applied(text, Confidence.FALLBACK)
-        return Applied(decoded(kept) or noise_note(removed), Confidence.FULL)
+        return Applied(decoded(kept) or f"{lines_left_out(removed)}\n", Confidence.FULL)
 
 
-def noise_note(removed: int) -> str:
-    """Return the line that stands for removed noise."""
-    return f"({removed} noise line{'' if removed == 1 else 's'} removed)\n"
+_LONGEST_LINE = 500  # characters shown of a line of a truncated text
 
 
 class Truncate:
     """The strategy `truncate`: the first `head` and the last `tail` lines of a text with more than `max_lines` lines.
 
-    keep   expressions: the first lines between the ends that match stay, up to `max_lines` lines in all
+    keep        expressions: different lines between the ends that match stay, up to `max_lines` lines in all. Lines
+                that differ only in times, ports and the like count as one
+    over_chars  a text of at most so many characters is not changed
 
-    `head + tail` is from 1 to `max_lines`. Raises ValueError for an invalid expression.
+    `head + tail` is from 1 to `max_lines`. Of a line over 500 characters the middle goes. Raises ValueError for an
+    invalid expression.
     """
 
-    def __init__(self, max_lines: int, head: int = 20, tail: int = 20, keep: Sequence[str] = ()) -> None:
+    def __init__(
+        self, max_lines: int, head: int = 20, tail: int = 20, keep: Sequence[str] = (), over_chars: int = 0
+    ) -> None:
         self._max_lines = max_lines
         self._head = head
         self._tail = tail
         self._keep = LinePatterns(keep) if keep else None
+        self._over_chars = over_chars
 
     def apply(self, text: str, run: CommandRun) -> Applied:
-        """Return head, a line with the number of omitted lines, and tail: Partial. A short text is Fallback."""
+        """Return head, a note with the number of lines left out, and tail: Partial. A short text is Fallback."""
         del run
-        if lines_of(text) <= self._max_lines:
+        if len(text) <= self._over_chars or lines_of(text) <= self._max_lines:
             return Applied(text, Confidence.FALLBACK)
         start, stop = _between(text, self._head, self._tail)
-        kept = self._kept(text[start:stop])
-        return Applied(_with_notice(text, start, stop, kept), Confidence.PARTIAL)
+        shorter = _with_notice(text, start, stop, self._kept(text, start, stop))
+        return Applied(
+            "\n".join(shortened_line(line, _LONGEST_LINE) for line in shorter.split("\n")), Confidence.PARTIAL
+        )
 
-    def _kept(self, between: str) -> list[str]:
+    def _kept(self, text: str, start: int, stop: int) -> list[str]:
         room = self._max_lines - self._head - self._tail
         if self._keep is None or not room:
             return []
-        data = encoded(between)
-        kept: list[str] = []
-        for start, end in self._keep.runs(data):
-            kept += decoded(data[start:end]).removesuffix("\n").split("\n")
+        data = encoded(text[start:stop])
+        kept: dict[str, str] = {}
+        for begin, end in self._keep.runs(data):
+            for line in decoded(data[begin:end]).removesuffix("\n").split("\n"):
+                kept.setdefault(normalised(line), line)
             if len(kept) >= room:
                 break
-        return kept[:room]
+        return list(kept.values())[:room]
 
 
 def _with_notice(text: str, start: int, stop: int, kept: Sequence[str] = ()) -> str:
-    """Return a text without what is between `start` and `stop` but the kept lines, and the number of omitted lines."""
-    omitted = lines_of(text[start:stop]) - len(kept)
-    around = f" around the next {len(kept)}" if kept else ""
-    notice = f"... ({omitted} line{'' if omitted == 1 else 's'} omitted{around}) ..."
-    return text[:start] + "\n".join((notice, *kept, "")) + text[stop:]
+    """Return a text without what is between `start` and `stop` but the kept lines, and the number of the others."""
+    last = stop >= len(text) and not text.endswith("\n")  # a line without a line feed
+    note = lines_left_out(text.count("\n", start, stop) + last - len(kept))
+    if kept:
+        note = f"{note[:-1]} around the next {len(kept)}]"
+    return text[:start] + "\n".join((note, *kept, "")) + text[stop:]
 
 
 def _between(text: str, head: int, tail: int) -> tuple[int, int]:
@@ -153,7 +161,7 @@ class StripAnnotated:
         words = (run.printing[-1] if run.printing else run.command).split()[1:]
         asked_for = self._keep_named and any(self._noise.found_in(word.strip("'\"")) for word in words)
         rest, removed = (text, 0) if asked_for else self._without_noise(encoded(text))
-        note = noise_note(removed) if removed else ""
+        note = f"{lines_left_out(removed, 'other ')}\n" if removed else ""
         if self._threshold and lines_of(rest) > self._threshold:
             return Applied(self._shortened(rest) + note, Confidence.PARTIAL)
         if not removed:
@@ -210,7 +218,7 @@ class Dedup:
     """The strategy `dedup`: one line for all that differ only in times, UUIDs, IP addresses, ports and process ids."""
 
     def apply(self, text: str, run: CommandRun) -> Applied:
-        """Return each line once, with " (xN)" if repeated, and the number of lines. Fallback if none was repeated.
+        """Return each line once, with " [xN]" if repeated, and the number of lines. Fallback if none was repeated.
 
         The confidence is Full if all removed lines were repeated word for word, and Partial if they differed in varying
         parts.
@@ -234,8 +242,8 @@ class Dedup:
             counts.append(1)
         if len(first) == len(lines):
             return Applied(text, Confidence.FALLBACK)
-        shown = [f"{line} (x{count})" if count > 1 else line for line, count in zip(first, counts, strict=True)]
-        total = f"{len(first)} unique patterns ({len(lines)} total lines)\n"
+        shown = [f"{line} [x{count}]" if count > 1 else line for line, count in zip(first, counts, strict=True)]
+        total = f"[{len(lines):,} lines, {len(first):,} of them different]\n"
         exact = len(set(lines)) == len(first)
         return Applied("\n".join((*shown, total)), Confidence.FULL if exact else Confidence.PARTIAL)
 
@@ -338,8 +346,8 @@ def _grouped(findings: Sequence[_Finding]) -> list[str]:
         said = "" if first == rule else f" {first}"
         lines.append(f"{rule} ({_count(len(group), 'warning')}):{said}")
         lines += [f"    {one.places[0]}" + ("" if one.message == first else f" {one.message}") for one in group]
-    total = f"{_count(len(findings), 'warning')} total ({_count(len(groups), 'rule')})"
-    return [*lines, total]
+    note = f"[{_count(len(findings), 'warning')}, grouped by {_count(len(groups), 'rule')}]"
+    return [note, *lines]
 
 
 def _count(number: int, what: str) -> str:

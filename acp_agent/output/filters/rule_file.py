@@ -33,7 +33,7 @@ from acp_agent.output.filters.rule_model import (
     TestSummarySpec,
     TruncateSpec,
 )
-from acp_agent.output.filters.strategy import CommandRun, Strategy, command_pattern
+from acp_agent.output.filters.strategy import CommandRun, Restored, Strategy, command_pattern, encoded
 from acp_agent.output.filters.test_summary import SummaryOfTests
 
 
@@ -44,6 +44,7 @@ class CommandMatcher:
               must be the only one that prints. Otherwise it is enough that it prints last
     unless    an expression for commands that the rule does not apply to, or None
 
+    `other` matches every command that no rule before matched, if `unless` holds for none of its printing commands.
     `exact` is compared with the whole command line. The other two are compared with it only if the printing commands
     are not known: in `pytest > log; tail log` the output is not pytest's, although the line begins with it.
 
@@ -56,23 +57,28 @@ class CommandMatcher:
         self._regex = command_pattern(match.regex) if match.regex is not None else None
         self._unless = command_pattern(unless) if unless is not None else None
         self._summary = summary
+        self.other = match.other is not None
 
-    def matches(self, run: CommandRun) -> bool:
-        """Return whether the rule applies to the output of this command."""
+    def matches(self, run: CommandRun, *, first: bool = True) -> bool:
+        """Return whether the rule applies to the output of this command. `first`: no rule before it matched."""
         command = run.command.strip()
+        if self.other:
+            return first and not any(map(self._is_exempt, run.printing or (command,)))
         if command != self._exact:
             if self._summary and len(run.printing) != 1:
                 return False
             command = run.printing[-1] if run.printing else command
-        data = command.encode("utf-8", "surrogatepass")
-        if self._unless is not None and self._unless.search(data) is not None:
+        if self._is_exempt(command):
             return False
         if self._exact is not None:
             return command == self._exact
         if self._prefix is not None:
             rest = command.removeprefix(self._prefix)
             return command.startswith(self._prefix) and (not rest or rest[0].isspace())
-        return self._regex is not None and self._regex.search(data) is not None
+        return self._regex is not None and self._regex.search(encoded(command)) is not None
+
+    def _is_exempt(self, command: str) -> bool:
+        return self._unless is not None and self._unless.search(encoded(command)) is not None
 
 
 _SUMMARIES = (KeepMatchingSpec, TestSummarySpec, GroupByRuleSpec, GitStatusSpec, GitDiffSpec)
@@ -80,11 +86,12 @@ _SUMMARIES = (KeepMatchingSpec, TestSummarySpec, GroupByRuleSpec, GitStatusSpec,
 
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
-    """An enabled rule."""
+    """An enabled rule. `restored` says which lines come back if the strategy leaves them out."""
 
     name: str
     matcher: CommandMatcher
     strategy: Strategy
+    restored: Restored
 
 
 def compiled(rule: FilterRule) -> CompiledRule:
@@ -93,7 +100,17 @@ def compiled(rule: FilterRule) -> CompiledRule:
     endless = isinstance(rule.strategy, TruncateSpec) and not rule.strategy.tail
     summary = endless or isinstance(rule.strategy, _SUMMARIES)
     matcher = CommandMatcher(rule.match, summary=summary, unless=rule.unless)
-    return CompiledRule(rule.name, matcher, _strategy(rule.strategy))
+    return CompiledRule(rule.name, matcher, _strategy(rule.strategy), _restored(rule.strategy))
+
+
+def _restored(spec: StrategySpec) -> Restored:
+    match spec:
+        case GitDiffSpec() | GitStatusSpec() | TruncateSpec(tail=0):
+            return Restored.NOTHING
+        case TruncateSpec():
+            return Restored.SUSPECTS
+        case _:
+            return Restored.ERRORS
 
 
 def _strategy(spec: StrategySpec) -> Strategy:  # noqa: PLR0911 - one return a strategy is the plainest form
@@ -112,7 +129,7 @@ def _strategy(spec: StrategySpec) -> Strategy:  # noqa: PLR0911 - one return a s
                 keep_named=spec.keep_named,
             )
         case TruncateSpec():
-            return Truncate(spec.max_lines, spec.head, spec.tail, spec.keep)
+            return Truncate(spec.max_lines, spec.head, spec.tail, spec.keep, spec.over_chars)
         case TestSummarySpec():
             ends = spec.fallback
             fallback = Truncate(ends.max_lines, ends.head, ends.tail) if ends is not None else None

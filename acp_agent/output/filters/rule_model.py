@@ -37,7 +37,7 @@ class _Table(BaseModel):
 
 
 class Match(_Table):
-    """The commands that a rule applies to. Exactly one of the three is set."""
+    """The commands that a rule applies to. Exactly one of the four is set."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
@@ -47,11 +47,13 @@ class Match(_Table):
     """The command is this, or begins with this and a blank."""
     regex: PatternText | None = None
     """The command holds a match of this regular expression."""
+    other: Literal[True] | None = None
+    """No rule before it matched."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
         if len(self.model_fields_set) != 1 or None in (getattr(self, name) for name in self.model_fields_set):
-            raise ValueError("exactly one of exact, prefix, regex")
+            raise ValueError("exactly one of exact, prefix, regex, other")
         return self
 
 
@@ -85,7 +87,9 @@ class TruncateSpec(Ends):
 
     type: Literal["truncate"]
     keep: KeptTexts = ()
-    """Of the lines between the ends, the first that match stay, up to `max_lines` lines in all."""
+    """Of the lines between the ends, those that match stay, up to `max_lines` lines in all."""
+    over_chars: Lines = 0
+    """A text of at most so many characters is not changed."""
 
 
 class KeepMatchingSpec(_Table):

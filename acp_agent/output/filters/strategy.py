@@ -7,6 +7,7 @@ lines are found as one run. One call of RE2 costs as much as the search of some 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import NamedTuple, Protocol
 
 from acp_agent.core.types import Confidence
@@ -35,6 +36,19 @@ class CommandRun:
         return self.exit_code not in (None, 0)
 
 
+class Restored(IntEnum):
+    """The lines that come back if a rule leaves them out.
+
+    NOTHING   none: the text is a document, such as a diff
+    ERRORS    lines that report an error or a weakness
+    SUSPECTS  also lines that only say "failed" or the like: the rule knows no line of the text
+    """
+
+    NOTHING = 0
+    ERRORS = 1
+    SUSPECTS = 2
+
+
 @dataclass(frozen=True, slots=True)
 class Filtered:
     """A text after all matching rules.
@@ -42,12 +56,14 @@ class Filtered:
     rules       their names, in the order of application
     confidence  the worst of their confidences
     removed     whether anything was left out
+    restored    which lines come back
     """
 
     text: str
     rules: tuple[str, ...]
     confidence: Confidence
     removed: bool
+    restored: Restored = Restored.ERRORS
 
 
 class Applied(NamedTuple):

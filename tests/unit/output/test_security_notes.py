@@ -41,7 +41,7 @@ def test_the_tables_are_as_large_as_they_should_be():
 
 @each_row("line", ERRORS)
 def test_a_line_that_reports_an_error_is_preserved(line: str):
-    assert line.strip() in preserved(f"before\n{line}\nafter\n", "before\nafter\n").splitlines()
+    assert f"2: {line}" in preserved(f"before\n{line}\nafter\n", "before\nafter\n").splitlines()
 
 
 @each_row("line", [*ERRORS, *KINDS])
@@ -56,7 +56,9 @@ def test_a_line_that_only_looks_like_an_error_is_not(line: str):
 
 @pytest.mark.parametrize("line", KINDS)
 def test_each_of_the_seventeen_kinds_of_warning_is_preserved(line: str):
-    assert preserved(f"a\n{line}\nb\n", "a\nb\n") == f"--- Security Warnings (preserved) ---\n{line}"
+    assert (
+        preserved(f"a\n{line}\nb\n", "a\nb\n") == f"[weaknesses among the lines left out, by line number:]\n2: {line}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,16 +81,17 @@ def test_errors_that_differ_in_time_and_address_only_are_one():
 
 def test_errors_at_different_places_stay_different():
     raw = "a.c:1:2: error: no\na.c:7:2: error: no\n"
-    assert preserved(raw, "").splitlines()[1:] == raw.splitlines()
+    assert preserved(raw, "").splitlines()[1:] == [f"{at}: {line}" for at, line in enumerate(raw.splitlines(), 1)]
 
 
 def test_more_than_the_limits_are_counted():
     raw = "".join(f"error: number {i}\n" for i in range(100)) + "".join(f"RUSTSEC-2024-{i:04}\n" for i in range(25))
     lines = preserved(raw, "").splitlines()
-    assert lines[0] == "--- Security Warnings (preserved) ---"
-    assert lines[21] == "… and 5 more"
-    assert lines[22] == "--- Errors (preserved) ---"
-    assert lines[-1] == "… and 60 more"
+    assert lines[0] == "[weaknesses among the lines left out, by line number:]"
+    assert lines[1] == "101: RUSTSEC-2024-0000"
+    assert lines[21] == "[5 more weaknesses left out]"
+    assert lines[22] == "[errors among the lines left out, by line number:]"
+    assert lines[-1] == "[60 more errors left out]"
     assert len(lines) == 1 + 20 + 1 + 1 + 40 + 1
 
 

@@ -69,7 +69,7 @@ def test_a_process_that_aborted_is_reported_as_a_run_that_ended_early():
 
 
 def test_after_the_rule_for_builds_a_run_that_passes_is_still_one_line():
-    text = sample("cargo_test_ok") + "(2 noise lines removed)\n"
+    text = sample("cargo_test_ok") + "[2 other lines left out]\n"
     assert SUMMARY.apply(text, CommandRun("cargo test", ("cargo test",), 0)).text.count("\n") == 1
 
 

@@ -73,7 +73,7 @@ def test_rules_are_applied_in_their_order_each_to_what_the_one_before_left(
     filtered = engine_of(f"[[rules]]\n{FULL}\n[[rules]]\n{PARTIAL}\n").apply(TEXT, run_of("x"))
     assert filtered is not None
     assert filtered.rules == ("full", "partial")
-    assert filtered.text.startswith("line 0\nline 1\nline 2\nline 3\n... (21 lines omitted) ...\nline 25\n")
+    assert filtered.text.startswith("line 0\nline 1\nline 2\nline 3\n[21 lines left out]\nline 25\n")
 
 
 def test_no_rule_no_answer() -> None:
@@ -106,12 +106,14 @@ def test_a_cargo_build_keeps_warnings_errors_and_the_end() -> None:
 def test_a_listing_loses_the_folders_nobody_reads_and_no_other_name() -> None:
     names = ["Makefile", "build", "build.gradle", "dist", "distance.py", "node_modules", "src", "target", "targets"]
     text = "".join(f"{name}\n" for name in names)
-    assert applied(text, "ls -1").text == "Makefile\nbuild.gradle\ndistance.py\nsrc\ntargets\n(4 noise lines removed)\n"
+    assert (
+        applied(text, "ls -1").text == "Makefile\nbuild.gradle\ndistance.py\nsrc\ntargets\n[4 other lines left out]\n"
+    )
     found = "./src/a.py\n./node_modules/x/index.js\n./web/node_modules/y.js\n./.git/HEAD\n./.github/ci.yml\n"
-    assert applied(found, "find .").text == "./src/a.py\n./.github/ci.yml\n(3 noise lines removed)\n"
+    assert applied(found, "find .").text == "./src/a.py\n./.github/ci.yml\n[3 other lines left out]\n"
     long = "drwxr-xr-x 2 u u 4096 Nov 21 10:00 target\ndrwxr-xr-x 2 u u 4096 Nov 21 10:00 .venv\n"
     scripts = "-rwxr-xr-x 1 u u 40 Nov 21 10:00 build\nlrwxrwxrwx 1 u u 4 Nov 21 10:00 now -> out/dist\n"
-    assert applied(long + scripts, "ls -la").text == scripts + "(2 noise lines removed)\n"
+    assert applied(long + scripts, "ls -la").text == scripts + "[2 other lines left out]\n"
 
 
 def test_the_words_of_an_echo_around_a_command_stay_where_they_are() -> None:
@@ -121,7 +123,7 @@ def test_the_words_of_an_echo_around_a_command_stay_where_they_are() -> None:
     assert filtered.rules == ("make",)
     assert filtered.text.startswith("== build ==\n0\n1\n")
     assert filtered.text.endswith("199\nexit: 2\n")
-    assert "(170 lines omitted)" in filtered.text
+    assert "[160 lines left out]" in filtered.text
 
 
 def test_a_command_and_the_echo_behind_it_may_have_a_summary() -> None:
@@ -139,7 +141,7 @@ def test_pytest_without_a_summary_is_truncated() -> None:
     text = "".join(f"odd line {number}\n" for number in range(200))
     filtered = applied(text, "pytest --fixtures")
     assert filtered.confidence is Confidence.PARTIAL
-    assert "(150 lines omitted)" in filtered.text
+    assert "[150 lines left out]" in filtered.text
 
 
 COMMANDS = [

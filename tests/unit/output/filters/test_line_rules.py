@@ -55,7 +55,7 @@ def test_what_stays_is_the_lines_without_noise_in_their_order(lines: list[str], 
         assert applied.text.split("\n")[: len(kept)] == kept
         assert applied.text.count("\n") <= len(kept)
     else:
-        assert applied.text.endswith("removed)\n")
+        assert applied.text.endswith("left out]\n")
 
 
 def test_full_when_something_went_and_fallback_when_nothing_did() -> None:
@@ -66,8 +66,8 @@ def test_full_when_something_went_and_fallback_when_nothing_did() -> None:
 
 
 def test_when_all_is_noise_a_line_says_so() -> None:
-    assert StripNoise(["."]).apply("a\nb\n", RUN).text == "(2 noise lines removed)\n"
-    assert StripNoise(["."]).apply("a", RUN).text == "(1 noise line removed)\n"
+    assert StripNoise(["."]).apply("a\nb\n", RUN).text == "[2 lines left out]\n"
+    assert StripNoise(["."]).apply("a", RUN).text == "[1 line left out]\n"
 
 
 def test_noise_that_is_to_be_kept_stays_where_it_stood() -> None:
@@ -109,7 +109,7 @@ def test_head_and_tail_are_the_texts_own_and_the_line_between_counts_the_rest(
     shown = shown[: head + 1 + tail]
     assert shown[:head] == lines[:head]
     assert shown[head + 1 :] == lines[count - tail : count]
-    marker = re.fullmatch(r"\.\.\. \((\d+) lines? omitted\) \.\.\.", shown[head])
+    marker = re.fullmatch(r"\[(\d+) lines? left out\]", shown[head])
     assert marker is not None
     assert int(marker[1]) == count - head - tail
 
@@ -118,12 +118,12 @@ def test_a_text_of_just_the_limit_stays_whole() -> None:
     text = "line\n" * 80
     assert Truncate(80, 15, 15).apply(text, RUN).text == text
     shown = Truncate(80, 15, 15).apply(text + "line\n", RUN).text
-    assert shown == "line\n" * 15 + "... (51 lines omitted) ...\n" + "line\n" * 15
+    assert shown == "line\n" * 15 + "[51 lines left out]\n" + "line\n" * 15
 
 
 def test_without_a_tail_the_omission_comes_last() -> None:
     text = "".join(f"{number}\n" for number in range(30))
-    assert Truncate(20, 20, 0).apply(text, RUN).text.endswith("19\n... (10 lines omitted) ...\n")
+    assert Truncate(20, 20, 0).apply(text, RUN).text.endswith("19\n[10 lines left out]\n")
 
 
 def test_lines_between_the_ends_that_match_stay_as_far_as_there_is_room() -> None:
@@ -131,18 +131,34 @@ def test_lines_between_the_ends_that_match_stay_as_far_as_there_is_room() -> Non
     shown = Truncate(8, 2, 2, keep=["^warning: "]).apply(text, RUN)
     assert shown.confidence is Confidence.PARTIAL
     kept = "warning: 5\nwarning: 15\nwarning: 25\nwarning: 35\n"
-    assert shown.text == f"0\n1\n... (52 lines omitted around the next 4) ...\n{kept}58\n59\n"
+    assert shown.text == f"0\n1\n[52 lines left out around the next 4]\n{kept}58\n59\n"
 
 
 def test_a_text_of_which_every_line_would_stay_but_for_the_limit_is_cut_to_it() -> None:
-    shown = Truncate(9, 2, 2, keep=["a"]).apply("a\n" * 30, RUN)
-    assert shown.text == "a\n" * 2 + "... (21 lines omitted around the next 5) ...\n" + "a\n" * 7
+    text = "".join(f"a{letter}\n" for letter in "bcdefghijklmnopqrstuvwxyz")
+    shown = Truncate(9, 2, 2, keep=["a"]).apply(text, RUN)
+    assert shown.text == "ab\nac\n[16 lines left out around the next 5]\nad\nae\naf\nag\nah\nay\naz\n"
+
+
+def test_of_lines_to_keep_that_differ_only_in_when_one_stays() -> None:
+    text = "".join(f"10:00:{second:02} warning: slow\n" for second in range(30))
+    assert Truncate(9, 2, 2, keep=["warning"]).apply(text, RUN).text.splitlines()[2:4] == [
+        "[25 lines left out around the next 1]",
+        "10:00:02 warning: slow",
+    ]
+
+
+def test_a_text_below_the_number_of_characters_stays_and_a_longer_one_loses_the_middle_of_its_long_lines() -> None:
+    text = "\n".join(["x" * 700, *"abcdefgh", "y"])
+    assert Truncate(4, 2, 2, over_chars=len(text)).apply(text, RUN).text == text
+    shown = Truncate(4, 2, 2, over_chars=len(text) - 1).apply(text, RUN).text
+    assert shown == f"{'x' * 400} [200 characters left out here] {'x' * 100}\na\n[6 lines left out]\nh\ny"
 
 
 BUILT = CommandRun("cargo build", ("cargo build",))
 CARGO = StripAnnotated(["^ +(Compiling|Finished) "], summary_pattern="^ +Finished ")
-OMITTED = re.compile(r"\.\.\. \((\d+) lines? omitted\) \.\.\.")
-NOISE = re.compile(r"\((\d+) noise lines? removed\)")
+OMITTED = re.compile(r"\[(\d+) lines? left out\]")
+NOISE = re.compile(r"\[(\d+) other lines? left out\]")
 
 
 def subsequence(some: list[str], of: list[str]) -> bool:
@@ -171,7 +187,7 @@ def test_every_line_shown_is_the_texts_own_or_counts_others_and_all_are_accounte
 def test_progress_goes_and_a_line_says_how_much() -> None:
     text = "   Compiling a v1\n   Compiling b v1\nwarning: unused\n    Finished dev\n"
     applied = CARGO.apply(text, BUILT)
-    assert applied.text == "warning: unused\n    Finished dev\n(2 noise lines removed)\n"
+    assert applied.text == "warning: unused\n    Finished dev\n[2 other lines left out]\n"
     assert applied.confidence is Confidence.FULL
 
 
@@ -179,7 +195,7 @@ def test_a_long_rest_becomes_its_ends_and_the_summary() -> None:
     text = " Finished dev\n" + "".join(f"{number}\n" for number in range(31))
     applied = CARGO.apply(text, BUILT)
     head = "".join(f"{number}\n" for number in range(10))
-    assert applied.text == f"{head}... (16 lines omitted) ...\n26\n27\n28\n29\n30\n Finished dev\n"
+    assert applied.text == f"{head}[16 lines left out]\n26\n27\n28\n29\n30\n Finished dev\n"
     assert applied.confidence is Confidence.PARTIAL
 
 
@@ -187,11 +203,11 @@ def test_a_rest_of_just_the_threshold_stays_and_no_threshold_keeps_everything() 
     rest = "line\n" * 30
     assert CARGO.apply(rest, BUILT).text == rest
     endless = StripAnnotated(["^noise"], long_output_threshold=0)
-    assert endless.apply("noise\n" + rest * 10, BUILT).text == rest * 10 + "(1 noise line removed)\n"
+    assert endless.apply("noise\n" + rest * 10, BUILT).text == rest * 10 + "[1 other line left out]\n"
 
 
 def test_a_last_line_without_a_line_feed_stays_one() -> None:
-    assert CARGO.apply(" Compiling a\nb", BUILT).text == "b\n(1 noise line removed)\n"
+    assert CARGO.apply(" Compiling a\nb", BUILT).text == "b\n[1 other line left out]\n"
 
 
 @pytest.mark.parametrize(
@@ -211,8 +227,8 @@ def test_a_folder_that_was_asked_for_by_name_is_no_noise(command: str) -> None:
 def test_a_long_listing_of_a_folder_that_was_asked_for_is_shortened_all_the_same() -> None:
     listing = StripAnnotated(["node_modules"], keep_named=True)
     applied = listing.apply("node_modules/x\n" * 40, CommandRun("find node_modules", ("find node_modules",)))
-    assert "... (25 lines omitted) ..." in applied.text
-    assert "noise" not in applied.text
+    assert "[25 lines left out]" in applied.text
+    assert "other" not in applied.text
 
 
 LOGGED = CommandRun("journalctl", ("journalctl",))
@@ -267,7 +283,7 @@ def test_lines_that_differ_in_what_they_say_are_two(one: str, other: str) -> Non
 
 def test_a_repeated_line_is_shown_at_its_first_place_with_its_number() -> None:
     text = "10:00:00 up\n10:00:01 down\n10:00:02 up\n10:00:03 up\nend\n"
-    assert shown(text) == "10:00:00 up (x3)\n10:00:01 down\nend\n3 unique patterns (5 total lines)\n"
+    assert shown(text) == "10:00:00 up [x3]\n10:00:01 down\nend\n[5 lines, 3 of them different]\n"
 
 
 def test_full_when_only_equal_lines_went_and_partial_when_they_differed() -> None:
@@ -285,8 +301,8 @@ def test_fallback_below_three_lines_or_without_repeats(text: str) -> None:
 def test_only_so_many_lines_are_remembered_and_what_is_new_behind_them_stays() -> None:
     text = "".join(f"line {number}\n" for number in range(MAX_PATTERNS)) + "late\nlate\nline 0\n"
     lines = shown(text).splitlines()
-    assert lines[0] == "line 0 (x2)"
-    assert lines[-3:] == ["late", "late", f"{MAX_PATTERNS + 2} unique patterns ({MAX_PATTERNS + 3} total lines)"]
+    assert lines[0] == "line 0 [x2]"
+    assert lines[-3:] == ["late", "late", f"[{MAX_PATTERNS + 3:,} lines, {MAX_PATTERNS + 2:,} of them different]"]
 
 
 @given(st.lists(st.sampled_from(["a", "b", "", "10:00:00 c", "10:00:01 c", "e-0000-0000-0000-000000000000"])))
@@ -297,10 +313,10 @@ def test_the_counts_add_up_to_the_lines_and_every_line_is_the_texts_own(lines: l
         assert applied.text == text
         return
     *first, total = applied.text.removesuffix("\n").split("\n")
-    counts = [re.search(r" \(x(\d+)\)$", line) for line in first]
+    counts = [re.search(r" \[x(\d+)\]$", line) for line in first]
     assert sum(int(count[1]) if count else 1 for count in counts) == len(lines)
-    assert {re.sub(r" \(x\d+\)$", "", line) for line in first} <= set(lines)
-    assert total == f"{len(first)} unique patterns ({len(lines)} total lines)"
+    assert {re.sub(r" \[x\d+\]$", "", line) for line in first} <= set(lines)
+    assert total == f"[{len(lines)} lines, {len(first)} of them different]"
 
 
 CLIPPY = GroupByRule(r"^\s*--> (\S+:\d+:\d+)", r"#\[warn\(([\w:]+)\)\]")
@@ -313,7 +329,7 @@ def test_lints_are_grouped_under_their_rule_with_every_place():
         "clippy::len_zero (2 warnings): length comparison to zero\n    src/lib.rs:26:40\n    src/lib.rs:27:41\n"
         in result.text
     )
-    assert result.text.endswith("15 warnings total (12 rules)\n")
+    assert result.text.startswith("[15 warnings, grouped by 12 rules]\n")
 
 
 def test_no_place_of_a_lint_is_lost():
@@ -351,8 +367,7 @@ def test_a_rule_named_only_once_covers_later_findings_with_other_names():
 def test_findings_without_a_rule_are_grouped_under_their_message():
     text = warning("something odd", "a.rs:1:1") + warning("something odd", "b.rs:2:2")
     result = CLIPPY.apply(text, CommandRun("cargo clippy")).text
-    assert "something odd (2 warnings):\n    a.rs:1:1\n    b.rs:2:2\n1" not in result
-    assert "something odd (2 warnings):\n    a.rs:1:1\n    b.rs:2:2\n2 warnings total (1 rule)" in result
+    assert "something odd (2 warnings):\n    a.rs:1:1\n    b.rs:2:2\n" in result
 
 
 def test_a_warning_without_a_place_stays():
@@ -366,7 +381,7 @@ def test_other_linters_work_with_patterns_of_their_own():
     flake = GroupByRule(r"^(\S+:\d+:\d+):", r": ([A-Z]\d+) ")
     text = "".join(f"src/module_{i}.py:{i}:1: W291 trailing whitespace\n" for i in range(1, 30))
     result = flake.apply(text, CommandRun("flake8"))
-    assert result.text.startswith("W291 (29 warnings):")
+    assert result.text.startswith("[29 warnings, grouped by 1 rule]\nW291 (29 warnings):")
     assert all(f"src/module_{i}.py:{i}:1" in result.text for i in range(1, 30))
 
 

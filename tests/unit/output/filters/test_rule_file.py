@@ -17,10 +17,20 @@ from tests.rows import each_row
 
 ENABLED = [
     *("cargo-build", "cargo-test", "cargo-clippy", "git-status", "git-diff", "git-log", "git-push", "ls", "log-dedup"),
-    *("docker-build", "docker-compose", "npm-install", "pip-install", "make", "pytest", "go-test", "terraform-plan"),
-    *("kubectl-get", "brew-install"),
+    *(
+        "docker-build",
+        "docker-compose",
+        "npm-install",
+        "pip-install",
+        "pip-install-log",
+        "ctest",
+        "make",
+        "pytest",
+        "go-test",
+    ),
+    *("js-test", "terraform-plan", "kubectl-get", "brew-install", "any-log"),
 ]
-LATER = ["find", "grep-rg", "curl-wget", "du-df-ps", "js-test", "linter"]
+LATER = ["find", "grep-rg", "curl-wget", "du-df-ps", "linter"]
 GOOD = 'name = "good"\nmatch = { prefix = "x" }\nstrategy = { type = "dedup" }\n'
 
 
@@ -30,23 +40,23 @@ def written(tmp_path: Path, *rules: str) -> str:
     return str(file)
 
 
-def test_the_built_in_rules_are_the_nineteen_and_nothing_is_wrong_with_them() -> None:
+def test_the_built_in_rules_are_the_twenty_three_and_nothing_is_wrong_with_them() -> None:
     assert [rule.name for rule in built_in().rules] == ENABLED
     assert built_in().warnings == ()
 
 
-def test_the_six_later_rules_are_there_and_switched_off() -> None:
+def test_the_five_later_rules_are_there_and_switched_off() -> None:
     table = tomllib.loads(files("acp_agent.output.filters").joinpath("builtin.toml").read_text())
     rules = RuleFile.model_validate(table).rules
     assert [rule.name for rule in rules if not rule.enabled] == LATER
-    assert len(rules) == 25
+    assert len(rules) == 28
 
 
 @pytest.mark.parametrize(
     ("name", "numbers"),
     [
         ("git-log", (20, 20, 0)),
-        ("make", (80, 15, 15)),
+        ("make", (80, 15, 25)),
         ("terraform-plan", (60, 10, 15)),
         ("kubectl-get", (50, 10, 10)),
         ("find", (100, 20, 10)),
@@ -234,7 +244,7 @@ def test_a_rule_that_makes_an_exception_loads_and_makes_it(tmp_path: Path) -> No
 
 def rules_for(command: str) -> list[str]:
     run = CommandRun(command, printing_commands(ShellText(command)))
-    return [rule.name for rule in built_in().rules if rule.matcher.matches(run)]
+    return [rule.name for rule in built_in().rules if rule.matcher.matches(run) and not rule.matcher.other]
 
 
 @each_row(
@@ -270,7 +280,7 @@ def rules_for(command: str) -> list[str]:
         ("journalctl -u nginx", ["log-dedup"]),
         ("tail -n 100 -f app.txt", ["log-dedup"]),
         ("docker logs web", ["log-dedup"]),
-        ("cat /var/log/app.log", ["log-dedup"]),
+        ("cat /var/log/app.log", []),
         ("cat app.logic", []),
         ("cat README.md", []),
         ("docker build -t x .", ["docker-build"]),
@@ -284,15 +294,20 @@ def rules_for(command: str) -> list[str]:
         ("pnpm -w add x", ["npm-install"]),
         ("npm init", []),
         ("npm run install-hooks", []),
-        ("pip install -r requirements.txt", ["pip-install"]),
-        ("pip3 install x", ["pip-install"]),
-        (".venv/bin/python -m pip install x", ["pip-install"]),
+        ("pip install -r requirements.txt", ["pip-install", "pip-install-log"]),
+        ("pip3 install x", ["pip-install", "pip-install-log"]),
+        (".venv/bin/python -m pip install x", ["pip-install", "pip-install-log"]),
         ("pip list", []),
         ("make", ["make"]),
         ("make -j4 all", ["make"]),
         ("makefoo", []),
         ("make-kpkg", []),
-        ("cmake --build .", []),
+        ("cmake --build .", ["make"]),
+        ("ninja -C out", ["make"]),
+        ("ctest --output-on-failure", ["ctest", "make"]),
+        ("npm test", ["js-test"]),
+        ("npm --silent run test:unit", ["js-test"]),
+        ("npm run testing", []),
         ("pytest -q", ["pytest"]),
         ("python3.12 -W error -m pytest tests", ["pytest"]),
         ("pytest-watch", []),
