@@ -259,6 +259,7 @@ OPENS = {
     "cli/check_command.py": "--rules",
     "cli/commands.py": "--config",
     "cli/config.py": "the configuration file",
+    "cli/run.py": "whether what the user mentions exists",
     "cli/sessions.py": "the database, in the data folder, and the file a session is exported to",
     "cli/demo.py": "the demo's own folder",
     "cli/editor.py": "the demo editor's own side",

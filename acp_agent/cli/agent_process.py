@@ -89,15 +89,20 @@ class RecordedFrame:
 
 
 class Recording:
-    """The messages of a connection in both directions, in order. `watch` is called with each of them."""
+    """The messages of a connection in both directions, in order. `watch` is called with each of them.
 
-    def __init__(self, watch: Callable[[RecordedFrame], None] | None = None) -> None:
+    keep   whether they stay in `frames`
+    """
+
+    def __init__(self, watch: Callable[[RecordedFrame], None] | None = None, *, keep: bool = True) -> None:
         self.frames: list[RecordedFrame] = []
+        self._keep = keep
         self._watch = watch
 
     def add(self, frame: RecordedFrame) -> None:
         """Append a message."""
-        self.frames.append(frame)
+        if self._keep:
+            self.frames.append(frame)
         if self._watch is not None:
             self._watch(frame)
 

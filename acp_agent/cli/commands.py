@@ -46,14 +46,14 @@ def command_line() -> CommandLine:
     config = _add(new, "config", "show the configuration in force or the path of its file, or write a new file")
     config.add_argument("action", choices=["show", "path", "init"])
     _add_keys(new)
-    _add_sessions(_add(new, "sessions", "list, show, export or delete the stored sessions"))
+    _add_sessions(_add(new, "sessions", "list, show, continue, export or delete the stored sessions"))
     _add_check(_add(new, "check", "say whether a path, a URL or a command would be allowed, and why"))
     _add_audit(_add(new, "audit", "show the record of tool calls, or check that it is complete and unchanged"))
     _add_filter(_add(new, "filter", "print the part of a command's output, given on stdin, that a model would read"))
     _add(new, "redact", "print the text on stdin without the secrets in it")
     schema = _add(new, "schema", "print a JSON schema")
-    schemas = ["audit", "config", "filter-rules", "tools"]
-    schema.add_argument("name", metavar="NAME", choices=schemas, help="audit, config, filter-rules or tools")
+    schemas = ["audit", "config", "filter-rules", "run", "tools"]
+    schema.add_argument("name", metavar="NAME", choices=schemas, help="audit, config, filter-rules, run or tools")
     return parser
 
 
@@ -68,18 +68,40 @@ def _add_acp(new: Callable[..., CommandLine]) -> None:
     _add_choices(acp)
     levels = [level.value for level in AutoApprove]
     acp.add_argument("--auto-approve", choices=levels, help=argparse.SUPPRESS)  # `run --yes` starts the server with it
+    acp.add_argument("--titles", choices=["prompt"], help=argparse.SUPPRESS)  # `run PROMPT` starts the server with it
     # Editors append `login` to `acp` for terminal authentication.
     acp.add_argument("login", nargs="?", choices=["login"], help=argparse.SUPPRESS)
     acp.set_defaults(provider=None, stdin=False, no_check=False, list=False)
 
 
 def _add_run(new: Callable[..., CommandLine]) -> None:
-    run = _add(new, "run", "answer one prompt in this folder, asking for permissions on the terminal")
-    run.add_argument("prompt", metavar="PROMPT", type=_text, help="what to do")
+    run = _add(new, "run", "answer prompts in this folder, asking for permissions on the terminal")
+    run.epilog = (
+        "Exit codes: 0 done, 1 error, 2 wrong usage, 3 refused (by the model, or because nobody could be asked) or a "
+        "limit was hit, 130 cancelled."
+    )
     run.add_argument(
+        "prompt",
+        metavar="PROMPT",
+        type=_text,
+        nargs="?",
+        help="what to do; @path adds a file or folder. Without it a pipe is read, or you type prompts on the terminal",
+    )
+    which = run.add_mutually_exclusive_group()
+    which.add_argument("--continue", dest="last", action="store_true", help="continue the last session of this folder")
+    which.add_argument(
+        "--resume", metavar="ID", type=_text, help="continue this session in its folder; 4 characters or more of its id"
+    )
+    run.add_argument("--json", action="store_true", help="one JSON object on each line, the outcome last")
+    _add_conversation(run)
+
+
+def _add_conversation(parser: CommandLine) -> None:
+    parser.add_argument(
         "--yes", action="store_true", help="allow every call without asking; the blocklist and deny rules still hold"
     )
-    _add_choices(run)
+    _add_choices(parser)
+    parser.set_defaults(misused=parser.error)
 
 
 def _add_config(parser: CommandLine, default: str | None) -> None:
@@ -134,6 +156,10 @@ def _add_sessions(parser: CommandLine) -> None:
         "--json", metavar="FILE", type=_text, help="JSON that can be imported again; - for standard output"
     )
     export.add_argument("--force", action="store_true", help="overwrite an existing file")
+    resume = _add(actions.add_parser, "resume", "continue a session on the terminal, as `run --resume ID` does")
+    resume.add_argument("resume", metavar="ID", type=_text, help="its id, as for show")
+    _add_conversation(resume)
+    resume.set_defaults(prompt=None, last=False, json=False)
     delete = _add(actions.add_parser, "delete", "delete sessions permanently")
     delete.add_argument("ids", metavar="ID", nargs="+", type=_text, help="the ids of the sessions, as for show")
     delete.add_argument("--yes", action="store_true", help="delete without asking")
@@ -310,6 +336,7 @@ def server_flags(args: argparse.Namespace) -> list[str]:
         "--config": args.config and os.path.abspath(os.path.expanduser(args.config)),
         "--model": getattr(args, "model", None),
         "--mode": getattr(args, "mode", None),
+        "--titles": getattr(args, "titles", None),
         "--auto-approve": "full-auto" if getattr(args, "yes", False) else getattr(args, "auto_approve", None),
     }
     return [word for name, value in given.items() if value is not None for word in (name, value)]

@@ -207,6 +207,10 @@ def _document(name: str) -> JsonObject:
             from acp_agent.output.filters.rule_model import filter_rules_schema  # noqa: PLC0415
 
             return filter_rules_schema()
+        case "run":
+            from acp_agent.cli.run_lines import run_schema  # noqa: PLC0415
+
+            return run_schema()
         case _:
             from acp_agent.tools.registry import catalogue  # noqa: PLC0415
 

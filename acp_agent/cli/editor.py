@@ -5,9 +5,10 @@ The editor of `demo` serves the files and the terminals of this machine to the a
 
 import codecs
 import os
+import pathlib
 import signal
 import subprocess
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import ClassVar, Self, TypeVar, cast
 
@@ -60,9 +61,29 @@ class Editor:
         """Create a session in a folder and return its id."""
         return (await self._answer("session/new", self._connection.new_session(cwd))).session_id
 
-    async def prompt(self, session_id: str, text: str) -> PromptResponse:
-        """Send a prompt and wait for the end of the turn."""
-        return await self._answer("session/prompt", self._connection.prompt(session_id, [acp.text_block(text)]))
+    async def resume_session(self, session_id: str, cwd: str) -> None:
+        """Continue a stored session in a folder. What was said before is not shown again."""
+        await self._answer("session/resume", self._connection.resume_session(session_id=session_id, cwd=cwd))
+
+    async def sessions(self, cwd: str | None = None) -> list[tuple[str, str, str]]:
+        """Return id, folder and title of the stored sessions, of one folder or of all. The last used come first."""
+        found: list[tuple[str, str, str]] = []
+        cursor: str | None = None
+        while True:
+            page = await self._answer("session/list", self._connection.list_sessions(cwd=cwd, cursor=cursor))
+            found += [(each.session_id, each.cwd, each.title or "") for each in page.sessions]
+            cursor = page.next_cursor
+            if cursor is None:
+                return found
+
+    async def extension(self, name: str, params: JsonObject) -> JsonObject:
+        """Send an extension request, whose method is `name` after an underscore, and return its result."""
+        return await self._answer(f"_{name}", self._connection.ext_method(name, params))
+
+    async def prompt(self, session_id: str, text: str, paths: Sequence[str] = ()) -> PromptResponse:
+        """Send a prompt with links to files and folders, and wait for the end of the turn."""
+        links = [acp.resource_link_block(os.path.basename(path) or path, pathlib.Path(path).as_uri()) for path in paths]
+        return await self._answer("session/prompt", self._connection.prompt(session_id, [acp.text_block(text), *links]))
 
     async def cancel(self, session_id: str) -> None:
         """Cancel the turn and answer its open questions with `cancelled`, as the protocol demands of clients."""

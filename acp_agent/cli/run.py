@@ -1,22 +1,32 @@
-"""`acp-agent run "PROMPT"`: one turn in this folder, driven by a small editor without files and terminals of its own.
+"""`acp-agent run [PROMPT]`: prompts in this folder, driven by a small editor without files and terminals of its own.
 
-It starts the real server and speaks to it over pipes, so it shows what every editor shows.
+It starts the real server and speaks to it over pipes, so it shows what every editor shows. One prompt comes from the
+command line or a pipe. At a terminal the user types one after another; then the thread that reads them is the main one,
+where readline and Ctrl-C work, and the editor runs in a thread of its own.
 """
 
 import argparse
+import importlib
+import json
 import os
-import signal
+import re
 import sys
 import termios
-from contextlib import suppress
-from typing import TYPE_CHECKING
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, cast
 
 import anyio
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from acp_agent import __version__
 from acp_agent.cli.agent_process import (
     AgentGone,
     AgentProcess,
     AgentRefused,
+    Direction,
+    RecordedFrame,
     Recording,
     at,
     objects_at,
@@ -24,116 +34,311 @@ from acp_agent.cli.agent_process import (
     text_at,
 )
 from acp_agent.cli.commands import server_flags
+from acp_agent.cli.run_lines import (
+    EXIT_CODES,
+    STOPS,
+    QuestionLine,
+    ResultLine,
+    SessionLine,
+    SessionUsage,
+    TurnEnd,
+    TurnOutcome,
+    TurnUsage,
+    UpdateLine,
+)
 from acp_agent.cli.screen import Screen, plain
+from acp_agent.core.errors import AgentError
 from acp_agent.core.types import JsonObject
+from acp_agent.text import visible
 from acp_agent.workspace.processes.tree import harden_process
 
 if TYPE_CHECKING:
     from acp_agent.cli.editor import Editor
 
 _SETTLE = 0.3  # seconds after a question in which keys are ignored: nobody reads and answers that fast
-_KEYS = {"y": "allow_once", "a": "allow_always", "n": "reject_once", "v": "reject_always"}
-_CANCELLED = 130
+_LETTERS = {"allow_once": "y", "allow_always": "a", "reject_once": "n", "reject_always": "v"}
+_LEAVE = ("/exit", "/quit")
+_SHORTEST_ID = 4  # characters of an id that the user must give at least
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run one turn. Exit codes: 0 the turn ended normally, 1 it did not, 130 the user cancelled it with Ctrl-C."""
-    try:
-        cwd = os.getcwd()
-    except OSError as error:
-        print(f"acp-agent: the current folder cannot be used, go to one that exists: {error.strerror}", file=sys.stderr)
-        return 1
-    harden_process()  # the agent's commands must not read our environment
-    return anyio.run(_Headless(args, cwd).run)
+# ------------------------------------------------------------------------------------------- mentions of files
+
+_MENTION = re.compile(r"""(?<![^\s(\[{"'<`])@(?:"([^"\n]+)"|([^\s"]+))""")
+_BEHIND = frozenset(".,;:!?)]}'>`")  # characters that may follow a path
 
 
-class _Headless:
-    """One editor session with a user at a terminal, or without one."""
+def mentions(prompt: str, cwd: str) -> tuple[list[str], list[str]]:
+    """Return the absolute paths that a prompt mentions as `@path`, and the mentions that name no file or folder.
 
-    def __init__(self, args: argparse.Namespace, cwd: str) -> None:
+    Punctuation behind a path does not belong to it, and a path with spaces stands in quotes. A slash command mentions
+    nothing.
+    """
+    found: list[str] = []
+    missing: list[str] = []
+    for quoted, word in [] if prompt.lstrip().startswith("/") else _MENTION.findall(prompt):
+        name = quoted or word
+        ends = [len(name), *(at for at in range(len(word) - 1, 0, -1) if word[at] in _BEHIND)]
+        paths = (os.path.normpath(os.path.join(cwd, os.path.expanduser(name[:end]))) for end in ends)
+        path = next(filter(os.path.exists, paths), "")
+        if path:
+            found.append(path)
+        elif name != "diagnostics":  # the agent itself replaces this word
+            missing.append(name)
+    return list(dict.fromkeys(found)), list(dict.fromkeys(missing))
+
+
+# ------------------------------------------------------------------------------------------- the agent's side
+
+
+class RunView:
+    """What the user sees of the agent: a screen, or the lines of `--json`.
+
+    Updates wait between turns and while the user types.
+
+    said      what the agent said after its last tool call
+    refused   whether a question of the turn was refused because nobody could be asked
+    """
+
+    def __init__(self, root: str, *, as_json: bool) -> None:
+        self.said = ""
+        self.refused = False
+        self.can_ask = not as_json and os.isatty(0) and sys.stdout.isatty()
+        self._screen = None if as_json else Screen(sys.stdout, root)
+        self._waiting: list[RecordedFrame] | None = []
+
+    def frame(self, frame: RecordedFrame) -> None:
+        """Show an update of the agent, or let it wait."""
+        if frame.direction is Direction.TO_AGENT or not frame.update:
+            return
+        if self._waiting is not None:
+            self._waiting.append(frame)
+            return
+        match text_at(frame.update, "sessionUpdate"):
+            case "tool_call":
+                self.said = ""
+            case "agent_message_chunk":
+                self.said += text_at(frame.update, "content", "text")
+            case _:
+                pass
+        if self._screen is not None:
+            self._screen.frame(frame)
+        else:
+            session = text_at(frame.params, "sessionId")
+            self.line({"type": "update", "sessionId": session, "update": cast("dict[str, object]", frame.update)})
+
+    def begin_turn(self) -> None:
+        """Forget the turn before, and show updates."""
+        self.said, self.refused = "", False
+        self._go_on()
+
+    def end_turn(self) -> None:
+        """End the open message, and let updates wait for the next turn."""
+        self._waiting = []
+        if self._screen is not None:
+            self._screen.end()
+
+    def note(self, text: str) -> None:
+        """Show a remark, not with `--json`."""
+        if self._screen is not None:
+            self._screen.note(plain(text))
+
+    def summary(self, end: TurnEnd, session: str) -> None:
+        """Write the last line of a turn on stderr, not with `--json`."""
+        if self._screen is not None:
+            print(end.summary(session), file=sys.stderr, flush=True)
+
+    def line(self, line: SessionLine | UpdateLine | QuestionLine | ResultLine) -> None:
+        """Write a line of `--json`, in ASCII, since a terminal would interpret other characters."""
+        if self._screen is None:
+            print(json.dumps(line).replace("\x7f", "\\u007f"), flush=True)
+
+    def refuse(self, params: JsonObject, option: str) -> None:
+        """Show a question with the option that refuses it."""
+        self.refused = True
+        call = at(params, "toolCall")
+        self.line({"type": "question", "toolCall": cast("dict[str, object]", call), "refused": True})
+        if self._screen is not None:
+            self._screen.question(params, option)
+        self.note("    refused: stdin or stdout is no terminal, so nobody can be asked; --yes allows without asking")
+
+    @asynccontextmanager
+    async def question(self, params: JsonObject) -> AsyncGenerator[None]:
+        """Show a question. Updates wait until it is answered."""
+        if self._screen is not None:
+            self._screen.question(params, "")
+        self._waiting = []
+        try:
+            yield
+        finally:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        waiting, self._waiting = self._waiting or [], None
+        for frame in waiting:
+            self.frame(frame)
+
+
+class RunAgent:
+    """The agent of a run, and the one session that is used. It lives in the thread of `portal`s, not the main one."""
+
+    def __init__(self, args: argparse.Namespace, cwd: str, view: RunView, *, once: bool) -> None:
         self._args = args
         self._cwd = cwd
-        self._screen = Screen(sys.stdout, cwd)
-        self._cancelled = False
+        self._view = view
         self._asking = anyio.Lock()  # one question at a time
-        self._agent = AgentProcess(_server_command(args, cwd), os.environ, cwd, Recording(self._screen.frame))
+        command = _server_command(args, cwd, once=once)
+        self._process = AgentProcess(command, os.environ, cwd, Recording(view.frame, keep=False))
 
-    async def run(self) -> int:
-        code = 1
-        try:
-            async with self._agent.running():
-                code = await self._converse()
-        except* (AgentGone, AgentRefused, OSError) as group:
-            self._screen.end()
-            for problem in problems(group):
-                print(f"acp-agent: {plain(problem)}", file=sys.stderr)
-            print(end=plain(self._agent.log), file=sys.stderr)
-        return code
+    @property
+    def log(self) -> str:
+        """The end of the agent's stderr."""
+        return self._process.log
 
-    async def _converse(self) -> int:
-        from acp_agent.cli.editor import Editor  # noqa: PLC0415 - the agent starts while the SDK is loaded
+    @asynccontextmanager
+    async def session(self) -> AsyncGenerator["RunSession"]:
+        """Start the agent and open the session. The agent ends with the body."""
+        async with self._process.running():
+            from acp_agent.cli.editor import Editor  # noqa: PLC0415 - the agent starts while the SDK is loaded
 
-        async with Editor(self._agent, self._decide) as editor:
-            await editor.initialize()
+            async with Editor(self._process, self._decide) as editor:
+                await editor.initialize()
+                yield await self._opened(editor)
+
+    async def _opened(self, editor: "Editor") -> "RunSession":
+        """Open a new session, or the one that was asked for. Raises AgentError if there is none."""
+        if not self._args.last and not self._args.resume:
             session = await editor.new_session(self._cwd)
-            code = 1
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._heed_interrupts, editor, session)
-                answer = await editor.prompt(session, self._args.prompt)
-                self._screen.end()
-                if self._cancelled:
-                    code = _CANCELLED
-                elif answer.stop_reason == "end_turn" and at(answer.field_meta, "acp_agent", "failure") is None:
-                    code = 0
-                tasks.cancel_scope.cancel()
-        return code
+            self._view.line({"type": "session", "sessionId": session, "cwd": self._cwd, "resumed": False})
+            return RunSession(editor, self._view, session, self._cwd, SessionUsage())
+        session, cwd, title = await self._chosen(editor)
+        await editor.resume_session(session, cwd)
+        self._view.line({"type": "session", "sessionId": session, "cwd": cwd, "resumed": True})
+        self._view.note(f"continues session {session[:8]} of {cwd}: {title or 'no title'}")
+        return RunSession(editor, self._view, session, cwd, await session_usage(editor, session))
 
-    async def _heed_interrupts(self, editor: "Editor", session: str) -> None:
-        with anyio.open_signal_receiver(signal.SIGINT) as interrupts:
-            async for _ in interrupts:
-                if self._cancelled:  # the second Ctrl-C ends the process at once
-                    os._exit(_CANCELLED)
-                self._cancelled = True
-                await editor.cancel(session)
+    async def _chosen(self, editor: "Editor") -> tuple[str, str, str]:
+        """Return the id, the folder and the title of the session to continue. Raises AgentError."""
+        if self._args.last:
+            found = await editor.sessions(self._cwd)
+            if not found:
+                raise AgentError("there is no session of this folder yet; run it without --continue")
+            return found[0]
+        wanted = self._args.resume
+        if len(wanted) < _SHORTEST_ID:
+            raise AgentError(f"{wanted!r}: expected a session's id, or at least its first {_SHORTEST_ID} characters")
+        found = [each for each in await editor.sessions() if each[0].startswith(wanted)]
+        if len(found) != 1:
+            some = f"{len(found)} sessions begin with" if found else "there is no session"
+            raise AgentError(f"{some} {visible(wanted)}; `acp-agent sessions list` names all")
+        return found[0]
 
     async def _decide(self, params: JsonObject) -> str | None:
-        options = {text_at(option, "kind"): text_at(option, "optionId") for option in objects_at(params, "options")}
+        options = objects_at(params, "options")
         async with self._asking:
             # The content of a pipe was written before the question, so it is never an answer.
-            if not (sys.stdin.isatty() and sys.stdout.isatty()):
-                self._screen.question(params, options["reject_once"])
-                self._screen.note(
-                    "    refused: stdin or stdout is no terminal, so nobody can be asked; --yes allows without asking"
-                )
-                return options["reject_once"]
-            self._screen.question(params, "")
-            chosen = await _chosen_kind()
-        return options.get(chosen) if chosen else None
+            if self._view.can_ask:
+                async with self._view.question(params):
+                    return await _chosen_option(options)
+            refusing = next((each for each in options if text_at(each, "kind") == "reject_once"), JsonObject())
+            self._view.refuse(params, text_at(refusing, "optionId"))
+            return text_at(refusing, "optionId") or None
 
 
-def _server_command(args: argparse.Namespace, cwd: str) -> list[str]:
-    """Return the command that starts the server with this Python. Its flags take precedence over all other sources."""
+async def session_usage(editor: "Editor", session: str) -> SessionUsage:
+    """Ask the agent what the session has used so far."""
+    try:
+        status = await editor.extension("acp_agent/status", {"sessionId": session})
+    except AgentRefused:
+        return SessionUsage(None, None)
+    counts = [at(status, "tally", "usage", name) for name in TurnUsage.__annotations__]
+    if not all(isinstance(count, int) for count in counts):
+        return SessionUsage(None, None)
+    usage = cast("TurnUsage", dict(zip(TurnUsage.__annotations__, counts, strict=True)))
+    cost = at(status, "tally", "cost", "amount")
+    known = isinstance(cost, int | float) and at(status, "tally", "cost", "complete") is True
+    return SessionUsage(usage, float(cast("float", cost)) if known else None)
+
+
+class RunSession:
+    """One session, one turn after the other. `cwd` is the session's folder."""
+
+    def __init__(self, editor: "Editor", view: RunView, session: str, cwd: str, before: SessionUsage) -> None:
+        self._editor = editor
+        self._view = view
+        self._before = before
+        self._cancelled = False
+        self.session = session
+        self.cwd = cwd
+
+    async def turn(self, prompt: str, paths: Sequence[str]) -> TurnEnd:
+        """Run a turn with a prompt and links to files and folders."""
+        began = time.monotonic()
+        self._cancelled = False
+        self._view.begin_turn()
+        try:
+            answer = await self._editor.prompt(self.session, prompt, paths)
+        finally:
+            self._view.end_turn()
+        seconds = time.monotonic() - began
+        error = text_at(answer.field_meta, "acp_agent", "failure")
+        outcome = STOPS.get(answer.stop_reason, TurnOutcome.ERROR)
+        if self._cancelled:
+            outcome = TurnOutcome.CANCELLED
+        elif outcome is TurnOutcome.DONE and error:
+            outcome = TurnOutcome.ERROR
+        elif outcome is TurnOutcome.DONE and self._view.refused:
+            outcome = TurnOutcome.REFUSED
+        now = await session_usage(self._editor, self.session)
+        used, self._before = now.since(self._before), now
+        return TurnEnd(outcome, answer.stop_reason, error, seconds, used.usage, used.cost)
+
+    async def cancel(self) -> None:
+        """Cancel the turn."""
+        self._cancelled = True
+        await self._editor.cancel(self.session)
+
+
+def _server_command(args: argparse.Namespace, cwd: str, *, once: bool) -> list[str]:
+    """Return the command that starts the server with this Python. Its flags take precedence over all other sources.
+
+    once   whether the agent ends after one turn, before a model's title could come
+    """
     # Python must not import modules from the user's folder, unless it was started to look there.
     safe = [] if cwd in sys.path or "" in sys.path else ["-P"]
-    return [sys.executable, *safe, "-m", "acp_agent", "acp", *server_flags(args)]
+    titles = ["--titles", "prompt"] if once else []
+    return [sys.executable, *safe, "-m", "acp_agent", "acp", *server_flags(args), *titles]
 
 
-async def _chosen_kind() -> str:
-    """Ask for a key, and return the kind of the option that the user chose, or "" at the end of the input.
+# ------------------------------------------------------------------------------------------- the keys of a question
+
+
+def answer_keys(options: Sequence[JsonObject]) -> dict[str, JsonObject]:
+    """Return the options by the key that chooses them: a letter, or a digit for a second option of a kind."""
+    keys: dict[str, JsonObject] = {}
+    for option in options:
+        letter = _LETTERS.get(text_at(option, "kind"), "1")
+        keys[next(key for key in (letter, *map(str, range(1, 100))) if key not in keys)] = option
+    return keys
+
+
+async def _chosen_option(options: Sequence[JsonObject]) -> str | None:
+    """Ask for a key, and return the id of the option that the user chose, or None at the end of the input.
 
     Keys that were typed before the question and in the first moment after it do not count.
     """
     await anyio.sleep(_SETTLE)
     with suppress(termios.error):  # the terminal is gone, which the next read reports
-        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+        termios.tcflush(0, termios.TCIFLUSH)
+    keys = answer_keys(options)
+    offer = "  ".join(f"[{key}] {' '.join(plain(text_at(option, 'name')).split())}" for key, option in keys.items())
     while True:
-        print("    [y]es once, [a]lways, [n]o, ne[v]er: ", end="", flush=True)
+        print(f"    {offer}: ", end="", flush=True)
         line = await _typed_line()
         if not line:
-            return ""
-        chosen = _KEYS.get(line.strip().lower()[:1])
+            return None
+        chosen = keys.get(line.strip().lower()[:1])
         if chosen is not None:
-            return chosen
+            return text_at(chosen, "optionId")
 
 
 async def _typed_line() -> str:
@@ -141,14 +346,133 @@ async def _typed_line() -> str:
 
     No thread reads the line, because it would keep the process alive after Ctrl-C.
     """
-    fd, line = sys.stdin.fileno(), b""
+    line = b""
     while not line.endswith(b"\n"):
-        await anyio.wait_readable(fd)
+        await anyio.wait_readable(0)
         try:
-            typed = os.read(fd, 4096)  # a terminal returns at most one line
+            typed = os.read(0, 4096)  # a terminal returns at most one line
         except OSError:  # the terminal is gone
             return ""
         if not typed:
             break
         line += typed
     return line.decode("utf-8", "replace")
+
+
+# ------------------------------------------------------------------------------------------- the user's side
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run one turn, or a conversation at the terminal. Return the exit code of the last outcome (see EXIT_CODES)."""
+    prompt = _given_prompt(args)
+    try:
+        cwd = os.getcwd()
+    except OSError as error:
+        print(f"acp-agent: the current folder cannot be used, go to one that exists: {error.strerror}", file=sys.stderr)
+        return 1
+    harden_process()  # the agent's commands must not read our environment
+    view = RunView(cwd, as_json=args.json)
+    agent = RunAgent(args, cwd, view, once=prompt is not None)
+    failed: list[str] = []
+    code: int | None = None
+    session = ""
+    try:
+        with start_blocking_portal() as portal, portal.wrap_async_context_manager(agent.session()) as opened:
+            session = opened.session
+            user = _User(portal, opened, view)
+            if prompt is None:
+                code = user.talk()
+            else:
+                end = user.turn(prompt, mentioning=args.prompt is not None)
+                code = EXIT_CODES[end.outcome]
+                view.line(end.line(session, view.said))
+    except* KeyboardInterrupt:  # before or after a turn
+        code = code or EXIT_CODES[TurnOutcome.CANCELLED]
+        view.line(TurnEnd(TurnOutcome.CANCELLED).line(session, ""))
+    except* AgentError as group:
+        failed += problems(group)
+    except* (AgentGone, AgentRefused, OSError) as group:
+        failed += [*problems(group), *plain(agent.log).splitlines()]
+    if failed and code is None:
+        view.line(TurnEnd(TurnOutcome.ERROR, error=failed[0]).line(session, view.said))
+        for at_line, line in enumerate(failed):
+            print(line if at_line else f"acp-agent: {plain(line)}", file=sys.stderr)
+    return 1 if code is None else code
+
+
+def _given_prompt(args: argparse.Namespace) -> str | None:
+    """Return the prompt of the command line or of a pipe; None if the user types prompts. Exits with 2 without any."""
+    if args.prompt is not None:
+        return args.prompt
+    if os.isatty(0):
+        if args.json or not sys.stdout.isatty():
+            args.misused("expected a PROMPT, because stdout is no terminal on which it could be asked for")
+        return None
+    with open(0, encoding="utf-8", errors="replace", closefd=False) as piped:
+        prompt = piped.read()
+    if not prompt.strip():
+        args.misused("expected a PROMPT, as an argument or on stdin")
+    return prompt
+
+
+class _User:
+    """The user in the main thread, where Ctrl-C and readline work, and a conversation in the thread of `portal`."""
+
+    def __init__(self, portal: BlockingPortal, conversation: RunSession, view: RunView) -> None:
+        self._portal = portal
+        self._conversation = conversation
+        self._view = view
+
+    def talk(self) -> int:
+        """Read prompts and answer them until Ctrl-D, or until Ctrl-C is typed twice. Return the exit code."""
+        with suppress(ImportError):  # not every Python has it
+            importlib.import_module("readline")  # `input` uses it once it is loaded
+        reconfigure = getattr(sys.stdin, "reconfigure", None)
+        if callable(reconfigure):
+            reconfigure(errors="replace")
+        view, session = self._view, self._conversation.session
+        view.note(
+            f"acp-agent {__version__}, session {session[:8]}. /help shows commands, @path adds a file, Ctrl-D ends."
+        )
+        interrupted = False
+        while True:
+            try:
+                prompt = input("\n> ").strip()
+                interrupted = False
+                if prompt in _LEAVE:
+                    return 0
+                if prompt:
+                    self.turn(prompt, mentioning=True)
+            except EOFError:
+                print()
+                return 0
+            except KeyboardInterrupt:
+                print()
+                if interrupted:
+                    return EXIT_CODES[TurnOutcome.CANCELLED]
+                interrupted = True
+                view.note("Ctrl-C again, or Ctrl-D, ends the conversation.")
+            except AgentRefused as error:
+                print(f"acp-agent: {plain(str(error))}", file=sys.stderr)
+
+    def turn(self, prompt: str, *, mentioning: bool) -> TurnEnd:
+        """Run a turn. Ctrl-C cancels it, a second one ends the process at once.
+
+        mentioning   whether `@path` in the prompt adds the file. Text of a pipe is data, so it adds none
+        """
+        found, missing = mentions(prompt, self._conversation.cwd) if mentioning else ([], [])
+        for name in missing:
+            print(f"acp-agent: @{visible(name)} names no file or folder here; it is sent as text", file=sys.stderr)
+        future = self._portal.start_task_soon(self._conversation.turn, prompt, found)
+        is_cancelled = False
+        while True:
+            try:
+                end = future.result()
+            except KeyboardInterrupt:
+                if is_cancelled:
+                    os._exit(EXIT_CODES[TurnOutcome.CANCELLED])
+                is_cancelled = True
+                self._portal.start_task_soon(self._conversation.cancel)
+                continue
+            self._view.summary(end, self._conversation.session)
+            return end

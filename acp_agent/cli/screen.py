@@ -28,6 +28,7 @@ class Paragraph:
         self._width = width
         self._line = ""  # what was written of the present line, without the indent
         self._indented = True
+        self._is_empty = True  # blank lines at the beginning are left out
         self._word = ""
         self._spaces = ""  # between the last word and the next
         self._hang = 0  # further columns before the lines that a line is wrapped onto
@@ -66,6 +67,7 @@ class Paragraph:
         if not self._indented:
             self._out.write(" " * self._indent)
             self._indented, self._column = True, self._indent
+        self._is_empty = False
         self._out.write(self._spaces + word)
         self._line += self._spaces + word
         self._column += len(self._spaces) + len(word)
@@ -77,6 +79,9 @@ class Paragraph:
 
     def _end_line(self) -> None:
         line = self._line.strip()
+        if self._is_empty:
+            self._spaces = ""
+            return
         if self._fence:
             self._fence = "" if line.startswith(self._fence) and not line.strip(line[0]) else self._fence
         elif opening := _FENCE.match(line):

@@ -1,4 +1,4 @@
-"""`acp-agent sessions list|show|export|delete`: the stored sessions of the user.
+"""`acp-agent sessions list|show|resume|export|delete`: the stored sessions of the user.
 
 An exported file gets its name when it is complete. An HTML page may be shown to others, so secrets are removed from it.
 JSON is meant to be imported again, so it is unchanged.
@@ -221,6 +221,10 @@ _SHORTEST = 4  # characters of an id that the user must give at least
 
 def sessions(args: argparse.Namespace) -> int:
     """Do what `args.action` says. Return 1 if a session was not deleted. Raises AgentError."""
+    if args.action == "resume":
+        from acp_agent.cli.run import run  # noqa: PLC0415 - the other actions start no agent
+
+        return run(args)
     if args.action == "export":
         args = with_id(args)
     path = database_file(os.environ)

@@ -258,6 +258,8 @@ def add_legacy_rules(reader: Reader, user: Layer, environment: Layer) -> None:
 
 LEVEL_FLAG = "--auto-approve"
 """The hidden flag with which `acp-agent run --yes` starts its server. Users set the level in a file or the editor."""
+_OPTION_FLAGS = {"auto_approve": LEVEL_FLAG, "mode": "--mode"}
+_MODEL_FLAG = "--model"
 
 
 class Flags(NamedTuple):
@@ -267,6 +269,7 @@ class Flags(NamedTuple):
     model: str | None = None
     mode: str | None = None
     auto_approve: str | None = None
+    titles: str | None = None
 
     @classmethod
     def from_argv(cls, argv: Sequence[str]) -> "Flags":
@@ -345,9 +348,10 @@ def load(flags: Flags, environ: Mapping[str, str], cwd: str | None = None, befor
 def _read_flags(reader: Reader, flags: Flags) -> Layer:
     layer = Layer()
     for name, flag, value in (
-        ("llm.model", "--model", flags.model),
-        ("acp.mode", "--mode", flags.mode),
+        ("llm.model", _MODEL_FLAG, flags.model),
+        ("acp.mode", _OPTION_FLAGS["mode"], flags.mode),
         ("acp.auto_approve", LEVEL_FLAG, flags.auto_approve),
+        ("memory.sessions.titles", "--titles", flags.titles),
     ):
         if value is not None:
             reader.take(layer, key_of(name), value, flag)
@@ -396,10 +400,13 @@ def options_at_start(loaded: Loaded) -> SessionOptions:
 def options_opened(loaded: Loaded, saved: SessionOptions) -> tuple[SessionOptions, str]:
     """Return the same as `options_taken_up`, for a session that this process opens for the first time.
 
-    An approval level on the command line replaces the level that the user chose in the session, and is not stored.
+    A level, mode or model of the command line replaces what the user chose in the session. Level and mode are not
+    stored.
     """
-    if loaded.origins.get("acp.auto_approve") == LEVEL_FLAG:
-        saved = replace(saved, chosen=tuple(name for name in saved.chosen if name != "auto_approve"))
+    flagged = {name for name, flag in _OPTION_FLAGS.items() if loaded.origins.get(f"acp.{name}") == flag}
+    saved = replace(saved, chosen=tuple(name for name in saved.chosen if name not in flagged))
+    if loaded.origins.get("llm.model") == _MODEL_FLAG:
+        saved = replace(saved, model="")
     return options_taken_up(loaded, saved)
 
 

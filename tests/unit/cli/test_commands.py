@@ -24,7 +24,7 @@ INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"pro
         (["sessions", "export"], ["ID"]),
         (["sessions", "export", "--html"], ["ID"]),
         (["login", "openai", "--provider", "openai"], ["--provider", "PROVIDER"]),
-        (["run"], ["PROMPT"]),
+        (["run"], ["PROMPT", "stdin"]),
         (["run", ""], ["PROMPT", "not nothing"]),
         (["run", " \n"], ["PROMPT", "not nothing"]),
         (["run", "hi", "--model", "gpt"], ["--model", "PROVIDER:MODEL", "'gpt'"]),
