@@ -122,8 +122,9 @@ def model_advice(providers: Sequence[ProviderSettings], file: str) -> str:
     ready = [provider.name for provider in providers if provider.type is not ProviderType.SCRIPTED]
     if ready:
         return (
-            f'No model is chosen. Set ACP_AGENT_MODEL={ready[0]}:MODEL, or model = "{ready[0]}:MODEL" under [llm] in '
-            f"{file}. Configured providers: {', '.join(ready)}."
+            "No model is chosen. `/model` lists the models, and `/model NAME` chooses one. For all sessions, set "
+            f'ACP_AGENT_MODEL={ready[0]}:MODEL, or model = "{ready[0]}:MODEL" under [llm] in {file}. '
+            f"Configured providers: {', '.join(ready)}."
         )
     return (
         "No model is configured. Store a key with `acp-agent login`, or set ANTHROPIC_API_KEY, OPENAI_API_KEY, "

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from acp_agent.core.messages import PromptPart
-from acp_agent.core.session_options import Choices, Mode, SessionOptions
+from acp_agent.core.session_options import Choices, Freedom, SessionOptions
 from acp_agent.core.types import Diff, JsonObject, Location, ToolKind, ToolResult
 
 
@@ -167,7 +167,7 @@ Event: TypeAlias = TranscriptEvent | ToolProgress | Notice | CompactionChanged
 class ModeChanged:
     """The session is in another mode."""
 
-    mode: Mode
+    mode: Freedom
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,31 @@ class Autonomy(StrEnum):
     FULL = "full"
 
 
+class Freedom(StrEnum):
+    """How freely the agent acts: the one selector that stands for mode, approval level and autonomy.
+
+    Its values are those of the mode and the level that they set, so that stored names and older clients keep working.
+    """
+
+    SUGGEST = "suggest"
+    AUTO_EDIT = "auto-edit"
+    FULL_AUTO = "full-auto"
+    PLAN = "architect"
+    READ_ONLY = "ask"
+
+
+FREEDOMS: Final[Mapping[Freedom, tuple[str, str]]] = MappingProxyType(
+    {
+        Freedom.SUGGEST: ("Ask first", "Asks before it edits files and runs commands"),
+        Freedom.AUTO_EDIT: ("Edit freely", "Edits files without asking; asks before commands"),
+        Freedom.FULL_AUTO: ("Full", "Asks nothing; blocked commands stay blocked"),
+        Freedom.PLAN: ("Plan", "Reads and plans; changes nothing"),
+        Freedom.READ_ONLY: ("Read only", "Answers questions from what it can read"),
+    }
+)
+"""The name of each value and what it means, for the user."""
+
+
 @dataclass(slots=True)
 class SessionOptions:
     """The settings in force for the running turn. The session changes them between turns only.
@@ -60,6 +85,26 @@ class SessionOptions:
         if self.readonly:
             return Autonomy.READONLY
         return Autonomy.FULL if self.auto_approve is AutoApprove.FULL_AUTO else Autonomy.SUPERVISED
+
+    @property
+    def freedom(self) -> Freedom:
+        """The mode, the approval level and the autonomy as one value: the strictest of them decides."""
+        if self.mode is not Mode.CODE:
+            return Freedom(self.mode.value)
+        return Freedom.READ_ONLY if self.readonly else Freedom(self.auto_approve.value)
+
+    def choose_freedom(self, word: str) -> bool:
+        """Set one value of `Freedom`, as the user has chosen, or the mode `code`. Return False for other words.
+
+        Plan and read only leave the approval level as it is, for the way back to code.
+        """
+        if word in set(Mode):
+            self.choose(mode=Mode(word))
+        elif word in set(AutoApprove):
+            self.choose(mode=Mode.CODE, readonly=False, auto_approve=AutoApprove(word))
+        else:
+            return False
+        return True
 
     def take(self, autonomy: Autonomy) -> None:
         """Set the approval level in one word. Full is full-auto; supervised takes full-auto back."""

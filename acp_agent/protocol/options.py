@@ -1,5 +1,7 @@
 """The modes and config options of a session. The mode is one of the options, and `modes` repeats it for older clients.
 
+The mode says how freely the agent acts: it sets the session's mode, approval level and autonomy together.
+
 See https://agentclientprotocol.com/protocol/session-modes.
 """
 
@@ -11,12 +13,14 @@ from typing import TypeAlias, TypeVar
 
 from acp_agent.core.session_options import (
     DEFAULT,
+    FREEDOMS,
     OFF,
     ON,
     TEMPERATURES,
     AutoApprove,
     Autonomy,
     Choices,
+    Freedom,
     Levels,
     Mode,
     SessionOptions,
@@ -25,21 +29,8 @@ from acp_agent.core.session_options import (
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol.jsonrpc import RpcError, invalid_request
 
-_MODES = {
-    Mode.CODE: ("Code", "Reads, edits and runs commands"),
-    Mode.ARCHITECT: ("Architect", "Reads and plans; changes nothing"),
-    Mode.ASK: ("Ask", "Answers questions from what it can read"),
-}
-_LEVELS = {
-    AutoApprove.SUGGEST: ("Suggest", "Asks before every edit and every command"),
-    AutoApprove.AUTO_EDIT: ("Auto-edit", "Edits files without asking; asks before commands"),
-    AutoApprove.FULL_AUTO: ("Full auto", "Asks nothing; blocked commands stay blocked"),
-}
-_AUTONOMY = {
-    Autonomy.READONLY: ("Read only", "Reads, searches and fetches; nothing else is offered or runs"),
-    Autonomy.SUPERVISED: ("Supervised", "Rules and questions decide"),
-    Autonomy.FULL: ("Full", "Asks nothing, as full auto; blocked commands stay blocked"),
-}
+_NO_MODEL = "none"
+"""The value of the model while none is chosen."""
 _MOST_NAMED = 20
 """Values that an error message lists."""
 
@@ -90,9 +81,9 @@ def _select_value(entry: _Value) -> JsonObject:
 def modes(conduct: SessionOptions) -> JsonObject:
     """Return ACP `SessionModeState`."""
     available: list[Json] = [
-        {"id": mode.value, "name": name, "description": description} for mode, (name, description) in _MODES.items()
+        {"id": each.value, "name": name, "description": description} for each, (name, description) in FREEDOMS.items()
     ]
-    return {"currentModeId": conduct.mode.value, "availableModes": available}
+    return {"currentModeId": conduct.freedom.value, "availableModes": available}
 
 
 def config_options(conduct: SessionOptions, choices: Choices, *, boolean: bool) -> list[Json]:
@@ -105,56 +96,69 @@ def config_options(conduct: SessionOptions, choices: Choices, *, boolean: bool) 
 
 def set_mode(conduct: SessionOptions, mode_id: Json) -> None:
     """Set the mode. Raises RpcError for an unknown one."""
-    if not isinstance(mode_id, str) or mode_id not in set(Mode):
-        raise invalid_request(f"unknown mode: {_shown(mode_id)}; expected one of {', '.join(Mode)}")
-    conduct.choose(mode=Mode(mode_id))
+    if not isinstance(mode_id, str) or not conduct.choose_freedom(mode_id):
+        raise invalid_request(f"unknown mode: {_shown(mode_id)}; expected one of {', '.join(Freedom)}")
+
+
+def set_model(conduct: SessionOptions, model_id: Json, choices: Choices) -> None:
+    """Set the model. Raises RpcError for one that cannot be chosen."""
+    if not isinstance(model_id, str) or not choices.has(model_id):
+        values = [choice.value for choice in choices.models(model_in_force(conduct, choices))]
+        raise invalid_request(f"model not in allowed list: {_shown(model_id)}; expected one of {_named(values)}")
+    if model_id != model_in_force(conduct, choices):
+        conduct.choose(model=model_id)
 
 
 def set_option(conduct: SessionOptions, config_id: Json, value: Json, choices: Choices) -> None:
     """Set one option. Raises RpcError for an unknown option or value.
 
     A switch accepts true, false and their words, whether it was drawn as a toggle or not. A model may be one that is
-    not listed.
+    not listed. Approval level and autonomy are no longer shown, and clients that know them may still set them.
     """
     options = {option.id: option for option in _options(conduct, choices)}
-    option = options.get(config_id) if isinstance(config_id, str) else None
-    if option is None:
-        raise invalid_request(f"unknown config_id: {_shown(config_id)}; expected one of {', '.join(options)}")
+    match config_id:
+        case "model" if config_id in options and value != options[config_id].current:
+            set_model(conduct, value, choices)
+        case "auto_approve":
+            conduct.choose(auto_approve=_word(config_id, value, AutoApprove))
+        case "autonomy_level":
+            conduct.choose_autonomy(_word(config_id, value, Autonomy))
+        case str() if config_id in options:
+            _set_shown(conduct, options[config_id], value)
+        case _:
+            raise invalid_request(f"unknown config_id: {_shown(config_id)}; expected one of {', '.join(options)}")
+
+
+def _set_shown(conduct: SessionOptions, option: _Option, value: Json) -> None:
+    values = ["true", "false", *option.values] if option.is_switch else option.values
     word = _switched(value) if option.is_switch else value
     if word == option.current:
         return
-    if not isinstance(word, str) or not (word in option.values or (option.id == "model" and choices.has(word))):
-        raise _wrong_value(option, value)
+    if not isinstance(word, str) or not (word in option.values or (option.id == "mode" and word in set(Mode))):
+        raise _wrong_value(option.id, value, values)
     match option.id:
         case "mode":
-            conduct.choose(mode=Mode(word))
-        case "model":
-            conduct.choose(model=word)
+            conduct.choose_freedom(word)
         case "temperature":
             conduct.choose(temperature=word)
-        case "auto_approve":
-            conduct.choose(auto_approve=AutoApprove(word))
-        case "autonomy_level":
-            conduct.choose_autonomy(Autonomy(word))
         case _:  # thinking or thought_level
             conduct.choose(thought_level=word)
 
 
 def _options(conduct: SessionOptions, choices: Choices) -> Iterator[_Option]:
-    yield _Option("mode", "Mode", "What the agent may do", "mode", conduct.mode.value, _table(_MODES))
-    if model := model_in_force(conduct, choices):
+    yield _Option("mode", "Mode", "How freely the agent acts", "mode", conduct.freedom.value, _table(FREEDOMS))
+    model = model_in_force(conduct, choices)
+    by_provider = groupby(choices.models(model), key=lambda choice: choice.provider)
+    models = [(name, [(each.value, each.title, each.description) for each in found]) for name, found in by_provider]
+    if models and not model:
+        models.insert(0, ("none", [(_NO_MODEL, "No model yet", "Choose the model that answers")]))
+    if models:
+        yield _Option("model", "Model", "Which model answers", "model", model or _NO_MODEL, models)
+    if model:
         yield from _model_options(conduct, choices, model)
-    names = ("auto_approve", "Auto-approve", "What runs without asking", "_behavior")
-    yield _Option(*names, conduct.auto_approve.value, _table(_LEVELS))
-    description = "How much the agent may do by itself; full and full auto are one thing"
-    names = ("autonomy_level", "Autonomy", description, "_behavior")
-    yield _Option(*names, conduct.autonomy.value, _table(_AUTONOMY))
 
 
 def _model_options(conduct: SessionOptions, choices: Choices, model: str) -> Iterator[_Option]:
-    by_provider = groupby(choices.models(model), key=lambda choice: choice.provider)
-    models = [(name, [(each.value, each.title, each.description) for each in found]) for name, found in by_provider]
-    yield _Option("model", "Model", "Which model answers", "model", model, models)
     if levels := choices.thinking(model):
         names = ("thinking", "Thinking", "Whether the model thinks before it answers")
         if not levels.is_switch:
@@ -185,11 +189,19 @@ def _switched(value: Json) -> Json:
     return {"true": ON, "false": OFF}.get(value, value) if isinstance(value, str) else value
 
 
-def _wrong_value(option: _Option, value: Json) -> RpcError:
-    values = ["true", "false", *option.values] if option.is_switch else option.values
+def _word(config_id: str, value: Json, words: type[_Word]) -> _Word:
+    if not isinstance(value, str) or value not in set(words):
+        raise _wrong_value(config_id, value, [*words])
+    return words(value)
+
+
+def _wrong_value(config_id: str, value: Json, values: Sequence[str]) -> RpcError:
+    return invalid_request(f"unknown value for {config_id}: {_shown(value)}; expected one of {_named(values)}")
+
+
+def _named(values: Sequence[str]) -> str:
     more = f" and {len(values) - _MOST_NAMED} more" if len(values) > _MOST_NAMED else ""
-    what = "model not in allowed list" if option.id == "model" else f"unknown value for {option.id}"
-    return invalid_request(f"{what}: {_shown(value)}; expected one of {', '.join(values[:_MOST_NAMED])}{more}")
+    return f"{', '.join(values[:_MOST_NAMED])}{more}"
 
 
 def _shown(value: Json) -> str:

@@ -66,6 +66,7 @@ class SessionMethods:
             "session/delete": self._delete,
             "session/prompt": self._prompt,
             "session/set_mode": self._set_mode,
+            "session/set_model": self._set_model,
             "session/set_config_option": self._set_config_option,
         }
         if fork:
@@ -155,6 +156,18 @@ class SessionMethods:
             incoming.after_response(session.post_options)
         return {}
 
+    async def _set_model(self, params: JsonObject, incoming: Incoming) -> JsonObject:
+        """Set the model, as clients do that are older than config options."""
+        await self._sessions.loads.wait(_id(params))
+        session = self._sessions.get(_id(params))
+        before = replace(session.options)
+        options.set_model(session.options, params.get("modelId"), session.choices)
+        if session.options != before:
+            incoming.after_response(session.post_options)
+            incoming.after_response(lambda: session.editor.post(session.info()))
+            await self._sessions.store_options(session)
+        return {}
+
     async def _set_config_option(self, params: JsonObject, incoming: Incoming) -> JsonObject:
         """Set an option. Sends no updates if nothing changes: JetBrains sets every option before each prompt."""
         await self._sessions.loads.wait(_id(params))
@@ -162,7 +175,7 @@ class SessionMethods:
         before = replace(session.options)
         options.set_option(session.options, params.get("configId"), params.get("value"), session.choices)
         if session.options != before:
-            if session.options.mode is not before.mode:
+            if session.options.freedom is not before.freedom:
                 incoming.after_response(session.post_mode)
             if session.options.model != before.model:
                 incoming.after_response(lambda: session.editor.post(session.info()))

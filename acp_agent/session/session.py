@@ -462,7 +462,7 @@ class Session:
 
     def post_mode(self) -> None:
         """Tell the editor the mode, without waiting."""
-        self.editor.post(ModeChanged(self.options.mode))
+        self.editor.post(ModeChanged(self.options.freedom))
 
     def post_options(self) -> None:
         """Tell the editor all options, without waiting."""

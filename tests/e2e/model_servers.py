@@ -120,6 +120,39 @@ class ListeningModel:
         return self.calls[len(self.requests) - 1] if len(self.requests) <= len(self.calls) else "ok"
 
 
+@dataclass
+class ListingModel:
+    """Lists its models, and answers nothing else."""
+
+    port: int
+    models: tuple[str, ...]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What `editing` needs to use it; no model is chosen."""
+        config = "\n".join(line for line in _config("list", self.port).splitlines() if not line.startswith("model ="))
+        environment = {"MODEL_KEY": "obviously-fake", "ACP_AGENT_LLM__LIST_MODELS": "true"}
+        return {"config": config, "environment": environment}
+
+    async def serve(self, client: SocketStream) -> None:
+        async with client:
+            data = b""
+            while b"\r\n\r\n" not in data:
+                data += await client.receive()
+            listed = json.dumps({"object": "list", "data": [{"id": name, "object": "model"} for name in self.models]})
+            head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(listed)}\r\n"
+            await client.send(f"{head}Connection: close\r\n\r\n{listed}".encode())
+
+
+@asynccontextmanager
+async def listing_model(*models: str) -> AsyncIterator[ListingModel]:
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
+        model = ListingModel(listener.extra(SocketAttribute.local_port), models)
+        tasks.start_soon(listener.serve, model.serve)
+        yield model
+        tasks.cancel_scope.cancel()
+
+
 HANGS_UP, HANGS = "(hangs up)", "(hangs)"
 """Answers that are none."""
 

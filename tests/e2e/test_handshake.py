@@ -204,11 +204,11 @@ async def test_the_new_session_offers_modes_options_and_commands(tmp_path):
     async with editing(tmp_path, [says("hi")]) as editor:
         await editor.initialize()
         opened = await editor.ask("session/new", {"cwd": str(editor.workspace), "mcpServers": []})
-        assert opened["modes"]["currentModeId"] == "code"
-        assert [mode["id"] for mode in opened["modes"]["availableModes"]] == ["code", "architect", "ask"]
+        assert opened["modes"]["currentModeId"] == "suggest"
+        modes = ["suggest", "auto-edit", "full-auto", "architect", "ask"]
+        assert [mode["id"] for mode in opened["modes"]["availableModes"]] == modes
         options = {option["id"]: option for option in opened["configOptions"]}
-        assert (options["mode"]["category"], options["mode"]["currentValue"]) == ("mode", "code")
-        assert options["auto_approve"]["currentValue"] == "suggest"
+        assert (options["mode"]["category"], options["mode"]["currentValue"]) == ("mode", "suggest")
         update = await editor.updated("available_commands_update")
         assert {"help", "tools", "run"} <= {command["name"] for command in update["availableCommands"]}
 

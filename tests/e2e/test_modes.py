@@ -53,9 +53,39 @@ async def test_set_mode_announces_the_mode_and_the_option_that_mirrors_it(tmp_pa
         assert {o["id"]: o["currentValue"] for o in update["configOptions"]} == {
             "mode": "ask",
             "model": f"scripted:{editor.home.root}/script.json",
-            "auto_approve": "suggest",
-            "autonomy_level": "supervised",
         }
+
+
+async def test_one_selector_says_how_freely_the_agent_acts_and_older_names_still_set_it(tmp_path):
+    async with editing(tmp_path, [says("hi")]) as editor:
+        await editor.initialize()
+        opened = await editor.ask("session/new", {"cwd": str(editor.workspace), "mcpServers": []})
+        session, shown = opened["sessionId"], [o["id"] for o in opened["configOptions"]]
+
+        async def choose(option: str, value: str) -> str:
+            params = {"sessionId": session, "configId": option, "value": value}
+            found = await editor.ask("session/set_config_option", params)
+            return {o["id"]: o["currentValue"] for o in found["configOptions"]}["mode"]
+
+        assert shown == ["mode", "model"]
+        names = [mode["name"] for mode in opened["modes"]["availableModes"]]
+        assert names == ["Ask first", "Edit freely", "Full", "Plan", "Read only"]
+        assert [o["name"] for o in opened["configOptions"][0]["options"]] == names
+        assert await choose("mode", "auto-edit") == "auto-edit"
+        assert await choose("auto_approve", "full-auto") == "full-auto"
+        assert await choose("mode", "architect") == "architect"
+        assert await choose("mode", "code") == "full-auto"
+        assert await choose("autonomy_level", "readonly") == "ask"
+        assert await choose("mode", "suggest") == "suggest"
+        await editor.ask("session/set_mode", {"sessionId": session, "modeId": "full-auto"})
+        assert (await editor.updated("current_mode_update"))["currentModeId"] == "auto-edit"
+        await editor.say(session, "hi")
+        seen = [u["currentModeId"] for u in editor.recording.updates("current_mode_update")]
+        assert seen == ["auto-edit", "full-auto", "architect", "full-auto", "ask", "suggest", "full-auto"]
+        loaded = await editor.ask(
+            "session/load", {"sessionId": session, "cwd": str(editor.workspace), "mcpServers": []}
+        )
+        assert loaded["modes"]["currentModeId"] == "full-auto"
 
 
 async def test_the_mode_option_is_the_same_switch(tmp_path):

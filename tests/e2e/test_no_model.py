@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.e2e.model_servers import refusing_model
+from tests.e2e.model_servers import listing_model, refusing_model
 from tests.fakes.editor import NOTHING, editing
 from tests.fakes.model_script import says
 
@@ -104,3 +104,28 @@ async def test_a_project_may_not_choose_the_model(tmp_path):
         session = await editor.open()
         await editor.say(session, "hello")
     assert "the user's model" in editor.text
+
+
+async def test_older_clients_set_the_model_by_a_method_of_its_own(tmp_path):
+    async with editing(tmp_path, [says("hi")], lawful=False) as editor:
+        session = await editor.open()
+        ours = f"scripted:{editor.home.root}/script.json"
+        assert await editor.ask("session/set_model", {"sessionId": session, "modelId": ours}) == {}
+        error = await editor.error_of("session/set_model", {"sessionId": session, "modelId": "nobody:m"})
+        assert (error.code, "model not in allowed list" in error.message) == (-32600, True)
+        assert (await editor.error_of("session/set_model", {"sessionId": "x", "modelId": ours})).code == -32002
+
+
+async def test_a_model_can_be_chosen_in_the_editor_as_soon_as_a_list_is_known(tmp_path):
+    async with listing_model("first", "second") as model, editing(tmp_path, None, **model.options) as editor:
+        session = await editor.open()
+        option = await editor.seen(lambda frame: "list:second" in str(frame.update.get("configOptions")))
+        shown = next(each for each in option.update["configOptions"] if each["id"] == "model")
+        assert shown["currentValue"] == "none"
+        assert await editor.say(session, "hello") == "end_turn"
+        assert "No model is chosen. `/model` lists the models, and `/model NAME` chooses one." in editor.told
+        assert await editor.say(session, "/model") == "end_turn"
+        assert "`list:second`" in editor.text
+        params = {"sessionId": session, "configId": "model", "value": "list:second"}
+        answer = await editor.ask("session/set_config_option", params)
+        assert {each["id"]: each["currentValue"] for each in answer["configOptions"]}["model"] == "list:second"

@@ -71,8 +71,8 @@ async function opening(me) {
   await step("session/new with further folders and servers", async () => {
     const place = { cwd: home.work, additionalDirectories: [home.other] };
     const opened = await me.open({ ...place, mcpServers: [ASKING, UNUSABLE] });
-    equal(opened.modes.availableModes.map(({ id }) => id), ["code", "architect", "ask"]);
-    equal(opened.configOptions.map(({ id }) => id), ["mode", "model", "auto_approve", "autonomy_level"]);
+    equal(opened.modes.availableModes.map(({ id }) => id), ["suggest", "auto-edit", "full-auto", "architect", "ask"]);
+    equal(opened.configOptions.map(({ id }) => id), ["mode", "model"]);
     const { availableCommands } = await me.update("available_commands_update");
     const names = availableCommands.map(({ name }) => name);
     for (const name of ["help", "status", "model", "mode", "run"])
@@ -174,7 +174,7 @@ async function afterwards(me) {
   await step("methods of our own, and methods of nobody", async () => {
     const { lines } = await me.ask("_acp_agent/status", { sessionId: session });
     check(lines.some((line) => line.startsWith("Model")), `no model in ${lines}`);
-    for (const method of ["_acp_agent/teleport", "session/teleport", "session/set_model"])
+    for (const method of ["_acp_agent/teleport", "session/teleport"])
       await refused(me.ask(method, { sessionId: session }), NO_METHOD);
     await me.tell("session/whatever", {});
     await me.tell("_somebody/else", {});
@@ -189,7 +189,8 @@ async function tomorrow(me, session) {
     me.session = session;
     const place = { cwd: home.work, mcpServers: [] };
     const { modes, configOptions } = await me.ask("session/load", { sessionId: session, ...place });
-    equal([modes.currentModeId, option(configOptions, "auto_approve").currentValue], ["architect", "auto-edit"]);
+    equal([modes.currentModeId, option(configOptions, "mode").currentValue], ["architect", "architect"]);
+    equal(option(await me.setOption("mode", "code"), "mode").currentValue, "auto-edit");
     check(me.said("user_message_chunk").includes("once again"), "the past is not told");
     equal((await me.say("once again")).stopReason, "end_turn");
     await me.ask("session/delete", { sessionId: session });

@@ -84,8 +84,8 @@ of capabilities. Versions other than 1 are answered 1. What is *served* is used 
 `tests/wire/test_coverage.py`, which fails for a word that is neither used nor named here with a reason; it also writes
 this page (`ACP_AGENT_PROTOCOL=write`).
 
-Of the unstable part only `session/fork` is served, with `ACP_AGENT_ACP_FORK=1`. Requests of our own are in
-[sessions.md](sessions.md).
+Of the unstable part only `session/fork` is served, with `ACP_AGENT_ACP_FORK=1`. Of what the protocol once had,
+`session/set_model` is served for older clients. Requests of our own are in [sessions.md](sessions.md).
 
 ## What is served
 

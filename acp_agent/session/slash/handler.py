@@ -15,7 +15,7 @@ from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.ports import Toolset
 from acp_agent.core.secrets import Redact
 from acp_agent.core.services import Compaction, Remembered
-from acp_agent.core.session_options import Mode, model_in_force
+from acp_agent.core.session_options import FREEDOMS, Freedom, model_in_force
 from acp_agent.core.types import CallOrigin, ToolCall, tool_id
 from acp_agent.core.untrusted import utc
 from acp_agent.gates.gate import Gates
@@ -71,13 +71,6 @@ def _line(note: Remembered) -> str:
     day = utc(note.created_at).date().isoformat()
     text = " ".join(note.content.split())
     return f"- `{note.id}` ({day}) {text if len(text) <= _LONGEST else f'{text[:_LONGEST]}…'}"
-
-
-_MODES = {
-    Mode.CODE: "reads, edits and runs commands",
-    Mode.ARCHITECT: "reads and plans; changes nothing",
-    Mode.ASK: "answers questions from what it can read",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,11 +190,12 @@ class SlashCommandHandler:
     def status(self) -> Sequence[str]:
         """Return one line for each subject, and none for parts that are switched off."""
         loaded, model, use = self._loaded(), self._models.in_force, self._memory.quota.use
+        freedom = self._session.active.freedom
         fallback = ", ".join(loaded.settings.llm.fallback)
         limit = "" if use.limit is None else f" of {use.limit}"
         return (
             f"Model: {model}{f'; fallback: {fallback}' if fallback else ''}" if model else "Model: none is configured",
-            f"Mode: {self._session.active.mode.value}; approval: {self._session.active.auto_approve.value}",
+            f"Mode: {FREEDOMS[freedom][0]} (`{freedom}`)",
             *self._conversation.status(),
             *self._models.ledger.status(),
             f"Tool calls: {use.calls} in {use.batches}{limit} batches",
@@ -297,14 +291,19 @@ class SlashCommandHandler:
         """List the modes, or switch from the next prompt on."""
         options, name = self._session.options, text.strip().lower()
         if not name:
-            listed = (f"- `{mode}` {told}{' ← now' if mode is options.mode else ''}" for mode, told in _MODES.items())
+            now = options.freedom
+            listed = (
+                f"- `{each}` ({title}): {told}{' ← now' if each is now else ''}"
+                for each, (title, told) in FREEDOMS.items()
+            )
             return "\n".join(("Modes:", "", *listed, "", "`/mode NAME` switches."))
-        if name not in set(Mode):
-            return f"There is no mode `{name[:40]}`: expected one of {', '.join(Mode)}."
-        if options.mode is not Mode(name):
-            options.choose(mode=Mode(name))
+        before = replace(options)
+        if not options.choose_freedom(name):
+            return f"There is no mode `{name[:40]}`: expected one of {', '.join(Freedom)}."
+        if options != before:
             self._session.options_chosen()
-        return f"Mode: {options.mode}. It {_MODES[options.mode]}, from the next prompt on."
+        title, told = FREEDOMS[options.freedom]
+        return f"Mode: {title} (`{options.freedom}`), from the next prompt on. {told}."
 
     async def compact(self, focus: str) -> str:
         """Summarize the conversation. Raises ToolError if there is no summary."""

@@ -62,13 +62,23 @@ def _recorded(message: Any) -> Recording:
 
 
 def test_the_options_stand_in_their_order_and_are_those_of_the_model() -> None:
-    behaviour = ["auto_approve", "autonomy_level"]
-    assert [*shown(SessionOptions())] == ["mode", "model", "thought_level", *behaviour]
-    assert [*shown(SessionOptions(model="b:local"))] == ["mode", "model", "thinking", "temperature", *behaviour]
-    assert [*shown(SessionOptions(model="a:plain"))] == ["mode", "model", "temperature", *behaviour]
-    assert [*shown(SessionOptions(), Two(initial=""))] == ["mode", *behaviour], (
-        "without a model there is none to choose"
-    )
+    assert [*shown(SessionOptions())] == ["mode", "model", "thought_level"]
+    assert [*shown(SessionOptions(model="b:local"))] == ["mode", "model", "thinking", "temperature"]
+    assert [*shown(SessionOptions(model="a:plain"))] == ["mode", "model", "temperature"]
+
+
+def test_a_model_can_be_chosen_as_soon_as_any_is_known() -> None:
+    conduct, choices = SessionOptions(), Two(initial="")
+    model = shown(conduct, choices)["model"]
+    assert model["currentValue"] == "none"
+    assert [group["group"] for group in model["options"]] == ["none", "a", "b"]
+    set_option(conduct, "model", "none", choices)
+    assert conduct == SessionOptions()
+    set_option(conduct, "model", "b:local", choices)
+    assert shown(conduct, choices)["model"]["currentValue"] == "b:local"
+    assert [group["group"] for group in shown(conduct, choices)["model"]["options"]] == ["a", "b"]
+    with pytest.raises(RpcError, match="model not in allowed list: 'none'"):
+        set_option(conduct, "model", "none", choices)
 
 
 @pytest.mark.parametrize("model", ["", "a:plain", "b:local"])
@@ -158,8 +168,8 @@ def test_a_model_that_is_not_shown_is_taken_where_it_can_be_had() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "problem"),
     [
-        ("mode", "x", "unknown value for mode: 'x'; expected one of code, architect, ask"),
-        ("mode", True, "unknown value for mode: True; expected one of code, architect, ask"),
+        ("mode", "x", "unknown value for mode: 'x'; expected one of suggest, auto-edit, full-auto, architect, ask"),
+        ("mode", True, "unknown value for mode: True; expected one of suggest, auto-edit, full-auto, architect, ask"),
         ("auto_approve", None, "unknown value for auto_approve: None; expected one of suggest, auto-edit, full-auto"),
         ("model", "c:d", "model not in allowed list: 'c:d'; expected one of a:deep, a:plain, b:local"),
         ("thinking", "high", "unknown value for thinking: 'high'; expected one of true, false, off, on"),
@@ -178,7 +188,9 @@ def test_what_is_not_there_is_refused_by_name_and_nothing_changes(name: Any, val
 
 
 def test_an_unknown_mode_is_refused() -> None:
-    with pytest.raises(RpcError, match="unknown mode: 'x'; expected one of code, architect, ask"):
+    with pytest.raises(
+        RpcError, match="unknown mode: 'x'; expected one of suggest, auto-edit, full-auto, architect, ask"
+    ):
         set_mode(SessionOptions(), "x")
 
 

@@ -34,7 +34,7 @@ from acp_agent.session.extension_host import ExtensionHost
 from acp_agent.session.manager import Opening, SessionLimits, SessionManager
 from acp_agent.session.mcp_connections import McpConnections
 from acp_agent.session.mcp_servers import SessionMcpServers
-from acp_agent.session.model_choices import ModelChoices
+from acp_agent.session.model_choices import ModelChoices, ModelLists
 from acp_agent.session.session import Session, SessionDependencies, SessionWorkspace
 from acp_agent.session.slash.commands import ALWAYS, CommandName
 from acp_agent.store.decisions import McpPins
@@ -127,8 +127,8 @@ class World:
     def _open(self, opening: Opening) -> Session:
         loaded, saved = self.configured(opening.workspace.cwd), opening.saved
         conduct = options_at_start(loaded) if saved is None else saved.options
-        known: Any = None
-        choices = ModelChoices(loaded.settings.llm, (), known, fetches=False)
+        llm = loaded.settings.llm
+        choices = ModelChoices(llm, (), ModelLists({}, lambda: None).of(llm), fetches=False)
         needs = SessionDependencies(self._engine, self.sessions.resume, verbatim, self.tasks.start_soon, lambda: NOW)
         return Session(needs, opening, conduct, choices)
 

@@ -104,10 +104,10 @@ def test_a_policy_or_rules_make_the_policy_worth_asking_about(configured: Config
 
 async def test_a_mode_is_switched_for_the_next_prompt_and_told_when_it_is_another(configured: Configured):
     desk, fixed, *_ = configured()
-    assert "`code` reads, edits and runs commands ← now" in desk.mode("")
+    assert "`suggest` (Ask first): Asks before it edits files and runs commands ← now" in desk.mode("")
     assert "from the next prompt on" in desk.mode(" Ask ")
     desk.mode("ask")
-    assert "expected one of code, architect, ask" in desk.mode("nonsense")
+    assert "expected one of suggest, auto-edit, full-auto, architect, ask" in desk.mode("nonsense")
     assert [each.mode for each in fixed.chosen] == [Mode.ASK]
     assert fixed.options.chosen == ("mode",)
     assert fixed.active.mode is Mode.CODE
