@@ -3,9 +3,7 @@
 import re
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
-from itertools import groupby
-from operator import attrgetter
+from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 import anyio
@@ -17,7 +15,7 @@ from acp_agent.core.events import EventSink, PlanChanged, PlanEntry
 from acp_agent.core.messages import Message, Part, ToolResultPart, ToolUsePart
 from acp_agent.core.ports import Toolset
 from acp_agent.core.secrets import Redact, verbatim
-from acp_agent.core.types import ToolCall, ToolResult, ToolSpec
+from acp_agent.core.types import ToolCall, ToolResult, Touches
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what every API accepts as the name of a tool
 _UNFIT_NAME = "invalid_tool_name"  # contains nothing of the model's text: half a secret would not be recognised
@@ -31,6 +29,9 @@ _REUSED_ID = ToolFailure(
     "This call has the id of another call in the same message, so it was not run.",
     "If it is still needed, call again with an id of its own.",
 )
+
+_CLEAN_UP = 5.0
+"""Seconds in which the ends of calls that did not run may be shown after a cancellation."""
 
 MOST_CALLS = 64
 """How many calls of one message run by default."""
@@ -76,48 +77,57 @@ def with_fit_calls(message: Message, taken: AbstractSet[str], most: int = MOST_C
 
 @dataclass(slots=True)
 class _Pending:
-    """A call that is running or waits. The editor sees `call.id`, the model sees `use.id`."""
+    """A call that is running or waits. The editor sees `call.id`, the model sees `use.id`.
+
+    touches   what it touches; None if its start was not shown yet
+    over      is set when it is over
+    """
 
     use: ToolUsePart
     call: ToolCall
-    alone: bool
+    touches: Touches | None = None
     started: bool = False
     result: ToolResult | None = None
     unseen: bool = False
+    over: anyio.Event = field(default_factory=anyio.Event)
 
 
 class ToolCalls:
     """The calls of one message. Each has its own UUID from the start and a result at any time."""
 
-    def __init__(self, specs: Sequence[ToolSpec], received: Received) -> None:
+    def __init__(self, received: Received) -> None:
         """Take the calls of a message that is in the history, and the results of those that do not run."""
         batch = str(uuid4())
-        alone = {spec.name: spec.mutates for spec in specs}
         self._pending: list[_Pending] = []
         for use in received.message.tool_uses:
             call = ToolCall(str(uuid4()), use.name, use.arguments, use.raw_arguments, batch=batch, use_id=use.id)
             result, unseen = received.answered.get(use.id), use.id in received.unseen
-            self._pending.append(_Pending(use, call, alone.get(use.name, True), result=result, unseen=unseen))
+            self._pending.append(_Pending(use, call, result=result, unseen=unseen))
 
     async def run(self, toolset: Toolset, max_parallel: int) -> None:
-        """Run the calls in order. Neighbours that change nothing run at the same time.
+        """Show the start of every call, then run them: together, or in order where one touches what another changes.
 
-        If it is cancelled, `outcomes` still has a result for every call.
+        If it is cancelled, every call that was shown gets its end, and `outcomes` has a result for every call.
         """
-        for pending in self._pending:
-            if pending.result is not None and not pending.unseen:
-                await toolset.refuse(pending.call, pending.result)
         waiting = [pending for pending in self._pending if pending.result is None]
-        for alone, group in groupby(waiting, key=attrgetter("alone")):
-            together = list(group)
-            if alone or len(together) == 1:
-                for pending in together:
-                    await _run(pending, toolset)
-                continue
+        try:
+            for pending in self._pending:
+                if pending.result is None and len(self._pending) > 1:
+                    pending.touches = await toolset.announce(pending.call)
+                elif pending.result is not None and not pending.unseen:
+                    await toolset.refuse(pending.call, pending.result)
             limiter = anyio.CapacityLimiter(max_parallel)
+            if len(waiting) == 1:
+                await _run(waiting[0], (), toolset, limiter)
+                return
             async with anyio.create_task_group() as tasks:
-                for pending in together:
-                    tasks.start_soon(_run_beside, pending, toolset, limiter)
+                for at, pending in enumerate(waiting):
+                    tasks.start_soon(_run, pending, waiting[:at], toolset, limiter)
+        finally:
+            with anyio.move_on_after(_CLEAN_UP, shield=True):
+                for pending in waiting:
+                    if pending.touches is not None and not pending.started:
+                        await toolset.refuse(pending.call, ToolResult.failed(NOT_RUN), announced=True)
 
     def outcomes(self) -> list[tuple[ToolUsePart, ToolResult]]:
         """Return every call with its result, in the order of the request. Calls that did not run have a failure."""
@@ -133,15 +143,18 @@ def result_part(use_id: str, result: ToolResult) -> ToolResultPart:
     return ToolResultPart(use_id, result.text, is_error=result.failure is not None, images=result.images)
 
 
-async def _run(pending: _Pending, toolset: Toolset) -> None:
-    await anyio.lowlevel.checkpoint_if_cancelled()
-    pending.started = True
-    pending.result = await toolset.run(pending.call)
-
-
-async def _run_beside(pending: _Pending, toolset: Toolset, limiter: anyio.CapacityLimiter) -> None:
+async def _run(
+    pending: _Pending, earlier: Sequence[_Pending], toolset: Toolset, limiter: anyio.CapacityLimiter
+) -> None:
+    """Run a call when those before it are over that it must not run beside."""
+    for each in earlier:
+        if pending.touches is None or each.touches is None or pending.touches.keeps_order_with(each.touches):
+            await each.over.wait()
     async with limiter:
-        await _run(pending, toolset)
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        pending.started = True
+        pending.result = await toolset.run(pending.call, announced=pending.touches is not None)
+        pending.over.set()
 
 
 class ShownPlan:

@@ -349,7 +349,7 @@ class _Turn:
                 assert_never(done.stop)
         if not uses:
             return await self._stop(StopReason.END_TURN, "" if self._spoke else notes.EMPTY_ANSWER)
-        calls, hooks, toolset = ToolCalls(specs, received), self._hooks, self._agent.toolset
+        calls, hooks, toolset = ToolCalls(received), self._hooks, self._agent.toolset
         polling = {spec.name for spec in specs if spec.polls}
         try:
             await calls.run(toolset, self._agent.limits.max_parallel_tools)

@@ -19,6 +19,7 @@ from acp_agent.core.types import (
     ToolKind,
     ToolResult,
     ToolSpec,
+    Touches,
 )
 
 
@@ -171,11 +172,18 @@ class Toolset(Protocol):
         """Return the tools that the model may call now, without those that a mode or a rule denies outright."""
         ...
 
-    async def run(self, call: ToolCall) -> ToolResult:
-        """Judge and run one call, and send its events. It raises only on cancellation."""
+    async def announce(self, call: ToolCall) -> Touches:
+        """Send the start of a call that will run later, and return what it touches."""
         ...
 
-    async def refuse(self, call: ToolCall, result: ToolResult) -> None:
+    async def run(self, call: ToolCall, *, announced: bool = False) -> ToolResult:
+        """Judge and run one call, and send its events. It raises only on cancellation.
+
+        The end of an announced call is sent in any case.
+        """
+        ...
+
+    async def refuse(self, call: ToolCall, result: ToolResult, *, announced: bool = False) -> None:
         """Send the events of a call that does not run, and record it with the result it gets instead."""
         ...
 

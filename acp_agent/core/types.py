@@ -112,6 +112,7 @@ class ToolSpec:
     cacheable   whether the same call gives the same result until something changes
     external    whether its results come from outside: the web, an MCP server
     polls       whether its calls ask how something goes on by itself, so that equal results are no repetition
+    asks        whether its calls are questions to the user
     server      the MCP server of the tool; empty for the built-in ones
     """
 
@@ -123,7 +124,48 @@ class ToolSpec:
     cacheable: bool = False
     external: bool = False
     polls: bool = False
+    asks: bool = False
     server: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Touches:
+    """What a call shows and changes. By it the calls of one answer run together, or keep their order.
+
+    reads     the real paths that it shows; "/" for all
+    changes   the real paths that it changes
+    server    the MCP server that it may change, or that may change files; empty for none
+    queues    names of queues, such as that of questions to the user. Calls that share one keep their order
+    alone     whether it may change anything, so that no other call runs beside it
+    """
+
+    reads: frozenset[str] = frozenset()
+    changes: frozenset[str] = frozenset()
+    server: str = ""
+    queues: frozenset[str] = frozenset()
+    alone: bool = False
+
+    def keeps_order_with(self, other: "Touches") -> bool:
+        """Return whether two calls must not run together."""
+        if self.alone or other.alone or not self.queues.isdisjoint(other.queues):
+            return True
+        if self.server or other.server:
+            return self.server == other.server or self.has_paths or other.has_paths
+        return _overlap(self.changes, other.reads | other.changes) or _overlap(other.changes, self.reads)
+
+    @property
+    def has_paths(self) -> bool:
+        """Whether it shows or changes files."""
+        return bool(self.reads or self.changes)
+
+
+def _overlap(paths: frozenset[str], others: frozenset[str]) -> bool:
+    """Return whether a path of one set is a path of the other, or lies above or below it."""
+    return any(
+        f"{one}/".startswith(f"{other.rstrip('/')}/") or f"{other}/".startswith(f"{one.rstrip('/')}/")
+        for one in paths
+        for other in others
+    )
 
 
 class CallOrigin(StrEnum):

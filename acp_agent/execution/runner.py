@@ -25,6 +25,7 @@ from acp_agent.core.types import (
     ToolKind,
     ToolResult,
     ToolSpec,
+    Touches,
     tool_id,
 )
 from acp_agent.gates.gate import CallFacts, Gate, Gates
@@ -78,6 +79,11 @@ def _cut(text: str) -> str:
 
 _CLEAN_UP = 5.0
 """Seconds in which a cancelled call may show its end."""
+
+_QUESTIONS = "questions"
+"""The queue of the calls that ask the user."""
+
+_ABORTED = ToolFailure(ToolErrorCategory.CANCELLED, "[cancelled] operation aborted")
 
 _log = Log(__name__)
 
@@ -141,7 +147,40 @@ class DynExecutor:
         """Return the tools that the model may see now."""
         return [spec for spec in self._catalogue.specs() if self._gates.offer(spec)]
 
-    async def run(self, call: ToolCall) -> ToolResult:
+    async def announce(self, call: ToolCall) -> Touches:
+        """Show the start of a call that will run later, and return what it touches.
+
+        It is understood again when it runs, since calls before it may change what it finds. A call that nobody
+        understands touches nothing, unless its arguments may be repaired.
+        """
+        try:
+            invocation = await self._catalogue.understand(call, self._files)
+        except (ToolError, Refused):
+            await self._emit(self._start_of(call))
+            return Touches(alone=self._repairer is not None)
+        await self._emit(_start(invocation))
+        return self._touched(self._gates.facts(invocation))
+
+    def _touched(self, facts: CallFacts) -> Touches:
+        """Return what a call touches. What asks the user waits for the questions before it."""
+        spec = facts.spec
+        unseen = any(not line.only_reads for line in facts.commands)
+        if unseen or (spec.mutates and not facts.paths and not spec.server and not facts.commands):
+            return Touches(alone=True)
+        queues = {_QUESTIONS} if spec.asks or self._gates.asks(facts) else set[str]()
+        if not facts.subjects:
+            queues.add(spec.name)  # such as calls that follow one process: each sees what the one before it left
+        reads, changes = set("/" if facts.commands else ""), set[str]()
+        for subject in facts.paths:
+            try:
+                path = self._files.resolve(subject.path, subject.access)
+            except (Refused, ToolError):  # a gate will refuse the call
+                continue
+            (changes if subject.access.changes else reads).add(path)
+        server = spec.server if spec.mutates else ""
+        return Touches(frozenset(reads), frozenset(changes), server, frozenset(queues))
+
+    async def run(self, call: ToolCall, *, announced: bool = False) -> ToolResult:
         """Run a call and return its result. Raises nothing but cancellation."""
         begun, repaired = monotonic(), None
         try:
@@ -151,23 +190,19 @@ class DynExecutor:
                 invocation, repaired = await self._repaired(call, error)
         except (ToolError, Refused) as error:
             result = ToolResult.failed(error.failure)
-            await self._show_unrun(call, result, begun)
+            await self._show_unrun(call, result, begun, announced=announced)
             return replace(result, text=self._redact(result.text))
+        except anyio.get_cancelled_exc_class():
+            if announced:
+                with anyio.move_on_after(_CLEAN_UP, shield=True):
+                    await self._show_unrun(call, ToolResult.failed(_ABORTED), begun, announced=True)
+            raise
         facts = self._gates.facts(invocation, repaired.for_user if repaired is not None else "")
-        await self._emit(
-            ToolStarted(
-                call_id=invocation.call.id,
-                name=invocation.spec.name,
-                title=invocation.title,
-                kind=invocation.spec.kind,
-                raw_input=invocation.call.arguments or {},
-                locations=invocation.locations,
-                diffs=invocation.diffs,
-            )
-        )
-        result = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "[cancelled] operation aborted"))
+        if not announced:
+            await self._emit(_start(invocation))
+        result = ToolResult.failed(_ABORTED)
         try:
-            result = replace(await self._executor.execute(facts), read_only=not facts.spec.mutates)
+            result = replace(await self._executor.execute(facts), read_only=facts.only_reads)
             result = repaired.told_in(result) if repaired is not None else result
         except Exception as error:  # noqa: BLE001 - a fault of the agent's own costs the call, not the turn
             _log.error("tool call crashed", exc_info=True, tool=invocation.spec.name)
@@ -177,16 +212,21 @@ class DynExecutor:
         # A refusal did not pass the output pipeline, and may quote a file, such as after a failed edit.
         return result if result.stats is not None else replace(result, text=self._redact(result.text))
 
-    async def refuse(self, call: ToolCall, result: ToolResult) -> None:
+    async def refuse(self, call: ToolCall, result: ToolResult, *, announced: bool = False) -> None:
         """Show and record a call that does not run."""
-        await self._show_unrun(call, result, monotonic())
+        await self._show_unrun(call, result, monotonic(), announced=announced)
 
-    async def _show_unrun(self, call: ToolCall, result: ToolResult, begun: float) -> None:
-        """Show and record a call that no executor sees."""
+    def _start_of(self, call: ToolCall) -> ToolStarted:
+        """Return the start of a call that is not understood."""
         spec = next((spec for spec in self._catalogue.specs() if spec.name == call.name), None)
         raw_input: JsonObject = {"arguments": call.raw_arguments} if call.arguments is None else call.arguments
         kind = ToolKind.OTHER if spec is None else spec.kind
-        await self._emit(ToolStarted(call.id, title(call.name), title(call.name) or "unnamed tool", kind, raw_input))
+        return ToolStarted(call.id, title(call.name), title(call.name) or "unnamed tool", kind, raw_input)
+
+    async def _show_unrun(self, call: ToolCall, result: ToolResult, begun: float, *, announced: bool) -> None:
+        """Show and record a call that no executor sees."""
+        if not announced:
+            await self._emit(self._start_of(call))
         if self._misunderstood is not None:
             self._misunderstood(call, result, monotonic() - begun)
         await self._emit(ToolFinished(call.id, call.name, result, monotonic() - begun, call.use_id))
@@ -219,6 +259,19 @@ class DynExecutor:
             with anyio.CancelScope(shield=True):
                 for give_back in facts.clean_up:
                     await give_back()
+
+
+def _start(invocation: Invocation) -> ToolStarted:
+    """Return the start of a call that is understood."""
+    return ToolStarted(
+        call_id=invocation.call.id,
+        name=invocation.spec.name,
+        title=invocation.title,
+        kind=invocation.spec.kind,
+        raw_input=invocation.call.arguments or {},
+        locations=invocation.locations,
+        diffs=invocation.diffs,
+    )
 
 
 class GatedExecutor:

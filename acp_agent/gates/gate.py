@@ -12,6 +12,7 @@ from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import (
     Access,
+    Allow,
     Ask,
     CommandSubject,
     Deny,
@@ -130,6 +131,11 @@ class CallFacts:
         if len(self.commands) > 1:
             self.command = CommandFacts("\n".join(each.text for each in self.commands), self._files)
 
+    @property
+    def only_reads(self) -> bool:
+        """Whether the call changes nothing: neither its tool, nor the commands that it runs."""
+        return all(line.only_reads for line in self.commands) if self.commands else not self.spec.mutates
+
     def tried_again(self) -> None:
         """Count another attempt."""
         self.attempts += 1
@@ -186,6 +192,17 @@ class Gates:
     def facts(self, invocation: Invocation, repair: str = "") -> CallFacts:
         """Return the facts of a call. `repair` tells the user how a model made its arguments fit."""
         return CallFacts(invocation, self.expand, repair=repair)
+
+    def asks(self, facts: CallFacts) -> bool:
+        """Return whether the gates would ask the user about a call. They leave their questions in the facts."""
+        verdict: Verdict = Allow()
+        for gate in self.in_order:
+            verdict = gate.judge(facts)
+            if isinstance(verdict, Deny):
+                return False
+            if isinstance(verdict, Ask):
+                facts.asks.append(verdict)
+        return isinstance(verdict, Ask)
 
     def offer(self, spec: ToolSpec) -> bool:
         """Return whether the model may see a tool: no gate refuses every call of it."""

@@ -46,6 +46,7 @@ class AskUser(Tool[AskUserParams]):
     name = "ask_user"
     kind = ToolKind.OTHER
     mutates = False
+    asks = True
     params = AskUserParams
 
     def title(self, params: AskUserParams) -> str:

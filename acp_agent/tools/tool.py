@@ -325,6 +325,7 @@ class Tool(ABC, Generic[P]):
     mutates     whether it changes anything; True if in doubt
     cacheable   whether the same call gives the same answer until something changes
     external    whether its result comes from outside: the web, an MCP server
+    asks        whether its calls are questions to the user
     params      the model of its parameters
     """
 
@@ -333,6 +334,7 @@ class Tool(ABC, Generic[P]):
     mutates: ClassVar[bool]
     cacheable: ClassVar[bool] = False
     external: ClassVar[bool] = False
+    asks: ClassVar[bool] = False
     kind: ToolKind
     params: type[P]
 
@@ -351,6 +353,7 @@ class Tool(ABC, Generic[P]):
             self.mutates,
             cacheable=self.cacheable,
             external=self.external,
+            asks=self.asks,
         )
 
     def parse(self, arguments: JsonObject) -> P:

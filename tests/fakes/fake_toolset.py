@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
-from acp_agent.core.types import ToolCall, ToolKind, ToolResult, ToolSpec
+from acp_agent.core.types import ToolCall, ToolKind, ToolResult, ToolSpec, Touches
 
 Outcome = str | ToolResult
 Tool = Callable[[ToolCall], Outcome | Awaitable[Outcome]]
@@ -19,12 +19,15 @@ def spec(name: str, *, mutates: bool = False, kind: ToolKind | None = None, poll
 class FakeToolset:
     """Answers calls with the functions it is given; the names in `mutating` change things, those in `polling` poll.
 
+    announced   the names of the calls whose start was shown before any of them ran
     calls   what was run, in the order it started
     log     ("start", name) and ("end", name) as they happened; no "end" for a call that was cancelled
     """
 
     def __init__(self, tools: Mapping[str, Tool], mutating: Sequence[str] = (), polling: Sequence[str] = ()) -> None:
         self._tools = dict(tools)
+        self._mutating = mutating
+        self.announced: list[str] = []
         self._specs = [spec(name, mutates=name in mutating, polls=name in polling) for name in tools]
         self.calls: list[ToolCall] = []
         self.log: list[tuple[str, str]] = []
@@ -32,14 +35,18 @@ class FakeToolset:
     def specs(self) -> Sequence[ToolSpec]:
         return self._specs
 
-    async def run(self, call: ToolCall) -> ToolResult:
+    async def announce(self, call: ToolCall) -> Touches:
+        self.announced.append(call.name)
+        return Touches(alone=call.name in self._mutating)
+
+    async def run(self, call: ToolCall, *, announced: bool = False) -> ToolResult:
         self.calls.append(call)
         self.log.append(("start", call.name))
         result = await self._outcome(call)
         self.log.append(("end", call.name))
         return result
 
-    async def refuse(self, call: ToolCall, result: ToolResult) -> None:
+    async def refuse(self, call: ToolCall, result: ToolResult, *, announced: bool = False) -> None:
         self.log.append(("refused", call.name))
 
     async def _outcome(self, call: ToolCall) -> ToolResult:

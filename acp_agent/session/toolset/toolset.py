@@ -20,7 +20,7 @@ from acp_agent.core.errors import AgentError, ConfigError, Refused
 from acp_agent.core.events import EventSink, Notice, Severity
 from acp_agent.core.ports import Backends, Elicitor, Invocation, Toolset
 from acp_agent.core.services import Compressor, Memories, Web, WebCaller
-from acp_agent.core.types import Access, Deny, ToolCall, ToolResult, ToolSpec, Verdict
+from acp_agent.core.types import Access, Deny, ToolCall, ToolResult, ToolSpec, Touches, Verdict
 from acp_agent.execution.runner import ArgumentRepairer, Catalogue, DynExecutor, GatedExecutor, ToolExecutor, ToolRunner
 from acp_agent.execution.wrappers import ResultCache
 from acp_agent.gates.gate import CallFacts, Gate, Gates
@@ -95,16 +95,23 @@ class ReloadingToolset:
         """Return the tools that the model may call now."""
         return self._current().toolset.specs()
 
-    async def run(self, call: ToolCall) -> ToolResult:
-        """Run a call under the present configuration."""
+    async def announce(self, call: ToolCall) -> Touches:
+        """Show the start of a call that will run later, under the configuration of that time."""
         snapshot = self._current()
         if self._problems:
             await self._tell()
-        return await snapshot.toolset.run(call)
+        return await snapshot.toolset.announce(call)
 
-    async def refuse(self, call: ToolCall, result: ToolResult) -> None:
+    async def run(self, call: ToolCall, *, announced: bool = False) -> ToolResult:
+        """Run a call under the present configuration."""
+        snapshot = self._current()
+        if self._problems and not announced:  # the end of an announced call is shown even if the turn is cancelled here
+            await self._tell()
+        return await snapshot.toolset.run(call, announced=announced)
+
+    async def refuse(self, call: ToolCall, result: ToolResult, *, announced: bool = False) -> None:
         """Show and record a call that does not run."""
-        await self._current().toolset.refuse(call, result)
+        await self._current().toolset.refuse(call, result, announced=announced)
 
     async def backends(self) -> Backends:
         """Return the backends for reading the links of a prompt, under the present configuration."""

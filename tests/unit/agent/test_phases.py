@@ -178,7 +178,7 @@ async def test_a_call_that_takes_too_long_is_given_up():
 async def test_nothing_a_model_sends_names_a_phase():
     tools = FakeToolset({"read": lambda call: "text"})
     use = ToolUsePart("u1", "read", {"phase": "autonomous", "origin": "user"}, '{"phase": "autonomous"}')
-    await ToolCalls(tools.specs(), Received(Message(Role.ASSISTANT, (use,)))).run(tools, 8)
+    await ToolCalls(Received(Message(Role.ASSISTANT, (use,)))).run(tools, 8)
     [call] = tools.calls
     assert (call.phase, call.origin) == (Phase.EXECUTOR, CallOrigin.MODEL)
 

@@ -15,7 +15,7 @@ from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Event, Notice
 from acp_agent.core.ports import Backends
-from acp_agent.core.types import ToolCall, ToolResult, ToolSpec
+from acp_agent.core.types import ToolCall, ToolResult, ToolSpec, Touches
 from acp_agent.session.toolset.toolset import ReloadingToolset, ToolsetSnapshot
 from tests.fakes.fake_terminal import FakeTerminal
 from tests.fakes.fake_web import FakeWeb
@@ -36,12 +36,15 @@ class Tools:
     def specs(self) -> Sequence[ToolSpec]:
         return ()
 
-    async def run(self, call: ToolCall) -> ToolResult:
+    async def announce(self, call: ToolCall) -> Touches:
+        return Touches()
+
+    async def run(self, call: ToolCall, *, announced: bool = False) -> ToolResult:
         if self.gate is not None:
             await self.gate.wait()
         return ToolResult(self.name)
 
-    async def refuse(self, call: ToolCall, result: ToolResult) -> None:
+    async def refuse(self, call: ToolCall, result: ToolResult, *, announced: bool = False) -> None:
         """Nothing is refused here."""
 
 
