@@ -74,11 +74,16 @@ def _cut(note: ProjectNote, room: int) -> str:
 
 
 def _fenced(note: ProjectNote, text: str) -> str:
-    tag, inside = "user-notes" if note.users else "project-notes", defanged(text)
-    token, source = _token(inside), plain(note.source).replace('"', "&quot;")
     goes_on = note.more or len(text) < len(note.text.strip("\n"))
     cut = "\n[cut here: the file goes on]" if goes_on else ""
-    return f'<{tag} id="{token}" file="{source}">\n{inside}{cut}\n</{tag} id="{token}">'
+    source = plain(note.source).replace('"', "&quot;")
+    return fenced("user-notes" if note.users else "project-notes", f"{defanged(text)}{cut}", f' file="{source}"')
+
+
+def fenced(tag: str, text: str, attributes: str = "") -> str:
+    """Return a text in a fence that it cannot close. The same text gives the same bytes."""
+    token = _token(text)
+    return f'<{tag} id="{token}"{attributes}>\n{text}\n</{tag} id="{token}">'
 
 
 def _token(text: str) -> str:

@@ -263,8 +263,11 @@ class Agent:
         """The tokens that the conversation may fill, 0 if that is not known."""
         return self.limits.budget(self.provider.context_window)
 
-    async def run(self, prompt: Message) -> StopReason:
-        """Answer one prompt, a user message. Raises only cancellation and bugs."""
+    async def run(self, prompt: Message, facts: str = "") -> StopReason:
+        """Answer one prompt, a user message. Raises only cancellation and bugs.
+
+        facts   what the model is told beside the user's words, in the same message
+        """
         self.failure = None
         self.history.begin_turn()
         turn = _Turn(self)
@@ -272,7 +275,7 @@ class Agent:
             self.history.append(prompt)
             if self.hooks.began is not None:
                 self.hooks.began()
-            return await turn.run(prompt)
+            return await turn.run(prompt, facts)
         except ProviderError as error:
             self.failure = error
             return await turn.explain(error)
@@ -301,9 +304,10 @@ class _Turn:
         self._shown = False  # whether the user saw anything of the last model call
         self._overflowed = False  # whether the model has refused the conversation as too long in this turn
 
-    async def run(self, prompt: Message) -> StopReason:
+    async def run(self, prompt: Message, facts: str) -> StopReason:
         if self._history.turn_is_empty:
             return await self._stop(StopReason.END_TURN, notes.EMPTY_PROMPT)
+        self._tell_model(facts)
         hooks, toolset = self._hooks, self._agent.toolset
         if hooks.room is not None:
             hooks.room.begin()

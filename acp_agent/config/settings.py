@@ -190,6 +190,14 @@ class AgentSettings(Section):
             "context. /compact works in both cases."
         ),
     ] = True
+    facts: Annotated[
+        bool,
+        Field(
+            description="Whether prompts tell the model the date, the branch, uncommitted files, the likely test "
+            "command and files that changed, each when it is new."
+        ),
+        OFF,
+    ] = True
     compaction_soft: Annotated[
         float,
         Field(

@@ -36,6 +36,7 @@ from acp_agent.session.toolset.gate_factory import GateMemory
 from acp_agent.session.toolset.toolset import ReloadingToolset
 from acp_agent.session.turn_slot import Answer
 from acp_agent.session.verdicts import Finding, call_with, judged
+from acp_agent.session.workspace_facts import WorkspaceFacts
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9-]+")
 _SHORT = 32 * 1024
@@ -173,6 +174,7 @@ class TurnEngine:
     begin         called with the typed text of each prompt before the prompt is used
     redact        removes secrets from the attachments of a prompt, and from the whole prompt before it is stored
     diagnostics   returns the diagnostics of the editor's language servers as text for the model; None without servers
+    facts         what the model is told about the folder with a prompt; None for nothing
     """
 
     def __init__(
@@ -184,6 +186,7 @@ class TurnEngine:
         begin: Callable[[str], object] = len,
         redact: Redact = verbatim,
         diagnostics: Callable[[], Awaitable[str]] | None = None,
+        facts: WorkspaceFacts | None = None,
     ) -> None:
         self._agent = agent
         self._backends = backends
@@ -192,6 +195,7 @@ class TurnEngine:
         self._begin = begin
         self._redact = redact
         self._diagnostics = diagnostics
+        self._facts = facts
 
     async def answer(self, read: ReadPrompt) -> Answer:
         """Answer one prompt. It is part of the conversation once it was read, even if its links cannot be read."""
@@ -218,7 +222,13 @@ class TurnEngine:
                 agent = await self._agent()
             except AgentError as error:
                 return await self._say(str(error), error)
-            return Answer(await agent.run(Message(Role.USER, tuple(parts))), agent.failure)
+            facts = await self._facts.news() if self._facts is not None else ""
+            return Answer(await agent.run(Message(Role.USER, tuple(parts)), facts), agent.failure)
+
+    def look_around(self) -> None:
+        """Look at the folder in the background, for the facts of the next prompt."""
+        if self._facts is not None:
+            self._facts.look()
 
     async def _say(self, text: str, failure: AgentError | None = None) -> Answer:
         """Tell the user a text that the model does not read."""
@@ -230,7 +240,7 @@ class SessionEngine:
     """The engine of one session: see Engine. It also answers about the session for the extension methods.
 
     answer          runs one turn
-    answered        gives the conversation a title if it has none
+    answered        finishes a turn in the background: a title, a look at the folder
     commands        returns the slash commands that are available now
     status          returns the lines of /status
     tools           returns the tools that the model may call now, by the configuration as it is on disk
@@ -252,7 +262,6 @@ class SessionEngine:
         release: Callable[[], None],
     ) -> None:
         self.answer, self.state, self.kept = turns.answer, state.state, state.kept
-        self.answered = titles.answered
         self.commands, self.status = handler.available, handler.status
         self.tools = toolset.specs
         self.servers, self.remove_server = mcp.connections.listed, mcp.remove
@@ -262,6 +271,12 @@ class SessionEngine:
         self._toolset = toolset
         self._mcp = mcp
         self._release = release
+        self._turns = turns
+
+    async def answered(self, answer: Answer) -> None:
+        """Finish a turn in the background after its answer was sent."""
+        self._turns.look_around()
+        await self._titles.answered(answer)
 
     async def close(self) -> None:
         """Close the MCP servers and the session's folders. The programs of the servers end in the background."""

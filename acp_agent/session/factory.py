@@ -30,6 +30,7 @@ from acp_agent.session.toolset.backends import SessionBackends, reported_diagnos
 from acp_agent.session.toolset.gate_factory import GateMemory, SessionGateState
 from acp_agent.session.toolset.settings import redactor
 from acp_agent.session.toolset.toolset import ReloadingToolset, SessionTools, ToolDependencies, same_model
+from acp_agent.session.workspace_facts import WorkspaceFacts
 from acp_agent.store.memories import MemoryStore
 from acp_agent.workspace.project_notes import FoundNotes, NoteReader, project_files, users_file
 from acp_agent.workspace.roots import Roots
@@ -159,16 +160,7 @@ class SessionFactory:
 
     def engine(self) -> SessionEngine:
         """Return the engine, and start the session's MCP servers."""
-        agent = SessionAgent(
-            self._session,
-            self._cwd,
-            self.in_force,
-            self._models,
-            self.toolset,
-            self._conversation,
-            self._measured,
-            self._project_notes,
-        )
+        agent = self._make_agent()
         handler = SlashCommandHandler(
             self._session,
             self.in_force,
@@ -193,7 +185,9 @@ class SessionFactory:
             self._turn_began,
             self._redactor,
             self._diagnostics if self._languages else None,
+            self._make_facts(),
         )
+        turns.look_around()
         return SessionEngine(
             turns, self._state, self._titles, handler, self.toolset, self._mcp, self._redactor, self._tools.close
         )
@@ -223,6 +217,10 @@ class SessionFactory:
             return ""
         backends = await self.toolset.backends()
         return self._redactor(await reported_diagnostics(self._languages, backends.files))
+
+    def _trusted_roots(self) -> Roots | None:
+        """Return the roots, or None if the user does not trust the folder, or nothing may be read."""
+        return None if self._gate_state.memory.trust.workspace.counts is False else self._tools.roots
 
     async def _refresh_models(self, provider: str) -> int:
         choices = self._choices()
@@ -312,6 +310,28 @@ class SessionFactory:
             self._process.overflow(self._session, self._loaded),
             Summarizer(self._models.for_chores) if settings.tools.overflow.summarize_output else None,
             connections,
+        )
+
+    def _make_agent(self) -> SessionAgent:
+        return SessionAgent(
+            self._session,
+            self._cwd,
+            self.in_force,
+            self._models,
+            self.toolset,
+            self._conversation,
+            self._measured,
+            self._project_notes,
+        )
+
+    def _make_facts(self) -> WorkspaceFacts:
+        return WorkspaceFacts(
+            self._trusted_roots,
+            self._tools.seen.changed,
+            self._conversation.history.messages,
+            self._plain,
+            self._process.background,
+            wanted=lambda: self.in_force().settings.agent.facts,
         )
 
     def _make_embedder(self) -> Embedder | None:

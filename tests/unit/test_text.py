@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.agent.aids.phases import PhaseCalls, Reflection
-from acp_agent.agent.prompt import ProjectNote, notes_block
+from acp_agent.agent.prompt import ProjectNote, fenced, notes_block
 from acp_agent.agent.summary import fit, section, summary_request
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import Message, Role, TextPart, ToolUsePart
@@ -83,6 +83,7 @@ MARKED = {
     "notes": notes_block((ProjectNote("a", "x", users=True), ProjectNote("b", "x")), 1000),
     "record": section("x").text,
     "asked": ASKED,
+    "facts": fenced("workspace", "x"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Ask git which files a call of it would bring into the worktree.
+"""Ask git which files a call of it would bring into the worktree, and which are not committed.
 
 The commands that ask only read: they run no program that a repository names, take no lock and fetch nothing.
 """
@@ -6,6 +6,7 @@ The commands that ask only read: they run no program that a repository names, ta
 import os
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import anyio
@@ -328,33 +329,100 @@ class _IncomingSearch:
 
     async def _ask(self, *args: str, given: bytes = b"", strict: bool = False) -> bytes:
         """Return git's answer; empty if it fails. If `strict`, raise NoAnswer then."""
-        variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        process = await anyio.open_process(
-            ["git", *_QUIET, *args],
-            cwd=self._folder,
-            env={**variables, **_ALONE},
-            stdin=subprocess.PIPE if given else subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            if process.stdin is not None:
-                await process.stdin.send(given)
-                await process.stdin.aclose()
-            answer = bytearray()
-            assert process.stdout is not None
-            async for part in process.stdout:
-                answer += part
-                if len(answer) > MAX_BYTES:
-                    raise NoAnswer
-            code = await process.wait()
-        finally:
-            with anyio.CancelScope(shield=True):
-                if process.returncode is None:
-                    process.kill()
-                await process.aclose()
-        if strict and code:
-            raise NoAnswer
-        return b"" if code else bytes(answer)
+        return await _ask_git(self._folder, *args, given=given, strict=strict)
+
+
+async def _ask_git(folder: str, *args: str, given: bytes = b"", strict: bool = False) -> bytes:
+    """Return what git answers in a folder; empty if it fails. If `strict`, raise NoAnswer then. Raises OSError."""
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    process = await anyio.open_process(
+        ["git", *_QUIET, *args],
+        cwd=folder,
+        env={**variables, **_ALONE},
+        stdin=subprocess.PIPE if given else subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        if process.stdin is not None:
+            await process.stdin.send(given)
+            await process.stdin.aclose()
+        answer = bytearray()
+        assert process.stdout is not None
+        async for part in process.stdout:
+            answer += part
+            if len(answer) > MAX_BYTES:
+                raise NoAnswer
+        code = await process.wait()
+    finally:
+        with anyio.CancelScope(shield=True):
+            if process.returncode is None:
+                process.kill()
+            await process.aclose()
+    if strict and code:
+        raise NoAnswer
+    return b"" if code else bytes(answer)
+
+
+_STATUS = ("status", "--porcelain=v1", "-z", "--no-renames", "--ignore-submodules=all", "--untracked-files=normal")
+_STATUS_SECONDS = 10.0
+_FILTERS = ("config", "--null", "--name-only", "--get-regexp", r"^filter\..*\.(clean|process|smudge|required)$")
+_NO_FILTER = ("clean=", "process=", "smudge=", "required=false")
+
+
+async def uncommitted(folder: str) -> tuple[str, ...] | None:
+    """Return the files below a folder that differ from HEAD, as absolute paths. None if there is no answer in 10 s.
+
+    The programs that a repository names as filters do not run: git compares the files as they are.
+    """
+    found = worktree_of(folder)
+    if found is None:
+        return None
+    top, _ = found
+    pin = f"--work-tree={top}"  # the worktree is where it was found, whatever the repository says
+    try:
+        with anyio.fail_after(_STATUS_SECONDS):
+            keys = (await _ask_git(folder, pin, *_FILTERS)).decode("utf-8", "surrogateescape")
+            drivers = sorted({key.rpartition(".")[0] for key in keys.split("\0") if key})
+            if any("=" in driver for driver in drivers):  # -c cannot name it
+                return None
+            off = [word for driver in drivers for name in _NO_FILTER for word in ("-c", f"{driver}.{name}")]
+            listed = await _ask_git(folder, pin, *off, *_STATUS, "--", ".", strict=True)
+    except (NoAnswer, TimeoutError, OSError, ValueError):
+        return None
+    names = (entry[3:].decode("utf-8", "surrogateescape") for entry in listed.split(b"\0") if len(entry) > 3)
+    return tuple(os.path.join(top, name) for name in names)
+
+
+def worktree_of(folder: str) -> tuple[str, str] | None:
+    """Return the worktree that a folder belongs to and its git folder, or None if it belongs to none. It blocks."""
+    while True:
+        path = os.path.join(folder, ".git")
+        if os.path.isdir(path):
+            return folder, path
+        if os.path.isfile(path):
+            with suppress(NoAnswer):
+                named = _small(path).removeprefix("gitdir:").strip()
+                return folder, os.path.join(folder, named)
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
+
+
+def branch_of(folder: str) -> str:
+    """Return the branch that is checked out in a folder, or where a detached HEAD is; empty without git. It blocks."""
+    with suppress(NoAnswer):
+        found = worktree_of(folder)
+        head = _small(os.path.join(found[1], "HEAD")).strip() if found else ""
+        if head.startswith(_BRANCH):
+            return head.removeprefix(_BRANCH)
+        if len(head) >= _COMMIT_DIGITS and set(head) <= set("0123456789abcdef"):
+            return f"none (detached at {head[:9]})"
+    return ""
+
+
+_BRANCH = "ref: refs/heads/"
+_COMMIT_DIGITS = 40
 
 
 def _small(path: str) -> str:

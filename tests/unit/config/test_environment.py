@@ -21,6 +21,7 @@ VALUES = {
     "agent.max_tool_calls_per_answer": ("5", 5),
     "agent.max_parallel_tools": ("4", 4),
     "agent.context_budget_tokens": ("5000", 5000),
+    "agent.facts": ("no", False),
     "agent.compaction": ("no", False),
     "agent.compaction_soft": ("0.5", 0.5),
     "agent.compaction_hard": ("0.85", 0.85),

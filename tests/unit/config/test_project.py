@@ -109,6 +109,7 @@ SWITCHES_ON = {
 }
 SWITCHES_OFF = {
     "agent.compress_context",
+    "agent.facts",
     "agent.instructions.enabled",
     "agent.tool_filter.enabled",
     "memory.enabled",
@@ -140,6 +141,7 @@ VALUES = {
     "agent.max_parallel_tools": st.integers(1, 64),
     "agent.max_tool_calls_per_answer": st.integers(1, 100),
     "agent.context_budget_tokens": st.integers(1000, 10_000),
+    "agent.facts": st.booleans(),
     "agent.compaction": st.booleans(),
     "agent.compaction_soft": st.sampled_from([0.3, 0.6]),
     "agent.compaction_hard": st.sampled_from([0.7, 0.9]),

@@ -129,7 +129,8 @@ class Talk:
             raise AgentError("no model is configured")
         return self
 
-    async def run(self, prompt: Message) -> StopReason:
+    async def run(self, prompt: Message, facts: str) -> StopReason:
+        assert not facts
         self.asked.append((prompt.text, self.desk.restricted))
         if self.hangs:
             await anyio.sleep_forever()

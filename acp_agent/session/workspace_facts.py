@@ -1,0 +1,257 @@
+"""What the model is told about the session's folder with a prompt: date, branch, uncommitted files, tests, changes.
+
+The facts stand behind the user's words in a fence of their own, each only if it is new: what the model has been told
+stands in the conversation, and is looked up there. Names of files and branches are data: they stay on one line, are
+cut, and can close no fence. The user is not shown the facts, and they do not count as something the user typed.
+
+A prompt waits for no program. `git status` runs in the background when the engine starts and after every turn, and its
+newest answer is used; only the first prompt waits for it, for a moment.
+"""
+
+import json
+import os
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date
+from itertools import islice
+
+import anyio
+from anyio import to_thread
+
+from acp_agent.agent.prompt import fenced, plain
+from acp_agent.core.errors import Refused, ToolError
+from acp_agent.core.messages import Message, Role, TextPart
+from acp_agent.core.secrets import Redact
+from acp_agent.core.types import Access
+from acp_agent.text import defanged
+from acp_agent.workspace.git.changes import branch_of, uncommitted
+from acp_agent.workspace.project_notes import beginning
+from acp_agent.workspace.roots import Roots
+
+_TAG = "workspace"
+_CHANGED = "Changed on disk since you last saw them"
+_FIRST_LOOK = 0.15
+"""Seconds that the first prompt waits for the first look at the folder."""
+_DISK = 0.5
+"""Seconds that a prompt waits for the files that the model has seen, and for the branch."""
+_NAMES = 10
+_LONGEST = 120
+_LOOKED_AT = 200  # uncommitted files that are looked at to find the first that may be named
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One look at a folder: its uncommitted files, None if that is not known, and how it is tested, "" likewise."""
+
+    dirty: tuple[str, ...] | None = None
+    tests: str = ""
+
+
+class WorkspaceFacts:
+    """The facts of one session.
+
+    roots        returns the session's roots; None if nothing may be read now
+    changed      returns the absolute paths of files that changed on disk since the model saw them. It blocks
+    messages     returns the conversation, in which the facts stand that the model was told
+    clean        removes secrets and invisible characters from a text
+    background   starts a task
+    wanted       returns whether the model is told facts
+    today        returns the date
+    status       returns the uncommitted files below a folder, or None
+    """
+
+    def __init__(
+        self,
+        roots: Callable[[], Roots | None],
+        changed: Callable[[], Sequence[str]],
+        messages: Callable[[], Sequence[Message]],
+        clean: Redact,
+        background: Callable[[Callable[[], Awaitable[None]]], object],
+        *,
+        wanted: Callable[[], bool] = lambda: True,
+        today: Callable[[], date] = date.today,
+        status: Callable[[str], Awaitable[tuple[str, ...] | None]] = uncommitted,
+    ) -> None:
+        self._roots = roots
+        self._changed = changed
+        self._messages = messages
+        self._clean = clean
+        self._background = background
+        self._wanted = wanted
+        self._today = today
+        self._status = status
+        self._look = _Look()
+        self._looking = False
+        self._outdated = False  # whether something may have changed since the look under way began
+        self._looked = anyio.Event()
+        self._known = frozenset[str]()  # changed files that the model was told of, and has not read since
+
+    def look(self) -> None:
+        """Look at the folder in the background. A look under way is followed by another one."""
+        self._outdated = True
+        if self._wanted() and not self._looking:
+            self._looking = True
+            self._background(self._look_around)
+
+    async def _look_around(self) -> None:
+        try:
+            while self._outdated:
+                self._outdated = False
+                roots = self._roots()
+                if roots is not None:
+                    tests = await to_thread.run_sync(command_for_tests, roots, abandon_on_cancel=True)
+                    self._look = _Look(await self._status(roots.cwd), tests)
+        finally:
+            self._looking = False
+            self._looked.set()
+
+    async def news(self) -> str:
+        """Return the block of those facts that the model does not know yet; "" if there are none."""
+        if not self._wanted():
+            return ""
+        if self._looking:
+            with anyio.move_on_after(0 if self._looked.is_set() else _FIRST_LOOK):
+                await self._looked.wait()
+        told = told_facts(self._messages())
+        facts = [pair for pair in await self._facts() if pair[1]]
+        lines = [f"{name}: {fact}" for name, fact in facts if name == _CHANGED or told.get(name) != fact]
+        return fenced(_TAG, "\n".join(lines)) if lines else ""
+
+    async def _facts(self) -> list[tuple[str, str]]:
+        today = self._today()
+        facts = [("Date", f"{today.isoformat()}, a {today:%A}")]
+        roots = self._roots()
+        if roots is not None:
+            with anyio.move_on_after(_DISK):
+                facts += await to_thread.run_sync(self._of_disk, roots, self._look, abandon_on_cancel=True)
+        return facts
+
+    def _of_disk(self, roots: Roots, look: _Look) -> list[tuple[str, str]]:
+        changed = self._changed()
+        new = [path for path in changed if path not in self._known]
+        self._known = frozenset(changed)
+        dirty = "" if look.dirty is None else self._names(roots, look.dirty) or "none"
+        return [
+            ("Git branch", self._short(branch_of(roots.cwd))),
+            ("Uncommitted files", dirty),
+            ("Likely test command", look.tests),
+            (_CHANGED, self._names(roots, new)),
+        ]
+
+    def _names(self, roots: Roots, paths: Sequence[str]) -> str:
+        """Return how many files these are, and the first names among those that may be listed."""
+        names = [*islice(_listed(roots, paths[:_LOOKED_AT]), _NAMES)]
+        more = f", and {len(paths) - len(names)} more" if names and len(names) < len(paths) else ""
+        shown = ", ".join(map(self._short, names))
+        if not paths or len(paths) == 1 or not names:
+            return shown or (f"{len(paths)}" if paths else "")
+        return f"{len(paths)}: {shown}{more}"
+
+    def _short(self, name: str) -> str:
+        line = plain(defanged(self._clean(name.encode("utf-8", "replace").decode())))
+        return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+
+
+def _listed(roots: Roots, paths: Iterable[str]) -> Iterator[str]:
+    """Yield the paths that the session may list, relative to its folder if they are below it."""
+    for path in paths:
+        with suppress(Refused, ToolError):
+            found = roots.resolve(os.path.dirname(path), Access.LIST)
+            listed = os.path.join(found, os.path.basename(path))
+            if roots.allows(listed, Access.LIST):
+                yield os.path.relpath(listed, roots.cwd) if listed.startswith(f"{roots.cwd}/") else listed
+
+
+def told_facts(messages: Iterable[Message]) -> dict[str, str]:
+    """Return the facts that stand in a conversation, by name, as they were told last."""
+    told = dict[str, str]()
+    for message in messages:
+        for part in message.parts if message.role is Role.USER else ():
+            if isinstance(part, TextPart) and part.text.startswith(f'<{_TAG} id="'):
+                pairs = (line.partition(": ") for line in part.text.splitlines()[1:-1])
+                told |= {name: fact for name, _, fact in pairs}
+    return told
+
+
+# ------------------------------------------------------------------------------------------- tests
+
+_MAKE_TEST = re.compile(r"^(test|check)[ \t]*:(?![:=])", re.MULTILINE)
+_PYTEST = re.compile(r"^\[(?:tool\.pytest(?:\.ini_options)?|tool:pytest|pytest)\]", re.MULTILINE)
+_CTEST = re.compile(r"^[ \t]*(?:enable_testing|include[ \t]*\([ \t]*ctest)\b", re.MULTILINE | re.IGNORECASE)
+_NO_TEST = "no test specified"
+_RUNNERS = (("pnpm-lock.yaml", "pnpm"), ("yarn.lock", "yarn"), ("bun.lockb", "bun run"), ("bun.lock", "bun run"))
+_PYTHONS = (
+    (".venv/bin/pytest", ".venv/bin/pytest"),
+    ("uv.lock", "uv run pytest"),
+    ("poetry.lock", "poetry run pytest"),
+)
+_COMMANDS = 2
+
+
+def command_for_tests(roots: Roots) -> str:
+    """Return the commands that probably test the project in the session's folder, at most two. It blocks."""
+    return " or ".join(f"`{command}`" for command in islice(_test_commands(_Project(roots)), _COMMANDS))
+
+
+class _Project:
+    """The files at the top of the session's folder, as far as its tools may read them."""
+
+    def __init__(self, roots: Roots) -> None:
+        self._roots = roots
+
+    def has(self, name: str) -> bool:
+        with suppress(Refused, ToolError):
+            return self._roots.place(os.path.join(self._roots.cwd, name), Access.LIST).status() is not None
+        return False
+
+    def text(self, name: str) -> str:
+        """Return the beginning of a file; empty if there is none."""
+        if not self.has(name):
+            return ""
+        with suppress(Refused, ToolError, OSError):
+            fd = self._roots.place(os.path.join(self._roots.cwd, name), Access.READ).open_regular()
+            try:
+                return beginning(fd, name).text
+            finally:
+                os.close(fd)
+        return ""
+
+    def first(self, choices: Sequence[tuple[str, str]], otherwise: str) -> str:
+        """Return what belongs to the first file that exists."""
+        return next((chosen for name, chosen in choices if self.has(name)), otherwise)
+
+
+def _test_commands(project: _Project) -> Iterator[str]:
+    makefile = project.first((("GNUmakefile", "GNUmakefile"), ("makefile", "makefile")), "Makefile")
+    if target := _MAKE_TEST.search(project.text(makefile)):
+        yield f"make {target[1]}"
+    if _has_test_script(project.text("package.json")):
+        yield f"{project.first(_RUNNERS, 'npm')} test"
+    python = any(_PYTEST.search(project.text(name)) for name in ("pyproject.toml", "setup.cfg", "tox.ini"))
+    if python or project.has("pytest.ini") or project.has("conftest.py"):
+        yield project.first(_PYTHONS, "pytest")
+    elif project.has("tox.ini"):
+        yield "tox"
+    elif project.has("pyproject.toml") and project.has("tests"):
+        yield project.first(_PYTHONS, "pytest")
+    for name, command in (("Cargo.toml", "cargo test"), ("go.mod", "go test ./...")):
+        if project.has(name):
+            yield command
+    if _CTEST.search(project.text("CMakeLists.txt")):
+        yield "ctest --test-dir build"
+    if project.has("pom.xml"):
+        yield f"{project.first((('mvnw', './mvnw'),), 'mvn')} test"
+    if project.has("build.gradle") or project.has("build.gradle.kts"):
+        yield f"{project.first((('gradlew', './gradlew'),), 'gradle')} test"
+
+
+def _has_test_script(text: str) -> bool:
+    with suppress(ValueError, RecursionError):
+        match json.loads(text):
+            case {"scripts": {"test": str(script)}}:
+                return _NO_TEST not in script
+            case _:
+                pass
+    return False
