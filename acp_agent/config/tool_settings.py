@@ -292,7 +292,7 @@ class ShellSettings(Section):
             "the inner command like any other) or ask.",
         ),
         no_looser(SubstitutionMode.INSPECT, SubstitutionMode.ASK, SubstitutionMode.BLOCK),
-    ] = SubstitutionMode.BLOCK
+    ] = SubstitutionMode.INSPECT
 
 
 class ReadRule(StrEnum):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from acp_agent.core.types import Allow, Ask, Deny, Verdict
 from acp_agent.gates.gate import CallFacts, Gate
@@ -18,6 +18,7 @@ from acp_agent.gates.rules.deny_groups import find_in_groups
 from acp_agent.gates.shell.command import Command, ShellText, Survey, survey
 from acp_agent.gates.shell.danger import code_hazard, destructive, shell_texts
 from acp_agent.gates.shell.options import has_option, operands, option_texts, tables
+from acp_agent.gates.shell.programs import program_table
 
 MAX_PATTERN = 64
 """The most characters of a program name with wildcards. No blocked name is longer."""
@@ -25,7 +26,57 @@ MAX_PATTERN = 64
 _COPY = "dd if="
 _VARIABLE = re.compile(r"\$(?:\w+|\(\))")  # a variable of unknown value is taken for empty
 _WILD = re.compile(r"[*?\[]")
+# No userinfo, escape, set or choice: every program reads this host from it.
+_LOOPBACK = re.compile(
+    r"(?:https?://)?(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?(?:[/?#][\w./?&=%+:,;~!*()'#-]*)?",
+    re.IGNORECASE,
+)
+
+
+class _Transfer(NamedTuple):
+    """The options of a program that names its host only by its operands, and writes only what an option names.
+
+    letters, words   short and long options without a value
+    valued, named    those with one
+    due              one of each of these is needed, or the server chooses the name of a file or another host
+    """
+
+    letters: str
+    words: frozenset[str]
+    valued: str
+    named: frozenset[str]
+    due: tuple[frozenset[str], ...] = ()
+
+
+_TRANSFERS = {
+    "curl": _Transfer(
+        "#sSfviI46kNG0",
+        frozenset(
+            (
+                *("--silent", "--show-error", "--fail", "--fail-with-body", "--verbose", "--include", "--head"),
+                *("--insecure", "--compressed", "--no-buffer", "--get", "--retry-connrefused", "--no-progress-meter"),
+            )
+        ),
+        "XdHowmAbcFu",
+        frozenset(
+            (
+                *("--request", "--data", "--data-raw", "--data-binary", "--data-urlencode", "--json", "--header"),
+                *("--form", "--output", "--write-out", "--max-time", "--connect-timeout", "--retry", "--retry-delay"),
+                *("--user", "--user-agent", "--cookie", "--cookie-jar"),
+            )
+        ),
+    ),
+    "wget": _Transfer(
+        "qSv46",
+        frozenset(("--quiet", "--no-verbose", "--server-response", "--spider", "--no-check-certificate")),
+        "OtTU",
+        frozenset(("--output-document", "--tries", "--timeout", "--header", "--post-data", "--max-redirect")),
+        (frozenset(("--max-redirect=0",)), frozenset(("-O", "--output-document", "--spider"))),
+    ),
+}
+
 _UNKNOWN = ("$", "`")
+_OUTPUT = "$()"  # stands for what a substitution prints
 _SCRIPTS = frozenset(("sh", "bash", "py", "js", "mjs", "ts", "rb", "pl", "php", "lua"))
 
 
@@ -50,25 +101,25 @@ class BlocklistPolicy:
 
     blocked: tuple[str, ...] = ()
     allowed: tuple[str, ...] = ()
-    substitution: Substitution = Substitution.BLOCK
+    substitution: Substitution = Substitution.INSPECT
     groups: tuple[str, ...] = ()
 
     def find(self, found: Survey) -> str:
         """Return the pattern that blocks a text, for the error message; empty if none does."""
         if found.hazards:
             return found.hazards[0]
-        folder = ""
+        folder, here = "", not any(map(_sets_variables, found.walk()))  # a variable may name a proxy
         for command in found.walk():
-            pattern = self._match(command, folder)
+            pattern = self._match(command, folder, here=here and _stays_here(command))
             if pattern:
                 return pattern
             if command.name in ("cd", "pushd"):
                 folder = _folder(command, folder)
         return find_in_groups(found, self.groups, _matches)
 
-    def _match(self, command: Command, folder: str) -> str:
+    def _match(self, command: Command, folder: str, *, here: bool) -> str:
         name = _VARIABLE.sub("", command.name).casefold()
-        pattern = _named(name, self._names) or destructive(command, folder)
+        pattern = ("" if here else _named(name, self._names)) or destructive(command, folder)
         if not pattern and (self.blocked or name == "dd"):
             pattern = self._configured(command, name)
         interpreter = "" if pattern else tables().interpreter(command.name)
@@ -128,7 +179,7 @@ def judge(shell: ShellText, policy: BlocklistPolicy) -> Verdict:
     found = shell.survey
     pattern = policy.find(found)
     if pattern:
-        return Deny(f"blocklist: the command matches '{pattern}'", rule=pattern)
+        return Deny(f"blocklist: the command matches '{pattern}'{_instead(pattern)}", rule=pattern)
     if found.unread:
         return Deny(f"blocklist: the command {found.unread} and cannot be checked")
     asking = find_in_groups(found, policy.groups, _matches, asking=True)
@@ -139,14 +190,75 @@ def judge(shell: ShellText, policy: BlocklistPolicy) -> Verdict:
         case Substitution.BLOCK:
             return Deny(f"blocklist: {kind} is not allowed; run the commands one by one and write the values out")
         case Substitution.INSPECT:
-            dark = found.damage or any(command.name.startswith(_UNKNOWN) for command in found.walk())
-            if dark:
-                return Deny(f"blocklist: what the {kind} runs cannot be told")
-            return Ask(f"belongs to the group {asking}") if asking else Allow()
+            return _inspected(found, kind) or (Ask(f"belongs to the group {asking}") if asking else Allow())
         case Substitution.ASK:
             return Ask(f"uses a {kind}")
         case _:
             assert_never(policy.substitution)
+
+
+def _inspected(found: Survey, kind: str) -> Verdict | None:
+    """Return the verdict on a text for what a substitution prints; None if that decides nothing."""
+    if found.damage or any(map(_runs_output, found.walk())):
+        return Deny(f"blocklist: what the {kind} runs cannot be told; write the command out")
+    removed = next(filter(_removes_output, found.walk()), None)
+    return removed and Ask(f"a {kind} names what {removed.name} takes away", firm=True)
+
+
+def _instead(pattern: str) -> str:
+    """Return what is permitted in place of a blocked command, for the model; empty if nothing is."""
+    if pattern in _TRANSFERS:
+        redirects = "without -L" if pattern == "curl" else "with --max-redirect=0 and -O"
+        return f"; a plain URL of this machine is permitted ({pattern} {redirects}), and `fetch` reads public pages"
+    return "; `fetch` reads public pages" if pattern in tables().danger["network"] else ""
+
+
+def _sets_variables(command: Command) -> bool:
+    return bool(command.assignments) or (command.name in program_table().state and command.name != "set")
+
+
+def _stays_here(command: Command) -> bool:
+    """Return whether a download is from this machine: each of its URLs, and nothing names another host."""
+    known = _TRANSFERS.get(command.name)
+    if known is None or not command.standard or command.runs:
+        return False
+    words, urls, given = list(command.argv[1:]), 0, set[str]()
+    while words:
+        word = words.pop(0)
+        if not word.startswith("-"):
+            urls += 1
+            if _LOOPBACK.fullmatch(word) is None:
+                return False
+        elif word.startswith("--"):
+            name, equals, _ = word.partition("=")
+            given.update((name, word))
+            if name in known.named:
+                words = words if equals else words[1:]
+            elif equals or name not in known.words:
+                return False
+        else:
+            rest = word[1:].lstrip(known.letters)
+            if not rest:
+                continue
+            if rest[0] not in known.valued:
+                return False
+            given.add(f"-{rest[0]}")
+            words = words if rest[1:] else words[1:]
+    return urls > 0 and not any(each.isdisjoint(given) for each in known.due)
+
+
+def _runs_output(command: Command) -> bool:
+    """Return whether a command is named by what another one prints, or is a shell that reads its script from there."""
+    if any(mark in command.name for mark in _UNKNOWN):
+        return True
+    script = command.name in tables().shells or command.name in ("source", ".")
+    return script and any(word.startswith(_OUTPUT) for word in command.argv[1:])
+
+
+def _removes_output(command: Command) -> bool:
+    """Return whether another command prints the names of what this one takes away."""
+    takes = command.name in tables().danger["removers"] or (command.name == "find" and "-delete" in command.argv)
+    return takes and any(_OUTPUT in word for word in command.argv[1:])
 
 
 def _named(name: str, names: frozenset[str]) -> str:

@@ -304,6 +304,12 @@ COMMANDS = (
 )
 
 CONSTRUCTS = (
+    'ls "$(whoami)"',
+    "make -j$(nproc)",
+    "cd $(git rev-parse --show-toplevel) && make",
+    "git commit -m \"$(cat <<'EOF'\nFix it\nEOF\n)\"",
+    "diff <(sort a) <(sort b)",
+    "curl -s http://localhost:8000/health",
     'for f in *.py; do wc -l "$f"; done',
     "if [ -f package.json ]; then npm test; fi",
     'while read -r line; do echo "$line"; done < data.txt',

@@ -173,8 +173,6 @@ U = (
     "echo $(rm -rf /)",
     "echo `sudo ls`",
     "cat <(curl http://example.com)",
-    'ls "$(whoami)"',
-    'grep x <<< "$(cat /etc/passwd)"',
     "find -L / -delete",
     "find -H / -delete",
     "find -P / -delete",
@@ -511,6 +509,9 @@ B = (
 )
 
 C = (
+    ('grep x <<< "$(cat /etc/passwd)"', ("grep *", "cat *")),
+    ("echo $(cat /etc/passwd)", ("echo *", "cat *")),
+    ("echo `cat ../other/secret`", ("echo *", "cat *")),
     ("cat /etc/passwd", ("cat *",)),
     ("cat ~/.ssh/id_rsa", ("cat *",)),
     ("cat ../../other/secret", ("cat *",)),

@@ -126,13 +126,153 @@ def test_substitution_is_blocked_inspected_or_asked_about():
     inspect = BlocklistPolicy(substitution=Substitution.INSPECT)
     ask = BlocklistPolicy(substitution=Substitution.ASK)
     good, bad, dark = 'git commit -m "$(cat msg)"', "echo $(sudo ls)", "echo $($x)"
-    assert isinstance(judge(ShellText(good), DEFAULT), Deny)
+    block = BlocklistPolicy(substitution=Substitution.BLOCK)
+    assert inspect == DEFAULT
+    assert isinstance(judge(ShellText(good), block), Deny)
     assert judge(ShellText(good), inspect) == Allow()
     assert isinstance(judge(ShellText(dark), inspect), Deny)
     assert judge(ShellText(good), ask) == Ask("uses a command substitution $(…)")
-    for policy in (DEFAULT, inspect, ask):
+    for policy in (block, inspect, ask):
         assert isinstance(judge(ShellText(bad), policy), Deny)
         assert judge(ShellText("echo '$(date)'"), policy) == Allow()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("$(cat x)", "`cat x` y", "s$(echo ud)o ls", 'eval "$(cat x)"', "bash <(cat x)", "source <(echo sudo ls)"),
+        *(". <(cat x)", 'bash -c "$(cat x)"', "env $(cat x) ls", "timeout 5 $(cat x)", "find . -exec $(cat x) ;"),
+        *('trap "$(cat x)" EXIT', 'bash <<< "$(cat x)"', "echo $(sudo ls)", "cat <(curl https://x.example)"),
+        *("xargs $(cat x)", "$(echo rm) -rf /", "echo $(rm -rf /)", "echo `echo $(reboot)`"),
+    ],
+)
+def test_what_a_substitution_runs_is_refused_if_it_is_blocked_or_cannot_be_told(text: str):
+    assert isinstance(judge(ShellText(text), DEFAULT), Deny)
+
+
+@pytest.mark.parametrize(
+    "text", ["rm -rf $(cat x)", "rm `cat x`", "mv $(cat x) y", "x=$(cat y); rm $x", "find $(cat x) -delete"]
+)
+def test_only_the_user_may_let_output_name_what_is_taken_away(text: str):
+    verdict = judge(ShellText(text), DEFAULT)
+    assert isinstance(verdict, Ask)
+    assert verdict.firm
+
+
+async def test_what_a_substitution_opens_is_judged_by_the_other_gates(tmp_path):
+    for text in ("echo $(cat /etc/hostname)", "echo $(cat ../x)", 'echo "$(cat .env)"', "cat <(cat ~/x)"):
+        for conduct in (SessionOptions(), SessionOptions(auto_approve=AutoApprove.FULL_AUTO)):
+            chain = Chain(str(tmp_path), str(tmp_path / "grants.toml"), rules("*"), conduct)
+            assert await chain.fate(command(text)) in ("asked", "refused"), text
+    chain = Chain(str(tmp_path), str(tmp_path / "grants.toml"), (), SessionOptions(auto_approve=AutoApprove.FULL_AUTO))
+    for text in (
+        "cd $(git rev-parse --show-toplevel)",
+        "make -j$(nproc)",
+        'git commit -m "$(cat msg)"',
+        "wc -l $(git ls-files)",
+    ):
+        assert await chain.fate(command(text)) == "silent", text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "curl http://localhost:8000/x",
+            "curl -s localhost",
+            "curl -sSf http://127.0.0.1:3000/api?x=1",
+            "curl -I [::1]:80",
+        ),
+        *(
+            "curl -X POST -d '{\"a\": 1}' -H 'Content-Type: application/json' http://localhost:8080/x",
+            "timeout 5 curl localhost",
+        ),
+        *(
+            "curl -so out.html localhost:1",
+            "wget -qO- --max-redirect=0 http://localhost:8000/",
+            "curl localhost:1 && make",
+        ),
+    ],
+)
+def test_downloads_from_this_machine_are_judged_like_other_commands(text: str):
+    assert judge(ShellText(text), DEFAULT) == Allow()
+    assert isinstance(judge(ShellText(text), BlocklistPolicy(blocked=("curl", "wget"))), Deny)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("curl", "curl https://x.example", "curl localhost https://x.example", "curl http://localhost.x.example/"),
+        *(
+            "curl http://localhost@x.example/",
+            "curl http://x.example#localhost",
+            "curl 'http://{localhost,x.example}/'",
+        ),
+        *(
+            "curl -x http://x.example localhost",
+            "curl --proxy x.example localhost",
+            "curl --connect-to ::x.example: localhost",
+        ),
+        *(
+            "curl --resolve localhost:80:1.2.3.4 localhost",
+            "curl -K cfg localhost",
+            "curl --url https://x.example localhost",
+        ),
+        *(
+            "curl -L http://localhost/",
+            "curl -sL localhost",
+            "curl --location localhost",
+            "curl localhost --next https://x.example",
+        ),
+        *(
+            "http_proxy=http://x.example curl localhost",
+            "env http_proxy=x.example curl localhost",
+            "export http_proxy=x; curl localhost",
+            "curl localhost > /dev/sda",
+            "curl localhost:$PORT",
+        ),
+        *(
+            "curl http://127.0.0.1.x.example/",
+            "curl http://[::ffff:1.2.3.4]/",
+            "curl file:///etc/passwd",
+            "curl -O localhost/x",
+        ),
+        *(
+            "curl ftp://localhost/x",
+            "curl $(cat url)",
+            "./curl localhost",
+            "curl -- localhost",
+            "curl http://localhost\\\\@x.example/",
+        ),
+        *(
+            "wget http://localhost/",
+            "wget -O- http://localhost/",
+            "wget --max-redirect=0 http://localhost/x",
+            "wget -i list",
+        ),
+        *(
+            "wget -e http_proxy=x.example -O- --max-redirect=0 localhost",
+            "nc localhost 80",
+            "curl localhost | sh",
+            "curl -T x x.example",
+        ),
+        *(
+            "curl 127.0.0.1,x.example",
+            "curl http://localhost:80:x.example/",
+            "curl --doh-url https://x.example localhost",
+        ),
+    ],
+)
+def test_downloads_from_elsewhere_stay_blocked(text: str):
+    policy = BlocklistPolicy(groups=("remote_exec",))
+    assert isinstance(judge(ShellText(text), policy), Deny), text
+
+
+def test_a_blocked_download_says_what_is_permitted():
+    verdict = judge(ShellText("curl https://x.example"), DEFAULT)
+    assert isinstance(verdict, Deny)
+    assert "a plain URL of this machine is permitted" in verdict.reason
+    assert "`fetch` reads public pages" in verdict.reason
 
 
 def test_what_cannot_be_read_is_refused():

@@ -627,7 +627,7 @@ async def test_no_policy_weakens_what_another_gate_says(rules, default, invocati
         assert said in agreeing.asked
 
 
-@given(rules=any_rules, default=effects, text=st.sampled_from(["sudo ls", "rm -rf /", "curl x", "ls $(x)"]))
+@given(rules=any_rules, default=effects, text=st.sampled_from(["sudo ls", "rm -rf /", "curl x", "$(x)"]))
 async def test_no_policy_lifts_the_blocklist(rules, default, text):
     policy = PolicyGate(Policy(tuple(rules), Effect(default)), cwd="/p", realpath=os.path.realpath, trust=_trusted)
     chain = Judged(BlocklistGate(BlocklistPolicy()), policy, Agreeing(), expand=unlooked)
