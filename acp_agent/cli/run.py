@@ -10,11 +10,12 @@ import importlib
 import json
 import os
 import re
+import signal
 import sys
 import termios
 import time
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, cast
 
 import anyio
@@ -64,20 +65,20 @@ _SHORTEST_ID = 4  # characters of an id that the user must give at least
 # ------------------------------------------------------------------------------------------- mentions of files
 
 _MENTION = re.compile(r"""(?<![^\s(\[{"'<`])@(?:"([^"\n]+)"|([^\s"]+))""")
-_BEHIND = frozenset(".,;:!?)]}'>`")  # characters that may follow a path
+_BEHIND = re.compile(r"(?::\d+(?:[-:]\d+)?)?[.,;:!?)\]}'>`]*")  # what may follow a path: lines, punctuation
 
 
 def mentions(prompt: str, cwd: str) -> tuple[list[str], list[str]]:
     """Return the absolute paths that a prompt mentions as `@path`, and the mentions that name no file or folder.
 
-    Punctuation behind a path does not belong to it, and a path with spaces stands in quotes. A slash command mentions
-    nothing.
+    Punctuation and line numbers behind a path do not belong to it, and a path with spaces stands in quotes. A slash
+    command mentions nothing.
     """
     found: list[str] = []
     missing: list[str] = []
     for quoted, word in [] if prompt.lstrip().startswith("/") else _MENTION.findall(prompt):
         name = quoted or word
-        ends = [len(name), *(at for at in range(len(word) - 1, 0, -1) if word[at] in _BEHIND)]
+        ends = [len(name), *(at for at in range(len(word) - 1, 0, -1) if _BEHIND.fullmatch(word, at))]
         paths = (os.path.normpath(os.path.join(cwd, os.path.expanduser(name[:end]))) for end in ends)
         path = next(filter(os.path.exists, paths), "")
         if path:
@@ -104,6 +105,7 @@ class RunView:
         self.refused = False
         self.can_ask = not as_json and os.isatty(0) and sys.stdout.isatty()
         self._screen = None if as_json else Screen(sys.stdout, root)
+        self._has_result = False  # the last line of --json was written
         self._waiting: list[RecordedFrame] | None = []
 
     def frame(self, frame: RecordedFrame) -> None:
@@ -149,7 +151,8 @@ class RunView:
 
     def line(self, line: SessionLine | UpdateLine | QuestionLine | ResultLine) -> None:
         """Write a line of `--json`, in ASCII, since a terminal would interpret other characters."""
-        if self._screen is None:
+        if self._screen is None and not self._has_result:
+            self._has_result = line["type"] == "result"
             print(json.dumps(line).replace("\x7f", "\\u007f"), flush=True)
 
     def refuse(self, params: JsonObject, option: str) -> None:
@@ -376,19 +379,18 @@ def run(args: argparse.Namespace) -> int:
     failed: list[str] = []
     code: int | None = None
     session = ""
+    interrupts = _Interrupts(view)
     try:
         with start_blocking_portal() as portal, portal.wrap_async_context_manager(agent.session()) as opened:
             session = opened.session
-            user = _User(portal, opened, view)
+            user = _User(portal, opened, view, interrupts)
             if prompt is None:
                 code = user.talk()
             else:
                 end = user.turn(prompt, mentioning=args.prompt is not None)
                 code = EXIT_CODES[end.outcome]
                 view.line(end.line(session, view.said))
-    except* KeyboardInterrupt:  # before or after a turn
-        code = code or EXIT_CODES[TurnOutcome.CANCELLED]
-        view.line(TurnEnd(TurnOutcome.CANCELLED).line(session, ""))
+            interrupts.end_with(code)
     except* AgentError as group:
         failed += problems(group)
     except* (AgentGone, AgentRefused, OSError) as group:
@@ -415,11 +417,57 @@ def _given_prompt(args: argparse.Namespace) -> str | None:
     return prompt
 
 
+class _Interrupts:
+    """What Ctrl-C does. It cancels the turn that runs; without one, or the second time, it ends the process at once.
+
+    The agent ends when its stdin is closed.
+    """
+
+    def __init__(self, view: RunView) -> None:
+        self._view = view
+        self._code: int = EXIT_CODES[TurnOutcome.CANCELLED]
+        self._cancel: Callable[[], object] | None = None
+        signal.signal(signal.SIGINT, self._interrupt)
+
+    @contextmanager
+    def cancelling(self, cancel: Callable[[], object]) -> Generator[None]:
+        """Call `cancel` at the first Ctrl-C in the body."""
+        self._cancel = cancel
+        try:
+            yield
+        finally:
+            self._cancel = None
+
+    @contextmanager
+    def raising(self) -> Generator[None]:
+        """Raise KeyboardInterrupt at Ctrl-C in the body."""
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, self._interrupt)
+
+    def end_with(self, code: int) -> None:
+        """End the process with this code from now on, because the outcome is known."""
+        self._code = code
+
+    def _interrupt(self, *_: object) -> None:
+        cancel, self._cancel = self._cancel, None
+        if cancel is not None:
+            cancel()
+            return
+        self._view.line(TurnEnd(TurnOutcome.CANCELLED).line("", ""))
+        os._exit(self._code)
+
+
 class _User:
     """The user in the main thread, where Ctrl-C and readline work, and a conversation in the thread of `portal`."""
 
-    def __init__(self, portal: BlockingPortal, conversation: RunSession, view: RunView) -> None:
+    def __init__(
+        self, portal: BlockingPortal, conversation: RunSession, view: RunView, interrupts: _Interrupts
+    ) -> None:
         self._portal = portal
+        self._interrupts = interrupts
         self._conversation = conversation
         self._view = view
 
@@ -437,7 +485,8 @@ class _User:
         interrupted = False
         while True:
             try:
-                prompt = input("\n> ").strip()
+                with self._interrupts.raising():
+                    prompt = input("\n> ").strip()
                 interrupted = False
                 if prompt in _LEAVE:
                     return 0
@@ -463,16 +512,8 @@ class _User:
         found, missing = mentions(prompt, self._conversation.cwd) if mentioning else ([], [])
         for name in missing:
             print(f"acp-agent: @{visible(name)} names no file or folder here; it is sent as text", file=sys.stderr)
-        future = self._portal.start_task_soon(self._conversation.turn, prompt, found)
-        is_cancelled = False
-        while True:
-            try:
-                end = future.result()
-            except KeyboardInterrupt:
-                if is_cancelled:
-                    os._exit(EXIT_CODES[TurnOutcome.CANCELLED])
-                is_cancelled = True
-                self._portal.start_task_soon(self._conversation.cancel)
-                continue
-            self._view.summary(end, self._conversation.session)
-            return end
+        session, portal = self._conversation, self._portal
+        with self._interrupts.cancelling(lambda: portal.start_task_soon(session.cancel)):
+            end = portal.call(session.turn, prompt, found)
+        self._view.summary(end, session.session)
+        return end
