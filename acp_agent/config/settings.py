@@ -379,7 +379,7 @@ class AcpSettings(Section):
             description="Sessions that one process keeps in memory. Beyond this the one that was unused for the "
             "longest time is unloaded, and loaded again at its next prompt.",
         ),
-    ] = 16
+    ] = 64
     session_idle_timeout_secs: Annotated[
         float,
         Field(

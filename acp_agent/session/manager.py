@@ -136,16 +136,18 @@ class SessionManager:
     # -------------------------------------------------------------------------------------- opening
 
     async def new(self, workspace: SessionWorkspace, connection: EditorConnection) -> Session:
-        """Return a new session. Raises RequestError if the pool is full and every session in it is busy."""
+        """Return a new session. If every session of a full pool is busy, it is evicted: its first prompt waits."""
         now = self._clock()
         record = SessionRecord(str(uuid4()), workspace.cwd, workspace.additional, created_at=now, updated_at=now)
-        async with self._acts.hold(record.id), self._pool.room():
+        async with self._acts.hold(record.id), self._pool.room() as found:
             session = self._make(record, workspace, connection)
             if self.store is None:
                 session.notices.warn(f"this conversation is not kept: {self._trouble}")
             else:
                 await self._store_first(session, DeferredRepository(self.store, record, session.options))
             self._remember(session)
+            if not found:
+                await self._pool.evict(session)
         return session
 
     @asynccontextmanager
@@ -155,8 +157,7 @@ class SessionManager:
         """Yield a stored session in a new workspace. Its prompts wait until the body ends.
 
         Raises:
-            RequestError: The session is unknown, runs a prompt, or is open in another process; or the pool is full and
-                every session in it is busy.
+            RequestError: The session is unknown, runs a prompt, or is open in another process.
 
         """
         if self.store is not None and session_id not in self._acts:
@@ -179,7 +180,7 @@ class SessionManager:
         before = self._known.get(session_id)
         must_be_idle(before)
         is_stored = await self._pool.is_stored(session_id)
-        async with self._pool.room(session_id, instead_of=before):
+        async with self._pool.room(session_id, instead_of=before) as found:
             if before is not None and not is_stored:
                 session = before
                 await self._pool.evict(session)
@@ -196,7 +197,10 @@ class SessionManager:
                 with anyio.CancelScope(shield=True):
                     await self._pool.evict(session)  # the request may have been cancelled
                 raise
-            session.resumed()
+            if found:
+                session.resumed()
+            else:
+                await self._pool.evict(session)
 
     async def fork(self, source_id: str, workspace: SessionWorkspace, connection: EditorConnection) -> Session:
         """Return a new session with a copy of another session's conversation. Raises the errors of `load`."""
@@ -210,10 +214,13 @@ class SessionManager:
             now = self._clock()
             record = replace(saved.record, id=str(uuid4()), created_at=now, updated_at=now)
             made = replace(record, cwd=workspace.cwd, additional=workspace.additional)
-            async with self._pool.room(source_id):
+            async with self._pool.room(source_id) as found:
                 try:
                     await readable(self.store.fork(source_id, made, saved.options))
-                    return await self._opened(made.id, workspace, connection)
+                    session = await self._opened(made.id, workspace, connection)
+                    if not found:
+                        await self._pool.evict(session)
+                    return session
                 except BaseException:
                     with anyio.CancelScope(shield=True), suppress(StoreUnavailable):
                         await self.store.delete(made.id)
@@ -373,7 +380,7 @@ class SessionManager:
                 raise SessionNotFound(session.id)
             if session.resident:
                 return
-            async with self._pool.room(session.id):
+            async with self._pool.room(session.id, patient=True):
                 await self._pool.resume(session)
 
     async def store_options(self, session: Session) -> None:

@@ -197,7 +197,7 @@ _EVICTION = 0.5
 class SessionLimits:
     """The settings `max_sessions` and `session_idle_timeout_secs` of `[acp]`. With 0 seconds, idle sessions stay."""
 
-    resident: int = 16
+    resident: int = 64
     idle_seconds: float = 1800.0
 
 
@@ -227,25 +227,27 @@ class SessionPool:
     # ------------------------------------------------------------------------------------------ room
 
     @asynccontextmanager
-    async def room(self, *spared: str, instead_of: Session | None = None) -> AsyncGenerator[None]:
-        """Make room for one more resident session, which the body opens.
+    async def room(
+        self, *spared: str, instead_of: Session | None = None, patient: bool = False
+    ) -> AsyncGenerator[bool]:
+        """Make room for one more resident session, which the body opens. Yield whether there is any.
 
-        Wait while other sessions are being evicted or closed. Raises RequestError if all sessions are busy, or if no
-        more files can be opened.
+        Wait while other sessions are being evicted or closed. Raises RequestError if no more files can be opened.
 
         spared       ids of sessions that must not be evicted
         instead_of   a session that the new one replaces
+        patient      whether to wait for the end of a turn if all sessions are busy. Otherwise there is no room then
         """
         self._waiting.update(spared)
         try:
-            await self._make_room(spared, instead_of)
+            found = await self._make_room(spared, instead_of, patient=patient)
         finally:
             self._waiting.difference_update(spared)
-        self._opening += 1
+        self._opening += found
         try:
-            yield
+            yield found
         finally:
-            self._opening -= 1
+            self._opening -= found
 
     async def evict_idle(self, session: Session) -> None:
         """Evict a session if it is resident and no turn runs. Take its KeyedLock."""
@@ -253,18 +255,32 @@ class SessionPool:
             if not session.turns.busy and session.resident:
                 await self.evict(session)
 
-    async def _make_room(self, spared: Collection[str], instead_of: Session | None) -> None:
+    async def _make_room(self, spared: Collection[str], instead_of: Session | None, *, patient: bool) -> bool:
         most = self._limits().resident
         while sum(each.resident for each in self.known.values() if each is not instead_of) + self._opening >= most:
             if await self._evict_oldest(spared):
                 continue
-            if not self._opening and not self._is_any_held_up(spared):
-                raise RequestFailed(f"session limit reached: {most} sessions are busy in this process")
-            await self._acts.released()
+            if not (patient or self._opening or self._is_any_held_up(spared)):
+                return False
+            await self._any_change()
         while not can_open(_DESCRIPTORS):
             if not await self._evict_oldest(spared):
                 advice = "close sessions, or let the agent have more open files (ulimit -n)"
                 raise RequestFailed(f"too many files are open in this process: {advice}")
+        return True
+
+    async def _any_change(self) -> None:
+        """Wait until a turn ends, or an operation on a session."""
+        async with anyio.create_task_group() as tasks:
+
+            async def wait(change: Callable[[], Awaitable[None]]) -> None:
+                await change()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(wait, self._acts.released)
+            for session in self.known.values():
+                if session.resident and session.turns.busy:
+                    tasks.start_soon(wait, session.turns.over)
 
     def _is_any_held_up(self, spared: Collection[str]) -> bool:
         """Return whether a session could be evicted once its lock is free. Sessions that wait for room do not count."""

@@ -125,6 +125,10 @@ class TurnSlot:
                 over, self._over = self._over, anyio.Event()
                 over.set()
 
+    async def over(self) -> None:
+        """Wait until a running turn has ended."""
+        await self._over.wait()
+
     def cancel(self) -> None:
         """Cancel the running turn. Do nothing if none runs, so that a late cancel cannot end the next turn."""
         if self._scope is not None:
@@ -142,4 +146,4 @@ class TurnSlot:
         self.end_with_session()
         with anyio.move_on_after(within):
             while self._scope is not None:
-                await self._over.wait()
+                await self.over()

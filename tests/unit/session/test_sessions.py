@@ -577,9 +577,12 @@ async def test_only_prompts_count_as_use(tmp_path: Path) -> None:
         assert first not in here.resident
 
 
-async def test_a_busy_session_is_never_put_to_rest_and_when_all_are_the_next_is_refused(tmp_path: Path) -> None:
+async def test_a_busy_session_is_never_put_to_rest_and_when_all_are_the_next_opens_and_its_prompt_waits(
+    tmp_path: Path,
+) -> None:
     async with process(tmp_path, most=2) as here:
         first, second, stored = [await here.new() for _ in range(3)]
+        await here.say(stored, "before")
         await here.ask("close", stored)
         async with here.prompting(first) as one:
             here.age(first, second)
@@ -587,12 +590,28 @@ async def test_a_busy_session_is_never_put_to_rest_and_when_all_are_the_next_is_
             assert here.resident == {first, third}
             await here.ask("close", second)
             async with here.prompting(third) as two:
-                for method, session in (("new", None), ("load", stored), ("resume", stored), ("fork", stored)):
-                    error = await here.error(method, session)
-                    assert error.code == INTERNAL, method
-                    assert error.message == "session limit reached: 2 sessions are busy in this process"
-        assert one.result == two.result == {"stopReason": "end_turn"}
-        assert (await here.ask("load", stored))["modes"]
+                fourth = await here.new()
+                assert (await here.ask("load", stored))["modes"]
+                assert (await here.ask("resume", stored))["modes"]
+                fork = (await here.ask("fork", stored))["sessionId"]
+                assert here.resident == {first, third}
+                words = [{"type": "text", "text": "go on"}]
+                async with here.doing("prompt", fourth, prompt=words) as cancelled:
+                    await anyio.wait_all_tasks_blocked()
+                    assert here.resident == {first, third}
+                    here.session(fourth).turns.cancel()
+                assert cancelled.result == {"stopReason": "cancelled"}
+                async with here.doing("prompt", fourth, prompt=words) as waiting:
+                    await anyio.wait_all_tasks_blocked()
+                    assert not waiting.done.is_set()
+                    here.session(third).turns.cancel()
+                assert waiting.result == {"stopReason": "end_turn"}
+                assert fourth in here.resident
+        assert two.result == {"stopReason": "cancelled"}
+        assert one.result == {"stopReason": "end_turn"}
+        for session in (fourth, stored, fork):
+            await here.say(session, "go on")
+            assert len(here.resident) <= 2
 
 
 async def test_a_session_that_is_open_can_be_loaded_again_though_all_others_are_busy(tmp_path: Path) -> None:
