@@ -7,7 +7,7 @@ output of failing tests are read.
 import re
 from collections.abc import Sequence
 
-from acp_agent.output.filters.test_summary import Format, ParsedOutput, Totals
+from acp_agent.output.filters.test_summary import RUN_ENDED, Format, ParsedOutput
 
 _PROGRESS = re.compile(
     r" {0,11}(?:Compiling|Downloading|Downloaded|Updating|Fetching|Fresh|Packaging|Verifying|Archiving|Locking|Adding"
@@ -42,7 +42,8 @@ def _diagnostic(lines: Sequence[str], start: int, parsed: ParsedOutput) -> int:
     if _GENERATED.match(line):
         return start + 1
     if _WARNING.match(line) and start + 1 < len(lines) and _ARROW.match(lines[start + 1]):
-        parsed.keep(f"{line} {lines[start + 1].strip()}")
+        parsed.keep(line)
+        parsed.keep(lines[start + 1])
         return _block_end(lines, start)
     return start
 
@@ -63,24 +64,31 @@ def _indented(lines: Sequence[str], start: int, parsed: ParsedOutput) -> int:
 _TEST = re.compile(r"test (?P<name>.+?) \.\.\. (?P<end>ok|FAILED|ignored|bench:)(?P<rest>.*)$")
 _QUIET_FAILURE = re.compile(r"(\S.*) --- FAILED$")
 _QUIET_DOTS = re.compile(r"[.Fia]+(?: \d+/\d+)?$")
-_RUNNING = re.compile(r"running (\d+) tests?$")
+_RUNNING = re.compile(r"running \d+ tests?$")
 _RESULT = re.compile(
     r"test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored; (?:\d+ measured; )?(\d+) filtered out"
 )
 _BLOCK = re.compile(r"---- (?P<name>.+) std(?:out|err) ----$")
-_OLD_PANIC = re.compile(r"thread '.*' panicked at '(.*)', \S+$")
+_OLD_PANIC = re.compile(r"thread '.*' panicked at '.*', \S+$")
 _CARGO_GAVE_UP = re.compile(r"error: (?:(?:doc)?test|bench) failed, to rerun")
 _BEGINNINGS = ("test ", "running ", "error", "warning", "Caused by:", *_FIRST_LETTERS)
 _SECTIONS = ("failures:", "successes:")
+_MOST_PASSED = 5  # results of binaries whose tests all passed
 
 
 class CargoTest:
-    """A reader of the lines of `cargo test`. `_expected` is the number of tests of the running binary, or None."""
+    """A reader of the lines of `cargo test`.
+
+    _running   whether a binary with tests runs
+    _seen      whether one of its tests has ended
+    _passed    the number of binaries with tests whose tests all passed
+    """
 
     def __init__(self) -> None:
         self._parsed = ParsedOutput()
-        self._expected: int | None = None
-        self._seen = Totals()
+        self._running = False
+        self._seen = False
+        self._passed = 0
         self._named: set[str] = set()
 
     def parse(self, lines: Sequence[str]) -> ParsedOutput:
@@ -90,8 +98,8 @@ class CargoTest:
             if not line:
                 self._parsed.loose(line)
                 at += 1
-            elif self._expected is not None and line.endswith(" ... ok") and line.startswith("test "):
-                self._seen.count(passed=1)
+            elif self._running and line.endswith(" ... ok") and line.startswith("test "):
+                self._seen = True
                 at += 1
             else:
                 at = self._take(lines, at)
@@ -101,16 +109,16 @@ class CargoTest:
     def _take(self, lines: Sequence[str], at: int) -> int:
         """Take what begins at a line. Return the line after it."""
         line = lines[at]
-        if self._expected is None and not line.startswith(_BEGINNINGS):
+        if not self._running and not line.startswith(_BEGINNINGS):
             self._parsed.loose(line)
             return at + 1
         if line.startswith("test ") and self._test(line):
             return at + 1
-        if line in _SECTIONS and self._expected is not None:
+        if line in _SECTIONS and self._running:
             return self._section(lines, at)
         if self._harness(line):
             return at + 1
-        if self._expected is None:
+        if not self._running:
             if _is_progress(line):
                 return at + 1
             after = _diagnostic(lines, at, self._parsed)
@@ -122,42 +130,43 @@ class CargoTest:
     def _test(self, line: str) -> bool:
         """Take a line about one test that did not simply pass, or the totals of a binary. Return whether it was one."""
         if result := _RESULT.match(line):
+            if line.startswith("test result: ok."):
+                self._passed += any(map(int, result.groups())) or not self._passed
+                if self._passed <= _MOST_PASSED:
+                    self._parsed.keep(line)
+                elif self._passed == _MOST_PASSED + 1:
+                    self._parsed.keep(f"[of the results that are ok only the first {_MOST_PASSED}]")
+            else:
+                self._parsed.keep(line)
             self._parsed.mark(recognised=True)
-            self._parsed.totals.add(Totals(*map(int, result.groups())))
-            self._expected, self._seen = None, Totals()
+            self._running = self._seen = False
             return True
-        if self._expected is None or (test := _TEST.match(line)) is None:
+        if not self._running or (test := _TEST.match(line)) is None:
             return False
         end, rest = test["end"], test["rest"]
+        self._seen = True
         if end == "FAILED":
-            self._seen.count(failed=1)
             self._name(test["name"].removesuffix(" - should panic"), line)
-        elif end == "ignored":
-            self._seen.count(ignored=1)
-        else:
-            self._seen.count(passed=1)
-            if end == "ok" and rest and not rest.startswith(" <"):
-                self._parsed.loose(rest)  # with --nocapture the test's output can follow on the same line
+        elif end == "ok" and rest and not rest.startswith(" <"):
+            self._parsed.loose(line)  # with --nocapture the test's output can follow on the same line
         return True
 
     def _harness(self, line: str) -> bool:
         if line.startswith("error: ") and _CARGO_GAVE_UP.match(line):
             self._ended_early()
-        if line.startswith("running ") and (running := _RUNNING.match(line)):
+        if line.startswith("running ") and _RUNNING.match(line):
             self._ended_early()
-            self._expected = int(running[1])
+            self._running = True
             return True
-        if self._expected is None:
+        if not self._running:
             return False
-        if quiet := _QUIET_FAILURE.match(line):
-            self._seen.count(failed=1)
+        quiet = _QUIET_FAILURE.match(line)
+        if quiet:
             self._name(quiet[1], line)
-            return True
-        if _QUIET_DOTS.match(line):
-            dots = line.partition(" ")[0]
-            self._seen.count(passed=dots.count("."), ignored=dots.count("i"))
-            return True
-        return False
+        elif not _QUIET_DOTS.match(line):
+            return False
+        self._seen = True
+        return True
 
     def _section(self, lines: Sequence[str], at: int) -> int:
         """Take details of failures, the list of their names, or the output of passing tests (--show-output)."""
@@ -183,7 +192,7 @@ class CargoTest:
         if not block:
             return
         if failing:
-            self._parsed.fail(block, _message(block))
+            self._parsed.fail(block, _said(block))
         elif any(line.strip() for line in block[1:]):
             self._parsed.mark(cut=True)
 
@@ -194,26 +203,18 @@ class CargoTest:
 
     def _ended_early(self) -> None:
         """Note a run without totals: the process was killed, aborted or timed out."""
-        if self._expected is None:
-            return
-        seen = self._seen.passed + self._seen.failed + self._seen.ignored
-        if seen or self._parsed.recognised:
-            self._parsed.mark(recognised=True)
-            self._parsed.mark(broken=True, cut=True)
-            self._parsed.totals.add(self._seen)
-            self._parsed.keep(f"(the run ended before its totals: {seen} of {self._expected} tests reported)")
-        self._expected, self._seen = None, Totals()
+        if self._running and (self._seen or self._parsed.recognised):
+            self._parsed.mark(recognised=True, cut=True)
+            self._parsed.keep(RUN_ENDED)
+        self._running = self._seen = False
 
 
-def _message(lines: list[str]) -> str:
-    """Return the message of a panic with its place, else the first `Error: ...` line."""
+def _said(lines: list[str]) -> list[str]:
+    """Return the lines of a panic with its place, else the first `Error: ...` line."""
     for i, line in enumerate(lines):
-        if old := _OLD_PANIC.match(line):
-            return old[1]
         if "panicked at " in line:
-            said = lines[i + 1].strip() if i + 1 < len(lines) else ""
-            return f"{line.partition('panicked at ')[2]} {said}".strip()
-    return next((line.strip() for line in lines[1:] if line.lstrip().startswith(("Error:", "error:", "note:"))), "")
+            return lines[i : i + 1 + (_OLD_PANIC.match(line) is None)]
+    return [line for line in lines[1:] if line.lstrip().startswith(("Error:", "error:", "note:"))][:1]
 
 
 CARGO = Format(
@@ -222,15 +223,13 @@ CARGO = Format(
 
 
 _STATUS = re.compile(r"\s*(?P<word>[A-Z][A-Z0-9 /+-]*?) \[[^\]]*\] +(?:\([^)]*\) +)?(?P<test>\S.*)$")
-_SUMMARY = re.compile(r"\s*Summary \[[^\]]*\]\s+(?P<run>\d+)(?:/(?P<of>\d+))? tests? run: (?P<counts>.*)$")
-_COUNT = re.compile(r"(\d+) ([a-z][a-z ]*)")
+_SUMMARY = re.compile(r"\s*Summary \[[^\]]*\]\s+\d+(?:/\d+)? tests? run: ")
 _OLD_OUTPUT = re.compile(r"-{3,}\s*(?:TRY \d+ )?(?:STDOUT|STDERR|OUTPUT):\s+(?P<test>\S+(?: \S+)*)\s*-{3,}$")
 _NEW_OUTPUT = re.compile(r"\s*(?:TRY \d+ )?(?:stdout|stderr|output) ─+$")
 _RULE = re.compile(r"\s*(?:─{4,}|-{4,})$")
 _START = re.compile(r"\s*(?:Starting \d+ tests? across|Nextest run ID|Running \[|Canceling|Cancelling|Cancell?ed)")
 _HARNESS = re.compile(r"\s*(?:running \d+ tests?$|failures:$|test result: |-{4} .* stdout -{4}$)")
 _GOOD = {"PASS", "SLOW", "LEAK", "SKIP", "START", "SETUP PASS", "RETRY", "DELAY"}
-_FAILED = {"failed", "timed out", "exec failed", "failed to execute", "setup script failed"}
 
 
 class Nextest:
@@ -272,17 +271,11 @@ class Nextest:
         return at + 1
 
     def _summary(self, line: str) -> bool:
-        if "Summary [" not in line or (summary := _SUMMARY.match(line)) is None:
+        if "Summary [" not in line or not _SUMMARY.match(line):
             return False
         self._close()
         self._parsed.mark(recognised=True)
-        counts = {
-            what.strip(): int(count) for count, what in _COUNT.findall(re.sub(r"\([^)]*\)", "", summary["counts"]))
-        }
-        failed = sum(count for what, count in counts.items() if what in _FAILED)
-        self._parsed.totals.add(Totals(counts.get("passed", 0), failed, counts.get("skipped", 0)))
-        self._parsed.mark(broken=summary["of"] is not None)
-        self._parsed.keep(line.strip())
+        self._parsed.keep(line)
         return True
 
     def _status(self, line: str) -> bool:
@@ -294,10 +287,10 @@ class Nextest:
         if word in _GOOD or word.startswith("RETRY"):
             return True
         if word.startswith("FLAKY"):
-            self._parsed.keep(line.strip())
+            self._parsed.keep(line)
         elif test not in self._reported or word.startswith("TRY"):
             self._reported.add(test)
-            self._failure = [line.strip()]
+            self._failure = [line]
         return True
 
     def _output_begins(self, line: str) -> bool:
@@ -326,7 +319,7 @@ class Nextest:
 
     def _close(self, *, in_output: bool = False) -> None:
         if self._failure:
-            self._parsed.fail(self._failure, _message(self._failure))
+            self._parsed.fail(self._failure, _said(self._failure))
         self._failure, self._in_output = [], in_output
 
 

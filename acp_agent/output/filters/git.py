@@ -1,13 +1,13 @@
 """The strategies `git_diff` and `git_status`.
 
-A diff keeps the headers of all files and hunks up to a limit. A status keeps branch, sections and files, without hints.
+A diff keeps whole hunks up to a limit, as git printed them. A status keeps branch, sections and files, without hints.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, chain, pairwise
 
 from acp_agent.core.types import Confidence
 from acp_agent.output.filters.strategy import Applied, CommandRun
@@ -151,17 +151,16 @@ _GENERATED = re.compile(
     r"|uv\.lock|pdm\.lock|Pipfile\.lock|composer\.lock|Gemfile\.lock|go\.sum|flake\.lock|mix\.lock|pubspec\.lock|deno\.lock"
     r"|Package\.resolved|packages\.lock\.json)$|\.min\.(?:js|css|mjs)$|\.(?:js|css)\.map$|\.pb\.go$|_pb2(?:_grpc)?\.pyi?$"
 )
-_FEWEST_LINES = 10  # of the limit: a hunk is not cut to fewer lines than this
 
 
 class GitDiff:
-    """The strategy `git_diff`: whole hunks while there is room, then one line `path | +a -b` for each file.
+    """The strategy `git_diff`: whole hunks while there is room, then a note `[left out: path | +a -b]` for each file.
 
     max_diff_lines   lines of all hunks together
 
     Of lock files and other generated files only the header and the counts are kept. Conflict markers in hidden parts
-    are counted. The confidence is Partial if a hunk was left out, and Fallback if the text has no patch, such as with
-    --stat or after an error.
+    are counted. All other lines are git's own. The confidence is Partial if a hunk was left out, and Fallback if the
+    text has no patch, such as with --stat or after an error.
     """
 
     def __init__(self, max_diff_lines: int = 500) -> None:
@@ -186,35 +185,29 @@ class GitDiff:
         full = False
         for file in files:
             if file.size and _GENERATED.search(file.path):
-                lines += (line for line in file.header if not line.startswith("index "))
-                lines.append(f"({file.counts}: generated, not shown)")
+                lines += [*file.header, f"[left out: {file.counts}, generated]"]
             elif full:
-                rest.append(file.counts)
+                rest.append(f"[left out: {file.counts}]")
             else:
                 shown = _hunks_within(file, room)
-                room -= len(shown)
-                full = len(shown) < file.size
-                lines += [*file.header, *shown]
+                size = sum(map(len, shown))
+                room, full = room - size, size < file.size
+                lines += [*file.header, *chain.from_iterable(shown)]
                 if full:
-                    lines.append(f"... ({file.size - len(shown)} more lines of {file.counts})")
+                    hunks = f"{len(file.hunks) - len(shown)} of {len(file.hunks)} hunks of " if shown else ""
+                    lines.append(f"[left out: {hunks}{file.counts}]")
             lines += [] if rest else file.trailer
             rest += file.trailer if rest and any(file.trailer) else []
-        if full:  # one line for each file without a shown hunk, and the totals of all files
+        if full:  # a note for each file without a shown hunk, and the totals of all files
             added, removed = sum(file.added for file in files), sum(file.removed for file in files)
-            heading = ["Files not shown:"] if rest else []
-            lines += [*heading, *rest, f"{len(files)} files changed, +{added} -{removed}", ""]
+            lines += [*rest, f"[{len(files)} files changed, +{added} -{removed}]", ""]
         return lines
 
 
-def _hunks_within(file: FileDiff, room: int) -> list[str]:
-    """Return the hunks that fit into `room`. The next hunk is cut, but keeps its header."""
-    shown: list[str] = []
-    for hunk in file.hunks:
-        left = room - len(shown)
-        if len(hunk) > left:
-            return shown + (hunk[:left] if left >= _FEWEST_LINES else [])
-        shown += hunk
-    return shown
+def _hunks_within(file: FileDiff, room: int) -> list[list[str]]:
+    """Return the first hunks that fit into `room` lines."""
+    sizes = accumulate(map(len, file.hunks))
+    return [hunk for hunk, size in zip(file.hunks, sizes, strict=True) if size <= room]
 
 
 _LONGEST_SECTION = 30
@@ -280,4 +273,4 @@ def _head(files: list[str]) -> tuple[list[str], bool]:
     """Return the first files of a long section and the number of the others, and whether any was left out."""
     if len(files) <= _LONGEST_SECTION:
         return files, False
-    return [*files[:_HEAD], f"\t... and {len(files) - _HEAD} more ({len(files)} in this section)"], True
+    return [*files[:_HEAD], f"\t[{len(files) - _HEAD} more of {len(files)} files in this section]"], True

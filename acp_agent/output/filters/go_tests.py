@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import cast
 
-from acp_agent.output.filters.test_summary import Format, ParsedOutput, Totals, UnknownLines
+from acp_agent.output.filters.test_summary import Format, ParsedOutput, UnknownLines
 
 _EVENT = re.compile(r"=== (?P<what>RUN|PAUSE|CONT|NAME|FAIL)\s+(?P<test>\S.*)$")
 _END = re.compile(r"(?P<indent>\s*)--- (?P<what>PASS|FAIL|SKIP|BENCH): (?P<test>\S+)(?: \([\d.]+s\))?$")
@@ -21,8 +21,7 @@ _EXIT = re.compile(r"(?:exit status \d+|signal: \w+)$")
 class GoPlain:
     """A reader of the lines of `go test`.
 
-    `_printed` holds the output of each running test, by name. It is dropped when the test passes. Without -v only
-    failing tests are named, so packages are counted instead.
+    `_printed` holds the output of each running test, by name. It is dropped when the test passes.
     """
 
     def __init__(self) -> None:
@@ -31,8 +30,6 @@ class GoPlain:
         self._current = ""
         self._failure: list[str] = []
         self._subtest_indent = 0
-        self._tests = Totals()
-        self._packages = Totals()
         self._crash: list[str] = []
 
     def parse(self, lines: Sequence[str]) -> ParsedOutput:
@@ -46,11 +43,6 @@ class GoPlain:
             else:
                 self._take(line)
         self._close()
-        if self._tests.passed or self._tests.ignored:
-            self._parsed.totals.add(self._tests)
-        else:  # no tests were listed
-            failed = max(self._tests.failed, self._packages.failed)
-            self._parsed.totals.count(self._packages.passed, failed, self._packages.ignored)
         return self._parsed
 
     def _take(self, line: str) -> None:
@@ -72,7 +64,6 @@ class GoPlain:
     def _passed(self, test: str) -> None:
         self._close()
         self._parsed.mark(recognised=True)
-        self._tests.count(passed=1)
         self._printed.pop(test, None)
         if self._printed:
             self._subtests_into_failure(test, failed=False)
@@ -83,16 +74,11 @@ class GoPlain:
         indent, test, what = len(end["indent"]), end["test"], end["what"]
         printed = self._printed.pop(test, [])
         if what == "FAIL":
-            self._tests.count(failed=not self._failure or indent == 0)
             if indent == 0 or not self._failure:
                 self._close()
                 self._failure = [line, *printed]
             else:
                 self._failure += [line, *printed]
-        elif what == "SKIP":
-            self._tests.count(ignored=1)
-        elif what == "PASS":
-            self._tests.count(passed=1)
         if indent == 0:
             self._subtests_into_failure(test, failed=what == "FAIL")
             self._current = ""
@@ -103,20 +89,15 @@ class GoPlain:
         for name in [name for name in self._printed if name.startswith(own)]:
             printed = self._printed.pop(name)
             if failed and printed:
-                self._failure += [f"    {name}:", *printed]
+                self._failure += printed
 
     def _package(self, package: re.Match[str], line: str) -> None:
         self._parsed.mark(recognised=True)
         what = package["what"].strip()
         if what == "ok":
-            self._packages.count(passed=1)
-            if "coverage: " in package["rest"]:
-                self._parsed.loose(line)
-        elif what == "?":
-            self._packages.count(ignored="[no test files]" not in package["rest"])
+            self._close()
+            self._parsed.loose(line)
         elif what == "FAIL":
-            self._packages.count(failed=1)
-            self._parsed.mark(broken=True)
             self._close()
             self._parsed.keep(line)
         self._close()
@@ -130,9 +111,6 @@ class GoPlain:
                 self._parsed.keep(line)
             else:
                 self._parsed.loose(line)
-        elif line == "FAIL":
-            self._parsed.mark(broken=True)
-            self._close()
         else:
             self._close()
 
@@ -141,9 +119,8 @@ class GoPlain:
         if not self._crash:
             self._close()
             self._parsed.mark(recognised=bool(self._current))
-            under_way = [f"{name}: {said}" for name, printed in self._printed.items() for said in printed if printed]
+            under_way = [said for printed in self._printed.values() for said in printed]
             self._crash = [line, *(under_way if len(self._printed) < 4 else [])]
-            self._parsed.mark(broken=True)
             return
         self._crash.append(line)
 
@@ -160,15 +137,15 @@ class GoPlain:
             return
         for lines in (self._failure, self._crash):
             if lines:
-                self._parsed.fail(list(lines), _message(lines))
+                self._parsed.fail(list(lines), _said(lines))
         self._failure, self._crash = [], []
 
 
-def _message(lines: list[str]) -> str:
+def _said(lines: list[str]) -> list[str]:
     if _PANIC.match(lines[0]):
-        return ""
-    located = (line.strip() for line in lines[1:] if re.match(r"\s*\S+\.go:\d+: ", line))
-    return next(located, lines[1].strip() if len(lines) > 1 else "")
+        return []
+    located = [line for line in lines[1:] if re.match(r"\s*\S+\.go:\d+: ", line)]
+    return located[:1] or lines[1:2]
 
 
 GO = Format(

@@ -5,20 +5,14 @@ from collections.abc import Sequence
 
 from acp_agent.output.filters.test_summary import Format, ParsedOutput
 
-_SUMMARY = re.compile(r"\s*Tests:?\s+(?P<counts>\d+ [a-z]+\b.*)$")
-_MOCHA = re.compile(r"\s+(?P<count>\d+) (?P<what>passing|failing|pending)\b")
-_COUNT = re.compile(r"(\d+) ([a-z]+)")
+_SUMMARY = re.compile(r"\s*Tests:?\s+\d+ [a-z]+\b.*$")
+_MOCHA = re.compile(r"\s+\d+ (?:passing|failing|pending)\b")
 _DETAIL = re.compile(r"\s*(?:● \S.*|⎯+ .*⎯+|FAIL\s+\S.* > .*|\d+\) \S.*)$")
 _NOTE = re.compile(r"\s*(?:Test Suites|Test Files|Snapshots|Time|Duration|Errors|Unhandled Errors?)\b:?\s")
 _PASSED = re.compile(r"\s*(?:PASS\b|○|↓|RUN\s+v\d|Start at|Ran all test suites|\[\d+/\d+\]⎯)")
 _TICKS = frozenset("✓√✔")
 _FIRST = frozenset("TSDEUFPR[0123456789●⎯○↓✕\u00d7✗\u276f")  # the first characters of all these expressions
 _FAILED = re.compile(r"\s*(?:✕|\u00d7|✗|\u276f|FAIL\b)\s*\S")
-_MEANINGS = {
-    **dict.fromkeys(("passed", "passing"), "passed"),
-    **dict.fromkeys(("failed", "failing"), "failed"),
-    **dict.fromkeys(("skipped", "pending", "todo"), "ignored"),
-}
 
 
 class JavaScript:
@@ -44,8 +38,10 @@ class JavaScript:
         return self._parsed
 
     def _take(self, line: str) -> None:
-        if (summary := _SUMMARY.match(line)) or (line.startswith("  ") and _MOCHA.match(line)):
-            self._summary(line, summary["counts"] if summary else line)
+        if _SUMMARY.match(line) or (line.startswith("  ") and _MOCHA.match(line)):
+            self._close()
+            self._parsed.mark(recognised=True)
+            self._parsed.keep(line)
         elif _NOTE.match(line):
             self._close()
             self._parsed.keep(line)
@@ -69,20 +65,12 @@ class JavaScript:
         self._close()
         self._failure = [line]
 
-    def _summary(self, line: str, counts: str) -> None:
-        self._close()
-        self._parsed.mark(recognised=True)
-        self._parsed.keep(line)
-        for count, what in _COUNT.findall(counts):
-            if what in _MEANINGS:
-                self._parsed.totals.count(**{_MEANINGS[what]: int(count)})
-
     def _close(self) -> None:
         if not self._failure:
             return
         if any(line.strip("⎯ \t") for line in self._failure):
-            message = next((line.strip() for line in self._failure[1:] if "rror" in line or "xpect" in line), "")
-            self._parsed.fail(self._failure, message)
+            said = [line for line in self._failure[1:] if "rror" in line or "xpect" in line]
+            self._parsed.fail(self._failure, said[:1])
         self._failure = []
 
 

@@ -6,13 +6,14 @@ Of pytest any verbosity and --tb style is read, -x, xdist, interrupted runs, and
 import re
 from collections.abc import Sequence
 
-from acp_agent.output.filters.test_summary import Format, ParsedOutput, Totals, clipped, shorten
+from acp_agent.output.filters.test_summary import RUN_ENDED, Format, ParsedOutput, clipped, shorten
+from acp_agent.text import lines_left_out
 
 _TITLE = re.compile(r"_+ (?!_ )(?P<title>\S(?:.*\S)?) _+$")
 _TRACE_RULE = re.compile(r"(?:_ )+_?$")
 _LINE_STYLE = re.compile(r"(?:\S.*:\d+: \S|\[XPASS\(strict\)\])")
 _ERROR_LINE = "E  "
-_ORIGIN = re.compile(r"\+ +(?:where|and) ")  # of a value in the message
+_ORIGIN = re.compile(r"E +\+ +(?:where|and) ")  # of a value in the message
 _WORKER = re.compile(r"\[gw\d+\] \w+ -- Python ")
 _LISTED = re.compile(r"(?:FAILED|ERROR|SUBFAILED|SUBFAIL)\b")
 _WARNING = re.compile(r"\s+(?P<place>\S.*?:\d+): (?P<message>\S.*)$")
@@ -43,12 +44,9 @@ def _close(block: list[str], parsed: ParsedOutput) -> None:
     if not any(line.strip() for line in block):
         return
     whole = "ERROR collecting" in block[0]
-    said = [line[1:].strip() for line in block if line.startswith(_ERROR_LINE)]
-    message = "; ".join([line for line in said if line and not _ORIGIN.match(line)][:_MESSAGE_LINES])
-    if not message:
-        message = next((line.strip() for line in reversed(block[1:]) if line.strip()), "")
-    parsed.fail(list(block), message, whole=whole)
-    parsed.mark(broken=whole)
+    said = [line for line in block if line.startswith(_ERROR_LINE) and not _ORIGIN.match(line)]
+    said = [line for line in said if line[1:].strip()] or [line for line in block[1:] if line.strip()][-1:]
+    parsed.fail(list(block), said[:_MESSAGE_LINES], whole=whole)
 
 
 def short_summary(lines: Sequence[str], parsed: ParsedOutput) -> None:
@@ -62,26 +60,24 @@ def short_summary(lines: Sequence[str], parsed: ParsedOutput) -> None:
     for line in notes[:_MOST_NOTES]:
         parsed.keep(clipped(line))
     if len(notes) > _MOST_NOTES:
-        parsed.keep(f"... and {len(notes) - _MOST_NOTES} more")
+        parsed.keep(lines_left_out(len(notes) - _MOST_NOTES))
         parsed.mark(cut=True)
 
 
-def warnings(lines: Sequence[str], parsed: ParsedOutput) -> None:
-    """Keep the number of warnings, and each different message with its first place."""
+def warnings(heading: str, lines: Sequence[str], parsed: ParsedOutput) -> None:
+    """Keep the first line of each different message."""
     first: dict[str, str] = {}
-    count = 0
     for line in lines:
         if warning := _WARNING.match(line):
-            count += 1
-            first.setdefault(warning["message"], warning["place"])
+            first.setdefault(warning["message"], line)
     if not first:
-        other("warnings:", lines, parsed)
+        other(heading, lines, parsed)
         return
-    parsed.keep(f"warnings: {len(first)} different, at {count} places")
-    for message, place in list(first.items())[:_MOST_WARNINGS]:
-        parsed.keep(clipped(f"  {message} ({place})"))
+    parsed.keep(heading)
+    for line in list(first.values())[:_MOST_WARNINGS]:
+        parsed.keep(clipped(line))
     if len(first) > _MOST_WARNINGS:
-        parsed.keep(f"  ... and {len(first) - _MOST_WARNINGS} more")
+        parsed.keep(lines_left_out(len(first) - _MOST_WARNINGS))
         parsed.mark(cut=True)
 
 
@@ -127,9 +123,7 @@ class Pytest:
         self._parsed = ParsedOutput()
         self._begun = False
         self._ended = True
-        self._unlisted: list[str] = []  # failures of -v, until the summary names them
-        self._seen = Totals()  # counted from the dots and words of progress, for a run without totals
-        self._totalled = False
+        self._unlisted: list[str] = []  # progress with failures, until the summary names them
 
     def parse(self, lines: Sequence[str]) -> ParsedOutput:
         at, end = 0, len(lines)
@@ -138,19 +132,16 @@ class Pytest:
             if line[:1] in _ENDS or line.startswith("no tests "):
                 at = self._ruled(lines, at)
             elif line.endswith("%]") and (dots := _DOTS.match(line)):
-                self._count(dots["dots"])
+                self._dots(dots["dots"], line)
                 at += 1
             else:
                 self._take(line)
                 at += 1
         if self._begun and not self._ended:
-            self._parsed.mark(recognised=True)
-            self._parsed.mark(broken=True, cut=True)
+            self._parsed.mark(recognised=True, cut=True)
             for line in self._unlisted:
                 self._parsed.keep(line)
-            self._parsed.keep("(the run ended before its totals)")
-        if not self._ended or not self._totalled:
-            self._parsed.totals.add(self._seen)
+            self._parsed.keep(RUN_ENDED)
         return self._parsed
 
     def _ruled(self, lines: Sequence[str], at: int) -> int:
@@ -164,7 +155,6 @@ class Pytest:
             return self._section("plugin", lines, at)
         if line.startswith("!") and _STOPPED.match(line):
             self._parsed.keep(line)
-            self._parsed.mark(broken="Interrupt" in line or "!!! _pytest" in line)
         else:
             self._take(line)
         return at + 1
@@ -172,8 +162,8 @@ class Pytest:
     def _take(self, line: str) -> None:
         """Take any other line."""
         if line.endswith("%]") and _PASSED.match(line):
-            self._seen.count(passed=1)
-        elif self._begun and not self._ended and "::" not in line and _HEADER.match(line):
+            return
+        if self._begun and not self._ended and "::" not in line and _HEADER.match(line):
             if "error" in line:  # collected 1 item / 2 errors
                 self._parsed.keep(line)
         elif not self._progress(line):
@@ -186,18 +176,13 @@ class Pytest:
             return False
         if (totals := _TOTALS.match(bare)) is None:
             return False
-        counts = {what.removesuffix("s"): int(count) for count, what in _COUNT.findall(totals["counts"])}
+        counts = {what.removesuffix("s") for _, what in _COUNT.findall(totals["counts"])}
         known = {"passed", "failed", "error", "skipped", "deselected", "xfailed", "xpassed", "warning", "rerun"}
-        if not counts.keys() & known and not bare.startswith("no tests "):
+        if not counts & known and not bare.startswith("no tests "):
             return False
         self._parsed.mark(recognised=True)
-        self._ended = self._totalled = True
-        self._unlisted, self._seen = [], Totals()
-        passed = counts.get("passed", 0) + counts.get("xpassed", 0)
-        ignored = counts.get("skipped", 0) + counts.get("xfailed", 0)
-        failed = counts.get("failed", 0) + counts.get("error", 0)
-        self._parsed.totals.add(Totals(passed, failed, ignored, counts.get("deselected", 0)))
-        self._parsed.keep(bare)
+        self._ended, self._unlisted = True, []
+        self._parsed.keep(line)
         return True
 
     def _section(self, title: str, lines: Sequence[str], at: int) -> int:
@@ -209,16 +194,17 @@ class Pytest:
                 return at + 1
             case "failures" | "errors":
                 self._parsed.mark(recognised=True)
-                self._parsed.keep(f"{title.lower()}:")
+                self._parsed.keep(lines[at])
                 failures(inside, self._parsed)
             case "short test summary info":
                 self._parsed.mark(recognised=True)
                 self._unlisted = []
+                self._parsed.keep(lines[at])
                 short_summary(inside, self._parsed)
             case "passes" | "xpasses":
                 self._parsed.mark(cut=True)
             case name if name.startswith("warnings summary"):
-                warnings(inside, self._parsed)
+                warnings(lines[at], inside, self._parsed)
             case _:
                 other(lines[at], inside, self._parsed)
         return end
@@ -242,26 +228,20 @@ class Pytest:
             return False
         dots = _DOTS.match(line)
         if dots and (len(dots["dots"]) > 3 or line.endswith("]") or ".py " in line):
-            self._count(dots["dots"])
+            self._dots(dots["dots"], line)
             return True
         if ("::" in line or line.endswith("%]")) and (verbose := _VERBOSE.match(line)):
-            word = verbose["word"] or verbose["worker"]
-            self._count(word[0])
-            if word in {"FAILED", "ERROR", "SUBFAILED"}:
-                self._unlisted.append(line.rstrip())
+            if (verbose["word"] or verbose["worker"]) in {"FAILED", "ERROR", "SUBFAILED"}:
+                self._unlisted.append(line)
             return True
         if _PERCENT.fullmatch(line):
             return True
         return self._begun and not self._ended and _STARTED.match(line) is not None and " " not in line.rstrip()
 
-    def _count(self, marks: str) -> None:
-        """Count marks: `P` and `.` passed, `F` and `E` failed."""
-        passed = marks.count(".") + marks.count("P")
-        if passed == len(marks):  # most often
-            self._seen.count(passed)
-            return
-        ignored = marks.count("s") + marks.count("x") + (marks == "S")
-        self._seen.count(passed, marks.count("F") + marks.count("E"), ignored)
+    def _dots(self, marks: str, line: str) -> None:
+        """Remember a line of dots with a failure."""
+        if "F" in marks or "E" in marks:
+            self._unlisted.append(line)
 
 
 PYTEST = Format(
@@ -272,9 +252,8 @@ PYTEST = Format(
 
 
 _HEADING = re.compile(r"(?:FAIL|ERROR|UNEXPECTED SUCCESS): \S")
-_RAN = re.compile(r"Ran (\d+) tests? in [\d.]+s$")
-_VERDICT = re.compile(r"(?:OK|FAILED|NO TESTS RAN)(?: \((?P<counts>[^)]*)\))?$")
-_UNITTEST_COUNT = re.compile(r"([a-z ]+)=(\d+)")
+_RAN = re.compile(r"Ran \d+ tests? in [\d.]+s$")
+_VERDICT = re.compile(r"(?:OK|FAILED|NO TESTS RAN)(?: \([^)]*\))?$")
 _UNITTEST_DOTS = re.compile(r"[.FEsxu]+$")
 _UNITTEST_VERBOSE = re.compile(r".*\.\.\. (?P<end>ok|FAIL|ERROR|skipped .*|expected failure|unexpected success)$")
 _DOUBLE, _SINGLE = "=" * 70, "-" * 70
@@ -286,7 +265,7 @@ class Unittest:
     def __init__(self) -> None:
         self._parsed = ParsedOutput()
         self._failure: list[str] = []
-        self._ran: int | None = None
+        self._ran = False
 
     def parse(self, lines: Sequence[str]) -> ParsedOutput:
         for at, line in enumerate(lines):
@@ -297,11 +276,14 @@ class Unittest:
     def _take(self, line: str, following: str) -> None:
         if (line == _DOUBLE and _HEADING.match(following)) or (line == _SINGLE and _RAN.match(following)):
             self._close()
-        elif ran := _RAN.match(line):
+        elif _RAN.match(line):
             self._close()
-            self._ran = int(ran[1])
-        elif self._ran is not None and (verdict := _VERDICT.match(line)):
-            self._end(verdict)
+            self._parsed.keep(line)
+            self._ran = True
+        elif self._ran and _VERDICT.match(line):
+            self._parsed.keep(line)
+            self._parsed.mark(recognised=True)
+            self._ran = False
         elif _HEADING.match(line) and not self._failure:
             self._failure = [line]
         elif self._failure:
@@ -312,20 +294,9 @@ class Unittest:
         elif not _UNITTEST_DOTS.match(line):
             self._parsed.loose(line)
 
-    def _end(self, verdict: re.Match[str]) -> None:
-        counts = {what.strip(): int(count) for what, count in _UNITTEST_COUNT.findall(verdict["counts"] or "")}
-        failed = counts.get("failures", 0) + counts.get("errors", 0) + counts.get("unexpected successes", 0)
-        ignored = counts.get("skipped", 0) + counts.get("expected failures", 0)
-        ran = self._ran or 0
-        self._parsed.totals.add(Totals(max(0, ran - failed - ignored), failed, ignored))
-        self._parsed.keep(f"Ran {ran} tests: {verdict[0]}")
-        self._parsed.mark(recognised=True)
-        self._ran = None
-
     def _close(self) -> None:
         if self._failure:
-            message = next((line for line in reversed(self._failure[1:]) if line.strip()), "")
-            self._parsed.fail(self._failure, message)
+            self._parsed.fail(self._failure, [line for line in self._failure[1:] if line.strip()][-1:])
         self._failure = []
 
 

@@ -1,4 +1,8 @@
-"""The strategy `test_summary`: which tests failed and why, and the totals. Each test runner has a parser of its own."""
+"""The strategy `test_summary`: which tests failed and why, and the totals, in the test runner's own lines.
+
+Each test runner has a parser of its own. Nothing is said in the runner's name: what stays are lines of the output, and
+notes in brackets say what was left out.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -7,11 +11,12 @@ from typing import TypeAlias
 
 from acp_agent.core.types import Confidence
 from acp_agent.output.filters.strategy import Applied, CommandRun, Strategy
+from acp_agent.text import lines_left_out, shortened_line
 
 
 @dataclass(frozen=True, slots=True)
 class KeptLines:
-    """Lines that are always kept: errors, names of failures, totals in the tool's own words."""
+    """Lines that are always kept: errors, names of failures, totals."""
 
     lines: list[str]
 
@@ -27,12 +32,12 @@ class UnknownLines:
 class Failure:
     """One failure as it was printed, its heading first.
 
-    message   what went wrong, in one line; for the list of failures without details
+    said      the lines that say what went wrong; for the list of failures without details
     whole     an error that kept tests from running, such as a compiler error. Its details are never shortened
     """
 
     lines: list[str]
-    message: str = ""
+    said: Sequence[str] = ()
     whole: bool = False
 
 
@@ -40,45 +45,20 @@ Piece: TypeAlias = KeptLines | UnknownLines | Failure
 
 
 @dataclass(slots=True)
-class Totals:
-    """Counts of tests, summed over every run in the text."""
-
-    passed: int = 0
-    failed: int = 0
-    ignored: int = 0
-    filtered: int = 0
-
-    def count(self, passed: int = 0, failed: int = 0, ignored: int = 0, filtered: int = 0) -> None:
-        """Count more tests."""
-        self.passed += passed
-        self.failed += failed
-        self.ignored += ignored
-        self.filtered += filtered
-
-    def add(self, other: "Totals") -> None:
-        """Add the counts of another run."""
-        self.count(other.passed, other.failed, other.ignored, other.filtered)
-
-
-@dataclass(slots=True)
 class ParsedOutput:
     """A parsed text. Its pieces are in the order of the output.
 
     recognised   the text contains a run of this test runner
-    broken       something failed that no count includes: a build, a collection, an interrupted run
     cut          something that may matter was left out already
     """
 
     pieces: list[Piece] = field(default_factory=list[Piece])
-    totals: Totals = field(default_factory=Totals)
     recognised: bool = False
-    broken: bool = False
     cut: bool = False
 
-    def mark(self, *, recognised: bool = False, broken: bool = False, cut: bool = False) -> None:
+    def mark(self, *, recognised: bool = False, cut: bool = False) -> None:
         """Set what is True."""
         self.recognised |= recognised
-        self.broken |= broken
         self.cut |= cut
 
     def refine(self, form: "Format") -> None:
@@ -89,8 +69,7 @@ class ParsedOutput:
             found = form.parse(piece.lines) if any(sign in text for sign in form.signs) else ParsedOutput()
             self.pieces += found.pieces if found.recognised else [piece]
             if found.recognised:
-                self.totals.add(found.totals)
-                self.mark(recognised=True, broken=found.broken, cut=found.cut)
+                self.mark(recognised=True, cut=found.cut)
 
     def keep(self, line: str) -> None:
         """Keep a line."""
@@ -108,11 +87,11 @@ class ParsedOutput:
         elif line.strip():
             self.pieces.append(UnknownLines([line]))
 
-    def fail(self, lines: list[str], message: str = "", *, whole: bool = False) -> None:
+    def fail(self, lines: list[str], said: Sequence[str] = (), *, whole: bool = False) -> None:
         """Add a failure, without the blank lines at its end."""
         while lines and not lines[-1].strip():
             lines.pop()
-        self.pieces.append(Failure(lines, message, whole))
+        self.pieces.append(Failure(lines, said, whole))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +109,6 @@ class Format:
 
 LONGEST_LINE = 2000
 """The longest line that is parsed, in characters. The limit bounds the cost of a regular expression."""
-
-_HEAD, _TAIL = 1500, 400
 
 _TELLING = re.compile(
     r"""E\s | >\s | [\w./\\-]+:\d+:\s | \ *(?:left|right):\s | [\w.]*(?:Error|Exception)\b
@@ -183,7 +160,7 @@ def _with_marks(lines: Sequence[str], chosen: Sequence[int]) -> Iterator[str]:
     expected = 0
     for i in (*chosen, len(lines)):
         if i > expected:
-            yield f"    ... ({i - expected} lines left out)"
+            yield lines_left_out(i - expected)
         if i < len(lines):
             yield clipped(lines[i])
         expected = i + 1
@@ -191,21 +168,25 @@ def _with_marks(lines: Sequence[str], chosen: Sequence[int]) -> Iterator[str]:
 
 def clipped(line: str) -> str:
     """Return a line without its middle if it is very long."""
-    if len(line) <= LONGEST_LINE:
-        return line
-    return f"{line[:_HEAD]} ... ({len(line) - _HEAD - _TAIL} characters left out) ... {line[-_TAIL:]}"
+    return shortened_line(line, LONGEST_LINE)
 
 
 _LOOSE_LINES = 60  # of unrecognised lines, in all places together
 
 
-def rendered(parsed: ParsedOutput, max_failures: int, trace_lines: int) -> tuple[str, bool]:
-    """Return the text, which ends with the totals, and whether anything that may matter was left out."""
+RUN_ENDED = "[the run ended before its totals]"
+
+
+def rendered(parsed: ParsedOutput, max_failures: int, trace_lines: int, whole: Sequence[str]) -> tuple[str, bool]:
+    """Return the text, which ends with the number of lines left out, and whether any of them may matter."""
     page = _Page(parsed, max_failures, trace_lines)
-    totals = parsed.totals
-    word = "FAILED" if parsed.broken or totals.failed else "ok"
-    counts = f"{totals.passed} passed; {totals.failed} failed; {totals.ignored} ignored; {totals.filtered} filtered out"
-    return "\n".join((*page.lines(), f"test result: {word}. {counts}", "")), page.cut
+    lines = page.lines()
+    missing = sum(map(bool, whole)) - sum(bool(line) and not _NOTE.fullmatch(line) for line in lines)
+    note = [f"{lines_left_out(missing)[:-1]} in all]"] if missing > 0 else []
+    return "\n".join((*lines, *note, "")), page.cut
+
+
+_NOTE = re.compile(rf"\[[\d,]+ lines? left out\]|\[of the .*\]|{re.escape(RUN_ENDED)}")
 
 
 class _Page:
@@ -233,7 +214,7 @@ class _Page:
                     self._failure(piece)
                 case Failure():
                     if not short:
-                        self._write([f"(failures after the first {self._max_failures}, in short:)"])
+                        self._write([f"[of the failures after the first {self._max_failures} only what they said]"])
                     short += 1
                     self._in_short(piece)
         return self._lines
@@ -249,11 +230,8 @@ class _Page:
     def _in_short(self, failure: Failure) -> None:
         self.cut = True
         heading = failure.lines[0]
-        if failure.whole:
-            self._lines += [heading, *(line for line in failure.lines[1:] if line.startswith("E  "))]
-        else:
-            name = heading.strip("_").strip() if heading.startswith("__") else heading
-            self._lines.append(clipped(name if failure.message in name else f"{name} {failure.message}"))
+        said = [line for line in failure.lines[1:] if line.startswith("E  ")] if failure.whole else failure.said
+        self._lines += map(clipped, (heading, *(line for line in said if line != heading)))
 
     def _loose(self, lines: list[str]) -> None:
         if self._loose_over > 0:
@@ -272,7 +250,7 @@ class _Page:
 
 
 class SummaryOfTests:
-    """The strategy `test_summary`: failures with message, place and trace, then totals over all runs in the text.
+    """The strategy `test_summary`: failures with message, place and trace, and the totals, in the runner's own lines.
 
     max_failures           number of failures with details. Of the others name and message are kept
     truncate_stack_trace   lines of details for each failure
@@ -298,9 +276,7 @@ class SummaryOfTests:
             parsed.refine(form)
         if not parsed.recognised:
             return self._fallback.apply(text, run) if self._fallback is not None else Applied(text, Confidence.FALLBACK)
-        # pytest exits with an error if there was nothing to run
-        parsed.mark(broken=run.failed and len(run.printing) <= 1)
-        summary, cut = rendered(parsed, self._max_failures, self._trace_lines)
+        summary, cut = rendered(parsed, self._max_failures, self._trace_lines, lines)
         if len(summary) >= len(text):
             return Applied(text, Confidence.FULL)
         return Applied(summary, Confidence.PARTIAL if cut or parsed.cut else Confidence.FULL)

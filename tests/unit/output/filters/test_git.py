@@ -27,18 +27,24 @@ def test_output_without_a_patch_passes_as_it_is(name: str):
 def test_over_the_limit_every_file_is_still_named_with_its_counts():
     result = applied(DIFF, "git_diff_big", "git diff", 0)
     assert result.confidence is Confidence.PARTIAL
-    assert "src/f9.txt | +2 -2\n" in result.text
-    assert "src/f52.txt | +0 -40\n" in result.text
-    assert result.text.endswith("54 files changed, +255 -245\n")
+    assert "[left out: src/f9.txt | +2 -2]\n" in result.text
+    assert "[left out: src/f52.txt | +0 -40]\n" in result.text
+    assert result.text.endswith("[54 files changed, +255 -245]\n")
     shown = [line for line in result.text.splitlines() if line.startswith("diff --git")]
-    listed = [line for line in result.text.partition("Files not shown:\n")[2].splitlines() if " | +" in line]
-    assert len(shown) + len(listed) == 54
+    notes = [line for line in result.text.splitlines() if line.startswith("[left out: ")]
+    listed = [note for note in notes if ", generated]" not in note and " hunks of " not in note]
+    headless = [note for note in listed if not any(note.split()[2] in line for line in shown)]
+    assert len(shown) + len(headless) == 54
+    assert [line for line in result.text.splitlines() if line not in sample("git_diff_big").splitlines()] == [
+        *notes,
+        "[54 files changed, +255 -245]",
+    ]
 
 
 def test_hunks_stop_at_the_limit():
     for limit in (0, 9, 40, 500):
         text = GitDiff(limit).apply(sample("git_diff_big"), CommandRun("git diff")).text
-        _, files = files_of(text.partition("Files not shown:")[0].split("\n"))
+        _, files = files_of(text.split("\n"))
         assert sum(file.size for file in files) <= limit
 
 
@@ -64,7 +70,7 @@ def test_lock_files_and_minified_ones_are_their_counts_even_below_the_limit():
     assert result.confidence is Confidence.PARTIAL
     assert "lock file" not in result.text
     for name in locks:
-        assert f"({name} | +30 -0: generated, not shown)" in result.text
+        assert f"[left out: {name} | +30 -0, generated]" in result.text
 
 
 def patch_of(name: str, lines: list[str]) -> str:
@@ -80,19 +86,19 @@ def test_conflict_markers_in_a_generated_file_that_is_not_shown_are_said():
     text = patch_of("Cargo.lock", ["line"] * 20 + CONFLICT)
     result = DIFF.apply(text, CommandRun("git diff"))
     assert result.confidence is Confidence.PARTIAL
-    assert result.text.endswith("(Cargo.lock | +25 -0, 2 conflict markers: generated, not shown)\n")
+    assert result.text.endswith("[left out: Cargo.lock | +25 -0, 2 conflict markers, generated]\n")
 
 
 def test_conflict_markers_that_a_diff_takes_away_are_none():
     text = patch_of("Cargo.lock", ["line"] * 20 + CONFLICT).replace("\n+", "\n-").replace("-0,0 +1,25", "-1,25 +0,0")
-    assert "(Cargo.lock | +0 -25: generated, not shown)" in DIFF.apply(text, CommandRun("git diff")).text
+    assert "[left out: Cargo.lock | +0 -25, generated]" in DIFF.apply(text, CommandRun("git diff")).text
 
 
 def test_conflict_markers_behind_the_limit_are_said():
     text = patch_of("a.py", ["line"] * 40 + CONFLICT) + patch_of("b.py", ["line"] * 40 + CONFLICT)
     shown = GitDiff(20).apply(text, CommandRun("git diff")).text
-    assert "more lines of a.py | +45 -0, 2 conflict markers)\n" in shown
-    assert "b.py | +45 -0, 2 conflict markers\n" in shown
+    assert "[left out: a.py | +45 -0, 2 conflict markers]\n" in shown
+    assert "[left out: b.py | +45 -0, 2 conflict markers]\n" in shown
 
 
 def test_what_stands_before_and_behind_the_patch_stays():
@@ -159,8 +165,8 @@ def test_no_hint_stays(name: str):
 def test_a_long_section_is_its_first_files_and_their_number():
     result = applied(STATUS, "git_status_dirty", "git status", 0)
     assert result.confidence is Confidence.PARTIAL
-    assert "\t... and 34 more (54 in this section)\n" in result.text
-    assert "\t... and 21 more (41 in this section)\n" in result.text
+    assert "\t[34 more of 54 files in this section]\n" in result.text
+    assert "\t[21 more of 41 files in this section]\n" in result.text
     assert "renamed:    src/f50.txt -> src/renamed.txt" in result.text
     assert "Your branch is ahead of 'origin/main' by 1 commit." in result.text
 

@@ -1,5 +1,7 @@
 """What holds for every strategy whatever it is given."""
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +21,9 @@ STRATEGIES: list[Strategy] = [
     GitDiff(0),
     GroupByRule(r"^\s*--> (\S+:\d+:\d+)", r"#\[warn\(([\w:]+)\)\]"),
 ]
+SUMMARIES = STRATEGIES[:2]
+RUN = CommandRun("pytest; cargo test", (), 1)
+NOTE = re.compile(r"\[(?:[\d,]+ lines? left out(?: in all)?|of the .* only .*|the run ended before its totals)\]")
 SAMPLES = [
     "cargo_test_no_fail_fast",
     "cargo_test_nocapture",
@@ -60,6 +65,26 @@ def test_lines_in_any_order_never_fail_and_never_grow(strategy: Strategy, lines:
 def test_output_cut_anywhere_never_fails_and_never_grows(strategy: Strategy, name: str, head: int, tail: int):
     text = sample(name)
     assert holds(strategy, text[head : len(text) - tail])
+
+
+def own(text: str, lines: list[str]) -> list[str]:
+    """Return the lines of a summary that are neither notes nor lines of the output."""
+    return [line for line in text.split("\n") if line and not NOTE.fullmatch(line) and line not in lines]
+
+
+@settings(max_examples=settings.default.max_examples * 3)
+@given(st.sampled_from(SUMMARIES), st.lists(st.sampled_from(LINES), max_size=60))
+def test_a_summary_of_tests_is_lines_of_the_output_and_notes(strategy: Strategy, lines: list[str]):
+    lines = [line for line in lines if '"Action"' not in line]  # the lines are inside of these
+    assert own(strategy.apply("\n".join(lines), RUN).text, lines) == []
+
+
+@pytest.mark.parametrize("strategy", SUMMARIES)
+@pytest.mark.parametrize("name", [name for name in SAMPLES if "json" not in name])
+def test_a_summary_of_each_sample_is_lines_of_the_output(strategy: Strategy, name: str):
+    text = sample(name)
+    shown = strategy.apply(text, RUN).text
+    assert own(shown, text.split("\n")) == []
 
 
 @given(st.sampled_from(STRATEGIES), st.text())
