@@ -43,6 +43,115 @@ def title(text: str) -> str:
     return f"{flat[:_TITLE_LIMIT]}…"
 
 
+# ------------------------------------------------------------ characters that a reader does not see
+
+_UNSEEN = re.compile(
+    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U0001d173-\U0001d17a\U000e0000-\U000e01ef]"
+)
+"""Controls without tab and line end, invisible and bidirectional characters, line separators, lone surrogates."""
+_NOTE = re.compile(r" \[line \d+ holds U\+[0-9A-F]{4,6}(?:, U\+[0-9A-F]{4,6})*(?:, \.\.\.)?\]\Z")
+_ESCAPABLE = re.compile(rf"{_UNSEEN.pattern}|\\(?=u[0-9A-Fa-f]{{4}})")
+_ESCAPES = re.compile(r"(?:\\u[0-9A-Fa-f]{4})+")
+_LINE_NUMBER = re.compile(r" *(\d{1,9})\t")
+_LISTED_NUMBER = re.compile(r" *(\d{1,9})[\t:-]")
+_FLAG = re.compile("\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{3,6}\U000e007f")
+_PLAIN_ASCII = bytes([9, 10, *range(0x20, 0x5B), *range(0x5C, 0x7F)])
+_SLICE = 1 << 20
+_MOST_NAMED = 8
+
+
+def escaped(text: str, *, listed: bool = False) -> str:
+    r"""Return the text with each character that a reader would not see as its JSON escape, and a note on that line.
+
+    `a<U+200B>b` becomes `a\u200bb [line 3 holds U+200B]`. On a line with a note, a backslash that stands before
+    something like an escape is escaped itself, and so is the bracket of a text that only looks like a note. So
+    `unescaped` restores every line exactly. Lines without a note are as they were.
+
+    Joiners between letters and in emoji stay as they are, and so do flags and the variants of Han characters.
+
+    The number of the line is the one it begins with (`12<TAB>`; if the text is `listed`, also `12:` or `12-`), or else
+    its place in the text.
+    """
+    if _is_plain(text):
+        return text
+    lines = text.split("\n")
+    for at, line in enumerate(lines):
+        if _UNSEEN.search(line) is not None or _NOTE.search(line) is not None:
+            number = (_LISTED_NUMBER if listed else _LINE_NUMBER).match(line)
+            lines[at] = _escaped_line(line, number[1] if number else str(at + 1))
+    return "\n".join(lines)
+
+
+def _is_plain(text: str) -> bool:
+    """Return whether nothing is to be escaped. Printable ASCII is deleted first, at memory speed."""
+    for start in range(0, len(text), _SLICE):
+        rest = text[start : start + _SLICE].encode("utf-8", "surrogatepass").translate(None, _PLAIN_ASCII)
+        if rest and _UNSEEN.search(rest.decode("utf-8", "surrogatepass")) is not None:
+            return False
+    return " holds U+" not in text
+
+
+def _escaped_line(line: str, number: str) -> str:
+    forged = _NOTE.search(line)
+    belongs = {at for flag in _FLAG.finditer(line) for at in range(flag.start(), flag.end())}
+    if forged is None and all(_belongs(line, found.start(), belongs) for found in _UNSEEN.finditer(line)):
+        return line
+    names = dict[str, None]()
+
+    def escape(found: re.Match[str]) -> str:
+        char = found[0]
+        if char != "\\" and _belongs(line, found.start(), belongs):
+            return char
+        names[f"U+{ord(char):04X}"] = None
+        return _json_escape(char)
+
+    bracket = len(line) if forged is None else forged.start() + 1
+    shown = _ESCAPABLE.sub(escape, line[:bracket])
+    if forged is not None:
+        names["U+005B"] = None
+        shown += _json_escape("[") + line[bracket + 1 :]
+    named = [*names][:_MOST_NAMED] + ["..."] * (len(names) > _MOST_NAMED)
+    return f"{shown} [line {number} holds {', '.join(named)}]"
+
+
+def _belongs(line: str, at: int, flags: set[int]) -> bool:
+    """Return whether an invisible character is a part of what is seen: a word, an emoji or a Han character."""
+    char, before, after = line[at], line[at - 1 : at], line[at + 1 : at + 2]
+    if char in "\u200c\u200d" and before and after:
+        left, right = unicodedata.category(before), unicodedata.category(after)
+        return (left[0] in "LM" or left in ("So", "Sk") or at - 1 in flags) and (right[0] == "L" or right == "So")
+    if "\U000e0100" <= char <= "\U000e01ef":
+        return bool(before) and unicodedata.category(before) == "Lo"
+    return at in flags
+
+
+def _json_escape(char: str) -> str:
+    units = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+def unescaped(text: str, *, every_line: bool = False) -> str:
+    """Return what `escaped` was given. With `every_line` also lines that have lost their note are restored."""
+    return "\n".join(_unescaped_line(line, every_line) for line in text.split("\n"))
+
+
+def _unescaped_line(line: str, every_line: bool) -> str:  # noqa: FBT001
+    note = _NOTE.search(line)
+    if note is None and not every_line:
+        return line
+    return _ESCAPES.sub(_restored, line[: note.start()] if note else line)
+
+
+def _restored(escapes: re.Match[str]) -> str:
+    """Return the characters of escapes. What `escaped` never escapes was written as it is."""
+    units = bytes.fromhex(escapes[0].replace("\\u", ""))
+    chars = units.decode("utf-16-be", "surrogatepass")
+    if all(char in "\\[" or _UNSEEN.match(char) for char in chars):
+        return chars
+    return "".join(char if char in "\\[" or _UNSEEN.match(char) else _json_escape(char) for char in chars)
+
+
 # ----------------------------------------------------------------------------------- cutting
 
 SMALLEST_LIMIT = 256

@@ -14,7 +14,7 @@ from acp_agent.gates.shell.command import ShellText
 from acp_agent.gates.shell.printing import printing_commands
 from acp_agent.output.filters.strategy import CommandRun, Filtered
 from acp_agent.output.pipeline import redaction_note, shortened, stats_line
-from acp_agent.output.sanitize import sanitize
+from acp_agent.output.sanitize import faithful
 from acp_agent.session.toolset.settings import filter_engine, known_secrets, redactor
 from acp_agent.text import measure
 
@@ -26,7 +26,9 @@ def filtered(args: argparse.Namespace) -> int:
     """
     loaded = loaded_for(args, os.getcwd())
     raw = sys.stdin.buffer.read().decode("utf-8", "replace")
-    clean = redactor(loaded, known_secrets(os.environ, loaded.settings.llm.providers), warn).redact(sanitize(raw))
+    clean = redactor(loaded, known_secrets(os.environ, loaded.settings.llm.providers), warn).redact(
+        faithful(raw, terminal=True)
+    )
     run = CommandRun(args.text, printing_commands(ShellText(args.text)), args.exit)
     engine = filter_engine(loaded)
     if engine is None:

@@ -296,6 +296,7 @@ class ToolResult:
     cached      whether it is the result of an earlier, equal call
     read_only   whether the call changed nothing, so that another result tells of something new
     crashed     whether a fault of the agent's own ended the call
+    escaped     whether the text is of an earlier result, so that characters that nobody sees are escaped already
     """
 
     text: str
@@ -311,6 +312,7 @@ class ToolResult:
     cached: bool = False
     read_only: bool = False
     crashed: bool = False
+    escaped: bool = False
 
     @property
     def shown(self) -> str:

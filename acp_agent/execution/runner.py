@@ -31,6 +31,7 @@ from acp_agent.core.types import (
 from acp_agent.gates.gate import CallFacts, Gate, Gates
 from acp_agent.gates.permission import Approved
 from acp_agent.log import Log
+from acp_agent.output.sanitize import faithful
 from acp_agent.text import title
 from acp_agent.workspace.beneath import category_of, in_words
 
@@ -210,7 +211,9 @@ class DynExecutor:
         finally:
             await self._finish(facts, result, monotonic() - begun)
         # A refusal did not pass the output pipeline, and may quote a file, such as after a failed edit.
-        return result if result.stats is not None else replace(result, text=self._redact(result.text))
+        if result.stats is not None:
+            return result
+        return replace(result, text=self._redact(faithful(result.text, terminal=False)))
 
     async def refuse(self, call: ToolCall, result: ToolResult, *, announced: bool = False) -> None:
         """Show and record a call that does not run."""

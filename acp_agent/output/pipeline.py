@@ -19,7 +19,7 @@ from acp_agent.core.types import Frame, Json, JsonObject, OutputStats, ToolKind,
 from acp_agent.output.filters.engine import FilterEngine
 from acp_agent.output.filters.strategy import CommandRun, Filtered, Restored
 from acp_agent.output.redaction.redactor import Redactor
-from acp_agent.output.sanitize import fence, sanitize
+from acp_agent.output.sanitize import faithful, fence, sanitize
 from acp_agent.text import SMALLEST_LIMIT, clip, lines_of, measure
 
 _CATEGORY = re.compile(r"[a-z0-9_-]{1,40}")
@@ -145,7 +145,7 @@ class Pipeline:
         """
         strings = _Strings(self._redactor, self._sizes.display, terminal=source.spec.kind is ToolKind.EXECUTE)
         frame, failure, envelope = result.frame or Frame(), result.failure, None
-        whole = text = strings.redacted(result.text)
+        whole = text = self._redactor(result.text) if result.escaped else strings.redacted(result.text)
         filtered = None
         if self._filters is not None and source.run is not None:
             filtered = shortened(whole, source.run, self._filters)
@@ -196,9 +196,15 @@ class _Strings:
         self.cut = False
 
     def redacted(self, text: str) -> str:
-        """Return the text sanitized and redacted."""
+        """Return the text as it can be seen, redacted.
+
+        Invisible characters that split a secret are removed, with all others in the text.
+        """
         if text not in self._clean:
-            self._clean[text], found = self._redactor.redact(sanitize(text, terminal=self._terminal))
+            clean, bare = faithful(text, terminal=self._terminal), sanitize(text, terminal=self._terminal)
+            self._clean[text], found = self._redactor.redact(clean)
+            if bare != clean and sum((split := self._redactor.redact(bare)).found.values()) > sum(found.values()):
+                self._clean[text], found = split
             self.found |= found  # stdout and the text contain the same secrets
         return self._clean[text]
 

@@ -1,12 +1,13 @@
-"""Removes from text of commands, files and servers what acts on a terminal or misleads a reader.
+"""Removes from text of commands, files and servers what acts on a terminal or misleads a reader, or shows it escaped.
 
-Removed are escape sequences (CSI, OSC and the other strings, charset, two-character ones; 7 and 8 bits), control
-characters, bidirectional overrides and invisible characters. A lone surrogate becomes U+FFFD, so that the text can
-always be encoded.
+`faithful` prepares what a tool read for the model and the user. Nothing of a document is dropped: characters that a
+reader does not see are shown as escapes and named on their line (`text.escaped`), since a model edits by what it reads.
+Of the output of a command, escape sequences (CSI, OSC and the other strings, charset, two-character ones; 7 and 8 bits)
+are hidden, and carriage returns and backspaces do what they do on a terminal: of a line with carriage returns the last
+piece stays. CRs right before LF belong to the line end.
 
-Terminal output also loses what a terminal would have overwritten: of a line with carriage returns the last piece stays.
-CRs right before LF belong to the line end. Runs of blank lines become one. Documents (files, pages) keep their blank
-lines, and a CR ends a line there.
+`sanitize` is for words that nobody copies: names, titles, messages. It removes all of these characters. A lone
+surrogate becomes U+FFFD, so that the text can always be encoded.
 
 An unfinished sequence must not swallow text, so only its introducer is removed. The length of sequences is limited, so
 that `Escapes`, which cleans a stream, holds a few KiB.
@@ -23,7 +24,7 @@ that do not compare ids. The system prompt (`agent/prompt.py`) explains the fenc
 import hashlib
 import re
 
-from acp_agent.text import defanged
+from acp_agent.text import defanged, escaped
 
 _SLICE = 1 << 20  # characters handled at once: limits the memory of a regular expression beside the text
 # a longer piece of a line is not a progress bar: it stays, and the CR after it ends the line
@@ -57,10 +58,35 @@ _SUSPECT = re.compile(rf"[{_CONTROL}{_INVISIBLE}\ud800-\udfff]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _PLAIN_ASCII = bytes([9, 10, 13, *range(0x20, 0x7F)])
 
-_BLANK = rf"[ \t]{{0,{_LONGEST_OVERWRITTEN - 1}}}+\n"
-_BLANK_RUN = re.compile(rf"(\n{_BLANK})(?:{_BLANK})++")
 _OVERWRITTEN = re.compile(r"^[^\r\n]*+\r[^\n]*+", re.MULTILINE)
-_TWO_BLANK_LINES = re.compile(_BLANK * 2)
+_OVERSTRUCK = re.compile(r"[^\x08\r\n]\x08")
+_MOST_OVERSTRUCK = 200  # characters of one line that backspaces may reach back
+_SEQUENCE = re.compile(
+    rf"""[\x1b\x90\x98\x9b\x9d-\x9f](?:
+        (?<=\x1b)(?: \[{_PARAMETERS}[@-~]? | [\]PX^_](?:{_BODY}{_END})? | [\x20-/]{{1,8}}+[0-~]? | [0-~] )?
+      | (?<=\x9b){_PARAMETERS}[@-~]?
+      | (?<=[\x90\x98\x9d-\x9f]){_BODY}{_END}
+    )""",
+    re.VERBOSE,
+)
+
+
+def faithful(text: str, *, terminal: bool) -> str:
+    """Return the text as a reader can see and copy it. See the module; `text.unescaped` restores what was escaped.
+
+    `terminal` is True for the output of a command. Otherwise the text is a document, of which nothing is dropped.
+    """
+    if terminal:
+        text = _SEQUENCE.sub("", text).replace("\r\n", "\n")
+        for _ in range(_MOST_OVERSTRUCK if "\b" in text else 0):
+            text, count = _OVERSTRUCK.subn("", text)
+            if not count:
+                break
+        if "\r" in text:
+            text = _OVERWRITTEN.sub(_last_written, text)
+    elif "\r" in text:
+        text = text.replace("\r\n", "\n")
+    return escaped(text, listed=not terminal)
 
 
 def sanitize(text: str, *, terminal: bool = True) -> str:
@@ -68,17 +94,14 @@ def sanitize(text: str, *, terminal: bool = True) -> str:
 
     `terminal` is True for the output of a command. Otherwise the text is a document, whose lines all stay.
     """
-    unsettled = "\r" in text or (terminal and (_TWO_BLANK_LINES.match(text) or _BLANK_RUN.search(text)))
-    if not unsettled and _is_plain(text):
+    if "\r" not in text and _is_plain(text):
         return text
     escapes = Escapes()
     pieces = [escapes.feed(text[start : start + _SLICE]) for start in range(0, len(text), _SLICE)]
     text = "".join((*pieces, escapes.feed("", last=True))).replace("\r\n", "\n")
     if not terminal:
         return text.replace("\r", "\n")
-    if "\r" in text:
-        text = _OVERWRITTEN.sub(_last_written, text)
-    return _BLANK_RUN.sub(r"\1", f"\n{text}")[1:]
+    return _OVERWRITTEN.sub(_last_written, text) if "\r" in text else text
 
 
 def _last_written(line: re.Match[str]) -> str:

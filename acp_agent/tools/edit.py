@@ -1,21 +1,9 @@
-"""write and edit: replace a whole file, or one exact string in it. A text is written only as the user was shown it.
-
-A model writes LF. If the string that edit is to replace has no CR, CRLF line ends of the file are read as LF, and the
-replacement gets the line ends found there. A string with a CR is taken literally, and so is its replacement; this edits
-line ends.
-
-If the string is not in the file, the error shows the most similar lines. The search is linear in the file: a window of
-as many lines as wanted counts the words it shares with them, so lines with wrong indentation are found, too.
-"""
+"""write and edit: replace a whole file, or one exact string in it. A text is written only as the user was shown it."""
 
 import os
-import re
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import anyio.to_thread
 from pydantic import Field
@@ -26,7 +14,8 @@ from acp_agent.core.ports import ToolContext
 from acp_agent.core.secrets import placeholders
 from acp_agent.core.types import Access, Diff, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.text import visible
-from acp_agent.tools.tool import Name, Params, Text, Tool, changed, cut, numbered, split_lines
+from acp_agent.tools.edit_match import Adapted, ExplainedFailure, NoMatch, adapted, replace_exactly
+from acp_agent.tools.tool import Name, Params, Text, Tool, changed, cut
 from acp_agent.workspace.seen_files import SeenFiles
 
 
@@ -97,28 +86,9 @@ async def commit(made: Diff, path: str, context: ToolContext) -> None:
     await context.files.write_text(path, made.new_text, expected=made.old_text)
 
 
-_MAX_TEXT = 1_000_000  # characters: in a longer text the search costs more than it helps
-_MAX_SHOWN_LINES = 12
 _MAX_SHOWN_CHARS = 200
 _MAX_DIFF_LINES = 60
-_LIKE_ENOUGH = 0.5
-_WORD = re.compile(r"\w+|[^\w\s]")
-_NUMBERED = re.compile(r" *\d+\t")
-
-
-class _Window(NamedTuple):
-    """Some lines of the file: their similarity to the wanted lines, 0 to 1, and the index of the first."""
-
-    likeness: float
-    first: int
-
-
-class ExplainedFailure(ToolError):
-    """A failure with lines of the file or of a diff to read below it. `block` has them, or is empty."""
-
-    def __init__(self, what: str, advice: str, block: str = "") -> None:
-        super().__init__(ToolErrorCategory.PERMANENT_FAILURE, what, advice)
-        self.block = block
+_TELLING = 12  # characters: a shorter new_string is found by accident
 
 
 class StaleFile(ExplainedFailure):
@@ -134,160 +104,6 @@ class StaleFile(ExplainedFailure):
             advice,
             "\n".join(cut(line, _MAX_SHOWN_CHARS) for line in diff[:_MAX_DIFF_LINES]),
         )
-
-
-class NoMatch(ExplainedFailure):
-    """The wanted string is not in the text. The block has the most similar lines with their numbers, or is empty."""
-
-    def __init__(self, where: str, advice: str, nearest: str = "") -> None:
-        super().__init__(f"old_string was not found{where}", advice, nearest)
-
-
-def no_match(text: str, wanted: str) -> NoMatch:
-    """Return the error for a string that is missing, with the most helpful advice.
-
-    A redaction placeholder that occurs less often in the text was copied from redacted text and cannot match anything.
-    """
-    hidden = placeholders(wanted) - placeholders(text)
-    if hidden:
-        stands = f"{', '.join(sorted(hidden))} stands for a value you were not shown; the file has the real one."
-        return NoMatch("", f"You saw redacted text: {stands} Leave it out of old_string and edit around it.")
-    lines = wanted.strip("\r\n").split("\n")
-    if all(_NUMBERED.match(line) for line in lines):
-        return NoMatch("", "Leave out the line numbers and tabs that read puts before each line.")
-    unlike = NoMatch("", "Read the file again and copy the text exactly.")
-    if len(text) > _MAX_TEXT or not any(line.strip() for line in lines):
-        return unlike
-    there = split_lines(text)
-    best = _best(there, lines)
-    if best.likeness < _LIKE_ENOUGH:
-        return unlike
-    found = there[best.first : best.first + len(lines)]
-    how = "differs only in blanks" if _squeezed(found) == _squeezed(lines) else "is the nearest"
-    block = numbered(found[:_MAX_SHOWN_LINES], best.first + 1, _MAX_SHOWN_CHARS)
-    return NoMatch(f"; the text at line {best.first + 1} {how}", "Copy it exactly, blanks included.", block)
-
-
-def _best(there: Sequence[str], wanted: Sequence[str]) -> _Window:
-    """Return the window most similar to the wanted lines, the first of several."""
-    words = Counter(word for line in wanted for word in _WORD.findall(line))
-    size = len(wanted)
-    sides = [_WORD.findall(line) for line in there]
-    seen: Counter[str] = Counter()
-    shared = inside = 0
-    best = _Window(0.0, 0)
-    for last, entering in enumerate(sides):
-        leaving = sides[last - size] if last >= size else ()
-        for word in leaving:
-            seen[word] -= 1
-            shared -= seen[word] < words[word]
-        for word in entering:
-            shared += seen[word] < words[word]
-            seen[word] += 1
-        inside += len(entering) - len(leaving)
-        likeness = 2 * shared / (words.total() + inside) if inside else 0.0
-        if likeness > best.likeness:
-            best = _Window(likeness, max(0, last - size + 1))
-    return best
-
-
-def _squeezed(lines: Iterable[str]) -> str:
-    return "".join("".join(lines).split())
-
-
-_MAX_COUNTED = 100
-_MAX_LISTED = 10
-_LONE_LF = re.compile(r"(?<!\r)\n")
-
-
-class _Span(NamedTuple):
-    """The place of a match in the original text: first offset, and the one after the last."""
-
-    start: int
-    end: int
-
-
-class _Folded:
-    """A text to search, with CRLF read as LF if wanted, and a mapping to the offsets of the original text."""
-
-    def __init__(self, text: str, *, fold: bool) -> None:
-        self._pairs: list[int] = []
-        self._folded = text
-        if fold:
-            self._folded = text.replace("\r\n", "\n")
-            self._pairs = [match.start() - i for i, match in enumerate(re.finditer("\r\n", text))]
-
-    def spans(self, wanted: str, *, overlapping: bool) -> Iterator[_Span]:
-        """Yield every place of `wanted`, in order."""
-        step = 1 if overlapping else len(wanted)
-        at = self._folded.find(wanted)
-        while at != -1:
-            yield _Span(self._offset(at), self._offset(at + len(wanted)))
-            at = self._folded.find(wanted, at + step)
-
-    def _offset(self, folded: int) -> int:
-        return folded + bisect_left(self._pairs, folded)
-
-
-def replace_exactly(text: str, old: str, new: str, *, every: bool = False) -> tuple[str, int]:
-    """Return the text with `old` replaced by `new`, and the number of replacements.
-
-    `old` must occur exactly once, counting overlaps, unless `every` is True.
-
-    Raises:
-        ToolError: invalid_parameters if `old` is empty or nothing would change; permanent_failure if `old` is missing
-            (NoMatch) or occurs more than once, with the number and the lines.
-
-    """
-    if not old or old == new:
-        what = "old_string is empty" if not old else "old_string and new_string are the same"
-        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"{what}: nothing to replace")
-    adapt = "\r\n" in text and "\r" not in old
-    found = _Folded(text, fold=adapt)
-    spans = found.spans(old, overlapping=False) if every else _only(found, text, old)
-    changed, count = _replaced(text, spans, new, adapt=adapt)
-    if count == 0:
-        raise no_match(text, old)
-    if changed == text:
-        msg = "new_string differs from old_string only in line ends, and the file keeps its own: nothing to replace"
-        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg)
-    return changed, count
-
-
-def _only(found: _Folded, text: str, old: str) -> list[_Span]:
-    """Return the only match, or no match. Raises ToolError if there are more."""
-    spans: list[_Span] = []
-    for span in found.spans(old, overlapping=True):
-        spans.append(span)
-        if len(spans) == _MAX_COUNTED:
-            break
-    if len(spans) <= 1:
-        return spans
-    lines = list(dict.fromkeys(str(text.count("\n", 0, span.start) + 1) for span in spans))
-    listed = ", ".join(lines[:_MAX_LISTED] + ["…"] * (len(lines) > _MAX_LISTED))
-    where = f"{'lines' if len(lines) > 1 else 'line'} {listed}"
-    count = f"at least {_MAX_COUNTED}" if len(spans) == _MAX_COUNTED else f"{len(spans)}"
-    raise ToolError(
-        ToolErrorCategory.PERMANENT_FAILURE,
-        f"old_string occurs {count} times ({where}); it must occur exactly once",
-        "Add lines around it to old_string until it is unique, or set replace_all.",
-    )
-
-
-def _replaced(text: str, spans: Iterable[_Span], new: str, *, adapt: bool) -> tuple[str, int]:
-    """Return the text with every span replaced, and their number. `adapt` gives `new` the line ends found there."""
-    crlf = _LONE_LF.sub("\r\n", new) if adapt else new
-    pieces: list[str] = []
-    done, until, adapted = 0, -1, new
-    for span in spans:
-        if span.start > until:  # after the line end that decided so far: the next one decides, or the last of the text
-            following = text.find("\n", span.start)
-            until = len(text) if following == -1 else following
-            deciding = text.rfind("\n") if following == -1 else following
-            adapted = crlf if text[deciding - 1 : deciding] == "\r" else new
-        pieces += (text[done : span.start], adapted)
-        done = span.end
-    return "".join((*pieces, text[done:])), len(pieces) // 2
 
 
 P = TypeVar("P", bound=Params)
@@ -358,14 +174,15 @@ class Edit(FileWriter[EditParams]):
         try:
             if old is None:
                 old = await self._text(params, context.files)
-            made, count = await self._change(params, context.files, old)
+            made, edited = await self._change(params, context.files, old)
         except ExplainedFailure as failure:
             return self.failed(failure)
         await commit(made, params.path, context)
         await self._note(made.path, made.new_text)
         locations = changed((made,))
         where = f"{params.path} at line {locations[0].line}"
-        text = f"Edited {where}" if count == 1 else f"Edited {where}: {count} replacements"
+        text = f"Edited {where}" if edited.places == 1 else f"Edited {where}: {edited.places} replacements"
+        text += f" ({edited.how})" if edited.how else ""
         return ToolResult(text, diffs=(made,), locations=locations)
 
     async def _text(self, params: EditParams, files: FileSystem) -> str:
@@ -373,11 +190,27 @@ class Edit(FileWriter[EditParams]):
         await self._unchanged(params.path, text, files)
         return text
 
-    async def _change(self, params: EditParams, files: FileSystem, old: str) -> tuple[Diff, int]:
-        """Return the change and the number of places it touches."""
-        replacing = partial(replace_exactly, old, params.old_string, params.new_string, every=params.replace_all)
-        new, count = await anyio.to_thread.run_sync(replacing)  # a near miss in a large file takes time
-        return change(files, params.path, old, new, self._max_bytes), count
+    async def _change(self, params: EditParams, files: FileSystem, old: str) -> tuple[Diff, Adapted]:
+        """Return the change, the number of places it touches, and how it was adapted to the file."""
+        edited = await anyio.to_thread.run_sync(_edited, old, params)  # a near miss in a large file takes time
+        return change(files, params.path, old, edited.text, self._max_bytes), edited
+
+
+def _edited(text: str, params: EditParams) -> Adapted:
+    """Return the text after the edit. Raises ToolError."""
+    old, new = params.old_string, params.new_string
+    try:
+        return Adapted(*replace_exactly(text, old, new, every=params.replace_all), "")
+    except NoMatch:
+        found = None if params.replace_all else adapted(text, old, new)
+        if found is not None:
+            return found
+        if len(new) >= _TELLING and text.count(new) == 1:
+            line = text.count("\n", 0, text.index(new)) + 1
+            raise NoMatch(
+                f"; new_string is at line {line} already", "Read the file: the edit may have been made."
+            ) from None
+        raise
 
 
 class WriteParams(Params):

@@ -268,7 +268,7 @@ class ReadOverflow(Tool[ReadOverflowParams]):
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, str(error), _AGAIN) from error
         if text is None:
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, UNKNOWN_OVERFLOW, _AGAIN)
-        return ToolResult(await to_thread.run_sync(self._page, text, params))
+        return ToolResult(await to_thread.run_sync(self._page, text, params), escaped=True)
 
     def _page(self, text: str, params: ReadOverflowParams) -> str:
         """Return one page of the requested part, and how to read on."""

@@ -70,13 +70,13 @@ def inside(text: str) -> str:
 def test_text_display_and_every_string_of_the_envelope_are_sanitized() -> None:
     result = ToolResult(
         "\x1b[31mred\x1b[0m",
-        display="bell\x07",
+        display="\x1b[1mbell",
         envelope={"a": ["\x1b[1mb", {"c": "d\u202e"}], "n": 1, "none": None, "yes": True},
     )
     fitted = applied(result, BASH).finish()
     assert inside(fitted.text) == "red\n"
     assert fitted.display == "bell"
-    assert fitted.envelope == {"a": ["b", {"c": "d"}], "n": 1, "none": None, "yes": True}
+    assert fitted.envelope == {"a": ["b", {"c": "d\\u202e [line 1 holds U+202E]"}], "n": 1, "none": None, "yes": True}
 
 
 def test_a_secret_is_in_none_of_them() -> None:
@@ -98,8 +98,10 @@ def test_that_secrets_were_taken_out_is_said_once_to_both_readers_with_their_num
 
 def test_a_command_loses_overwritten_text_and_a_file_does_not() -> None:
     text = "10%\r100%\n\n\n\nend\n"
-    assert inside(applied(ToolResult(text), BASH).finish().text) == "100%\n\nend\n"
-    assert inside(applied(ToolResult(text), READ).finish().text) == "10%\n100%\n\n\n\nend\n"
+    assert inside(applied(ToolResult(text), BASH).finish().text) == "100%\n\n\n\nend\n"
+    assert inside(applied(ToolResult(text), READ).finish().text) == (
+        "10%\\u000d100% [line 1 holds U+000D]\n\n\n\nend\n"
+    )
 
 
 def test_up_to_the_threshold_the_model_gets_everything_and_the_editor_a_cut() -> None:
@@ -173,7 +175,7 @@ def test_diffs_locations_and_pictures_stay_as_they_are() -> None:
 
 
 def test_a_failure_is_cleaned_for_the_audit_too_and_is_no_data() -> None:
-    failure = ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, "\x1b[31mno such file", "look\x07")
+    failure = ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, "\x1b[31mno such file", "look\x1b[0m")
     done = applied(ToolResult.failed(failure), BASH).finish()
     assert done.failure == ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, "no such file", "look")
     assert done.shown == "no such file"
@@ -250,8 +252,8 @@ def test_a_tool_that_says_what_it_did_is_not_fenced() -> None:
 
 
 def test_stats_compare_what_came_with_what_the_model_reads() -> None:
-    stats = applied(ToolResult("a\n\n\n\nb\x07\n"), BASH).finish().stats
-    assert stats == OutputStats(raw_lines=5, shown_lines=3, raw_chars=8, shown_chars=5)
+    stats = applied(ToolResult("a\n\n\n\n\x1b[1mb\n"), BASH).finish().stats
+    assert stats == OutputStats(raw_lines=5, shown_lines=5, raw_chars=11, shown_chars=7)
 
 
 @pytest.mark.parametrize("sizes", [(0, 1000, 1000), (1000, 10, 1000), (1000, 1000, 0), (1000, 2000, 1000)])

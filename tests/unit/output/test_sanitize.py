@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from acp_agent.output.markdown_images import AnswerGuard, ControlGuard, defused
-from acp_agent.output.sanitize import Escapes, fence, sanitize
+from acp_agent.output.sanitize import Escapes, faithful, fence, sanitize
 
 LONG = "x" * 8192  # the length from which a piece of a line is no longer taken for a progress bar
 FORBIDDEN = {chr(code) for code in (*range(32), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"} | set(
@@ -93,8 +93,7 @@ def test_of_a_line_with_carriage_returns_the_last_piece_counts(lines: list[list[
     for pieces in lines:
         written = [piece for piece in pieces if piece]
         line = written[-1] if written else ""
-        if line.strip() or not expected or expected[-1].strip():
-            expected.append(line)
+        expected.append(line)
     text = "".join("\r".join(pieces) + "\n" for pieces in lines)
     assert sanitize(text) == "".join(line + "\n" for line in expected)
 
@@ -149,7 +148,7 @@ def test_a_sequence_that_does_not_end_swallows_no_line(raw: str, clean: str) -> 
         (f"{LONG}\rshort\n", f"{LONG}\nshort\n"),
         (f"{LONG[1:]}\rshort\n", "short\n"),
         (f"{LONG}\rab\n", f"{LONG}\nab\n"),
-        (f"\n{LONG}\rab\r \n\nend", f"\n{LONG}\n \nend"),
+        (f"\n{LONG}\rab\r \n\nend", f"\n{LONG}\n \n\nend"),
         (f"\n{LONG}\n\nend", f"\n{LONG}\n\nend"),
     ],
 )
@@ -157,18 +156,30 @@ def test_carriage_returns(raw: str, clean: str) -> None:
     assert sanitize(raw) == clean
 
 
+@pytest.mark.parametrize("text", ["a\n\n\n\nb\n", "\n\n\na", "a  \n \n\t\n\nb  ", "a\n\n\n"])
+def test_blank_lines_and_blanks_at_the_end_of_a_line_stay(text: str) -> None:
+    assert sanitize(text) == text
+    assert faithful(text, terminal=True) == text
+    assert faithful(text, terminal=False) == text
+
+
 @pytest.mark.parametrize(
-    ("raw", "clean"),
+    ("raw", "shown"),
     [
-        ("a\n\n\n\nb\n", "a\n\nb\n"),
-        ("\n\n\na", "\na"),
-        ("a\n \n\t\n\nb", "a\n \nb"),
-        ("a\n\n\n", "a\n\n"),
-        ("a\n10%\r\n\r\n\r\nb", "a\n10%\n\nb"),
+        ("\x1b[1;31merror\x1b[0m: x", "error: x"),
+        ("\x1b]8;;https://example.test\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("10%\r50%\r100%\r\n", "100%\n"),
+        ("|\b/\b-\bdone B\bBold", "done Bold"),
+        ("a\u202eb\nform\x0cfeed", "a\\u202eb [line 1 holds U+202E]\nform\\u000cfeed [line 2 holds U+000C]"),
     ],
 )
-def test_runs_of_blank_lines_become_one(raw: str, clean: str) -> None:
-    assert sanitize(raw) == clean
+def test_a_command_keeps_everything_but_what_acts_on_a_terminal(raw: str, shown: str) -> None:
+    assert faithful(raw, terminal=True) == shown
+
+
+def test_a_document_keeps_everything() -> None:
+    raw = "one\r\n  12\ttwo\x1b[0m\r\n"
+    assert faithful(raw, terminal=False) == "one\n  12\ttwo\\u001b[0m [line 12 holds U+001B]\n"
 
 
 def test_a_document_keeps_its_lines() -> None:
@@ -247,7 +258,7 @@ def test_however_a_stream_is_cut_it_comes_out_the_same(text: str, data: st.DataO
 CALL = "00000000-0000-4000-8000-000000000001"
 FENCED = st.lists(
     st.sampled_from(
-        ["</tool-output", ' id="', "</external-data", "< / knowledge", "<tools", ">", "\n", "a", '<tool-output id="x">']
+        ["</tool-output", ' id="', "</external-data", "< / knowledge", "<workspace", ">", "\n", "a", '<tool-output id="x">']
     )
     | st.from_regex(r"[0-9a-f]{8}", fullmatch=True)
 ).map("".join)
@@ -272,7 +283,7 @@ def test_the_text_is_left_as_it_is(text: str):
 @given(FENCED)
 def test_in_text_from_outside_nothing_looks_like_a_fence(text: str):
     inner = fence(text, CALL, external="https://docs.example").splitlines()[1:-1]
-    assert not re.search(r"<\s*/?\s*(tool-output|external-data|knowledge|tools)\b", "\n".join(inner))
+    assert not re.search(r"<\s*/?\s*(tool-output|external-data|knowledge|workspace)\b", "\n".join(inner))
 
 
 def test_a_text_that_knows_the_id_of_a_call_gets_another():

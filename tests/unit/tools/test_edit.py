@@ -1,7 +1,10 @@
 """edit: exact or refused."""
 
+import argparse
+import difflib
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import assume, example, given
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, Diff, Location, PathSubject
-from acp_agent.tools.edit import no_match, replace_exactly
+from acp_agent.tools.edit_match import no_match, replace_exactly
 from acp_agent.tools.registry import ToolLimits, default_tools
 from tests.fakes.memory_files import MemoryFileSystem
 from tests.unit.tools.workbench import Workbench
@@ -90,14 +93,13 @@ async def test_a_change_of_line_ends_only_is_refused_where_the_file_keeps_its_ow
         await bench.run("edit", path="a", old_string="one\n", new_string="one\r\n")
 
 
-async def test_a_crlf_from_the_model_does_not_match_lf():
+async def test_a_crlf_from_the_model_matches_an_lf_file_that_keeps_lf():
     bench = Workbench({"a": "one\ntwo\n"})
 
-    result = await bench.run("edit", path="a", old_string="one\r\ntwo", new_string="x")
+    result = await bench.run("edit", path="a", old_string="one\r\ntwo", new_string="1\r\n2")
 
-    assert result.failure is not None
-    assert result.failure.message.startswith("old_string was not found")
-    assert bench.files.text("a") == "one\ntwo\n"
+    assert result.text == "Edited a at line 1 (applied with the file's line ends)"
+    assert bench.files.text("a") == "1\n2\n"
 
 
 @pytest.mark.parametrize(
@@ -122,11 +124,12 @@ async def test_arguments_that_cannot_be_meant_are_refused(old: str, new: str, me
 async def test_no_match_shows_the_nearest_text_with_its_line_under_the_error_block():
     bench = Workbench({"a.py": SOURCE})
 
-    result = await bench.run("edit", path="a.py", old_string="def g():\n  return 1", new_string="x")
+    result = await bench.run("edit", path="a.py", old_string="def g():\n    return  1", new_string="x")
 
     message = "old_string was not found; the text at line 5 differs only in blanks"
+    advice = "In line 2 of it the file has nothing, you sent U+0020. Copy it exactly, blanks included."
     nearest = "   5\tdef g():\n   6\t    return 1"
-    assert result.text == (f"[error] {message}\n[advice] Copy it exactly, blanks included.\n{nearest}")
+    assert result.text == (f"[error] {message}\n[advice] {advice}\n{nearest}")
     assert result.shown == f"{message}\n{nearest}"
     assert result.failure is not None
     assert bench.files.writes == []
@@ -409,7 +412,7 @@ def test_the_block_that_shares_most_words_is_shown():
 
 
 def test_the_same_words_in_another_order_are_not_called_the_same():
-    assert str(no_match("a b c\n", "c b a")).endswith("is the nearest")
+    assert str(no_match("alpha beta gamma\n", "gamma beta alpha")).endswith("is the nearest")
 
 
 def test_a_difference_in_blanks_is_named():
@@ -453,3 +456,117 @@ def test_any_two_texts_give_one_line_and_advice(text: str, wanted: str):
 
     assert "\n" not in str(miss)
     assert miss.failure.suggestion
+
+
+# ---------------------------------------------------------------- what differs a little is applied, and said
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "wanted"),
+    [
+        (
+            "if x:\n\tgo(1)\n\tgo(2)\n",
+            "if x:\n    go(1)\n",
+            "if y:\n    go(1)\n        deeper\n",
+            "if y:\n\tgo(1)\n\t\tdeeper\n\tgo(2)\n",
+        ),
+        (
+            "class A:\n    def f(self):\n        pass\n",
+            "def f(self):\n    pass",
+            "def g(self):\n    x\n\n    y",
+            "class A:\n    def g(self):\n        x\n\n        y\n",
+        ),
+        (
+            "a {\n  b {\n    c\n  }\n}\n",
+            "    b {\n        c\n    }\n",
+            "    b {\n        d\n    }\n",
+            "a {\n  b {\n    d\n  }\n}\n",
+        ),
+        ("x\r\n\tgo(1)\r\n\tgo(2)\r\n", "    go(1)\n    go(2)", "    go(3)", "x\r\n\tgo(3)\r\n"),
+    ],
+)
+async def test_a_match_that_differs_only_in_indentation_is_applied_with_the_files_own(
+    text: str, old: str, new: str, wanted: str
+):
+    bench = Workbench({"a": text})
+    result = await bench.run("edit", path="a", old_string=old, new_string=new)
+    assert bench.files.text("a") == wanted
+    assert result.text.endswith("(applied with the file's indentation)")
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new"),
+    [
+        ("\tgo(1)\n\n\tgo(1)\n", " go(1)\n", " go(2)\n"),  # two places
+        ("\ta\n  b\n", "    a\n    b\n", "    c\n"),  # one indentation for two
+        ("\ta\n", "   a\n", "     b\n"),  # unknown depth
+    ],
+)
+async def test_what_is_not_certain_is_not_applied(text: str, old: str, new: str):
+    bench = Workbench({"a": text})
+    result = await bench.run("edit", path="a", old_string=old, new_string=new)
+    assert result.failure is not None
+    assert bench.files.text("a") == text
+
+
+async def test_the_escapes_that_read_shows_are_accepted_and_said():
+    bench = Workbench({"a": "key\u200b = 1\nother\n"})
+    result = await bench.run("edit", path="a", old_string="key\\u200b = 1", new_string="key\\u200b = 2")
+    assert bench.files.text("a") == "key\u200b = 2\nother\n"
+    assert "stand for the characters they name" in result.text
+
+
+async def test_an_escape_that_stands_in_the_file_is_not_the_character():
+    bench = Workbench({"a": 's = "\\u200b"\n'})
+    await bench.run("edit", path="a", old_string='"\\u200b"', new_string='"\\u200c"')
+    assert bench.files.text("a") == 's = "\\u200c"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "sent", "told"),
+    [
+        ("x = 'cafe\u0301'\n", "x = 'caf\u00e9'", "the file has U+0065 U+0301, you sent U+00E9"),
+        ("a\u00a0= 1 # long enough\n", "a = 1 # long enough", "the file has U+00A0, you sent U+0020"),
+        ("say(\u201chello\u201d)\n", 'say("hello")', "the file has U+201C, you sent U+0022"),
+        ("a = 1  # note\n", "a = 1 # note", "the file has U+0020, you sent nothing"),
+        ("print('one',\t'two')\n", "print('one', 'two')", "the file has U+0009, you sent U+0020"),
+    ],
+)
+def test_a_difference_that_cannot_be_seen_is_told_in_code_points(text: str, sent: str, told: str):
+    assert told in no_match(text, sent).failure.suggestion
+
+
+def test_a_difference_that_can_be_seen_is_not_spelled_out_so_that_no_secret_is_asked_for():
+    assert "U+" not in no_match("key = 'abcdef'\n", "key = 'abcxyz'").failure.suggestion
+
+
+async def test_an_edit_that_was_made_already_is_told():
+    bench = Workbench({"a": "one\nthe new words of it\n"})
+    result = await bench.run("edit", path="a", old_string="the old words", new_string="the new words of it")
+    assert "new_string is at line 2 already" in result.text
+
+
+async def test_the_same_string_twice_has_its_own_message():
+    with pytest.raises(ToolError, match="old_string and new_string are the same: nothing to replace"):
+        await Workbench({"a": "x"}).run("edit", path="a", old_string="y", new_string="y")
+
+
+def test_in_real_code_with_many_similar_lines_the_nearest_is_the_one_that_was_meant():
+    """Every line of a real module is damaged in a small way; the nearest line must be the one it was made of."""
+    source = Path(argparse.__file__).read_text(encoding="utf-8")
+    lines = source.split("\n")
+    wrong = list[str]()
+    for at, line in enumerate(lines):
+        if len(line.strip()) < 20 or at % 40:
+            continue
+        middle = len(line) // 2 + len(line) // 5
+        damaged = f"{line[:middle]}~{line[middle + 1 :]}"
+        others = [
+            other
+            for other in lines
+            if other != line and difflib.SequenceMatcher(None, other.strip(), damaged.strip()).quick_ratio() > 0.93
+        ]
+        block = no_match(source, damaged).block
+        if not others and block.partition("\t")[2].strip() != line.strip():
+            wrong.append(damaged)
+    assert wrong == []
