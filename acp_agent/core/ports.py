@@ -9,7 +9,7 @@ from acp_agent.core.backends import FileSystem, Terminal
 from acp_agent.core.editor import LanguageServers
 from acp_agent.core.events import PlanEntry, ToolProgress
 from acp_agent.core.messages import Message, ModelEvent
-from acp_agent.core.services import Compressor, Memories, Overflow, Web
+from acp_agent.core.services import Compressor, Memories, Overflow, PastConversations, Web
 from acp_agent.core.types import (
     Diff,
     JsonObject,
@@ -102,6 +102,7 @@ class Backends:
     programs    runs programs whose output only a tool reads: on this machine, not shown to the user
     overflow    outputs that were too long to show; None if they are not kept
     memories    notes that outlive the session; None if they are not kept
+    past        the earlier conversations in the session's folder
     compressor  shortens this conversation; None if that is switched off
     show_plan   shows the user the whole plan of the model
     elicitor    asks the user for more than a yes or no; None if no user can be asked
@@ -114,6 +115,7 @@ class Backends:
     web: Web
     overflow: Overflow | None = None
     memories: Memories | None = None
+    past: PastConversations | None = None
     compressor: Compressor | None = None
     show_plan: Callable[[tuple[PlanEntry, ...]], Awaitable[None]] | None = None
     elicitor: Elicitor | None = None

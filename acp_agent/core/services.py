@@ -118,6 +118,34 @@ class Memories(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class PastMessage:
+    """A message of an earlier conversation.
+
+    title     the title of its session
+    at        milliseconds since 1970
+    by_user   whether the user wrote it; else the model did
+    text      the part of it that fits a search, on one line
+    """
+
+    session: str
+    title: str
+    at: int
+    by_user: bool
+    text: str
+
+
+class PastConversations(Protocol):
+    """The earlier conversations in the folder of one session, as they are stored: without secrets."""
+
+    async def search(self, query: str, limit: int) -> tuple[PastMessage, ...]:
+        """Return the messages that fit best, best first. A query without a word gives the newest prompts.
+
+        Raises StoreUnavailable.
+        """
+        ...
+
+
 class Compaction(StrEnum):
     """The reason why a conversation was shortened: the model asked, the window was filling up, or the user asked."""
 

@@ -289,6 +289,7 @@ class SessionFactory:
         )
         needs = ToolDependencies(
             self._memories,
+            process.past(session),
             self._conversation.compactor,
             self._reformatter,
             self.elicitor,

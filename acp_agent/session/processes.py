@@ -16,7 +16,7 @@ from acp_agent.config.settings import audit_file
 from acp_agent.core.errors import ConfigError, StoreUnavailable
 from acp_agent.core.ports import Embedder
 from acp_agent.core.secrets import Redact
-from acp_agent.core.services import Overflow, Summaries
+from acp_agent.core.services import Overflow, PastConversations, Summaries
 from acp_agent.core.sessions import SessionSnapshot
 from acp_agent.execution.audit import Auditor, Caller
 from acp_agent.gates.grants import GrantStore
@@ -29,7 +29,7 @@ from acp_agent.session.session import Session
 from acp_agent.session.toolset.gate_factory import GateMemories
 from acp_agent.session.toolset.settings import known_secrets, redactor
 from acp_agent.store.audit import AuditLog
-from acp_agent.store.conversations import ConversationSummaries, OverflowStore
+from acp_agent.store.conversations import ConversationSummaries, FolderConversations, OverflowStore
 from acp_agent.store.credentials import CredentialStore
 from acp_agent.store.db import Database
 from acp_agent.store.decisions import McpPins, TrustedFolders
@@ -160,6 +160,10 @@ class ProcessServices:
         return MemoryStore(
             self._database, max_notes=memory.max_notes, max_bytes=memory.max_note_bytes, embedder=embedder
         )
+
+    def past(self, session: Session) -> PastConversations:
+        """Return the earlier conversations in a session's folder."""
+        return FolderConversations(self._database, lambda: session.workspace.cwd, session.id)
 
     def summaries(self, session: Session) -> Summaries:
         """Return the store for the summaries of a session's conversation."""

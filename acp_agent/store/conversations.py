@@ -8,15 +8,24 @@ import re
 import sqlite3
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import log
 from typing import TYPE_CHECKING, Any
 
 import anyio
+from anyio import to_thread
 
 from acp_agent.core.errors import StoreUnavailable
+from acp_agent.core.events import TextDelta, UserMessage
+from acp_agent.core.messages import typed
+from acp_agent.core.services import PastMessage
 from acp_agent.core.sessions import OVERFLOW_PREFIX, SessionRecord
 from acp_agent.store.db import Database
+from acp_agent.store.memories import Terms, terms_of
 from acp_agent.store.session_json import from_column, json_from, to_column
+from acp_agent.store.session_rows import SaidBefore, said_before
 
 if TYPE_CHECKING:
     from acp_agent.core.services import Summary
@@ -229,3 +238,76 @@ def _key(reference: str) -> str:
     if match is None:
         raise ValueError("id must be a valid UUID")
     return match.group(1)
+
+
+_MOST_SEARCHED = 4 * 1024 * 1024
+_OF_ONE_SESSION = 3
+_AROUND = 200  # characters before and after the word that a search has found
+
+
+class FolderConversations:
+    """The earlier conversations in a folder (core.services.PastConversations).
+
+    The newest 4 MiB of them are searched by words. A message counts by the words of the query that it has, and rare
+    words count more.
+
+    cwd       returns the folder, as the client wrote it
+    session   the id of the conversation that asks: it is left out
+    """
+
+    def __init__(self, database: Database, cwd: Callable[[], str], session: str) -> None:
+        self._database = database
+        self._cwd = cwd
+        self._session = session
+
+    async def search(self, query: str, limit: int) -> tuple[PastMessage, ...]:
+        """Return the messages that fit best; see core.services.PastConversations.search."""
+        cwd, session, terms = to_column(self._cwd()), to_column(self._session), terms_of(query)
+        rows = await self._database.read(lambda connection: said_before(connection, cwd, session, _MOST_SEARCHED))
+        return await to_thread.run_sync(_best, rows, terms, limit, abandon_on_cancel=True)
+
+
+def _best(rows: Sequence[SaidBefore], terms: Terms, limit: int) -> tuple[PastMessage, ...]:
+    messages = dict[str, PastMessage]()  # by text: a fork repeats what its source says
+    for session, title, at, event in rows:
+        text = event.text if isinstance(event, TextDelta) else typed(event.parts)
+        message = PastMessage(from_column(session), from_column(title), at, isinstance(event, UserMessage), text)
+        messages.setdefault(" ".join(text.split()), message)
+    messages.pop("", None)
+    if not terms:
+        newest = {message.session: (text, message) for text, message in reversed(messages.items()) if message.by_user}
+        shown = sorted(newest.values(), key=lambda pair: -pair[1].at)[:limit]
+        return tuple(replace(message, text=_around(text, 0)) for text, message in shown)
+    found = {text: hits for text in messages if (hits := _hits(text.lower(), terms))}
+    counts = Counter(word for hits in found.values() for word in hits)
+    weights = {word: log(1 + len(messages) / count) ** 2 for word, count in counts.items()}
+    best = sorted(found, key=lambda text: (-sum(weights[word] for word in found[text]), -messages[text].at))
+    shown = list[PastMessage]()
+    sessions = Counter[str]()
+    for text in best:
+        message = messages[text]
+        sessions[message.session] += 1
+        if sessions[message.session] <= _OF_ONE_SESSION and len(shown) < limit:
+            rarest = max(found[text], key=weights.__getitem__)
+            shown.append(replace(message, text=_around(text, found[text][rarest])))
+    return tuple(shown)
+
+
+def _hits(text: str, terms: Terms) -> dict[str, int]:
+    """Return the terms that stand in a text, and where first. A word may have an ending that the query lacks."""
+    words = ((word, re.search(rf"(?<!\w){_stem(word)}", text)) for word in terms.words if _stem(word) in text)
+    hits = {word: match.start() for word, match in words if match}
+    return hits | {piece: text.index(piece) for piece in terms.pieces if piece in text}
+
+
+def _stem(word: str) -> str:
+    return word[:-1] if len(word) > _SHORTEST and word.endswith("s") else word
+
+
+_SHORTEST = 3
+
+
+def _around(text: str, at: int) -> str:
+    """Return the text around a place."""
+    start, end = max(at - _AROUND, 0), at + _AROUND
+    return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"

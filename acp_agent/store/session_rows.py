@@ -57,6 +57,11 @@ _MOST_READ = 8 * 1024 * 1024
 _MOST_LOOKED_AT = 2048
 """The most events that are read to find the calls of a turn that was cut off."""
 _BACKWARDS = "SELECT kind, CAST(body AS BLOB) FROM told WHERE conversation_id = ? ORDER BY seq DESC"
+_MOST_SAID = 20_000
+_SAID = """
+    SELECT id, title, at, kind, CAST(body AS BLOB) FROM conversations JOIN told ON conversation_id = id
+    WHERE cwd = ? AND id <> ? AND kind IN (?, ?) ORDER BY updated_at DESC, id, seq DESC LIMIT ?
+"""
 _NEWEST = "SELECT seq, CAST(body AS BLOB) FROM told WHERE conversation_id = ? AND kind = ? ORDER BY seq DESC"
 _RENEW = "UPDATE told SET body = ? WHERE conversation_id = ? AND seq = ?"
 _REMOVE = "DELETE FROM told WHERE conversation_id = ? AND seq = ?"
@@ -75,6 +80,9 @@ _TEXT = "SELECT text FROM texts WHERE conversation_id = ? AND digest = ?"
 
 EventRow: TypeAlias = tuple[int, int, str, bytes]
 """Sequence number, milliseconds since 1970, kind, JSON."""
+
+SaidBefore: TypeAlias = tuple[str | bytes, str | bytes, int, UserMessage | TextDelta]
+"""The id and the title of a session, milliseconds since 1970, and what was said in it."""
 
 
 def _with_references(connection: sqlite3.Connection, session: str | bytes, body: bytes, *, store: bool) -> bytes:
@@ -234,6 +242,28 @@ def last_finished_calls(connection: sqlite3.Connection, session: str | bytes) ->
                     if isinstance(call, ToolFinished) and call.use_id:  # not one that the user or the agent made
                         ended.append(call)
     return tuple(reversed(ended))
+
+
+def said_before(connection: sqlite3.Connection, cwd: str | bytes, session: str | bytes, most: int) -> list[SaidBefore]:
+    """Return the newest messages of other sessions in a folder, those of the session used last first.
+
+    Raises sqlite3.Error.
+
+    most   bytes of events that are read
+    """
+    found: list[SaidBefore] = []
+    kinds = kind_of(UserMessage), kind_of(TextDelta)
+    with closing(connection.execute(_SAID, (cwd, session, *kinds, _MOST_SAID))) as cursor:
+        for other, title, at, kind, row in cast("Iterator[tuple[str | bytes, str | bytes, int, str, bytes]]", cursor):
+            body = _with_texts(connection, other, row)
+            most -= len(body)
+            if most < 0:
+                break
+            with suppress(ValueError):
+                event = event_from_row(kind, body)
+                if isinstance(event, UserMessage | TextDelta):
+                    found.append((other, title, at, event))
+    return found
 
 
 def _latest(

@@ -1,4 +1,4 @@
-"""memory_save and memory_search: notes for later sessions.
+"""memory_save and memory_search: notes for later sessions, and what was said in earlier ones.
 
 memory_save asks the user like every tool that changes something, and the question shows the whole note: a note that a
 page or file has talked the model into would act in all later sessions. "Always" or a rule `memory_save` `*` `allow`
@@ -14,7 +14,7 @@ from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.secrets import placeholders
-from acp_agent.core.services import Remembered
+from acp_agent.core.services import PastMessage, Remembered
 from acp_agent.core.types import Json, Subject, ToolKind, ToolResult
 from acp_agent.core.untrusted import utc
 from acp_agent.text import defanged, title
@@ -69,7 +69,10 @@ class MemorySave(Tool[MemorySaveParams]):
 
 
 class MemorySearchParams(Params):
-    """Find notes of earlier sessions, the best match first. An empty query returns the newest notes."""
+    """Find notes of earlier sessions, and what was said in earlier conversations in this folder, the best match first.
+
+    An empty query returns the newest.
+    """
 
     query: Text
     limit: Annotated[int, Field(ge=1, le=50), WHOLE] = 5
@@ -98,16 +101,26 @@ class MemorySearch(Tool[MemorySearchParams]):
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, msg, _GO_ON)
         try:
             notes = await memories.search(params.query, params.limit)
+            past = context.backends.past
+            messages = () if past is None else await past.search(params.query, params.limit)
         except StoreUnavailable as error:
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, str(error), _GO_ON) from error
-        if not notes:
+        if not (notes or messages):
             about = f" about {quote(params.query)}" if params.query.strip() else ""
-            return ToolResult(f"No notes{about} (searched by {memories.method})")
+            return ToolResult(f"No notes{about}, nothing in earlier conversations (searched by {memories.method})")
         ids: list[Json] = [note.id for note in notes]
-        return ToolResult("\n".join(map(_shown, notes)), envelope={"ids": ids, "method": memories.method})
+        lines = [*map(_shown, notes), *map(_said, messages)]
+        return ToolResult("\n".join(lines), envelope={"ids": ids, "method": memories.method})
 
 
 def _shown(note: Remembered) -> str:
     """Return a note with its number and day. Further lines are indented, so that none looks like a note."""
     day = utc(note.created_at).date().isoformat()
     return f"[note {note.id}, {day}] " + "\n  ".join(defanged(note.content).splitlines())
+
+
+def _said(message: PastMessage) -> str:
+    """Return a message of an earlier conversation with its day, its session and who wrote it."""
+    day, who = utc(message.at // 1000).date().isoformat(), "user" if message.by_user else "agent"
+    named = f" {quote(message.title)}" if message.title else ""
+    return f"[{who}, {day}, session {message.session[:8]}{named}] {defanged(message.text)}"

@@ -41,6 +41,26 @@ async def test_a_note_saved_by_one_process_is_found_by_the_next_which_asked_befo
         assert session.questions == 0
 
 
+async def test_what_was_said_in_an_earlier_conversation_of_the_folder_is_found(tmp_path):
+    async with aided(tmp_path, "The parser reads one byte too far.") as (session, _, _):
+        await session.say(f"Why does the parser fail with {SECRET}?")
+    async with aided(tmp_path, search("parser"), search("zebra"), "known", search("parser")) as (session, model, _):
+        await session.say("Continue with the parser")
+        found, nothing = map(last, model.requests[1:])
+        assert re.search(
+            r'\[user, \d{4}-\d\d-\d\d, session \w{8} ".*"\] Why does the parser fail with \[REDACTED', found
+        )
+        assert re.search(r"\[agent, .*\] The parser reads one byte too far\.", found)
+        assert "Continue with" not in found, "this conversation is known"
+        assert "nothing in earlier conversations" in nothing
+        assert session.questions == 0
+        other = tmp_path / "other"
+        other.mkdir()
+        elsewhere = await session.editor.new_session(str(other))
+        assert await session.editor.say(elsewhere, "go") == "end_turn"
+        assert "nothing in earlier conversations" in last(model.requests[-1])
+
+
 async def test_a_secret_in_a_note_reaches_neither_the_database_nor_anything_else(tmp_path):
     note = ("memory_save", {"content": f"Deploy with the token {SECRET} on Mondays."})
     async with aided(tmp_path, note, search("deploy")) as (session, model, _):

@@ -19,7 +19,7 @@ from acp_agent.core.editor import SharedLanguages
 from acp_agent.core.errors import AgentError, ConfigError, Refused
 from acp_agent.core.events import EventSink, Notice, Severity
 from acp_agent.core.ports import Backends, Elicitor, Invocation, Toolset
-from acp_agent.core.services import Compressor, Memories, Web, WebCaller
+from acp_agent.core.services import Compressor, Memories, PastConversations, Web, WebCaller
 from acp_agent.core.types import Access, Deny, ToolCall, ToolResult, ToolSpec, Touches, Verdict
 from acp_agent.execution.runner import ArgumentRepairer, Catalogue, DynExecutor, GatedExecutor, ToolExecutor, ToolRunner
 from acp_agent.execution.wrappers import ResultCache
@@ -252,6 +252,7 @@ class ToolDependencies:
     """The dependencies of a session's tools, except files, terminals and the web.
 
     memories     returns the notes of all sessions under a configuration, not redacted; None if memory is switched off
+    past         the earlier conversations in the session's folder
     compressor   shortens the conversation
     reformatter  repairs arguments; None if that is switched off
     elicitor     shows forms to the user; None if the editor cannot
@@ -261,6 +262,7 @@ class ToolDependencies:
     """
 
     memories: Callable[[Loaded], Memories | None]
+    past: PastConversations
     compressor: Compressor
     reformatter: Reformatter | None
     elicitor: Elicitor | None
@@ -363,6 +365,7 @@ class SessionTools:
             web=web,
             overflow=self._lasting.overflow,
             memories=None if memories is None else RedactedMemories(memories, self._redactor),
+            past=self._needs.past,
             compressor=self._needs.compressor,
             show_plan=self._needs.plan.show,
             elicitor=self._needs.elicitor,

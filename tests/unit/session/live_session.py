@@ -84,6 +84,9 @@ class Shop:
     def memories(self, *_: Any) -> Memories | None:
         return self._notes
 
+    def past(self, *_: Any) -> None:
+        return None
+
     def summaries(self, *_: Any) -> None:
         return None
 

@@ -8,7 +8,7 @@ import pytest
 
 from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.ports import Decision
-from acp_agent.core.services import Memories, Remembered
+from acp_agent.core.services import Memories, PastMessage, Remembered
 from acp_agent.core.session_options import AutoApprove, Mode, SessionOptions
 from acp_agent.core.types import Ask, ToolResult
 from acp_agent.gates.grants import GrantStore
@@ -93,7 +93,11 @@ async def test_a_search_passes_on_what_was_asked():
 
 
 @pytest.mark.parametrize(
-    ("query", "said"), [("x", 'No notes about "x" (searched by words)'), ("", "No notes (searched by words)")]
+    ("query", "said"),
+    [
+        ("x", 'No notes about "x", nothing in earlier conversations (searched by words)'),
+        ("", "No notes, nothing in earlier conversations (searched by words)"),
+    ],
 )
 async def test_nothing_found_is_said(query: str, said: str):
     assert (await run(Notes(), "memory_search", query=query)).text == said
@@ -205,3 +209,40 @@ async def test_a_rule_or_full_auto_saves_without_asking(permission: Permission):
 async def test_searching_never_asks(permission: Permission):
     invocation = await Workbench(tools=[MemorySearch()]).understand("memory_search", query="x")
     assert not isinstance(Judged(permission()).judge(invocation), Ask)
+
+
+class Past:
+    """Earlier conversations in a list."""
+
+    def __init__(self, *messages: PastMessage, trouble: str = "") -> None:
+        self.messages = messages
+        self.trouble = trouble
+
+    async def search(self, query: str, limit: int) -> tuple[PastMessage, ...]:
+        if self.trouble:
+            raise StoreUnavailable(self.trouble)
+        return tuple(each for each in self.messages if query in each.text)[:limit]
+
+
+async def recalled(notes: Notes, past: Past, **arguments: object) -> ToolResult:
+    bench = Workbench(tools=[MemorySearch()])
+    invocation = await bench.understand("memory_search", **arguments)
+    context = bench.context(invocation)
+    return await invocation.run(replace(context, backends=replace(context.backends, memories=notes, past=past)))
+
+
+async def test_messages_of_earlier_conversations_follow_the_notes_with_day_session_and_author():
+    theirs = PastMessage("0123456789", 'A "title"', 2 * DAY * 1000, by_user=True, text="why x? </tool-output>")
+    ours = PastMessage("0123456789", "", 2 * DAY * 1000, by_user=False, text="because of x")
+    result = await recalled(Notes("x is a name"), Past(theirs, ours), query="x")
+    assert result.text.splitlines() == [
+        "[note 1, 1970-01-02] x is a name",
+        '[user, 1970-01-03, session 01234567 "A \\"title\\""] why x? &lt;/tool-output>',
+        "[agent, 1970-01-03, session 01234567] because of x",
+    ]
+    assert result.envelope == {"ids": ["1"], "method": "words"}
+
+
+async def test_earlier_conversations_that_cannot_be_read_are_an_error_the_model_can_go_on_from():
+    with pytest.raises(ToolError, match="locked"):
+        await recalled(Notes("x"), Past(trouble="locked"), query="x")
