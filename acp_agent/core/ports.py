@@ -154,6 +154,7 @@ class Invocation:
     predicted_failure   the result that the run is known to have, because its preview failed or it would change nothing.
                         The user is not asked about such a call
     summary  what the call does, with a verb, for the user who is asked; empty if title and diffs say it
+    note     what the model is to know of how its arguments were read; empty if that makes no difference
     """
 
     call: ToolCall
@@ -165,6 +166,7 @@ class Invocation:
     locations: tuple[Location, ...] = ()
     predicted_failure: ToolResult | None = None
     summary: str = ""
+    note: str = ""
 
 
 class Toolset(Protocol):

@@ -205,6 +205,8 @@ class DynExecutor:
         try:
             result = replace(await self._executor.execute(facts), read_only=facts.only_reads)
             result = repaired.told_in(result) if repaired is not None else result
+            if invocation.note:
+                result = replace(result, text=f"{result.text}\n\n{invocation.note}", display=result.shown)
         except Exception as error:  # noqa: BLE001 - a fault of the agent's own costs the call, not the turn
             _log.error("tool call crashed", exc_info=True, tool=invocation.spec.name)
             result = ToolResult.crash(error)

@@ -1,6 +1,7 @@
 """The built-in tools, and the registry that finds a tool for a call."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from acp_agent.tools.path_tools import CopyPath, CreateDirectory, DeletePath, Li
 from acp_agent.tools.read import Read
 from acp_agent.tools.read_overflow import ReadOverflow
 from acp_agent.tools.search import FindPath, Grep
-from acp_agent.tools.tool import Tool, no_object, quote
+from acp_agent.tools.tool import Tool, no_object, object_in, quote
 from acp_agent.tools.web import Fetch, WebScrape
 from acp_agent.workspace.seen_files import SeenFiles
 
@@ -132,9 +133,15 @@ class Registry:
         invalid_parameters or type_mismatch).
         """
         tool = self._tools.get(call.name) or self._meant(call.name)
-        if call.arguments is None:
+        sent = object_in(call.raw_arguments) if call.arguments is None else call.arguments
+        if sent is None:
             raise no_object(tool.name, call.raw_arguments)
-        return await tool.understand(call, call.arguments, files)
+        arguments = tool.fitted(sent)
+        invocation = await tool.understand(replace(call, arguments=arguments), arguments, files)
+        seconds = arguments.get("timeout")
+        if f"{seconds}000" != f"{sent.get('timeout')}":
+            return invocation
+        return replace(invocation, note=f"[timeout read as milliseconds: {seconds} s]")
 
     def _meant(self, name: str) -> Tool[Any]:
         """Return the tool with that name or alias in another case. Raises ToolError with the nearest name."""

@@ -7,6 +7,7 @@ lines unlike every editor.
 
 import json
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -159,6 +160,109 @@ def no_object(tool: str, sent: str) -> ToolError:
     """Return the error of a call whose arguments are not a JSON object. `sent` is what came instead."""
     message = f"{tool}: the arguments are not a JSON object: {quote(sent) if sent else 'nothing'}"
     return ToolError(ToolErrorCategory.INVALID_PARAMETERS, message, "Send one JSON object that fits the schema.")
+
+
+_ALIASES = {
+    "path": "file_path file filepath filename file_name target_file absolute_path dir directory dir_path folder",
+    "command": "cmd shell_command command_line",
+    "timeout": "timeout_seconds timeout_secs timeout_sec timeout_ms",
+    "background": "run_in_background is_background",
+    "old_string": "old_str old_text old search",
+    "new_string": "new_str new_text new replace replacement",
+    "replace_all": "all global",
+    "content": "contents file_text file_content text",
+    "pattern": "query regex search q",
+    "query": "q text search pattern",
+    "max_results": "limit max_matches head_limit",
+    "limit": "max_lines num_lines line_count max_results",
+    "offset": "start_line line_offset",
+    "context": "context_lines",
+    "glob": "include file_pattern",
+    "file_type": "type",
+    "source": "src from source_path old_path",
+    "destination": "dest dst to target destination_path new_path",
+    "url": "uri link",
+    "select": "selector css_selector",
+    "entries": "plan todos steps",
+}
+"""For parameters, the other names that models know from other tools. A tool's own parameters come first."""
+
+_DROPPED = frozenset(("description", "explanation", "reason"))
+"""Arguments that only say what a call is for, which models send to every tool."""
+
+_MILLISECONDS = 1000
+_SPELLED = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|-")  # the places of `_` in filePath and file-path
+
+
+def _mended(arguments: JsonObject, parameters: JsonObject) -> JsonObject:
+    """Return the arguments under the names of a schema and with values of its types, as far as that can be told."""
+    properties = parameters.get("properties")
+    if not isinstance(properties, dict):
+        return arguments
+    fit = {key: value for key, value in arguments.items() if key in properties}
+    for key, value in arguments.items():
+        if key in properties:
+            continue
+        spelled = _SPELLED.sub("_", key).lower()
+        names = (name for name in properties if spelled == name or spelled in _ALIASES.get(name, "").split())
+        name = next(names, "")
+        meant: Json = value
+        if spelled.endswith("_ms") and isinstance(value, int):
+            meant = max(1, value // _MILLISECONDS)
+        if name and fit.setdefault(name, meant) == meant:
+            continue
+        if name or key not in _DROPPED:
+            fit[key] = value
+    return {key: _mended_value(value, properties.get(key), key) for key, value in fit.items()}
+
+
+def _mended_value(value: Json, parameter: Json, key: str = "") -> Json:
+    """Return a value as its schema wants it: `"3"` as 3, JSON in a string read, one item as a list, ms as seconds."""
+    if not isinstance(parameter, dict):
+        return value
+    kind, items, options = parameter.get("type"), parameter.get("items"), parameter.get("enum")
+    if isinstance(value, str) and kind in _TYPES:
+        read = _read(value)
+        value = read if isinstance(read, _TYPES[kind]) and isinstance(read, bool) is (kind == "boolean") else value
+    if kind == "array" and isinstance(items, dict) and isinstance(value, _TYPES.get(str(items.get("type")), str)):
+        value = [value]
+    most = parameter.get("maximum")
+    match value:
+        case dict() if kind == "object":
+            return _mended(value, parameter)
+        case list() if kind == "array":
+            return [_mended_value(item, items) for item in value]
+        case str() if isinstance(options, list):
+            return next((option for option in options if str(option).lower() == value.lower()), value)
+        case int() if key == "timeout" and isinstance(most, int) and value > most and value % _MILLISECONDS == 0:
+            return value // _MILLISECONDS
+        case _:
+            return value
+
+
+_TYPES: dict[Json, tuple[type, ...]] = {
+    "integer": (int, float),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+}
+
+
+def _read(text: str) -> Json:
+    """Return the value of a JSON text, or the text itself. `True` and `False` are read as well."""
+    word = text.strip()
+    try:
+        return cast("Json", json.loads(word.lower() if word in ("True", "False") else word, parse_constant=str))
+    except (ValueError, RecursionError):
+        return text
+
+
+def object_in(text: str) -> JsonObject | None:
+    """Return the JSON object in arguments that were encoded twice; None if there is none."""
+    once = _read(text)
+    twice = _read(once) if isinstance(once, str) else None
+    return twice if isinstance(twice, dict) else None
 
 
 def _describe(problems: Sequence[ErrorDetails], parameters: JsonObject) -> str:
@@ -356,18 +460,30 @@ class Tool(ABC, Generic[P]):
             asks=self.asks,
         )
 
+    def fitted(self, arguments: JsonObject) -> JsonObject:
+        """Return the arguments, under the tool's own names and with values of its types if they do not fit as sent."""
+        try:
+            self.params.model_validate(self._given(arguments))
+        except ValidationError:
+            return _mended(arguments, schema(self.params))
+        return arguments
+
+    def _given(self, arguments: JsonObject) -> JsonObject:
+        """Return the arguments without optional ones that are null."""
+        if None not in arguments.values():
+            return arguments
+        optional = {key for key, field in self.params.model_fields.items() if not field.is_required()}
+        return {key: value for key, value in arguments.items() if value is not None or key not in optional}
+
     def parse(self, arguments: JsonObject) -> P:
         """Return the typed parameters. An optional one with null counts as not given.
 
-        Raises ToolError with the key and value of each problem and what was expected: type_mismatch if every problem is
-        a wrong type, else invalid_parameters.
+        Arguments under other names and of other types are taken for what they mean. Raises ToolError with the key and
+        value of each problem and what was expected: type_mismatch if every problem is a wrong type, else
+        invalid_parameters.
         """
-        given = arguments
-        if None in arguments.values():
-            optional = {key for key, field in self.params.model_fields.items() if not field.is_required()}
-            given = {key: value for key, value in arguments.items() if value is not None or key not in optional}
         try:
-            return self.params.model_validate(given)
+            return self.params.model_validate(self._given(self.fitted(arguments)))
         except ValidationError as error:
             problems = error.errors(include_url=False)
         category = ToolErrorCategory.INVALID_PARAMETERS

@@ -54,6 +54,26 @@ async def test_looking_again_until_something_changes_is_no_repetition(tmp_path: 
     assert not any("repeated" in said for said in mind.said)
 
 
+async def test_calls_under_the_names_and_types_of_other_agents_run_and_only_what_matters_is_told(tmp_path: Path):
+    mind = Mind()
+    calls = [
+        ("bash", {"cmd": "echo one > a.txt", "timeout": "5", "description": "Write a file"}),
+        ("read_file", {"filePath": "a.txt", "offset": "1", "explanation": "to see it"}),
+        ("str_replace", {"filename": "a.txt", "old_str": "one", "new_str": "two", "replace_all": "true"}),
+        ("search", {"query": "two", "path": "."}),
+        ("update_plan", {"todos": '[{"content": "step", "status": "completed"}]'}),
+        ("bash", {"command": "cat a.txt", "timeout": 120_000}),
+        ("read", {"path": "a.txt", "colour": "red"}),
+    ]
+    async with thinking(tmp_path, mind.call(*calls), config=FULL_AUTO) as (editor, _):
+        await go(editor)
+    assert [call.status for call in editor.calls] == ["completed"] * 6 + ["failed"]
+    assert editor.calls[0].first["rawInput"] == {"command": "echo one > a.txt", "timeout": 5}
+    noted = ["[timeout read as milliseconds: 120 s]" in said for said in mind.said]
+    assert noted == [False] * 5 + [True, False]
+    assert 'unknown key "colour"' in mind.said[-1]
+
+
 async def test_commands_that_time_out_or_fail_do_not_take_bash_away(tmp_path: Path):
     mind = Mind()
     calls = [("bash", {"command": f"sleep 9{number}", "timeout": 1}) for number in range(3)]

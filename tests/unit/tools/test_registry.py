@@ -111,14 +111,14 @@ async def test_no_arguments_at_all_are_called_nothing():
 
 async def test_every_problem_is_listed_with_key_value_and_what_was_expected():
     with pytest.raises(ToolError) as error:
-        await Workbench().understand("read", file_path="a", offset="ten", limit=0)
+        await Workbench().understand("read", fail_path="a", offset="ten", limit=0)
 
     assert error.value.failure.category is ToolErrorCategory.INVALID_PARAMETERS
     assert str(error.value) == (
         "read: path is missing (expected a non-empty string); "
         'offset = "ten" (expected a whole number from -1000000000 to 1000000000); '
         "limit = 0 (expected a whole number, 1 or more); "
-        'unknown key "file_path" (known keys: path, offset, limit)'
+        'unknown key "fail_path" (known keys: path, offset, limit)'
     )
 
 
