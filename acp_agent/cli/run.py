@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 import termios
@@ -105,7 +106,9 @@ class RunView:
         self.refused = False
         self.can_ask = not as_json and os.isatty(0) and sys.stdout.isatty()
         self._screen = None if as_json else Screen(sys.stdout, root)
+        self._session = ""
         self._has_result = False  # the last line of --json was written
+        self._is_unread = False
         self._waiting: list[RecordedFrame] | None = []
 
     def frame(self, frame: RecordedFrame) -> None:
@@ -113,7 +116,10 @@ class RunView:
         if frame.direction is Direction.TO_AGENT or not frame.update:
             return
         if self._waiting is not None:
-            self._waiting.append(frame)
+            # A command in the background may print for hours while nobody types. No screen draws these updates.
+            kind, status = text_at(frame.update, "sessionUpdate"), text_at(frame.update, "status")
+            if (kind, status) != ("tool_call_update", "in_progress"):
+                self._waiting.append(frame)
             return
         match text_at(frame.update, "sessionUpdate"):
             case "tool_call":
@@ -126,7 +132,12 @@ class RunView:
             self._screen.frame(frame)
         else:
             session = text_at(frame.params, "sessionId")
-            self.line({"type": "update", "sessionId": session, "update": cast("dict[str, object]", frame.update)})
+            self._line({"type": "update", "sessionId": session, "update": cast("dict[str, object]", frame.update)})
+
+    def open(self, session: str, cwd: str, *, resumed: bool) -> None:
+        """Show the session that was opened."""
+        self._session = session
+        self._line({"type": "session", "sessionId": session, "cwd": cwd, "resumed": resumed})
 
     def begin_turn(self) -> None:
         """Forget the turn before, and show updates."""
@@ -144,22 +155,43 @@ class RunView:
         if self._screen is not None:
             self._screen.note(plain(text))
 
-    def summary(self, end: TurnEnd, session: str) -> None:
-        """Write the last line of a turn on stderr, not with `--json`."""
+    def end(self, end: TurnEnd, *, once: bool) -> None:
+        """Write what the turn took on stderr; with `--json` the result. `once` means that no other turn follows."""
         if self._screen is not None:
-            print(end.summary(session), file=sys.stderr, flush=True)
+            print(end.summary(self._session), file=sys.stderr, flush=True)
+        elif once and not self._has_result:
+            self._has_result = True
+            self._line(end.line(self._session, self.said))
 
-    def line(self, line: SessionLine | UpdateLine | QuestionLine | ResultLine) -> None:
+    def cancelled(self) -> None:
+        """Write the result of `--json` for a process that ends at once."""
+        if self._screen is None:
+            self.end(TurnEnd(TurnOutcome.CANCELLED), once=True)
+
+    def lose_reader(self) -> None:
+        """Write nothing more, because the reader of stdout is gone."""
+        self._is_unread = True
+
+    def fail(self, problems: Sequence[str]) -> int:
+        """Show why there is no outcome, and return the exit code. Raises BrokenPipeError if the reader is gone."""
+        if self._is_unread:
+            raise BrokenPipeError  # which every subcommand reports in one way
+        if self._screen is None:
+            self.end(TurnEnd(TurnOutcome.ERROR, error=problems[0] if problems else ""), once=True)
+        for at_line, line in enumerate(problems):
+            print(line if at_line else f"acp-agent: {plain(line)}", file=sys.stderr)
+        return EXIT_CODES[TurnOutcome.ERROR]
+
+    def _line(self, line: SessionLine | UpdateLine | QuestionLine | ResultLine) -> None:
         """Write a line of `--json`, in ASCII, since a terminal would interpret other characters."""
-        if self._screen is None and not self._has_result:
-            self._has_result = line["type"] == "result"
+        if self._screen is None:
             print(json.dumps(line).replace("\x7f", "\\u007f"), flush=True)
 
     def refuse(self, params: JsonObject, option: str) -> None:
         """Show a question with the option that refuses it."""
         self.refused = True
         call = at(params, "toolCall")
-        self.line({"type": "question", "toolCall": cast("dict[str, object]", call), "refused": True})
+        self._line({"type": "question", "toolCall": cast("dict[str, object]", call), "refused": True})
         if self._screen is not None:
             self._screen.question(params, option)
         self.note("    refused: stdin or stdout is no terminal, so nobody can be asked; --yes allows without asking")
@@ -211,11 +243,11 @@ class RunAgent:
         """Open a new session, or the one that was asked for. Raises AgentError if there is none."""
         if not self._args.last and not self._args.resume:
             session = await editor.new_session(self._cwd)
-            self._view.line({"type": "session", "sessionId": session, "cwd": self._cwd, "resumed": False})
+            self._view.open(session, self._cwd, resumed=False)
             return RunSession(editor, self._view, session, self._cwd, SessionUsage())
         session, cwd, title = await self._chosen(editor)
         await editor.resume_session(session, cwd)
-        self._view.line({"type": "session", "sessionId": session, "cwd": cwd, "resumed": True})
+        self._view.open(session, cwd, resumed=True)
         self._view.note(f"continues session {session[:8]} of {cwd}: {title or 'no title'}")
         return RunSession(editor, self._view, session, cwd, await session_usage(editor, session))
 
@@ -333,7 +365,10 @@ async def _chosen_option(options: Sequence[JsonObject]) -> str | None:
     with suppress(termios.error):  # the terminal is gone, which the next read reports
         termios.tcflush(0, termios.TCIFLUSH)
     keys = answer_keys(options)
-    offer = "  ".join(f"[{key}] {' '.join(plain(text_at(option, 'name')).split())}" for key, option in keys.items())
+    names = [f"[{key}] {' '.join(plain(text_at(option, 'name')).split())}" for key, option in keys.items()]
+    offer = "  ".join(names)
+    if len(offer) > shutil.get_terminal_size().columns - 8:
+        offer = "\n    ".join([*names, "which"])
     while True:
         print(f"    {offer}: ", end="", flush=True)
         line = await _typed_line()
@@ -366,7 +401,10 @@ async def _typed_line() -> str:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run one turn, or a conversation at the terminal. Return the exit code of the last outcome (see EXIT_CODES)."""
+    """Run one turn, or a conversation at the terminal. Return the exit code of the last outcome (see EXIT_CODES).
+
+    Raises BrokenPipeError if the reader of stdout is gone.
+    """
     prompt = _given_prompt(args)
     try:
         cwd = os.getcwd()
@@ -374,32 +412,32 @@ def run(args: argparse.Namespace) -> int:
         print(f"acp-agent: the current folder cannot be used, go to one that exists: {error.strerror}", file=sys.stderr)
         return 1
     harden_process()  # the agent's commands must not read our environment
+    _allow_any_character()
     view = RunView(cwd, as_json=args.json)
     agent = RunAgent(args, cwd, view, once=prompt is not None)
+    interrupts = _Interrupts(view)
     failed: list[str] = []
     code: int | None = None
-    session = ""
-    interrupts = _Interrupts(view)
     try:
         with start_blocking_portal() as portal, portal.wrap_async_context_manager(agent.session()) as opened:
-            session = opened.session
             user = _User(portal, opened, view, interrupts)
-            if prompt is None:
-                code = user.talk()
-            else:
-                end = user.turn(prompt, mentioning=args.prompt is not None)
-                code = EXIT_CODES[end.outcome]
-                view.line(end.line(session, view.said))
+            code = user.talk() if prompt is None else user.ask(prompt, mentioning=args.prompt is not None)
             interrupts.end_with(code)
+    except* BrokenPipeError:
+        view.lose_reader()
     except* AgentError as group:
         failed += problems(group)
     except* (AgentGone, AgentRefused, OSError) as group:
         failed += [*problems(group), *plain(agent.log).splitlines()]
-    if failed and code is None:
-        view.line(TurnEnd(TurnOutcome.ERROR, error=failed[0]).line(session, view.said))
-        for at_line, line in enumerate(failed):
-            print(line if at_line else f"acp-agent: {plain(line)}", file=sys.stderr)
-    return 1 if code is None else code
+    return view.fail(failed) if code is None else code
+
+
+def _allow_any_character() -> None:
+    """Let the standard streams replace characters that they lack, such as ✔ in an old terminal."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if callable(reconfigure):
+            reconfigure(errors="replace")
 
 
 def _given_prompt(args: argparse.Namespace) -> str | None:
@@ -456,7 +494,8 @@ class _Interrupts:
         if cancel is not None:
             cancel()
             return
-        self._view.line(TurnEnd(TurnOutcome.CANCELLED).line("", ""))
+        if self._code == EXIT_CODES[TurnOutcome.CANCELLED]:
+            self._view.cancelled()
         os._exit(self._code)
 
 
@@ -475,9 +514,6 @@ class _User:
         """Read prompts and answer them until Ctrl-D, or until Ctrl-C is typed twice. Return the exit code."""
         with suppress(ImportError):  # not every Python has it
             importlib.import_module("readline")  # `input` uses it once it is loaded
-        reconfigure = getattr(sys.stdin, "reconfigure", None)
-        if callable(reconfigure):
-            reconfigure(errors="replace")
         view, session = self._view, self._conversation.session
         view.note(
             f"acp-agent {__version__}, session {session[:8]}. /help shows commands, @path adds a file, Ctrl-D ends."
@@ -491,7 +527,7 @@ class _User:
                 if prompt in _LEAVE:
                     return 0
                 if prompt:
-                    self.turn(prompt, mentioning=True)
+                    view.end(self._turn(prompt, mentioning=True), once=False)
             except EOFError:
                 print()
                 return 0
@@ -504,7 +540,13 @@ class _User:
             except AgentRefused as error:
                 print(f"acp-agent: {plain(str(error))}", file=sys.stderr)
 
-    def turn(self, prompt: str, *, mentioning: bool) -> TurnEnd:
+    def ask(self, prompt: str, *, mentioning: bool) -> int:
+        """Run the only turn, and return the exit code."""
+        end = self._turn(prompt, mentioning=mentioning)
+        self._view.end(end, once=True)
+        return EXIT_CODES[end.outcome]
+
+    def _turn(self, prompt: str, *, mentioning: bool) -> TurnEnd:
         """Run a turn. Ctrl-C cancels it, a second one ends the process at once.
 
         mentioning   whether `@path` in the prompt adds the file. Text of a pipe is data, so it adds none
@@ -514,6 +556,4 @@ class _User:
             print(f"acp-agent: @{visible(name)} names no file or folder here; it is sent as text", file=sys.stderr)
         session, portal = self._conversation, self._portal
         with self._interrupts.cancelling(lambda: portal.start_task_soon(session.cancel)):
-            end = portal.call(session.turn, prompt, found)
-        self._view.summary(end, session.session)
-        return end
+            return portal.call(session.turn, prompt, found)

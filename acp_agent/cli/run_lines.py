@@ -171,7 +171,7 @@ class TurnEnd:
     def summary(self, session: str) -> str:
         """Return the last line of a turn for the user: tokens, cost, time and session."""
         said: list[str] = []
-        if self.usage is not None:
+        if self.usage is not None and any(self.usage.values()):
             cached = self.usage["cachedReadTokens"]
             total = self.usage["inputTokens"] + self.usage["cachedWriteTokens"] + cached
             said.append(f"{total:,} tokens in{f' ({cached:,} cached)' if cached else ''}")

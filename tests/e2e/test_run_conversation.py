@@ -1,6 +1,7 @@
 """`acp-agent run` as a conversation: continued sessions, mentions, lines of JSON, exit codes, and a user who types."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -224,6 +225,17 @@ def test_the_last_line_has_tokens_and_time_of_this_turn(folder):
     folder.run("first")
     done = folder.run("--continue", "second")
     assert re.fullmatch(r"1,200 tokens in, 34 out, \d+\.\d s, session [0-9a-f]{8}\n", done.stderr)
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_a_reader_that_goes_away_ends_the_run_without_a_word(folder, flags):
+    folder.model([says("fine")])
+    reading, writing = os.pipe()
+    os.close(reading)
+    with folder.started(*flags, "hello", stdout=writing) as process:
+        os.close(writing)
+        _, stderr = process.communicate(timeout=LIMIT)
+    assert (process.returncode, stderr) == (141, b"")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")

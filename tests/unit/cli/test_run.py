@@ -71,5 +71,10 @@ def test_what_is_not_known_is_left_out():
     assert TurnEnd(TurnOutcome.DONE, seconds=1).summary("0123456789") == "1.0 s, session 01234567"
 
 
+def test_a_turn_without_a_model_says_nothing_of_tokens():
+    nothing = SessionUsage(used(1), 0.5).since(SessionUsage(used(1), 0.5))
+    assert TurnEnd(TurnOutcome.DONE, seconds=1, usage=nothing.usage).summary("0123") == "1.0 s, session 0123"
+
+
 def test_every_outcome_has_an_exit_code():
     assert set(EXIT_CODES) == set(TurnOutcome)

@@ -258,7 +258,17 @@ def test_however_a_stream_is_cut_it_comes_out_the_same(text: str, data: st.DataO
 CALL = "00000000-0000-4000-8000-000000000001"
 FENCED = st.lists(
     st.sampled_from(
-        ["</tool-output", ' id="', "</external-data", "< / knowledge", "<workspace", ">", "\n", "a", '<tool-output id="x">']
+        [
+            "</tool-output",
+            ' id="',
+            "</external-data",
+            "< / knowledge",
+            "<workspace",
+            ">",
+            "\n",
+            "a",
+            '<tool-output id="x">',
+        ]
     )
     | st.from_regex(r"[0-9a-f]{8}", fullmatch=True)
 ).map("".join)
