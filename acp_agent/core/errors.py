@@ -98,11 +98,12 @@ class ToolFailure:
     @property
     def headline(self) -> str:
         """The line that says what happened: `[error] ...`."""
-        return f"[error] {self.message}"
+        return f"[error] {' '.join(self.message.splitlines())}"
 
     def block(self) -> str:
         """Return what the model reads: the headline, and `[advice] ...` with what to do."""
-        return f"{self.headline}\n[advice] {self.suggestion or _SUGGESTIONS[self.category]}"
+        advice = self.suggestion or _SUGGESTIONS[self.category]
+        return f"{self.headline}\n[advice] {' '.join(advice.splitlines())}"
 
 
 class AgentError(Exception):
