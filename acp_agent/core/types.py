@@ -1,7 +1,7 @@
 """The parts of a tool call: the names of tools, the request, its subjects, the verdict of a gate, and the result."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TypeAlias
@@ -340,9 +340,10 @@ class ToolResult:
         reason: str,
         category: ToolErrorCategory = ToolErrorCategory.POLICY_BLOCKED,
         ruling: "Ruling | None" = None,
+        advice: str = "",
     ) -> "ToolResult":
         """Return the result of a call that a gate refused."""
-        return replace(cls.failed(ToolFailure(category, reason)), ruling=ruling)
+        return replace(cls.failed(ToolFailure(category, reason, advice)), ruling=ruling)
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,11 +370,13 @@ class Deny:
 
     reason   for the model and the user, without internals of the policy
     rule     what decided, for the audit
+    advice   what is permitted instead, for the model; "" for what its category says
     """
 
     reason: str
     category: ToolErrorCategory = ToolErrorCategory.POLICY_BLOCKED
     rule: str = ""
+    advice: str = field(default="", compare=False)
 
 
 Verdict: TypeAlias = Allow | Ask | Deny

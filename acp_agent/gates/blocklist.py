@@ -172,6 +172,9 @@ class BlocklistGate(Gate):
         return asked
 
 
+_ADVICE = "Do it without this command, or tell the user what to run."
+
+
 def judge(shell: ShellText, policy: BlocklistPolicy) -> Verdict:
     """Return the blocklist's verdict on a shell text."""
     if "\0" in shell.text:
@@ -179,9 +182,9 @@ def judge(shell: ShellText, policy: BlocklistPolicy) -> Verdict:
     found = shell.survey
     pattern = policy.find(found)
     if pattern:
-        return Deny(f"blocklist: the command matches '{pattern}'{_instead(pattern)}", rule=pattern)
+        return Deny(f"blocklist: the command matches '{pattern}'{_instead(pattern)}", rule=pattern, advice=_ADVICE)
     if found.unread:
-        return Deny(f"blocklist: the command {found.unread} and cannot be checked")
+        return Deny(f"blocklist: the command {found.unread} and cannot be checked", advice="Write it out plainly.")
     asking = find_in_groups(found, policy.groups, _matches, asking=True)
     if not found.constructs:
         return Ask(f"belongs to the group {asking}") if asking else Allow()

@@ -176,7 +176,7 @@ class Gate:
 
     def refusal(self, denial: Deny) -> ToolResult:
         """Return the result of a call that this gate ends."""
-        return ToolResult.refused(denial.reason, denial.category, Ruling(self.name, denial.rule))
+        return ToolResult.refused(denial.reason, denial.category, Ruling(self.name, denial.rule), denial.advice)
 
 
 @dataclass(frozen=True, slots=True)

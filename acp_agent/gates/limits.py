@@ -6,11 +6,10 @@ quota is used up, no call of a batch runs, and each is answered with `quota_bloc
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
-from acp_agent.core.errors import ToolErrorCategory, ToolFailure
-from acp_agent.core.types import Allow, CallOrigin, Deny, Ruling, ToolCall, ToolResult, Verdict
+from acp_agent.core.errors import ToolErrorCategory
+from acp_agent.core.types import Allow, CallOrigin, Deny, ToolCall, Verdict
 from acp_agent.gates.gate import CallFacts, Gate
 
 
@@ -165,16 +164,13 @@ class RateLimitGate(Gate):
             f"rate limit: {calls} tool calls an hour are allowed; the next one is possible in {_duration(wait)}",
             ToolErrorCategory.RATE_LIMITED,
             rule=f"calls_per_hour = {calls}",
+            advice=_ADVICE,
         )
 
     async def examine(self, facts: CallFacts) -> Verdict:
         """Judge the call, and count it if it may run."""
         wait = self._limit.take(facts.call)
         return self._denial(wait) if wait else Allow()
-
-    def refusal(self, denial: Deny) -> ToolResult:
-        result = ToolResult.failed(ToolFailure(denial.category, denial.reason, _ADVICE))
-        return replace(result, ruling=Ruling(self.name, denial.rule))
 
 
 def _duration(seconds: float) -> str:

@@ -55,7 +55,8 @@ class ModeGate(Gate):
         mode = self._conduct.mode
         if mode is Mode.CODE or (not facts.commands and self.allows(facts.spec)):
             return Allow()
-        return Deny(f"'{facts.spec.name}' is not available in {mode} mode; the user can switch the mode to code")
+        reason = f"'{facts.spec.name}' is not available in {mode} mode; the user can switch the mode to code"
+        return Deny(reason, advice="Go on with what you can read, or tell the user to switch.")
 
 
 READING = frozenset(

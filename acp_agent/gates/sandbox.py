@@ -68,7 +68,7 @@ class SandboxGate(Gate):
             try:
                 self._resolve(path.path, path.access)
             except (Refused, ToolError) as error:
-                return Deny(str(error), error.failure.category)
+                return Deny(str(error), error.failure.category, advice=error.failure.suggestion)
         reason = next(filter(None, map(self._refuse_url, facts.urls)), None)
         if reason is not None:
             return Deny(reason)
@@ -102,7 +102,7 @@ class SandboxGate(Gate):
                     self._is_outside(path, made) for each in meant.get(word, (word,)) for path in folders.places(each)
                 ]
                 if _CLIMBS.match(word) and all(where):
-                    return Deny(f"'{word}' leads out of the workspace")
+                    return Deny(f"'{word}' leads out of the workspace", advice="Name a path inside of it.")
                 found = [word] if any(where) else [path for path in matches if self._is_outside(path)]
                 outside.update(dict.fromkeys(found))
             odd = self._odd_outside(command, folders) if plain else []

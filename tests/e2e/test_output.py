@@ -107,6 +107,27 @@ async def test_a_part_of_what_was_cut_is_found_by_its_line_its_column_and_its_wo
     assert "(unclosed" in wrong
 
 
+async def test_a_failed_call_says_in_a_line_what_happened_and_in_a_line_what_is_permitted(tmp_path):
+    ends = {
+        ("bash", "sleep 60"): ("timed out after 1 s", "Give a larger `timeout` (up to 600), or `background: true` "),
+        ("bash", "sudo ls"): ("blocklist: the command matches 'sudo'", "Do it without this command, "),
+        ("bash", "cat /etc/shadow"): ("/etc/shadow holds secrets", "Do without it, "),
+        ("write", "../x"): ("../x: outside the directories", "Stay below the working directory."),
+        ("teleport", "x"): ('there is no tool "teleport"', "Use one of your tools: bash, read, "),
+    }
+    keys = {"bash": "command", "write": "path", "teleport": "path"}
+    extra = {"sleep 60": {"timeout": 1}, "../x": {"content": "x"}}
+    mind = Mind()
+    calls = [(tool, {keys[tool]: value, **extra.get(value, {})}) for tool, value in ends]
+    async with thinking(tmp_path, mind.call(*calls)) as (editor, _):
+        await go(editor)
+    for said, (happened, permitted) in zip(mind.said, ends.values(), strict=True):
+        first, second = said.split("\n")[:2]
+        assert first.startswith(f"[error] {happened}")
+        assert second.startswith(f"[advice] {permitted}")
+        assert not [word for word in ("category", "retryable", "tool_error") if word in said]
+
+
 async def test_a_character_that_comes_in_two_pieces_is_one_and_bytes_that_are_none_are_shown(tmp_path):
     code = r"""import array, fcntl, os, termios, time
 left = array.array("i", [1])

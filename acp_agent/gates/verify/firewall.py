@@ -173,6 +173,9 @@ def _verdict(path: str, level: Secrecy, *, is_named: bool) -> Verdict:
         case Secrecy.GUARDED:
             return Ask(f"may show secrets: {path}", firm=True, by_name=is_named)
         case Secrecy.SEALED:
-            return Deny(f"{path} holds secrets and stays closed", rule=f"firewall: {path}")
+            reason = f"{path} holds secrets and stays closed"
+            return Deny(
+                reason, rule=f"firewall: {path}", advice="Do without it, or ask the user for what you need of it."
+            )
         case _:
             assert_never(level)

@@ -131,7 +131,10 @@ class Destructive(Verifier):
         stem = name.partition(".")[0]
         if pattern or stem in tables().danger["disk_makers"]:
             rule = f"destructive: {pattern or stem}"
-            return Deny(f"the command destroys what cannot be got back ('{pattern or stem}')", rule=rule)
+            reason = f"the command destroys what cannot be got back ('{pattern or stem}')"
+            return Deny(
+                reason, rule=rule, advice="Name single files inside the workspace, or tell the user what to run."
+            )
         match name:
             case "rm" if has_option(args, "rR", "--recursive"):
                 whole = next((path for path in operands(args) if posixpath.normpath(path) in _WHOLE), "")
@@ -263,7 +266,9 @@ class UrlGrounding(Verifier):
         if self._memory.knows(url):
             return Allow()
         return Deny(
-            "only URLs that the user has typed may be reached (tools.verifiers.url_grounding)", rule="url_grounding"
+            "only URLs that the user has typed may be reached (tools.verifiers.url_grounding)",
+            rule="url_grounding",
+            advice="Ask the user for the address.",
         )
 
 
