@@ -193,8 +193,10 @@ class Screen:
         lines = [line for text in texts for line in text.replace(f"\n{CONTINUED}", "").split("\n")]
         fences = (line for line in lines if line.startswith("```") and not line.strip("`"))
         fence = max(fences, key=len, default=None)  # the Markdown fence is the longest
+        is_inside = False
         for line in lines:
-            if line != fence:
+            is_inside = is_inside is not (line == fence)
+            if line != fence and (line or is_inside):  # blank lines outside of the fence separate Markdown's paragraphs
                 self._wrapped(self._paint("    │ ", _DIM), self._short(line.expandtabs(4)), "")
         names: list[str] = []
         for option in objects_at(params, "options"):

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
 import jsonschema
 import pytest
 
@@ -108,6 +109,15 @@ async def test_yes_leaves_the_level_that_the_user_chose_in_the_session(folder):
     kept = json.loads(folder.call("sessions", "export", session, "--json", "-"))["options"]
     assert kept["auto_approve"] == "auto-edit"
     assert "auto_approve" in kept["chosen"]
+
+
+async def test_a_session_that_an_editor_has_open_is_not_continued(folder):
+    async with editing(folder.work.parent, [says("fine")]) as editor:
+        session = await editor.open()
+        await editor.say(session, "first")
+        done = await anyio.to_thread.run_sync(folder.run, "--continue", "go")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(r"acp-agent: .*open.*another.*\n", done.stderr)
 
 
 async def test_mode_and_model_of_the_command_line_hold_in_a_continued_session(folder):
@@ -336,6 +346,18 @@ async def test_ctrl_c_at_a_question_cancels_the_turn_alone(folder):
         terminal.type("\x04")
         assert process.wait(LIMIT) == 0
     assert not (folder.work / "touched").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+async def test_an_agent_that_died_while_the_user_typed_is_one_clear_line(folder):
+    folder.model([says("fine")])
+    with at_terminal(folder) as (terminal, process):
+        await terminal.until("> ")
+        os.kill(server_of(process.pid), signal.SIGKILL)
+        terminal.type("hello\n")
+        await terminal.until("acp-agent: ")
+        assert process.wait(LIMIT) == 1
+        assert "Traceback" not in terminal.rest()
 
 
 async def test_sessions_resume_continues_a_session_at_the_terminal(folder):

@@ -1,12 +1,14 @@
 """Parts of `run` that need no agent: mentions, the keys of a question, the last line."""
 
+import json
 import os
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.cli.run import answer_keys, mentions
+from acp_agent.cli.agent_process import Direction, RecordedFrame
+from acp_agent.cli.run import RunView, answer_keys, mentions
 from acp_agent.cli.run_lines import EXIT_CODES, SessionUsage, TurnEnd, TurnOutcome, TurnUsage
 
 
@@ -53,6 +55,28 @@ def test_a_second_option_of_a_kind_is_chosen_by_a_digit():
         "n": "3",
         "2": "4",
     }
+
+
+def update(**members: str) -> RecordedFrame:
+    message = {"method": "session/update", "params": {"sessionId": "s", "update": dict(members)}}
+    return RecordedFrame(Direction.FROM_AGENT, message, 0.0)
+
+
+def test_updates_wait_between_turns_but_not_those_of_a_command_in_the_background(capsys):
+    view = RunView("/", as_json=True)
+    for _ in range(1000):
+        view.frame(update(sessionUpdate="tool_call_update", status="in_progress"))
+    view.frame(update(sessionUpdate="session_info_update"))
+    assert capsys.readouterr().out == ""
+    view.begin_turn()
+    assert [json.loads(line)["update"] for line in capsys.readouterr().out.splitlines()] == [
+        {"sessionUpdate": "session_info_update"}
+    ]
+    view.end_turn()
+    view.frame(update(sessionUpdate="session_info_update"))
+    view.end(TurnEnd(TurnOutcome.DONE), once=True)
+    [last] = capsys.readouterr().out.splitlines()
+    assert json.loads(last)["type"] == "result"
 
 
 def used(tokens: int) -> TurnUsage:

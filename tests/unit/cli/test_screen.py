@@ -99,12 +99,12 @@ def test_at_the_root_of_the_disk_paths_stay_as_they_are():
 
 
 def test_a_question_is_drawn_whole_however_long_its_text_and_its_lines_are():
-    text = "\n".join(f"step {number} " + "x" * 300 + f" end{number}" for number in range(50))
+    text = "\n\n".join(f"step {number} " + "x" * 300 + f" end{number}" for number in range(50))
     content = [{"type": "content", "content": {"type": "text", "text": f"why\n\n````\n```\n{text}\n````"}}]
     shown = seen(question={"toolCall": {"title": "t", "content": content}})
     joined = shown.replace("\n    ↪ ", "")
     assert [line for line in joined.splitlines() if line.startswith("    │ ")] == [
-        f"    │ {line}" for line in ["why", "", "```", *text.split("\n")]
+        f"    │ {line}" for line in ["why", "```", *text.split("\n")]
     ]
 
 
