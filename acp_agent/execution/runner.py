@@ -160,7 +160,11 @@ class DynExecutor:
             await self._emit(self._start_of(call))
             return Touches(alone=self._repairer is not None)
         await self._emit(_start(invocation))
-        return self._touched(self._gates.facts(invocation))
+        try:
+            return self._touched(self._gates.facts(invocation))
+        except Exception:  # noqa: BLE001 - a fault of the agent's own costs the call, when it runs, not the turn
+            _log.error("tool call could not be judged", exc_info=True, tool=invocation.spec.name)
+            return Touches(alone=True)
 
     def _touched(self, facts: CallFacts) -> Touches:
         """Return what a call touches. What asks the user waits for the questions before it."""
@@ -169,7 +173,7 @@ class DynExecutor:
         if unseen or (spec.mutates and not facts.paths and not spec.server and not facts.commands):
             return Touches(alone=True)
         queues = {_QUESTIONS} if spec.asks or self._gates.asks(facts) else set[str]()
-        if not facts.subjects:
+        if not facts.subjects or spec.polls:
             queues.add(spec.name)  # such as calls that follow one process: each sees what the one before it left
         reads, changes = set("/" if facts.commands else ""), set[str]()
         for subject in facts.paths:

@@ -1,6 +1,7 @@
 """The front door: what an editor is told about a call, and in which order, on every path."""
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 from uuid import uuid4
 
 import anyio
@@ -11,16 +12,22 @@ from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolEr
 from acp_agent.core.events import Event, ToolFinished, ToolProgress, ToolStarted
 from acp_agent.core.ports import Backends, Invocation, ToolContext
 from acp_agent.core.types import (
+    Access,
     Allow,
     ApprovedBy,
     Ask,
+    CommandSubject,
     Deny,
     Json,
+    McpSubject,
+    PathSubject,
     Ruling,
     ToolCall,
     ToolKind,
     ToolResult,
     ToolSpec,
+    Touches,
+    UrlSubject,
     Verdict,
 )
 from acp_agent.execution.runner import DynExecutor, GatedExecutor, ToolRunner
@@ -56,13 +63,15 @@ class Catalogue:
 class Stage:
     """A DynExecutor, what it emits, and the order of everything."""
 
-    def __init__(self, body: Body, *in_order: Gate, spec: ToolSpec = SPEC) -> None:
+    def __init__(self, body: Body, *in_order: Gate, spec: ToolSpec = SPEC, catalogue: "Known | None" = None) -> None:
         self.order: list[str] = []
         self.events: list[Event] = []
         backends, gates = Backends(MemoryFileSystem(), FakeTerminal({}), FakeTerminal({}), FakeWeb()), Gates(in_order)
         runner = ToolRunner(backends, "/project", self.emit)
         executor = GatedExecutor(gates, runner)
-        self.executor = DynExecutor(Catalogue(body, spec), executor, gates, files=backends.files, emit=self.emit)
+        self.executor = DynExecutor(
+            catalogue or Catalogue(body, spec), executor, gates, files=backends.files, emit=self.emit
+        )
 
     async def emit(self, event: Event) -> None:
         self.events.append(event)
@@ -247,3 +256,108 @@ async def test_a_fault_in_a_gate_costs_the_call_and_the_gates_before_it_hear_of_
     assert "internal error: KeyError('bug')" in result.text
     assert not behind.judged
     assert stage.order == ["ToolStarted", "ToolFinished"]
+
+
+# -------------------------------------------------------------------------------------------- announced calls
+
+
+class Known:
+    """Tools with subjects: `name` is a word of TOOLS."""
+
+    def specs(self) -> list[ToolSpec]:
+        return []
+
+    async def understand(self, call: ToolCall, files: FileSystem) -> Invocation:
+        mutates, *subjects = TOOLS[call.name]
+        server = next((each.server for each in subjects if isinstance(each, McpSubject)), "")
+        spec = ToolSpec(call.name, "", {}, ToolKind.OTHER, mutates, server=server, asks=call.name == "question")
+        return Invocation(call, spec, call.name, fine, tuple(subjects))
+
+
+TOOLS: dict[str, tuple[Any, ...]] = {
+    "read": (False, PathSubject("a", Access.READ)),
+    "search": (False, PathSubject("src", Access.LIST)),
+    "write": (True, PathSubject("a", Access.WRITE)),
+    "copy": (True, PathSubject("a", Access.READ), PathSubject("b", Access.WRITE)),
+    "cat": (True, CommandSubject("cat a | head -n 3")),
+    "make": (True, CommandSubject("make")),
+    "check": (False, CommandSubject("make check")),
+    "pipe": (True, CommandSubject("cat a | sh")),
+    "fetch": (False, UrlSubject("https://example.com/")),
+    "save": (True,),
+    "poll": (False,),
+    "question": (False,),
+    "mcp reads": (False, McpSubject("srv", "get")),
+    "mcp": (True, McpSubject("srv", "put")),
+}
+ALONE = Touches(alone=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "touched"),
+    [
+        ("read", Touches(reads=frozenset({"/project/a"}))),
+        ("search", Touches(reads=frozenset({"/project/src"}))),
+        ("write", Touches(changes=frozenset({"/project/a"}))),
+        ("copy", Touches(reads=frozenset({"/project/a"}), changes=frozenset({"/project/b"}))),
+        ("cat", Touches(reads=frozenset({"/"}))),
+        ("make", ALONE),
+        ("check", ALONE),
+        ("pipe", ALONE),
+        ("fetch", Touches()),
+        ("save", ALONE),
+        ("poll", Touches(queues=frozenset({"poll"}))),
+        ("question", Touches(queues=frozenset({"question", "questions"}))),
+        ("mcp reads", Touches()),
+        ("mcp", Touches(server="srv")),
+    ],
+)
+async def test_what_a_call_touches_is_told_when_its_start_is_shown(name: str, touched: Touches) -> None:
+    stage = Stage(fine, catalogue=Known())
+    assert await stage.executor.announce(ToolCall("1", name, {})) == touched
+    assert stage.order == ["ToolStarted"]
+
+
+async def test_a_call_that_will_ask_waits_for_the_questions_before_it() -> None:
+    stage = Stage(fine, Fixed(Ask("is it fine?")), catalogue=Known())
+    assert "questions" in (await stage.executor.announce(ToolCall("1", "read", {}))).queues
+    stage = Stage(fine, Fixed(Deny("no")), catalogue=Known())
+    assert not (await stage.executor.announce(ToolCall("1", "read", {}))).queues
+
+
+async def test_an_announced_call_shows_only_its_end_when_it_runs() -> None:
+    stage = Stage(fine)
+    call = ToolCall("1", "touch", {})
+    await stage.executor.announce(call)
+    await stage.executor.run(call, announced=True)
+    assert stage.order == ["ToolStarted", "ToolFinished"]
+
+
+async def test_an_announced_call_that_nobody_understands_touches_nothing_and_ends_when_it_runs() -> None:
+    stage = Stage(fine)
+    call = ToolCall("1", "nonsense", {})
+    assert await stage.executor.announce(call) == Touches()
+    assert (await stage.executor.run(call, announced=True)).failure is not None
+    assert stage.order == ["ToolStarted", "ToolFinished"]
+
+
+async def test_a_fault_of_a_gate_costs_an_announced_call_and_not_the_turn() -> None:
+    stage = Stage(fine, Faulty(), spec=READER)
+    call = ToolCall("1", "look", {})
+    assert await stage.executor.announce(call) == ALONE
+    assert (await stage.executor.run(call, announced=True)).crashed
+    assert stage.order == ["ToolStarted", "ToolFinished"]
+
+
+async def test_an_announced_call_that_is_cancelled_while_it_is_read_again_shows_its_end() -> None:
+    class Slow(Known):
+        async def understand(self, call: ToolCall, files: FileSystem) -> Invocation:
+            scope.cancel()
+            await anyio.sleep_forever()
+            raise AssertionError
+
+    stage = Stage(fine, catalogue=Slow())
+    with anyio.CancelScope() as scope:
+        await stage.executor.run(ToolCall("1", "read", {}), announced=True)
+    assert scope.cancelled_caught
+    assert stage.order == ["ToolFinished"]
