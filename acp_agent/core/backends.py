@@ -42,12 +42,17 @@ class FoundPaths:
     """Paths that matched, absolute and sorted.
 
     more      whether the limit cut the list
+    sizes     the size in bytes of each path; None for what is no file
+    total     the number of all that match; if it is `capped`, there are more
     stopped   the absolute path at which the time was over; nothing from there on, in path order, was searched
     """
 
     paths: tuple[str, ...]
     more: bool
     stopped: str | None = None
+    sizes: tuple[int | None, ...] = ()
+    total: int = 0
+    capped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +93,12 @@ class Copied:
 class GrepQuery:
     """A search for a regular expression in files below a path.
 
-    context      the number of lines to show before and after each matching line
+    context      the number of lines to show before and after each matching line; `before` and `after` for one side
     glob         the files to search, as in `find`, but a pattern without a slash matches at any depth
     file_type    a language or format such as "py" or "rust", to search only its files
     files_only   whether only the first match of each file is wanted
-    limit        the most matching lines, or files
+    limit        the most matching lines, or files; 0 to count only
+    offset       the matching lines, or files, to skip
     secrets      the most secret files that are searched below a folder; `path` itself is always searched
     """
 
@@ -105,6 +111,13 @@ class GrepQuery:
     file_type: str | None = None
     files_only: bool = False
     secrets: Secrecy = Secrecy.SEALED
+    offset: int = 0
+    before: int = 0
+    after: int = 0
+
+    def around(self) -> tuple[int, int]:
+        """Return the number of lines to show before and after a match."""
+        return (0, 0) if self.files_only else (max(self.before, self.context), max(self.after, self.context))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +134,9 @@ class GrepMatch:
 class GrepMatches:
     """The lines that a search found, in path and line order, no line twice. All paths are absolute.
 
-    more         whether the limit cut the matches
+    more         whether there are matches after the last one
+    counts       the absolute path of each file that matches, and the number of its matching lines
+    capped       whether there are more matches than were counted
     too_large    files that were skipped because they have more than `size_limit` bytes, in order
     size_limit   0 if there is none
     secrets      files that were skipped because they are more secret than the query allows, in order
@@ -134,6 +149,8 @@ class GrepMatches:
     size_limit: int = 0
     stopped: str | None = None
     secrets: tuple[str, ...] = ()
+    counts: tuple[tuple[str, int], ...] = ()
+    capped: bool = False
 
 
 class TextFiles(Protocol):

@@ -2,7 +2,6 @@
 
 import posixpath
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from typing import Annotated
 
 from pydantic import Field
@@ -16,6 +15,7 @@ from acp_agent.tools.tool import WHOLE, Name, Params, Tool, cut, pattern_below, 
 
 _MOST_CONTEXT = 20
 _GAP = "--"
+_KB = 1024
 _MOST_NAMED = 3
 _MOST_LOCATIONS = 10
 """Files of a result that the editor is offered to open."""
@@ -31,15 +31,20 @@ class GrepParams(Params):
     path: Name = "."
     case_sensitive: bool = True
     context: Annotated[int, Field(ge=0, le=_MOST_CONTEXT, description="Lines around each match"), WHOLE] = 0
+    before: Annotated[int, Field(ge=0, le=_MOST_CONTEXT), WHOLE] = 0
+    after: Annotated[int, Field(ge=0, le=_MOST_CONTEXT), WHOLE] = 0
     glob: Name | None = Field(default=None, description='Only these files, such as "*.{ts,tsx}" or "src/**/test_*.py"')
     file_type: Name | None = Field(default=None, description="Only this language, such as py, ts or md")
     files_only: bool = Field(default=False, description="Only name the files that match")
+    count: bool = Field(default=False, description="Only count the matching lines of each file")
+    max_results: Annotated[int, Field(ge=1, le=1000), WHOLE] | None = None
+    offset: Annotated[int, Field(ge=0, description="Results to skip"), WHOLE] = 0
 
 
 class Grep(Tool[GrepParams]):
-    """The tool that searches texts. A match is `path:12: text`, a line around one `path-12- text`.
+    """The tool that searches texts. Below the path of a file, a match is `12:text` and a line around one `12-text`.
 
-    With context, `--` separates lines that are not adjacent.
+    With context, `--` separates lines that are not adjacent. The last line has the number of all matches.
     """
 
     name = "grep"
@@ -65,25 +70,31 @@ class Grep(Tool[GrepParams]):
 
     async def run(self, params: GrepParams, context: ToolContext) -> ToolResult:
         glob = params.glob and pattern_below(params.glob, params.path, context, key="glob")
+        limit = params.max_results or self._max_matches
         query = GrepQuery(
             params.pattern,
             params.path,
             case_sensitive=params.case_sensitive,
-            limit=self._max_matches,
+            limit=0 if params.count else limit,
+            offset=0 if params.count else params.offset,
             context=params.context,
+            before=params.before,
+            after=params.after,
             glob=glob,
             file_type=params.file_type,
-            files_only=params.files_only,
+            files_only=params.files_only and not params.count,
             secrets=self._secrets(params, context),
         )
         found = await context.files.grep(query)
         base = context.files.resolve(".", Access.LIST)
-        if not found.matches:
+        if not found.counts:
             lines = iter((f"No matches for: {params.pattern}",))
+        elif params.count:
+            lines = _counts(found, base, params.offset, limit)
         elif params.files_only:
-            lines = self._files(found, base)
+            lines = _files(found, base, query)
         else:
-            lines = self._lines(found, base, gaps=params.context > 0)
+            lines = self._lines(found, base, query)
         first_hits = {match.path: match.line for match in reversed(found.matches) if match.matched}
         locations = [Location(path, first_hits[path]) for path in sorted(first_hits)[:_MOST_LOCATIONS]]
         return ToolResult("\n".join((*lines, *_left_out(found, base))), locations=tuple(locations))
@@ -95,27 +106,47 @@ class Grep(Tool[GrepParams]):
         named = (params.path, context.files.resolve(params.path, Access.LIST), _below(params))
         return Secrecy.GUARDED if any(map(secrecy, named)) else Secrecy.OPEN
 
-    def _lines(self, found: GrepMatches, base: str, *, gaps: bool) -> Iterator[str]:
-        yield self._line(found.matches[0], base)
-        for last, match in pairwise(found.matches):
-            if gaps and (match.path != last.path or match.line != last.line + 1):
-                yield _GAP
-            yield self._line(match, base)
-        if found.more:
-            yield f"... and more matches (showing first {sum(match.matched for match in found.matches)})"
-
-    def _line(self, match: GrepMatch, base: str) -> str:
-        path, text = visible(relative(match.path, base)), cut(match.text, self._max_line_chars)
-        return f"{path}:{match.line}: {text}" if match.matched else f"{path}-{match.line}- {text}"
-
-    def _files(self, found: GrepMatches, base: str) -> Iterator[str]:
+    def _lines(self, found: GrepMatches, base: str, query: GrepQuery) -> Iterator[str]:
+        last: GrepMatch | None = None
         for match in found.matches:
-            yield visible(relative(match.path, base))
-        count = len(found.matches)
-        if found.more:
-            yield f"... and more files (showing first {count})"
-        else:
-            yield "(1 file matches)" if count == 1 else f"({count} files match)"
+            if last is None or match.path != last.path:
+                yield visible(relative(match.path, base))
+            elif query.around() != (0, 0) and match.line != last.line + 1:
+                yield _GAP
+            yield f"{match.line}{':' if match.matched else '-'}{cut(match.text, self._max_line_chars)}"
+            last = match
+        total = sum(count for _, count in found.counts)
+        shown = sum(match.matched for match in found.matches)
+        files = len(found.counts)
+        where = f" in {'1 file' if files == 1 else f'{files:,} files'}"
+        yield _total(shown, total, query.offset, "match", "matches", capped=found.capped, where=where)
+
+
+def _files(found: GrepMatches, base: str, query: GrepQuery) -> Iterator[str]:
+    for match in found.matches:
+        yield visible(relative(match.path, base))
+    yield _total(len(found.matches), len(found.counts), query.offset, "file", "files", capped=found.capped)
+
+
+def _counts(found: GrepMatches, base: str, offset: int, limit: int) -> Iterator[str]:
+    shown = found.counts[offset : offset + limit]
+    for path, count in shown:
+        yield f"{visible(relative(path, base))}: {count}"
+    lines = f"{sum(count for _, count in found.counts):,}"
+    where = f" with {lines} matching lines"
+    yield _total(len(shown), len(found.counts), offset, "file", "files", capped=found.capped, where=where)
+
+
+def _total(shown: int, total: int, offset: int, one: str, many: str, *, capped: bool, where: str = "") -> str:
+    """Return the number of results, and how to see more of them."""
+    all_of_them = f"{'over ' if capped else ''}{total:,} {one if total == 1 else many}{where}"
+    if shown == total and not capped:
+        return all_of_them
+    if not shown:
+        return f"Nothing at offset={offset}: {all_of_them}"
+    end = offset + shown
+    more = f"; offset={end} for more" if end < total or capped else ""
+    return f"showing {shown:,} of {all_of_them}{more}"
 
 
 def _below(params: GrepParams) -> str:
@@ -142,6 +173,15 @@ def _left_out(found: GrepMatches, base: str) -> Iterator[str]:
     if found.stopped is not None:
         where = visible(relative(found.stopped, base))
         yield f"(time ran out at {where}: it and what comes after it were not searched to the end; give a smaller path)"
+
+
+def _in_words(size: int | None) -> str:
+    """Return the size of a file in brackets; "" for what is no file."""
+    if size is None:
+        return ""
+    if size < _KB:
+        return f" ({size} B)"
+    return f" ({size / _KB:.1f} KB)" if size < _KB**2 else f" ({size / _KB**2:.1f} MB)"
 
 
 class FindPathParams(Params):
@@ -184,7 +224,8 @@ class FindPath(Tool[FindPathParams]):
         base = context.files.resolve(".", Access.LIST)
         closed = self._closed_folder(context.files.resolve(params.path, Access.LIST))
         shown = [path for path in found.paths if not closed(path)]
-        lines = [visible(relative(path, base)) for path in shown]
+        sizes = dict(zip(found.paths, found.sizes, strict=True))
+        lines = [f"{visible(relative(path, base))}{_in_words(sizes[path])}" for path in shown]
         if not lines:
             lines.append(f"No files matching: {params.pattern}{', at any depth' if bare else ''}")
         left_out = len(found.paths) - len(shown)
@@ -192,7 +233,10 @@ class FindPath(Tool[FindPathParams]):
             entries = "1 entry" if left_out == 1 else f"{left_out} entries"
             lines.append(f"({entries} of folders that hold secrets not shown; give the folder as path to be asked)")
         if found.more:
-            lines.append(f"... and more results (showing first {len(found.paths)})")
+            total = f"{'over ' if found.capped else ''}{found.total:,}"
+            lines.append(f"showing {len(found.paths):,} of {total} results; narrow the pattern or raise max_results")
+        elif shown:
+            lines.append("1 result" if found.total == 1 else f"{found.total:,} results")
         if found.stopped is not None:
             where = visible(relative(found.stopped, base))
             lines.append(f"(time ran out at {where}: what comes after it was not searched; give a smaller path)")

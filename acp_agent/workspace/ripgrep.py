@@ -184,7 +184,7 @@ class MatchReader:
             if path != self._path:
                 yield from self._complete()
                 self._path = path
-            text = record[5][:LONGEST_LINE].rstrip(b"\r")
+            text = record[5][:LONGEST_LINE].removesuffix(b"\r")
             self._lines.append(FoundLine(int(record[2]), int(record[4]), text, record[3] == b":"))
         self._rest = data[end:]
 

@@ -11,7 +11,6 @@ import os
 import re
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 
 from anyio import create_task_group, move_on_after, to_thread
 from anyio.from_thread import check_cancelled
@@ -25,19 +24,21 @@ from acp_agent.workspace.beneath import errors_about, holding, path_error
 from acp_agent.workspace.glob import REPOSITORIES, FileGlob
 from acp_agent.workspace.ripgrep import FoundLine, MatchReader, Ripgrep, file_type, respelled
 from acp_agent.workspace.roots import Place, Roots
-from acp_agent.workspace.text_files import BOM, binary_error, is_binary
+from acp_agent.workspace.text_files import BOM, binary_error, decode_line, is_binary
 from acp_agent.workspace.tree_walk import SEARCH_SECONDS, IgnoreRules, TimeLimit
 
 SKIPPED = frozenset({"target", "node_modules"})
 _LONGEST_PATTERN = 4096
 _BLOCK = 1024 * 1024
+_MOST_COUNTED = 20_000
+"""Matching lines that are counted in any case."""
 _SIMPLE_NAME = re.compile(r"[\w.*-]*(?:\{[\w.*-]+(?:,[\w.*-]+)+\})?[\w.*-]*")
 
 
 async def grep(
     roots: Roots, query: GrepQuery, ripgrep: str, largest: int, seconds: float = SEARCH_SECONDS
 ) -> GrepMatches:
-    """Return the first `query.limit` matching lines in path and line order. Raises ToolError or Refused.
+    """Return `query.limit` matching lines in path and line order, and the number of all. Raises ToolError or Refused.
 
     `ripgrep` is the name or path of the program. Files over `largest` bytes are left out of a directory. After
     `seconds` the answer is what was found so far.
@@ -77,11 +78,16 @@ def _locate(roots: Roots, path: str) -> tuple[Place, bool]:
     return place, True
 
 
+def _most(query: GrepQuery) -> int:
+    """Return the number of matching lines after which a search ends: what is asked for is always found."""
+    return max(_MOST_COUNTED, query.offset + query.limit)
+
+
 def _arguments(query: GrepQuery) -> list[str]:
     return [
         "--case-sensitive" if query.case_sensitive else "--ignore-case",
-        f"--context={0 if query.files_only else query.context}",
-        f"--max-count={1 if query.files_only else query.limit + 1}",
+        *(f"--{side}-context={lines}" for side, lines in zip(("before", "after"), query.around(), strict=True)),
+        f"--max-count={1 if query.files_only else _most(query) + 1}",
         f"--regexp={respelled(query.pattern)}",
     ]
 
@@ -141,7 +147,9 @@ class _Lines:
         self._query = query
         self._choice = choice
         self._reader = MatchReader()
-        self._room = query.limit
+        self._counts = dict[str, int]()
+        self._counted = 0
+        self._most = _most(query)
         self._found: list[GrepMatch] = []
 
     async def take(self, chunk: bytes) -> bool:
@@ -152,33 +160,46 @@ class _Lines:
         check_cancelled()
         for name, lines in self._reader.feed(chunk):
             self._add(name, lines)
-            if self._room < 0:
+            if self._counted > self._most:
                 return True
         return False
 
     def result(self, *, stopped: bool) -> GrepMatches:
         """Return what was found. `stopped` says that the time was over before the end."""
-        for name, lines in self._reader.finish():
-            if self._room >= 0:
-                self._add(name, lines)
-        if self._room < 0:
-            return GrepMatches(_first(self._found, self._query.limit, self._query.context), more=True)
+        capped = self._counted > self._most
+        for name, lines in () if capped else self._reader.finish():
+            self._add(name, lines)
+        more = self._counted > self._query.offset + self._query.limit
         last = self._place.relative if self._choice is None else relative_path(self._reader.path)
-        where = self._place.root.absolute(last or self._place.relative)
-        return GrepMatches(tuple(self._found), more=False, stopped=where if stopped else None)
+        where = self._place.root.absolute(last or self._place.relative) if stopped and not capped else None
+        counts = tuple(self._counts.items())
+        return GrepMatches(tuple(self._found), more, stopped=where, counts=counts, capped=self._counted > self._most)
 
     def _add(self, name: bytes, lines: list[FoundLine]) -> None:
+        """Count the matches of a file, and keep those that are asked for, with the lines around them."""
         path = self._place.relative
         if self._choice is not None:
             named = relative_path(name)
-            if named is None or not self._choice.takes(named) or not self._are_in_file(named, lines):
+            if named is None or not self._choice.takes(named):
                 return
             path = named
+        matched = [line.number for line in lines if line.matched]
+        first, before = max(self._query.offset - self._counted, 0), self._counted
+        wanted = matched[first : max(self._query.offset + self._query.limit - before, 0)]
+        shown = self._with_context(lines, set(wanted)) if wanted else []
+        if self._choice is not None and not self._are_in_file(path, shown or lines[:1]):
+            return
         absolute = self._place.root.absolute(path)
-        self._room -= sum(line.matched for line in lines)
-        for line in lines:
+        self._counted += len(matched)
+        self._counts[absolute] = self._counts.get(absolute, 0) + len(matched)
+        for line in shown:
             text = line.text.removeprefix(BOM) if line.offset == 0 else line.text
-            self._found.append(GrepMatch(absolute, line.number, text.decode("utf-8", "replace"), line.matched))
+            self._found.append(GrepMatch(absolute, line.number, decode_line(text), line.matched))
+
+    def _with_context(self, lines: list[FoundLine], wanted: set[int]) -> list[FoundLine]:
+        before, after = self._query.around()
+        around = {number for match in wanted for number in range(match - before, match + after + 1)}
+        return [line for line in lines if line.number in (wanted if line.matched else around)]
 
     def _are_in_file(self, path: str, lines: list[FoundLine]) -> bool:
         """Return whether the file below the root has these lines where ripgrep saw them."""
@@ -255,10 +276,10 @@ class _Choice:
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the files that are too large and those that are too secret, absolute and in order.
 
-        `every` has all files as ripgrep names them, `large` those that are too large. If the limit cut the search,
+        `every` has all files as ripgrep names them, `large` those that are too large. If the search ended early,
         files behind its last match do not count.
         """
-        last = _order(found.matches[-1].path) if found.more else None
+        last = _order(found.counts[-1][0]) if found.capped else None
         too_large, secrets = list[str](), list[str]()
         secret = () if self._query.secrets is Secrecy.SEALED else filter(self._may_be_secret, every)
         names = map(relative_path, large.union(secret))
@@ -313,14 +334,3 @@ class _Choice:
 
 def _order(path: str) -> list[str]:
     return path.split("/")
-
-
-def _first(lines: list[GrepMatch], limit: int, context: int) -> tuple[GrepMatch, ...]:
-    """Return the lines up to the limit's last match, and after it only the context that is its own."""
-    *_, last = islice((at for at, line in enumerate(lines) if line.matched), limit)
-    end = last + 1
-    while (
-        (line := lines[end]).path == lines[last].path and not line.matched and line.line <= lines[last].line + context
-    ):
-        end += 1
-    return tuple(lines[:end])

@@ -69,6 +69,24 @@ def no_utf_8_error(given: str, start: bytes, size: int) -> ToolError:
     )
 
 
+_WINDOWS = {code: char for code in range(0x80, 0xA0) if (char := bytes([code]).decode("cp1252", "ignore"))}
+"""The characters of Windows-1252 that Latin-1 does not have, by their byte. The five bytes without one are controls."""
+_TO_LATIN = {ord(char): code for code, char in _WINDOWS.items()}
+
+
+def from_windows(data: bytes) -> str:
+    """Return the text of bytes in Windows-1252, as browsers read it: every byte is one character."""
+    return data.decode("latin-1").translate(_WINDOWS)
+
+
+def decode_line(line: bytes) -> str:
+    """Return the text of a line: UTF-8, or else Windows-1252."""
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return from_windows(line)
+
+
 def changed_error(given: str) -> ToolError:
     """Return the error for a file that changed since the preview of a change."""
     return ToolError(

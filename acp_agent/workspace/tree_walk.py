@@ -259,6 +259,8 @@ def _compiled(patterns: Sequence[GitIgnoreSpecPattern], time: TimeLimit) -> Iter
 
 
 _REPOSITORY = ".git"
+_MOST_COUNTED = 20_000
+"""Matching paths after which a search ends."""
 
 
 def find_paths(roots: Roots, path: str, pattern: str, limit: int, seconds: float = SEARCH_SECONDS) -> FoundPaths:
@@ -284,15 +286,27 @@ def find_paths(roots: Roots, path: str, pattern: str, limit: int, seconds: float
         ignored = rules.ignores(met.path, is_directory=met.kind is EntryKind.DIRECTORY)
         return not time.stops_at(start.root.absolute(met.path)) and not ignored
 
-    found: list[str] = []
+    found, total = list[str](), 0
     for met in walk(start.root, start.relative, wanted, glob.depth):
         if glob.directories_only and met.kind is not EntryKind.DIRECTORY:
             continue
         if glob.matches(met.path[skip:]) and _may_show(roots, start, met):
-            if len(found) == limit:
-                return FoundPaths(tuple(found), more=True)
-            found.append(start.root.absolute(met.path))
-    return FoundPaths(tuple(found), more=False, stopped=time.stopped)
+            total += 1
+            if total > max(limit, _MOST_COUNTED):
+                break
+            if len(found) < limit:
+                found.append(start.root.absolute(met.path))
+    sizes = tuple(_size(roots, path) for path in found)
+    capped = total > max(limit, _MOST_COUNTED)
+    return FoundPaths(tuple(found), total > len(found), None if capped else time.stopped, sizes, total - capped, capped)
+
+
+def _size(roots: Roots, path: str) -> int | None:
+    try:
+        status = roots.place(path, Access.LIST).status()
+    except (Refused, ToolError):
+        return None
+    return status.st_size if status is not None and stat.S_ISREG(status.st_mode) else None
 
 
 def _start(roots: Roots, base: Place, prefix: str) -> Place | None:

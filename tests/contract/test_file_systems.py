@@ -3,13 +3,13 @@
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from acp_agent.core.backends import Copied, Deleted, EntryKind, FileSystem, FoundPaths, GrepQuery, Lines
+from acp_agent.core.backends import Copied, Deleted, EntryKind, FileSystem, GrepQuery, Lines
 from acp_agent.core.errors import AgentError, BackendUnavailable, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.secrets import Secrecy
 from acp_agent.core.types import Access
@@ -304,7 +304,8 @@ async def test_found_paths_are_absolute_and_cut_at_the_limit(tree: Tree):
     for name in "dacb":
         tree.put(f"{name}.py", b"")
     result = await tree.files.find(".", "*.py", 3)
-    assert result == FoundPaths(tuple(tree.absolute(f"{name}.py") for name in "abc"), more=True)
+    assert result == replace(result, paths=tuple(tree.absolute(f"{name}.py") for name in "abc"), more=True)
+    assert (result.sizes, result.total) == ((0, 0, 0), 4)
     assert not (await tree.files.find(".", "*.py", 4)).more
 
 

@@ -201,7 +201,9 @@ class MemoryFileSystem:
         below = {each: each.removeprefix(resolved).lstrip("/") for each in self._walk(resolved)}
         flags = glob.GLOBSTAR | glob.BRACE | glob.DOTGLOB
         found = [each for each, name in below.items() if glob.globmatch(name, pattern, flags=flags)]
-        return FoundPaths(tuple(found[:limit]), len(found) > limit)
+        nodes = [self._nodes[each] for each in found[:limit]]
+        sizes = tuple(len(node) if isinstance(node, bytes) else None for node in nodes)
+        return FoundPaths(tuple(found[:limit]), len(found) > limit, None, sizes, len(found))
 
     async def grep(self, query: GrepQuery) -> GrepMatches:
         resolved = self.resolve(query.path, Access.READ)
@@ -212,20 +214,20 @@ class MemoryFileSystem:
             pattern = re2.compile(query.pattern, options)
         except re2.error as error:
             raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"pattern {query.pattern!r}: {error}") from None
-        matches, secrets, left = list[GrepMatch](), list[str](), query.limit
+        matches, secrets, counts, seen = list[GrepMatch](), list[str](), list[tuple[str, int]](), 0
+        before, after = query.around()
         for file, lines in self._searched(query, resolved):
             if file != resolved and secrecy(file) > query.secrets:
                 secrets.append(file)
                 continue
             hits = [at for at, line in enumerate(lines) if pattern.search(line)][: 1 if query.files_only else None]
-            context = 0 if query.files_only else query.context
-            wanted = hits[:left]
-            shown = {at for hit in wanted for at in range(hit - context, hit + context + 1)} - set(hits[left:])
+            wanted = [hit for at, hit in enumerate(hits, seen) if query.offset <= at < query.offset + query.limit]
+            shown = {at for hit in wanted for at in range(hit - before, hit + after + 1)} - (set(hits) - set(wanted))
             matches += [GrepMatch(file, at + 1, line, at in wanted) for at, line in enumerate(lines) if at in shown]
-            left -= len(wanted)
-            if len(hits) > len(wanted):
-                return GrepMatches(tuple(matches), more=True)
-        return GrepMatches(tuple(matches), more=False, secrets=tuple(secrets))
+            seen += len(hits)
+            counts += [(file, len(hits))] if hits else []
+        more = seen > query.offset + query.limit
+        return GrepMatches(tuple(matches), more, secrets=tuple(secrets), counts=tuple(counts))
 
     # ------------------------------------------------------------------------------ inside
 

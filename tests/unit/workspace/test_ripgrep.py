@@ -195,7 +195,8 @@ async def test_more_paths_than_are_kept_are_not_waited_for(stand: Stand):
     assert not note.exists()  # killed before it had told everything
 
 
-async def test_it_is_not_waited_for_once_there_is_enough(stand: Stand):
+async def test_it_is_not_waited_for_once_enough_is_counted(stand: Stand, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("acp_agent.workspace.search._MOST_COUNTED", 1)
     (stand.project / "b").write_text("needle\n")
     (stand.project / "c").write_text("needle\n")
     program = stand.answers("./a", "./b", "./c", hang=True, hang_listing=False)
@@ -203,6 +204,7 @@ async def test_it_is_not_waited_for_once_there_is_enough(stand: Stand):
         found = await stand.grep(program, limit=1)
     assert [match.path for match in found.matches] == [str(stand.project / "a")]
     assert found.more
+    assert found.capped
 
 
 async def test_it_ends_with_the_task_that_asked(stand: Stand):
