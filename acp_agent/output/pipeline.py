@@ -168,7 +168,8 @@ class Pipeline:
             stats = replace(stats, rules=tuple(filtered.rules), confidence=filtered.confidence)
         display = "\n".join(filter(None, (frame.headline, shown, frame.ending, note)))
         fitted = replace(result, text=text, display=display, envelope=envelope, failure=failure, stats=stats)
-        telling = self._telling(text, whole) if long and source.run is not None else ""
+        is_document = filtered is None and self._filters is not None  # what no rule is for, such as `cat`, is no log
+        telling = self._telling(text, whole) if long and source.run is not None and not is_document else ""
         left_out = long or len(text) < len(whole)
         return Fitted(fitted, whole if left_out else "", long, telling, self._sizes, source, frame, note)
 

@@ -144,6 +144,13 @@ def test_an_error_between_the_head_and_the_tail_that_are_shown_is_shown_too() ->
         assert len(done.text) < (6 * 1024 if reference else 51_000)
 
 
+def test_no_list_of_errors_is_made_of_a_long_file_that_a_command_printed() -> None:
+    text = "line\n" * 12_000 + "error: as the manual says\n" + "line\n" * 12_000
+    done = applied(shell_result(text), BASH, "unknown", filters=Filters("line")).finish("overflow:1")
+    assert "error:" not in done.text
+    assert "characters left out here]" in done.text
+
+
 def test_a_summary_stands_for_a_long_text() -> None:
     done = applied(shell_result(LONG), BASH).finish("overflow:1", summary="x, many times")
     assert inside(done.text) == "x, many times\n"
