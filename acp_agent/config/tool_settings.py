@@ -231,7 +231,7 @@ class ShellSettings(Section):
             "is killed."
         ),
         SMALLER,
-    ] = 30.0
+    ] = 120.0
     max_timeout: Annotated[
         Seconds,
         Field(description="The most seconds a call may set, for local commands and in the editor's terminal."),

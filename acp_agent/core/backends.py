@@ -1,6 +1,6 @@
 """The two ports through which tools reach the machine: files and terminals."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -244,12 +244,17 @@ class FileSystem(TextFiles, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CommandRequest:
-    """A shell command line to run. `timeout` is in seconds; None means the backend's default."""
+    """A shell command line to run. `timeout` is in seconds; None means the backend's default.
+
+    background   whether it runs beside the turns of its session: it has no timeout, its input can be written where the
+                 backend has a way, all its output is handed over, and it lasts until its last process has ended
+    """
 
     command: str
     cwd: str
     timeout: float | None = None
     output_limit: int = 10 * 1024 * 1024
+    background: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,10 +299,97 @@ class RunningCommand(Protocol):
         """Release the terminal and kill what still runs. It never raises."""
         ...
 
+    async def refresh(self) -> None:
+        """Hand over now what a background command has printed. Someone must be in `wait`."""
+        ...
+
+    async def write(self, text: str) -> None:
+        """Write to the standard input of a background command. Raises ToolError if it has none, or reads nothing."""
+        ...
+
+    async def stop(self, grace: float) -> None:
+        """End the command and all its processes: SIGTERM, and SIGKILL after `grace` seconds. `wait` then returns."""
+        ...
+
 
 class Terminal(Protocol):
     """A place where commands run."""
 
     async def start(self, request: CommandRequest) -> RunningCommand:
         """Start a command. Raises Refused, ToolError (no such folder, no shell) or BackendUnavailable."""
+        ...
+
+
+class BackgroundProcess(Protocol):
+    """A command that runs beside the turns of a session."""
+
+    @property
+    def id(self) -> str:
+        """Its name for the model: "p1", "p2", ..."""
+        ...
+
+    @property
+    def command(self) -> str:
+        """The command line."""
+        ...
+
+    @property
+    def terminal_id(self) -> str | None:
+        """The editor's terminal to embed, or None if it runs locally."""
+        ...
+
+    @property
+    def outcome(self) -> CommandOutcome | None:
+        """How it ended; None while it runs."""
+        ...
+
+    @property
+    def seconds(self) -> float:
+        """How long it has run."""
+        ...
+
+    async def new_output(self) -> str:
+        """Return what it has printed since the last call. Of very much, head and tail."""
+        ...
+
+    async def output_from(self, position: int) -> str:
+        """Return what it has printed from a position on, in characters; a negative one counts from the end."""
+        ...
+
+    async def until(self, text: str | None, seconds: float, on_output: OnOutput) -> bool:
+        """Wait until it prints a text, or for its end if that is None. Return False if that does not happen in time.
+
+        A text counts that was printed after the one that the last call found. `on_output` gets new output as it comes.
+        """
+        ...
+
+    async def write(self, text: str) -> None:
+        """Write to its standard input. Raises ToolError."""
+        ...
+
+    async def stop(self) -> None:
+        """End it with all its processes, and wait for its end."""
+        ...
+
+
+class BackgroundProcesses(Protocol):
+    """The commands that run beside the turns of one session. They end with it."""
+
+    def listed(self) -> Sequence[BackgroundProcess]:
+        """Return those that run and some that have ended, in the order of their start."""
+        ...
+
+    def find(self, id: str) -> BackgroundProcess | None:  # noqa: A002 - the tool's own word
+        """Return the process with this id, or None."""
+        ...
+
+    async def start(self, command: str, cwd: str) -> BackgroundProcess:
+        """Start a command, and wait a moment for its first output or its end.
+
+        Raises ToolError if too many run, and what Terminal.start raises. A cancelled call ends the command.
+        """
+        ...
+
+    def shown(self, id: str) -> None:  # noqa: A002 - as above
+        """Note that the starting call is over, so that its terminal may be released once the command has ended."""
         ...

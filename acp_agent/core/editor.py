@@ -38,6 +38,18 @@ class DiskFiles(Protocol):
         ...
 
 
+class CommandWatch(Protocol):
+    """A watchdog, which ends the commands of this process if it is killed. It knows a command by its mark."""
+
+    def watch(self, mark: str, group: int | None = None) -> None:
+        """Watch a command that is about to start with this mark, or that leads the process group `group`."""
+        ...
+
+    def dismiss(self, mark: str) -> None:
+        """Stop watching a command after all its processes have ended."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class TerminalSettings:
     """The settings for commands in the editor's terminal.
@@ -48,6 +60,7 @@ class TerminalSettings:
     hidden            names of the variables that commands must not see
     timeout           seconds a command may take that names no limit itself; 0 for no limit
     request_timeout   seconds the editor may take to answer a request
+    watchdog          ends what runs in the editor's terminals if this process is killed
     """
 
     form: str
@@ -56,6 +69,7 @@ class TerminalSettings:
     hidden: Sequence[str]
     timeout: float
     request_timeout: float
+    watchdog: CommandWatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from acp_agent.core.backends import FileSystem, Terminal
+from acp_agent.core.backends import BackgroundProcesses, FileSystem, Terminal
 from acp_agent.core.editor import LanguageServers
 from acp_agent.core.events import PlanEntry, ToolProgress
 from acp_agent.core.messages import Message, ModelEvent
@@ -107,6 +107,7 @@ class Backends:
     show_plan   shows the user the whole plan of the model
     elicitor    asks the user for more than a yes or no; None if no user can be asked
     languages   the editor's language servers; None if it does not share them
+    processes   the commands that run beside the turns; None if there can be none
     """
 
     files: FileSystem
@@ -120,6 +121,7 @@ class Backends:
     show_plan: Callable[[tuple[PlanEntry, ...]], Awaitable[None]] | None = None
     elicitor: Elicitor | None = None
     languages: LanguageServers | None = None
+    processes: BackgroundProcesses | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,9 +80,13 @@ class PathSubject:
 
 @dataclass(frozen=True, slots=True)
 class CommandSubject:
-    """A shell command line, whole."""
+    """A shell command line, whole.
+
+    typed   whether a shell that runs already reads it. Its folder, and what it has defined, is unknown
+    """
 
     command: str
+    typed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,7 @@ class ToolSpec:
     external    whether its results come from outside: the web, an MCP server
     polls       whether its calls ask how something goes on by itself, so that equal results are no repetition
     asks        whether its calls are questions to the user
+    queue       the name of a queue in which the calls of one answer keep their order; empty for none
     server      the MCP server of the tool; empty for the built-in ones
     """
 
@@ -124,6 +129,7 @@ class ToolSpec:
     cacheable: bool = False
     external: bool = False
     polls: bool = False
+    queue: str = ""
     asks: bool = False
     server: str = ""
 
@@ -384,6 +390,7 @@ Verdict: TypeAlias = Allow | Ask | Deny
 
 _NAMES = {
     "bash": "shell sh exec execute execute_command run run_command run_shell_command run_terminal_cmd terminal",
+    "process": "bash_output kill_shell kill_bash",
     "read": "read_file view cat",
     "write": "write_file create_file",
     "edit": "edit_file str_replace replace",

@@ -173,8 +173,10 @@ class DynExecutor:
         if unseen or (spec.mutates and not facts.paths and not spec.server and not facts.commands):
             return Touches(alone=True)
         queues = {_QUESTIONS} if spec.asks or self._gates.asks(facts) else set[str]()
-        if not facts.subjects or spec.polls:
-            queues.add(spec.name)  # such as calls that follow one process: each sees what the one before it left
+        if not facts.subjects:
+            queues.add(spec.name)  # each sees what the one before it left
+        if spec.queue:
+            queues.add(spec.queue)
         reads, changes = set("/" if facts.commands else ""), set[str]()
         for subject in facts.paths:
             try:

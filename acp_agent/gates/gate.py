@@ -63,16 +63,19 @@ class CommandFacts(ShellText):
     """A command line, the commands that it runs, and their folders.
 
     expand   returns the files that a pattern of a command stands for
+    typed    whether a shell that runs already reads it, in a folder and with names that are not known
     """
 
-    def __init__(self, text: str, expand: Expand = unexpanded) -> None:
+    def __init__(self, text: str, expand: Expand = unexpanded, *, typed: bool = False) -> None:
         super().__init__(text)
         self.expand = expand
+        self.typed = typed
 
     @cached_property
     def only_reads(self) -> bool:
         """Whether the text is proven to run only commands that change nothing and reach no host."""
-        return isinstance(self.analysis, Plain) and all(map(only_reads, self.analysis.commands))
+        proven = isinstance(self.analysis, Plain) and not self.typed
+        return proven and all(map(only_reads, self.commands))
 
     @cached_property
     def steps(self) -> tuple[CommandStep, ...]:
@@ -119,8 +122,8 @@ class CallFacts:
         self.urls: list[str] = []
         for subject in self.subjects:
             match subject:
-                case CommandSubject(text):
-                    self.commands.append(CommandFacts(text, self._files))
+                case CommandSubject(text, typed):
+                    self.commands.append(CommandFacts(text, self._files, typed=typed))
                 case PathSubject():
                     self.paths.append(subject)
                 case UrlSubject(url):

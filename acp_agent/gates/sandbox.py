@@ -78,6 +78,8 @@ class SandboxGate(Gate):
                 return verdict
             outside.extend(verdict)
             links.extend(link_doubts(line.steps, self._workspace))
+        if any(line.typed for line in facts.commands):
+            return Ask("typed into a program that runs commands, in a folder that is not known", firm=True)
         if not (outside or links):
             return Allow()
         reasons = [f"outside the workspace: {_listed(outside)}"] if outside else []

@@ -26,7 +26,7 @@ GROUPS: Mapping[str, frozenset[str]] = MappingProxyType(
                 "delete_path", "move_path", "copy_path",
             )
         ),
-        "runtime": frozenset(("bash",)),
+        "runtime": frozenset(("bash", "process")),
         "web": frozenset(("web_scrape", "fetch")),
         "memory": frozenset(("memory_save", "memory_search")),
         "lsp": frozenset(

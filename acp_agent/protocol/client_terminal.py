@@ -12,9 +12,10 @@ import signal
 from dataclasses import replace
 
 import anyio
+from anyio import to_thread
 
 from acp_agent.core.backends import CommandOutcome, CommandRequest, OnOutput
-from acp_agent.core.editor import TerminalSettings
+from acp_agent.core.editor import CommandWatch, TerminalSettings
 from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol import wire
@@ -22,6 +23,8 @@ from acp_agent.protocol.client import EditorPaths
 from acp_agent.protocol.jsonrpc import ClientTimeout, ConnectionLost, RpcError
 from acp_agent.protocol.peer import Peer
 from acp_agent.workspace.processes.environment import GIT_SETTING
+from acp_agent.workspace.processes.table import MARK
+from acp_agent.workspace.processes.tree import ProcessTree
 
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
 _UNSET = "ACP_AGENT_UNSET"
@@ -57,14 +60,17 @@ class TerminalCommands:
         variables = _ENVIRONMENT | dict.fromkeys(hidden, "") | ({_UNSET: " ".join(hidden)} if hidden else {})
         self._environment: list[Json] = [{"name": name, "value": value} for name, value in variables.items()]
 
-    def prepare(self, command: str) -> tuple[JsonObject, str | None]:
-        """Return the members of `terminal/create` for a command, and the path of its script if it has one."""
+    def prepare(self, command: str, mark: str) -> tuple[JsonObject, str | None]:
+        """Return the members of `terminal/create` for a command, and the path of its script if it has one.
+
+        `mark` is the value of MARK in its environment, by which everything that it starts is found again.
+        """
         command = self._opening + command
         script = self._write_script(command) if self._form == "script" else None
         members: JsonObject = {"command": self._shell, "args": ["-c", command] if script is None else [script]}
         if self._form == "line":
             members = {"command": f"{self._shell} -c {shlex.quote(command)}"}
-        return {**members, "env": self._environment}, script
+        return {**members, "env": [*self._environment, {"name": MARK, "value": mark}]}, script
 
     def _write_script(self, command: str) -> str | None:
         """Return the path of a new private script; None if there is no path without special characters."""
@@ -108,6 +114,8 @@ _OVERLAP = 4096
 _BLANK = re.compile(r"\s+")
 _LONGEST_WORD = 8 * 1024
 """Characters in which a blank is looked for."""
+_LOOK_AFTER = 5.0
+"""Seconds between two looks for what a background command has left running."""
 _LOOK_FIRST = "Look at what the command has done before running it again."
 
 
@@ -121,27 +129,41 @@ class ProxyTerminal:
         self._commands = TerminalCommands(settings)
         self._timeout = settings.timeout
         self._request_timeout = settings.request_timeout
+        self._watchdog = settings.watchdog
         self._silent = False
 
     async def start(self, request: CommandRequest) -> "EditorCommand":
         """See Terminal. Raises ToolError if it is unknown whether the command started: it must not start twice."""
         if self._silent:
             raise BackendUnavailable(_BACKEND, "terminal/create was not answered before", permanent=True)
-        members, script = self._commands.prepare(request.command)
+        tree = ProcessTree(elsewhere=True)
+        members, script = self._commands.prepare(request.command, tree.mark)
         params: JsonObject = {
             "sessionId": self._session_id,
             **members,
             "cwd": self._paths.spell(request.cwd),
             "outputByteLimit": min(request.output_limit, _OUTPUT_LIMIT),
         }
+        self._watchdog.watch(tree.mark)
         try:
             terminal_id = await self._create(params)
         except BaseException:
+            self._watchdog.dismiss(tree.mark)
             remove(script)
             raise
         # A request's timeout is never longer than the user's limit; 0 is no limit.
         timeout = (self._timeout if request.timeout is None else request.timeout) or None
-        return EditorCommand(self._peer, self._session_id, terminal_id, timeout, script)
+        timeout = None if request.background else timeout
+        return EditorCommand(
+            self._peer,
+            self._session_id,
+            terminal_id,
+            timeout,
+            script,
+            tree,
+            self._watchdog,
+            background=request.background,
+        )
 
     async def _create(self, params: JsonObject) -> str:
         try:
@@ -168,17 +190,36 @@ class ProxyTerminal:
 
 
 class EditorCommand:
-    """One terminal of the editor."""
+    """One terminal of the editor.
+
+    tree   the processes of the command, as far as this machine runs them. What its shell leaves running ends with it
+    """
 
     def __init__(
-        self, peer: Peer, session_id: str, terminal_id: str, timeout: float | None, script: str | None
+        self,
+        peer: Peer,
+        session_id: str,
+        terminal_id: str,
+        timeout: float | None,
+        script: str | None,
+        tree: ProcessTree,
+        watchdog: CommandWatch,
+        *,
+        background: bool = False,
     ) -> None:
         self._peer = peer
         self._target: JsonObject = {"sessionId": session_id, "terminalId": terminal_id}
         self._terminal_id = terminal_id
         self._timeout = timeout
         self._script = script
+        self._tree = tree
+        self._watchdog = watchdog
+        self._background = background
+        self._on_output: OnOutput | None = None
+        self._reading = anyio.Lock()
         self._seen = ""
+        self._note = ""
+        self._alone = False  # whether nothing of the command is left
         self._released = False
 
     @property
@@ -187,11 +228,13 @@ class EditorCommand:
 
     async def wait(self, on_output: OnOutput) -> CommandOutcome:
         status: wire.ExitStatus | None = None
+        self._on_output = on_output
         try:
             with anyio.move_on_after(self._timeout):
-                status = await self._watch(on_output)
+                status = await (self._wait_for_exit() if self._background else self._watch())
             if status is None:
                 return await self._timed_out()
+            await self._end_left_overs()
             return await self._outcome(status.exit_code, status.signal)
         except anyio.get_cancelled_exc_class():
             self._peer.tell("terminal/kill", self._target)
@@ -202,14 +245,45 @@ class EditorCommand:
     async def release(self) -> None:
         if not self._released:
             self._released = True
+            if not self._alone:
+                with anyio.CancelScope(shield=True):
+                    await to_thread.run_sync(self._tree.end)
+            self._watchdog.dismiss(self._tree.mark)
             self._peer.tell("terminal/release", self._target)
             remove(self._script)
 
-    async def _watch(self, on_output: OnOutput) -> wire.ExitStatus:
+    async def refresh(self) -> None:
+        with contextlib.suppress(RpcError):  # the end of `wait` reports it
+            await self._read()
+
+    async def write(self, text: str) -> None:
+        del text
+        message = "the process runs in the editor's terminal, where only the user can type"
+        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Give it its input in the command line.")
+
+    async def stop(self, grace: float) -> None:
+        if not await to_thread.run_sync(self._tree.end, grace):  # another machine runs it, or it was ending
+            self._peer.tell("terminal/kill", self._target)
+
+    async def _end_left_overs(self) -> None:
+        """End what the shell has left running. Of a background command, wait for its end and take the last output."""
+        living = await to_thread.run_sync(self._tree.living)
+        while living and self._background:
+            await to_thread.run_sync(self._tree.wait, _LOOK_AFTER, abandon_on_cancel=True)
+            living = await to_thread.run_sync(self._tree.living)
+        if living:
+            await to_thread.run_sync(self._tree.wait)
+            if ended := await to_thread.run_sync(self._tree.end):
+                self._note = f"\n[{ended} background process{'' if ended == 1 else 'es'} ended with the command]\n"
+        self._alone = True
+        if self._background:
+            await self.refresh()
+
+    async def _watch(self) -> wire.ExitStatus:
         """Wait for the exit, and pass on the output meanwhile."""
         status: wire.ExitStatus | RpcError | None = None
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._poll, on_output)
+            tasks.start_soon(self._poll)
             try:
                 status = await self._wait_for_exit()
             except RpcError as error:  # the task group would wrap it
@@ -223,16 +297,23 @@ class EditorCommand:
     async def _wait_for_exit(self) -> wire.ExitStatus:
         return wire.exit_status(await self._peer.request("terminal/wait_for_exit", self._target))
 
-    async def _poll(self, on_output: OnOutput) -> None:
+    async def _poll(self) -> None:
         while True:  # read at once: if the last reading fails, this output is the only one
             try:
-                answer = wire.terminal_output(await self._peer.request("terminal/output", self._target))
+                await self._read()
             except RpcError:
                 return  # the final reading reports it
-            delta, self._seen = _delta(self._seen, answer.output), answer.output
-            if delta:
-                await on_output(_end(delta))
             await anyio.sleep(_POLL_SECONDS)
+
+    async def _read(self) -> None:
+        """Hand over the output that is new. Raises RpcError."""
+        if self._on_output is None:  # nobody waits yet
+            return
+        async with self._reading:
+            answer = wire.terminal_output(await self._peer.request("terminal/output", self._target))
+            delta, self._seen = _delta(self._seen, answer.output), answer.output
+        if delta:
+            await self._on_output(delta.replace("\r\n", "\n") if self._background else _end(delta))
 
     async def _timed_out(self) -> CommandOutcome:
         self._peer.tell("terminal/kill", self._target)
@@ -248,7 +329,7 @@ class EditorCommand:
             text, truncated = _whole_words(answer.output) if answer.truncated else answer.output, answer.truncated
         except RpcError:
             text, truncated = self._seen, True
-        output = text.replace("\r\n", "\n")  # some editors run terminals on a pty
+        output = text.replace("\r\n", "\n") + self._note  # some editors run terminals on a pty
         return CommandOutcome(
             output=output,
             stdout=output,

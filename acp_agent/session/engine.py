@@ -33,7 +33,7 @@ from acp_agent.session.slash.handler import SlashCommandHandler
 from acp_agent.session.slash.review import Review
 from acp_agent.session.titles import TitleUpdater
 from acp_agent.session.toolset.gate_factory import GateMemory
-from acp_agent.session.toolset.toolset import ReloadingToolset
+from acp_agent.session.toolset.toolset import ReloadingToolset, SessionTools
 from acp_agent.session.turn_slot import Answer
 from acp_agent.session.verdicts import Finding, call_with, judged
 from acp_agent.session.workspace_facts import WorkspaceFacts
@@ -247,7 +247,6 @@ class SessionEngine:
     servers         returns the MCP servers
     remove_server   ends an MCP server and removes its tools; returns False if no server has this name
     redact          removes secrets from texts
-    release         releases the resources of its tools
     """
 
     def __init__(
@@ -259,7 +258,7 @@ class SessionEngine:
         toolset: ReloadingToolset,
         mcp: SessionMcpServers,
         redact: Redact,
-        release: Callable[[], None],
+        tools: SessionTools,
     ) -> None:
         self.answer, self.state, self.kept = turns.answer, state.state, state.kept
         self.commands, self.status = handler.available, handler.status
@@ -270,7 +269,7 @@ class SessionEngine:
         self._handler = handler
         self._toolset = toolset
         self._mcp = mcp
-        self._release = release
+        self._tools = tools
         self._turns = turns
 
     async def answered(self, answer: Answer) -> None:
@@ -278,11 +277,19 @@ class SessionEngine:
         self._turns.look_around()
         await self._titles.answered(answer)
 
+    @property
+    def runs_processes(self) -> bool:
+        """Whether anything runs in the background."""
+        return self._tools.runs_processes()
+
     async def close(self) -> None:
-        """Close the MCP servers and the session's folders. The programs of the servers end in the background."""
+        """Close the MCP servers, the background processes and the session's folders.
+
+        The programs of the servers end in the background.
+        """
         self._titles.close()
         self._mcp.connections.close()
-        self._release()
+        await self._tools.end()
 
     def judged(self, subject: Subject) -> Finding:
         """Return the verdict on a call with this subject, without asking the user or running anything."""

@@ -189,7 +189,7 @@ class SessionFactory:
         )
         turns.look_around()
         return SessionEngine(
-            turns, self._state, self._titles, handler, self.toolset, self._mcp, self._redactor, self._tools.close
+            turns, self._state, self._titles, handler, self.toolset, self._mcp, self._redactor, self._tools
         )
 
     def in_force(self) -> Loaded:
@@ -285,7 +285,13 @@ class SessionFactory:
     def _make_tools(self) -> SessionTools:
         session, process = self._session, self._process
         backends = SessionBackends(
-            session, self._loaded.settings, process.script_folder, self._emit, self._warn, process.watchdog
+            session,
+            self._loaded.settings,
+            process.script_folder,
+            self._emit,
+            self._warn,
+            process.watchdog,
+            process.background,
         )
         needs = ToolDependencies(
             self._memories,

@@ -354,15 +354,16 @@ class SessionManager:
     # ------------------------------------------------------------------------------ evicting, resuming
 
     async def evict_idle(self, seconds: float) -> None:
-        """Evict the sessions that were not used for the given number of seconds."""
+        """Evict the sessions that were not used for the given number of seconds, and in which nothing runs."""
         before = anyio.current_time() - seconds
         for session in self.all():
-            if session.turns.used_at < before:
+            if session.turns.used_at < before and not session.runs_processes:
                 await self._pool.evict_idle(session)
 
     async def evict_all(self) -> None:
         """Evict every session in which no turn runs."""
-        await self.evict_idle(-1)
+        for session in self.all():
+            await self._pool.evict_idle(session)
 
     def share_evicted(self) -> None:
         """Unlock the evicted sessions that could not be stored at the eviction but are stored now."""

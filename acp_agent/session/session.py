@@ -295,6 +295,11 @@ class Session:
 
     # ---------------------------------------------------------------------------- eviction and end
 
+    @property
+    def runs_processes(self) -> bool:
+        """Whether anything runs in the background. It would end with an eviction."""
+        return self._engine is not None and self._engine.runs_processes
+
     async def evict(self, patience: float) -> None:
         """Close the engine and keep the session known. No turn may run. The next prompt resumes the session.
 

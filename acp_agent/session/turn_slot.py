@@ -56,6 +56,11 @@ class Engine(Protocol):
         """Do the work that can wait until the answer was sent, such as writing a title."""
         ...
 
+    @property
+    def runs_processes(self) -> bool:
+        """Whether anything runs in the background."""
+        ...
+
     async def close(self) -> None:
         """Release the terminals, and end the servers and child processes."""
         ...

@@ -1,15 +1,16 @@
 """bash: run a command line."""
 
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field
 
-from acp_agent.core.backends import CommandOutcome, CommandRequest
-from acp_agent.core.errors import ToolErrorCategory, ToolFailure
+from acp_agent.core.backends import BackgroundProcess, CommandOutcome, CommandRequest
+from acp_agent.core.errors import ToolError, ToolErrorCategory, ToolFailure
 from acp_agent.core.events import ToolProgress
 from acp_agent.core.ports import ToolContext
-from acp_agent.core.types import CommandSubject, Frame, Subject, ToolKind, ToolResult
-from acp_agent.tools.tool import WHOLE, Name, Params, Tool
+from acp_agent.core.types import CommandSubject, Frame, Subject, ToolKind, ToolResult, ToolSpec
+from acp_agent.tools.tool import PROCESSES, WHOLE, Name, Params, Tool
 
 _TELLING = ("permission denied", "no such file or directory")
 
@@ -23,7 +24,11 @@ class BashParams(Params):
 
     command: Name
     timeout: Annotated[int, Field(ge=1, le=600), WHOLE] | None = Field(
-        default=None, description="Seconds until the command is killed"
+        default=None, description="Seconds until the command is killed, usually 120"
+    )
+    background: bool = Field(
+        default=False,
+        description="For servers and watchers: returns at once with an id for process",
     )
 
 
@@ -44,7 +49,12 @@ class Bash(Tool[BashParams]):
     def subjects(self, params: BashParams) -> tuple[Subject, ...]:
         return (CommandSubject(params.command),)
 
+    def spec_of(self, params: BashParams) -> ToolSpec:
+        return replace(self.spec(), queue=PROCESSES) if params.background else self.spec()
+
     async def run(self, params: BashParams, context: ToolContext) -> ToolResult:
+        if params.background:
+            return await self._beside(params, context)
         asked = None if params.timeout is None else min(params.timeout, self._longest)
         request = CommandRequest(params.command, context.cwd, asked)
         command = await context.backends.terminal.start(request)
@@ -56,6 +66,30 @@ class Bash(Tool[BashParams]):
             await context.progress(ToolProgress(context.call_id, output=output))
 
         return _result(await command.wait(stream), self._longest)
+
+    async def _beside(self, params: BashParams, context: ToolContext) -> ToolResult:
+        """Start a background command. If it ends at once, its result is that of any other command."""
+        processes = context.backends.processes
+        if processes is None:
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "nothing can run in the background here")
+        process = await processes.start(params.command, context.cwd)
+
+        async def card_closed() -> None:
+            processes.shown(process.id)
+
+        context.defer(card_closed)
+        if process.terminal_id is not None:
+            await context.progress(ToolProgress(context.call_id, terminal_id=process.terminal_id))
+        output = await process.new_output()
+        if output:
+            await context.progress(ToolProgress(context.call_id, output=output))
+        return _running(process, output) if process.outcome is None else _result(process.outcome, self._longest)
+
+
+def _running(process: BackgroundProcess, output: str) -> ToolResult:
+    """Return what a background command has printed until now, and its id."""
+    frame = Frame(ending=f"[running as {process.id}]")
+    return ToolResult(output.removesuffix("\n"), envelope={"process": process.id, "stdout": output}, frame=frame)
 
 
 def _result(outcome: CommandOutcome, longest: float) -> ToolResult:

@@ -16,6 +16,7 @@ from acp_agent.tools.edit import Edit, Write
 from acp_agent.tools.memory import MemorySave, MemorySearch
 from acp_agent.tools.outline import Outline
 from acp_agent.tools.path_tools import CopyPath, CreateDirectory, DeletePath, ListDirectory, MovePath
+from acp_agent.tools.process import Process, TypesCommands, no_shell
 from acp_agent.tools.read import Read
 from acp_agent.tools.read_overflow import ReadOverflow
 from acp_agent.tools.search import FindPath, Grep
@@ -62,20 +63,33 @@ def default_tools(
     memory: bool = True,
     compression: bool = False,
     questions: bool = False,
+    types_commands: TypesCommands = no_shell,
 ) -> tuple[Tool[Any], ...]:
     """Return the built-in tools in the order in which the model sees them.
 
     `seen` is the session's record of the files it knows. With `rich_kinds` every tool has its own kind, else many have
-    the kind "other". `questions` says whether the editor can show a form.
+    the kind "other". `questions` says whether the editor can show a form, `types_commands` whether a background process
+    runs what is written to it.
     """
+    return (
+        Bash(limits.command_seconds),
+        Process(types_commands),
+        *_file_tools(limits, SeenFiles() if seen is None else seen, rich_kinds=rich_kinds),
+        Fetch(),
+        WebScrape(),
+        Diagnostics(max_diagnostics=limits.diagnostics, seconds=limits.checker_seconds),
+        ReadOverflow(max_chars=limits.overflow_chars),
+        UpdatePlan(),
+        *_optional(memory=memory, compression=compression, questions=questions),
+    )
 
+
+def _file_tools(limits: ToolLimits, seen: SeenFiles, *, rich_kinds: bool) -> tuple[Tool[Any], ...]:
     def kind(rich: ToolKind) -> ToolKind:
         return rich if rich_kinds else ToolKind.OTHER
 
     guards_secrets = limits.guards_secrets
-    seen = SeenFiles() if seen is None else seen
     return (
-        Bash(limits.command_seconds),
         Read(max_lines=limits.read_lines, max_line_chars=limits.line_chars, seen=seen),
         Write(max_bytes=limits.write_bytes, seen=seen),
         Edit(max_bytes=limits.write_bytes, seen=seen),
@@ -87,12 +101,6 @@ def default_tools(
         DeletePath(kind=kind(ToolKind.DELETE)),
         MovePath(kind=kind(ToolKind.MOVE)),
         CopyPath(kind=kind(ToolKind.EDIT)),
-        Fetch(),
-        WebScrape(),
-        Diagnostics(max_diagnostics=limits.diagnostics, seconds=limits.checker_seconds),
-        ReadOverflow(max_chars=limits.overflow_chars),
-        UpdatePlan(),
-        *_optional(memory=memory, compression=compression, questions=questions),
     )
 
 

@@ -73,6 +73,10 @@ Name = Annotated[Text, Field(min_length=1)]
 """A path, a pattern or a command. It is not empty."""
 
 
+PROCESSES = "processes"
+"""The queue of the calls that start or follow background processes."""
+
+
 class Params(BaseModel):
     """Base of every tool's parameters. The docstring of a subclass is the tool's description for the model.
 
@@ -430,6 +434,7 @@ class Tool(ABC, Generic[P]):
     cacheable   whether the same call gives the same answer until something changes
     external    whether its result comes from outside: the web, an MCP server
     asks        whether its calls are questions to the user
+    polls       whether calls look at something that runs, so that equal ones are no repetition
     params      the model of its parameters
     """
 
@@ -439,6 +444,7 @@ class Tool(ABC, Generic[P]):
     cacheable: ClassVar[bool] = False
     external: ClassVar[bool] = False
     asks: ClassVar[bool] = False
+    polls: ClassVar[bool] = False
     kind: ToolKind
     params: type[P]
 
@@ -458,6 +464,7 @@ class Tool(ABC, Generic[P]):
             cacheable=self.cacheable,
             external=self.external,
             asks=self.asks,
+            polls=self.polls,
         )
 
     def fitted(self, arguments: JsonObject) -> JsonObject:
@@ -474,6 +481,11 @@ class Tool(ABC, Generic[P]):
             return arguments
         optional = {key for key, field in self.params.model_fields.items() if not field.is_required()}
         return {key: value for key, value in arguments.items() if value is not None or key not in optional}
+
+    def spec_of(self, params: P) -> ToolSpec:
+        """Return the definition as it holds for one call, which may change less than the tool can."""
+        del params
+        return self.spec()
 
     def parse(self, arguments: JsonObject) -> P:
         """Return the typed parameters. An optional one with null counts as not given.
@@ -557,7 +569,7 @@ class Tool(ABC, Generic[P]):
             pass  # the run may find another
         return Invocation(
             call=replace(call, name=self.name),
-            spec=self.spec(),
+            spec=self.spec_of(params),
             title=self.title(params),
             run=run,
             subjects=self.subjects(params),

@@ -53,6 +53,8 @@ class Script:
 class FakeCommand:
     """A command under way, and what was done to it.
 
+    stopped    set by `stop`
+    written    what was written to its input
     waiting    set once `wait` has handed over its chunks
     killed     whether a hanging command was cancelled, or released before its end
     releases   how often `release` was called; must end up 1
@@ -61,6 +63,8 @@ class FakeCommand:
     request: CommandRequest
     script: Script
     waiting: anyio.Event = field(default_factory=anyio.Event)
+    stopped: anyio.Event = field(default_factory=anyio.Event)
+    written: list[str] = field(default_factory=list)
     ended: bool = False
     killed: bool = False
     releases: int = 0
@@ -79,7 +83,7 @@ class FakeCommand:
         self.waiting.set()
         if self.script.hangs:
             try:
-                await anyio.sleep_forever()
+                await self.stopped.wait()
             finally:
                 self.killed = True
         self.ended = True
@@ -90,6 +94,16 @@ class FakeCommand:
     async def release(self) -> None:
         self.killed = self.killed or not self.ended
         self.releases += 1
+
+    async def refresh(self) -> None:
+        """There is nothing that `wait` has not handed over."""
+
+    async def write(self, text: str) -> None:
+        self.written.append(text)
+
+    async def stop(self, grace: float) -> None:
+        self.killed = True
+        self.stopped.set()
 
 
 class FakeTerminal:

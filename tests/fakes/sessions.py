@@ -100,6 +100,7 @@ class Engine:
         self.messages = saved.history.messages if saved else ()
         self.calls = saved.usage.calls if saved else 0
         self.closed = False
+        self.serving = False
         self.available = frozenset(ALWAYS)
 
     @property
@@ -139,6 +140,10 @@ class Engine:
 
     async def answered(self, answer: Answer) -> None:
         del answer
+
+    @property
+    def runs_processes(self) -> bool:
+        return self.serving
 
     async def close(self) -> None:
         self.closed = True

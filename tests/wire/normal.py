@@ -11,6 +11,7 @@ from acp_agent.cli.agent_process import Direction, RecordedFrame, objects_at
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(\+00:00|Z)")
 _SCRIPT = re.compile(r"/[^\s\"]*/[0-9a-f]{16}\.sh")
+_MARK = re.compile(r"\d+\.[0-9a-f]{16}\b")
 _SHELL = re.compile(r"/[a-z/]*/bash\b")
 _MEASURED = {"elapsedMs", "used"}  # members whose number depends on the machine
 
@@ -72,6 +73,7 @@ class _Names:
 
     def _text(self, text: str) -> str:
         text = _SCRIPT.sub("<script>", text)
+        text = _MARK.sub("<mark>", text)
         for folder, name in self._places:
             text = text.replace(folder, name)
         text = _UUID.sub(lambda match: self._uuids.setdefault(match[0], f"<uuid {len(self._uuids) + 1}>"), text)

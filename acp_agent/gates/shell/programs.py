@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from acp_agent.gates.shell.arguments import applies_patch, awk_asks, sed_asks, sets_nothing
-from acp_agent.gates.shell.command import Command
+from acp_agent.gates.shell.command import Command, Opaque, ShellText
 from acp_agent.gates.shell.grammar import AFTER, ParsedArguments, WordKind, grammar_of, unversioned
 from acp_agent.gates.shell.options import tables
 
@@ -408,3 +408,39 @@ def _known_doubts(known: Program, name: str, parsed: ParsedArguments) -> Iterato
         word = f"{each.option}{each.word}"
         if any(pattern.fullmatch(word) for pattern in known.args + sub.args):
             yield Doubt(f"{call}: {word[:80]!r} may run a program", word)
+
+
+_CARRIERS = frozenset(
+    (
+        "ssh", "mosh", "telnet", "nc", "ncat", "socat", "su", "sudo", "doas", "docker", "podman", "nerdctl", "kubectl",
+        "oc", "lxc", "nsenter", "chroot", "machinectl", "screen", "tmux", "script", "expect", "xargs", "parallel", "at",
+        "batch", "busybox", "toybox", "gdb", "lldb", "ed", "ex", "vi", "vim", "nvim", "emacs", "psql", "mysql",
+        "sqlite3", "ftp", "sftp", "ipython", "ptpython", "irb", "pry", "jshell", "gnuplot", "bc",
+    )
+)  # fmt: skip
+"""Programs that run, here or elsewhere, what they read, whatever their operands are."""
+_CONSOLES = frozenset(("code", "pdb", "asyncio", "IPython", "ptpython", "idlelib"))
+_READS = re.compile(r"\b(?:eval|read|source|mapfile|readarray)\b")
+_OWN_INPUT = re.compile(r"/dev/(?:stdin|fd/0|tty)|/proc/\S*/fd/0")
+
+
+def runs_its_input(text: str) -> bool:
+    """Return whether a command line starts something that may run what it reads from its standard input as commands.
+
+    That is a shell or an interpreter without a script, or a way to one. What is not clear counts as one.
+    """
+    line = ShellText(text)
+    if line.survey.unread or _OWN_INPUT.search(text) or (isinstance(line.analysis, Opaque) and _READS.search(text)):
+        return True
+    return any(_runs_its_input(each) for command in line.survey.commands for each in command.walk())
+
+
+def _runs_its_input(command: Command) -> bool:
+    name, args, table = command.name, command.argv[1:], tables()
+    if command.unclear or command.appended or name in _CARRIERS:
+        return True
+    if name not in table.shells and not table.interpreter(name):
+        return False
+    operand = next((arg for arg in args if not arg.startswith(("-", "+"))), "")
+    asked = any(re.fullmatch(r"-[a-z]*[is][a-z]*|--interactive|-", arg) for arg in args)
+    return asked or not operand or ("-m" in args and operand.partition(".")[0] in _CONSOLES)

@@ -27,8 +27,9 @@ from acp_agent.execution.wrappers import Stamp
 from acp_agent.log import Log
 from acp_agent.net.web import GuardedWeb, WebLimits
 from acp_agent.output.sanitize import fence
-from acp_agent.session.session import Session
+from acp_agent.session.session import Background, Session
 from acp_agent.workspace.local_files import LocalFileSystem, file_stamp
+from acp_agent.workspace.processes.background import ProcessPool
 from acp_agent.workspace.processes.environment import hidden_variables
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.processes.tree import CommandWatchdog
@@ -45,9 +46,11 @@ class SessionBackends:
     settings        the settings at the session's start
     script_folder   returns the folder for scripts that the editor's terminal runs
     warn            shows the user a problem
-    watchdog        ends local commands if this process dies
+    watchdog        ends commands if this process dies
+    background      starts a task that lives as long as this process
     terminal        the terminal for the model's and the user's commands
     programs        the local terminal for programs whose output only a tool reads
+    processes       the commands that run beside the turns
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class SessionBackends:
         emit: EventSink,
         warn: Callable[[str], None],
         watchdog: CommandWatchdog,
+        background: Background,
     ) -> None:
         self._editor = session.editor
         self._settings = settings
@@ -65,6 +69,7 @@ class SessionBackends:
         self._watchdog = watchdog
         self.programs = self._local_terminal(warn)
         self.terminal = self._any_terminal(script_folder)
+        self.processes = ProcessPool(self.terminal, background)
 
     def files(self, roots: Roots) -> FileSystem:
         """Return the files below these roots."""
@@ -109,6 +114,7 @@ class SessionBackends:
                 hidden=hidden_variables(os.environ, self._settings.tools.shell.env_allow, keys),
                 timeout=acp.terminal_timeout_secs,
                 request_timeout=acp.request_timeout_secs,
+                watchdog=self._watchdog,
             )
         )
         return self.programs if proxy is None else CompositeTerminal([proxy, self.programs], self._fallen_back)

@@ -25,6 +25,7 @@ from acp_agent.execution.runner import ArgumentRepairer, Catalogue, DynExecutor,
 from acp_agent.execution.wrappers import ResultCache
 from acp_agent.gates.gate import CallFacts, Gate, Gates
 from acp_agent.gates.grounding import exists_in
+from acp_agent.gates.shell.programs import runs_its_input
 from acp_agent.log import Log
 from acp_agent.output.filters.engine import FilterEngine
 from acp_agent.output.redaction.redactor import Redactor
@@ -312,6 +313,20 @@ class SessionTools:
         """Close the session's folders. Nothing in them can be opened afterwards."""
         self._folders.close()
 
+    def runs_processes(self) -> bool:
+        """Return whether anything runs in the background."""
+        return bool(self._backends.processes.alive)
+
+    async def end(self) -> None:
+        """End the background processes, and close the session's folders."""
+        await self._backends.processes.close()
+        self.close()
+
+    def _types_commands(self, process: str) -> bool:
+        """Return whether what is written to a background process may run as commands."""
+        found = self._backends.processes.find(process)
+        return found is not None and runs_its_input(found.command)
+
     def clear(self) -> None:
         """Drop the cached results."""
         self._cache.clear()
@@ -370,6 +385,7 @@ class SessionTools:
             show_plan=self._needs.plan.show,
             elicitor=self._needs.elicitor,
             languages=self._languages(loaded),
+            processes=self._backends.processes,
         )
 
     def closed(self, fault: ConfigError) -> ToolsetSnapshot:
@@ -418,6 +434,7 @@ class SessionTools:
             memory=settings.memory.enabled,
             compression=settings.agent.compress_context,
             questions=asker is not None and asker.forms,
+            types_commands=self._types_commands,
         )
         languages, lsp = self._languages(loaded), settings.acp.lsp
         if languages is None:

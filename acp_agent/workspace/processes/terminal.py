@@ -141,6 +141,10 @@ _DELTA_PAUSE = 0.1
 _TIMED_OUT = 124
 _GRACE = 0.25
 _DRAIN = 0.1  # seconds for the last output of an ended command
+_KEPT_APART = 64 * 1024  # bytes of its own output that a background command keeps: it is handed over
+_HANDED_OVER = 1024 * 1024  # bytes of one update of a background command
+_LOOK_AFTER = 5.0  # seconds between two looks for what a background command has left running
+_UNREAD = 5.0  # seconds in which a command must read what is written to it
 
 
 class LocalCommand:
@@ -148,6 +152,7 @@ class LocalCommand:
 
     pidfd   that of the shell, which this object closes; None if a thread waits for the shell
     over    called when nothing of the command is left, before the shell is reaped if there is a pidfd
+    input   the writing end of its standard input, which makes it a background command; None for a command without input
     """
 
     terminal_id = None
@@ -161,8 +166,13 @@ class LocalCommand:
         timeout: float | None,
         pidfd: int | None,
         over: Callable[[], None],
+        input: int | None = None,  # noqa: A002 - the name of the thing
     ) -> None:
         self._process = process
+        self._input = input
+        self._background = input is not None
+        self._on_output: OnOutput | None = None
+        self._most = _HANDED_OVER if self._background else _DELTA_LIMIT
         self._pipes = pipes
         self._tree = tree
         self._transcript = transcript
@@ -170,7 +180,7 @@ class LocalCommand:
         self._deadline = None if timeout is None else anyio.current_time() + timeout
         self._pidfd = pidfd
         self._over = over
-        self._unsent = HeadTail(_DELTA_LIMIT)
+        self._unsent = HeadTail(self._most)
         self._spoke = anyio.Event()
         self._unread = len(pipes)
         self._drained = anyio.Event()
@@ -179,9 +189,10 @@ class LocalCommand:
         self._note = ""
 
     async def wait(self, on_output: OnOutput) -> CommandOutcome:
+        self._on_output = on_output
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._hand_over, on_output)
+                tasks.start_soon(self._hand_over)
                 async with anyio.create_task_group() as readers:
                     for stream, fd in self._pipes.items():
                         readers.start_soon(self._read, stream, fd)
@@ -202,9 +213,42 @@ class LocalCommand:
             self._finished.set()
         while self._pipes:
             os.close(self._pipes.popitem()[1])
+        self._close_input()
         if self._pidfd is not None:
             os.close(self._pidfd)
             self._pidfd = None
+
+    async def refresh(self) -> None:
+        for stream, fd in self._pipes.items():
+            with contextlib.suppress(BlockingIOError):
+                while data := os.read(fd, _READ):
+                    self._take(stream, data)
+        await self._hand_over_now()
+
+    async def write(self, text: str) -> None:
+        data = memoryview(text.encode())
+        try:
+            with anyio.fail_after(_UNREAD):
+                while data and self._input is not None:
+                    try:
+                        data = data[os.write(self._input, data) :]
+                    except BlockingIOError:
+                        await anyio.wait_writable(self._input)
+        except TimeoutError:
+            raise ToolError(ToolErrorCategory.TIMEOUT, "the process does not read its input") from None
+        except (OSError, anyio.ClosedResourceError):
+            self._close_input()
+        if data:
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "the input of the process is closed")
+
+    async def stop(self, grace: float) -> None:
+        await to_thread.run_sync(self._tree.end, grace)
+
+    def _close_input(self) -> None:
+        if self._input is not None:
+            anyio.notify_closing(self._input)
+            os.close(self._input)
+            self._input = None
 
     async def _end(self) -> None:
         """Wait until nothing of the command is left and all output is read."""
@@ -215,6 +259,9 @@ class LocalCommand:
             with anyio.CancelScope(shield=True):
                 await to_thread.run_sync(self._tree.end)
                 await self._exited()
+        elif self._background:
+            while self._tree.living():
+                await to_thread.run_sync(self._tree.wait, _LOOK_AFTER, abandon_on_cancel=True)
         elif self._tree.living():
             await self._end_left_overs()
         self._reap()
@@ -249,15 +296,18 @@ class LocalCommand:
                 data = os.read(fd, _READ)
             except BlockingIOError:
                 continue
-            text = self._transcript.add(stream, data, final=not data)
-            if text:
-                self._unsent.add(text)
-                self._spoke.set()
+            self._take(stream, data, final=not data)
         self._unread -= 1
         if not self._unread:
             self._drained.set()
 
-    async def _hand_over(self, on_output: OnOutput) -> None:
+    def _take(self, stream: Stream, data: bytes, *, final: bool = False) -> None:
+        text = self._transcript.add(stream, data, final=final)
+        if text:
+            self._unsent.add(text)
+            self._spoke.set()
+
+    async def _hand_over(self) -> None:
         """Send new output in intervals, at most ten updates a second, and the last output at once."""
         over = False
         while not over:
@@ -265,9 +315,16 @@ class LocalCommand:
             with anyio.move_on_after(_DELTA_PAUSE):
                 await self._finished.wait()
             over = self._finished.is_set()
-            delta, self._unsent, self._spoke = self._unsent.text(), HeadTail(_DELTA_LIMIT), anyio.Event()
-            if delta:
-                await on_output(delta)
+            await self._hand_over_now()
+
+    async def _hand_over_now(self) -> None:
+        if self._on_output is None:  # nobody waits yet
+            return
+        delta, self._unsent = self._unsent.text(), HeadTail(self._most)
+        if not self._finished.is_set():  # then the last event must stay set, which ends `_hand_over`
+            self._spoke = anyio.Event() if self._spoke.is_set() else self._spoke
+        if delta:
+            await self._on_output(delta)
 
     def _outcome(self) -> CommandOutcome:
         code, timed_out = self._process.returncode, self._timed_out
@@ -307,10 +364,11 @@ def check(request: CommandRequest) -> None:
 
 def spawn(
     shell: str, request: CommandRequest, environment: dict[str, str], tag: int
-) -> tuple["subprocess.Popen[bytes]", dict[Stream, int]]:
-    """Start a shell in its own session without input. Return it, and the non-blocking reading ends of its pipes.
+) -> tuple["subprocess.Popen[bytes]", dict[Stream, int], int | None]:
+    """Start a shell in its own session. Return it, and the non-blocking ends of its pipes.
 
-    Its environment is exactly `environment`; `tag` is explained in `process_limits`. Raises ToolError.
+    The last one writes to its input, which only a background command has. Its environment is exactly `environment`;
+    `tag` is explained in `process_limits`. Raises ToolError.
     """
     with contextlib.ExitStack() as on_failure, contextlib.ExitStack() as writing_ends:
         reads: dict[Stream, int] = {}
@@ -321,10 +379,16 @@ def spawn(
                 on_failure.callback(os.close, reads[stream])
                 writing_ends.callback(os.close, writes[stream])
                 os.set_blocking(reads[stream], False)
+            typed, writing = subprocess.DEVNULL, None
+            if request.background:
+                typed, writing = os.pipe()
+                writing_ends.callback(os.close, typed)
+                on_failure.callback(os.close, writing)
+                os.set_blocking(writing, False)
             with limits_for_child(tag):
                 process = subprocess.Popen(
                     [shell, "-c", "--", request.command],
-                    stdin=subprocess.DEVNULL,
+                    stdin=typed,
                     stdout=writes[Stream.STDOUT],
                     stderr=writes[Stream.STDERR],
                     cwd=request.cwd,
@@ -334,7 +398,7 @@ def spawn(
         except OSError as error:
             raise _spawn_error(error, request) from error
         on_failure.pop_all()
-    return process, reads
+    return process, reads, writing
 
 
 def _spawn_error(error: OSError, request: CommandRequest) -> ToolError:
@@ -349,7 +413,7 @@ def _spawn_error(error: OSError, request: CommandRequest) -> ToolError:
 
 
 class LocalTerminal:
-    """The Terminal on this machine: each command runs in a new shell, in its own session, without input.
+    """The Terminal on this machine: each command runs in a new shell, in its own session.
 
     default_timeout   the seconds that a command may take if its request has no timeout; 0 for no limit
     env_allow         names of variables that commands may see beside the usual ones (`child_environment`); raises
@@ -363,7 +427,7 @@ class LocalTerminal:
         self,
         env_allow: Iterable[str] = (),
         *,
-        default_timeout: float = 30.0,
+        default_timeout: float = 120.0,
         pidfds: bool | None = None,
         watchdog: CommandWatchdog | None = None,
         grace: float = _GRACE,
@@ -385,7 +449,7 @@ class LocalTerminal:
             on_failure.callback(over)
             self._watchdog.watch(tree.mark)
             # Not in a thread: it takes less than a millisecond, and a cancellation could lose the process.
-            process, pipes = spawn(self._shell, request, {**self._environment, MARK: tree.mark}, tree.tag)
+            process, pipes, typing = spawn(self._shell, request, {**self._environment, MARK: tree.mark}, tree.tag)
             on_failure.pop_all()
         self._watchdog.watch(tree.mark, process.pid)
         tree.started(
@@ -393,8 +457,11 @@ class LocalTerminal:
         )
         # For both timeouts, 0 means none.
         timeout = (self._default_timeout if request.timeout is None else request.timeout) or None
+        if request.background:
+            timeout = None
         try:
             pidfd = os.pidfd_open(process.pid) if self._pidfds else None
         except OSError:  # too many files are open: a thread waits for the shell
             pidfd = None
-        return LocalCommand(process, pipes, tree, CommandOutput(request.output_limit), timeout, pidfd, over)
+        transcript = CommandOutput(_KEPT_APART if request.background else request.output_limit)
+        return LocalCommand(process, pipes, tree, transcript, timeout, pidfd, over, typing)

@@ -118,6 +118,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 _TERM_GRACE = 0.25
 _KILL_PATIENCE = 0.1
+_LOOKS = 20  # each looks for children of processes that ended during the last one
 _KILL_ROUNDS = 20  # each round finds processes that were forked during the last one
 _leaders: set[int] = set()  # shells of commands and watchdogs: only the code that started them may reap them
 _UNCLAIMED = 5.0  # seconds after which a dead child is reaped here
@@ -251,15 +252,20 @@ class ProcessTree:
     The shell is our child and leads its own session and group. It must be started with `mark` in the variable MARK and
     with the tag `tag`.
 
-    grace   seconds that processes get to end by themselves, in `wait`, and in `end` after SIGTERM
+    grace       seconds that processes get to end by themselves, in `wait`, and in `end` after SIGTERM
+    elsewhere   whether another program starts the shell, such as an editor in its terminal. Then only the mark tells
+                what belongs to the command; where this machine does not run it, nothing is found
     """
 
-    def __init__(self, *, grace: float = _TERM_GRACE, table: ProcessTable | None = None) -> None:
+    def __init__(
+        self, *, grace: float = _TERM_GRACE, table: ProcessTable | None = None, elsewhere: bool = False
+    ) -> None:
         self._grace = grace
+        self._elsewhere = elsewhere
         self.mark = f"{os.getpid()}.{os.urandom(8).hex()}"
         self.tag = tag_of(self.mark)
         self._table = table or system_table()
-        self._subreaper = is_subreaper()
+        self._subreaper = is_subreaper() and not elsewhere
         self._before = frozenset[int]() if self._subreaper else frozenset(self._table.pids())
         self._pidfds = pidfd_works()
         self._own_session = os.getsid(0)
@@ -278,8 +284,19 @@ class ProcessTree:
     def living(self) -> list[int]:
         """Return the processes that have not ended, parents first. It is fast if there are none.
 
-        Those that have ended and became our children are reaped.
+        Those that have ended and became our children are reaped. One that ends during a look may have left a child that
+        is ours only now, such as a daemon that forks twice; then we look again.
         """
+        gone = set[int]()
+        for _ in range(_LOOKS):
+            known = len(gone)
+            members = self._look(gone)
+            if members or len(gone) == known:
+                return members
+        return []
+
+    def _look(self, gone: set[int]) -> list[int]:
+        """Return the living processes that one look finds. Add those that have ended by now to `gone`."""
         children = self._table.children(os.getpid())
         candidates = children if self._subreaper else {*children, *self._table.pids()} - self._before
         ours, dead = dict[int, Status](), list[Status]()
@@ -287,11 +304,15 @@ class ProcessTree:
             if pid in _leaders and pid != self._leader:  # another command, or a watchdog
                 continue
             status = self._table.status(pid)
+            if status is None or status.zombie:
+                gone.add(pid)
             if status is not None and status.zombie:
                 dead.append(status)
             elif status is not None and self._belongs(status):
                 ours[pid] = status
         members = self._below(ours) if ours else []
+        if not members:  # those that lived a moment ago
+            gone.update(ours)
         for status in dead:
             if status.parent != os.getpid() or status.pid == self._leader:
                 continue
@@ -312,17 +333,19 @@ class ProcessTree:
         """Note that the shell was reaped. Its number may mean another process now."""
         _leaders.discard(self._leader)
 
-    def wait(self) -> None:
-        """Wait for the grace period, so that living processes can end by themselves. It blocks."""
-        signal_and_wait(self.living(), 0, self._grace, self._table, pidfds=self._pidfds)
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait for the grace period or so many seconds, in which living processes can end by themselves. It blocks."""
+        patience = self._grace if seconds is None else seconds
+        signal_and_wait(self.living(), 0, patience, self._table, pidfds=self._pidfds)
 
-    def end(self) -> int:
+    def end(self, grace: float | None = None) -> int:
         """End every process: SIGTERM, the grace period, SIGKILL. Return their number. It blocks.
 
         The caller still has to reap the leader.
         """
-        deadline = time.monotonic() + self._grace + _KILL_ROUNDS * _KILL_PATIENCE
-        _end(self.living, deadline, self._grace, self._table, self._signalled, pidfds=self._pidfds)
+        grace = self._grace if grace is None else grace
+        deadline = time.monotonic() + grace + _KILL_ROUNDS * _KILL_PATIENCE
+        _end(self.living, deadline, grace, self._table, self._signalled, pidfds=self._pidfds)
         for pid in self._signalled - {self._leader}:
             reap(pid)
         return len(self._signalled)
@@ -330,6 +353,8 @@ class ProcessTree:
     def _belongs(self, status: Status) -> bool:
         """Return whether a process belongs to this command, or to none that still runs."""
         mark = self._table.mark(status.pid)
+        if self._elsewhere:
+            return mark == self.mark
         if mark == self.mark or status.session == self._leader or self._pipes & self._table.pipes(status.pid):
             return True
         tag = self._table.tag(status.pid)

@@ -72,7 +72,7 @@ def test_the_file_init_writes_loads_without_problems(in_process, home):
 
 def test_and_so_it_does_with_every_setting_taken_in(tmp_path):
     text = re.sub(r"^#(?! |$)", "", template(), flags=re.MULTILINE)
-    assert tomllib.loads(text)["tools"]["shell"]["timeout"] == 30
+    assert tomllib.loads(text)["tools"]["shell"]["timeout"] == 120
     file = tmp_path / "c.toml"
     file.write_text(text)
     loaded = load(Flags(config=str(file)), {"OLLAMA_HOST": "h"})

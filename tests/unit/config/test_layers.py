@@ -14,7 +14,7 @@ def test_nothing_set_gives_the_defaults_of_the_requirements(loading):
     assert not loaded.problems
     settings = loaded.settings
     assert settings.agent.max_tool_iterations == 200
-    assert settings.tools.shell.timeout == 30
+    assert settings.tools.shell.timeout == 120
     assert settings.acp.terminal_timeout_secs == 120
     assert settings.tools.overflow.threshold == 50_000
     assert settings.tools.enabled

@@ -17,6 +17,7 @@ from acp_agent.protocol.client import EditorPaths
 from acp_agent.protocol.client_terminal import ProxyTerminal, TerminalCommands
 from acp_agent.session.toolset.backends import CompositeTerminal
 from acp_agent.workspace.processes.terminal import LocalTerminal
+from acp_agent.workspace.processes.tree import CommandWatchdog
 from tests.unit.protocol.scripted_editor import REFUSALS, Editor, editor, quiet, refuse, tell_nobody
 from tests.unit.protocol.wires import connected
 
@@ -37,7 +38,7 @@ def terminal(
         editing.peer,
         "s1",
         EditorPaths("/w"),
-        TerminalSettings(form, scripts, "bash", hidden, timeout, request_timeout),
+        TerminalSettings(form, scripts, "bash", hidden, timeout, request_timeout, CommandWatchdog()),
     )
 
 
@@ -106,10 +107,12 @@ async def test_the_line_form_is_one_quoted_command(tmp_path: Path) -> None:
 async def test_a_command_sees_no_hidden_variable_however_the_editor_runs_it(
     tmp_path: Path, form: str, shell: str
 ) -> None:
-    commands = TerminalCommands(TerminalSettings(form, lambda: str(tmp_path), shell, ("A_KEY", "B_TOKEN"), 5, 1))
+    commands = TerminalCommands(
+        TerminalSettings(form, lambda: str(tmp_path), shell, ("A_KEY", "B_TOKEN"), 5, 1, CommandWatchdog())
+    )
     environ_at_start = "tr '\\0' '\\n' < /proc/$$/environ"
     line = f'echo "${{A_KEY-unset}} ${{B_TOKEN-unset}} $C"; env | grep -c A_KEY; {environ_at_start} | grep -c canary'
-    members, _ = commands.prepare(line)
+    members, _ = commands.prepare(line, "the.mark")
     environ = {"PATH": os.environ["PATH"], "A_KEY": "canary", "B_TOKEN": "canary", "C": "kept"}
     environ.update((each["name"], each["value"]) for each in members["env"])
     words = [members["command"], *members["args"]] if form != "line" else ["sh", "-c", members["command"]]
@@ -242,7 +245,7 @@ async def test_a_terminal_that_comes_too_late_is_given_back(tmp_path: Path) -> N
             peer,
             "s1",
             EditorPaths("/w"),
-            TerminalSettings("exec", lambda: str(tmp_path), "sh", (), 5, 0.01),
+            TerminalSettings("exec", lambda: str(tmp_path), "sh", (), 5, 0.01, CommandWatchdog()),
         )
         with pytest.raises(ToolError, match="may still start there"):
             await starting.start(CommandRequest("x", "/w"))

@@ -84,6 +84,10 @@ class Unnamed:
         pass
 
 
+async def _nothing() -> None:
+    """There is nothing to release."""
+
+
 class Kept:
     def state(self) -> Change:
         return Change(usage=UsageTotals(used=1, size=2))
@@ -142,8 +146,9 @@ class World:
         mcp.connections = McpConnections(self.pins, self.background, session.notices.add, self._connect)
         mcp.start(loaded)
         desk = Desk(session, mcp.connections)
-        parts: Any = (SimpleNamespace(answer=None), Kept(), Unnamed(), desk, Tools(loaded), mcp, hidden, lambda: None)
-        return SessionEngine(*parts)
+        parts: Any = (SimpleNamespace(answer=None), Kept(), Unnamed(), desk, Tools(loaded), mcp, hidden)
+        tools: Any = SimpleNamespace(end=_nothing, runs_processes=lambda: False)
+        return SessionEngine(*parts, tools)
 
     # ------------------------------------------------------------------------ as a workshop
 

@@ -664,6 +664,17 @@ async def test_many_at_once_never_keep_more_awake_than_there_may_be(tmp_path: Pa
 # ------------------------------------------------------------------------------------------- rest
 
 
+async def test_a_session_in_which_something_runs_gives_its_place_only_to_another(here: Process) -> None:
+    session = await here.new()
+    await here.say(session, "one")
+    here.engine(session).serving = True
+    here.session(session).turns.used_at -= 100
+    await here.sessions.evict_idle(99)
+    assert here.resident == {session}
+    await here.sessions.evict_all()
+    assert not here.resident
+
+
 async def test_sessions_nobody_used_for_long_rest_and_wake_with_all_of_it(here: Process) -> None:
     session, busy = await here.new(), await here.new()
     await here.say(session, "one")

@@ -71,9 +71,9 @@ async def test_an_unknown_name_gets_the_names_there_are_and_the_nearest():
     assert error.value.failure.category is ToolErrorCategory.TOOL_NOT_FOUND
     assert str(error.value) == 'there is no tool "list_directry"'
     assert error.value.failure.suggestion == (
-        "Use list_directory, or another of your tools: bash, read, write, edit, list_directory, find_path, grep, "
-        "outline, create_directory, delete_path, move_path, copy_path, fetch, web_scrape, diagnostics, read_overflow, "
-        "update_plan, memory_search, memory_save."
+        "Use list_directory, or another of your tools: bash, process, read, write, edit, list_directory, find_path, "
+        "grep, outline, create_directory, delete_path, move_path, copy_path, fetch, web_scrape, diagnostics, "
+        "read_overflow, update_plan, memory_search, memory_save."
     )
 
 
@@ -227,6 +227,7 @@ COMMITTED = Path(__file__).parents[3] / "schemas" / "tools.schema.json"
 ALL_TOOLS = default_tools(compression=True, questions=True)
 SAMPLES = {
     "bash": {"command": "true"},
+    "process": {"action": "list"},
     "read": {"path": "a"},
     "write": {"path": "a", "content": ""},
     "edit": {"path": "a", "old_string": "x", "new_string": "y"},
@@ -249,7 +250,8 @@ SAMPLES = {
     "compress_context": {},
 }
 # What touches nothing but the agent's own store, what the conversation was shown, and the user's attention.
-OURS = {"read_overflow", "update_plan", "ask_user", "memory_search", "memory_save", "compress_context"}
+# A process was judged when it started; what is written to a shell is a subject (test_process.py).
+OURS = {"process", "read_overflow", "update_plan", "ask_user", "memory_search", "memory_save", "compress_context"}
 each_tool = pytest.mark.parametrize("tool", ALL_TOOLS, ids=lambda tool: tool.name)
 
 

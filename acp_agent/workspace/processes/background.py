@@ -1,0 +1,260 @@
+"""Commands that run beside the turns of a session: a pool of at most eight, their output and their end.
+
+A command belongs to its session, not to the turn that started it. It ends by itself, by `stop`, or with the session:
+when that is closed, deleted or evicted, and when the agent ends, however it does (`processes/tree`).
+"""
+
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+import anyio
+
+from acp_agent.core.backends import CommandOutcome, CommandRequest, OnOutput, RunningCommand, Terminal
+from acp_agent.core.errors import AgentError, ToolError, ToolErrorCategory
+
+MOST_ALIVE = 8
+_MOST_ENDED = 8
+_FIRST_OUTPUT = 0.5
+"""Seconds that a starting call waits for the first output."""
+_FIRST_END = 0.1
+"""Seconds after the first output in which the end of a command that fails at once is waited for."""
+_LOOK = 0.2
+"""Seconds between two looks at an editor's terminal, which does not report new output."""
+_KEPT = 1024 * 1024
+_STOP_GRACE = 2.0
+_END_GRACE = 0.25
+_END_WITHIN = 4.0
+"""Seconds that the end of a session waits for an editor that does not answer."""
+
+
+class OutputLog:
+    """The head and the tail of a growing text, each at most half of `limit` characters. Positions count from its start.
+
+    Only whole words stand beside what is left out, because half of a secret would not be recognized.
+    """
+
+    def __init__(self, limit: int = _KEPT) -> None:
+        self._half = limit // 2
+        self._head = ""
+        self._tail = ""
+        self.end = 0
+
+    def add(self, text: str) -> None:
+        """Append a text."""
+        self.end += len(text)
+        room = self._half - len(self._head) if not self._tail else 0
+        self._head += text[:room]
+        self._tail += text[room:]
+        if len(self._tail) > self._half * 5 // 4:  # not at each call, as it copies the tail
+            self._tail = self._tail[-self._half :]
+
+    def since(self, position: int) -> str:
+        """Return the text from a position on, with a line in place of what is left out."""
+        start = self.end - len(self._tail)
+        if position >= start:
+            return self._tail[position - start :]
+        if start == len(self._head):
+            return self._head[position:] + self._tail
+        head, tail = self._head[position:], self._tail
+        head = head[: max(head.rfind("\n"), head.rfind(" ")) + 1]
+        tail = tail[min((at for at in (tail.find("\n"), tail.find(" ")) if at >= 0), default=0) :]
+        left_out = self.end - position - len(head) - len(tail)
+        return f"{head}\n[... {left_out} characters left out ...]\n{tail.lstrip()}"
+
+    def find(self, text: str, position: int) -> int:
+        """Return the position behind the first occurrence of a text from a position on, -1 if there is none."""
+        start = self.end - len(self._tail)
+        for begins, part in (
+            ((0, self._head + self._tail),)
+            if start == len(self._head)
+            else (
+                (0, self._head),
+                (start, self._tail),
+            )
+        ):
+            at = part.find(text, max(position - begins, 0))
+            if at >= 0:
+                return begins + at + len(text)
+        return -1
+
+
+class RunningProcess:
+    """One background command: see BackgroundProcess. `run` must be running in a task of the process."""
+
+    def __init__(self, id: str, command: str, running: RunningCommand) -> None:  # noqa: A002 - the tool's own word
+        self.id = id
+        self.command = command
+        self.outcome: CommandOutcome | None = None
+        self.ended = anyio.Event()
+        self.card_closed = anyio.Event()
+        self.spoke = anyio.Event()
+        self._running = running
+        self._log = OutputLog()
+        self._seen = 0  # the position up to which the model has seen the output
+        self._found = 0  # the position up to which `until` has found its texts
+        self._began = anyio.current_time()
+        self._lasted = 0.0
+
+    @property
+    def terminal_id(self) -> str | None:
+        return self._running.terminal_id
+
+    @property
+    def seconds(self) -> float:
+        return self._lasted if self.outcome else anyio.current_time() - self._began
+
+    async def run(self) -> None:
+        """Read the output until the command has ended, and release it after its starting call is over."""
+        try:
+            self.outcome = await self._running.wait(self._heard)
+        except AgentError as error:  # the editor's terminal broke
+            self.outcome = CommandOutcome(f"{error}", "", "", None)
+        finally:
+            self._lasted = anyio.current_time() - self._began
+            self._wake()
+            with anyio.CancelScope(shield=True):
+                if self.outcome is None:  # this process ends
+                    await self._running.release()
+            self.ended.set()
+        await self.card_closed.wait()
+        await self._running.release()
+
+    async def refresh(self) -> None:
+        """Take what the command has printed until now."""
+        if self.outcome is None:
+            await self._running.refresh()
+
+    async def new_output(self) -> str:
+        await self.refresh()
+        text, self._seen = self._log.since(self._seen), self._log.end
+        return text
+
+    async def output_from(self, position: int) -> str:
+        await self.refresh()
+        self._seen = self._log.end
+        return self._log.since(max(position + self._log.end, 0) if position < 0 else position)
+
+    async def until(self, text: str | None, seconds: float, on_output: OnOutput) -> bool:
+        told = self._log.end if text is None else self._seen
+        with anyio.move_on_after(seconds):
+            while True:
+                spoke = self.spoke
+                await self.refresh()
+                if told < self._log.end:
+                    news, told = self._log.since(told), self._log.end
+                    await on_output(news)
+                if text is not None and (found := self._log.find(text, self._found)) >= 0:
+                    self._found = found
+                    return True
+                if self.outcome is not None:
+                    return text is None
+                with anyio.move_on_after(_LOOK):
+                    await spoke.wait()
+        return False
+
+    async def write(self, text: str) -> None:
+        if self.outcome is not None:
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{self.id} has ended")
+        await self._running.write(text)
+
+    async def stop(self) -> None:
+        await self.end(_STOP_GRACE)
+
+    async def end(self, grace: float) -> None:
+        """End the command and wait for its end; `grace` is the time in seconds between SIGTERM and SIGKILL."""
+        if self.outcome is None:
+            await self._running.stop(grace)
+            with anyio.move_on_after(_END_WITHIN):
+                await self.ended.wait()
+
+    async def first_moment(self) -> None:
+        """Wait for the first output or the end, at most half a second."""
+        with anyio.move_on_after(_FIRST_OUTPUT):
+            while self.outcome is None and not self._log.end:
+                spoke = self.spoke
+                await self.refresh()
+                if self.outcome is None and not self._log.end:
+                    with anyio.move_on_after(_LOOK):
+                        await spoke.wait()
+        with anyio.move_on_after(_FIRST_END):
+            await self.ended.wait()
+
+    async def _heard(self, output: str) -> None:
+        self._log.add(output)
+        self._wake()
+
+    def _wake(self) -> None:
+        spoke, self.spoke = self.spoke, anyio.Event()
+        spoke.set()
+
+
+class ProcessPool:
+    """The background commands of one session: see BackgroundProcesses.
+
+    terminal     runs them
+    background   starts a task that lives as long as this process, not as long as a turn
+    """
+
+    def __init__(
+        self, terminal: Terminal, background: Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
+    ) -> None:
+        self._terminal = terminal
+        self._background = background
+        self._processes: dict[str, RunningProcess] = {}
+        self._started = 0
+        self._starting = 0
+
+    def listed(self) -> Sequence[RunningProcess]:
+        return tuple(self._processes.values())
+
+    def find(self, id: str) -> RunningProcess | None:  # noqa: A002 - as above
+        return self._processes.get(id)
+
+    @property
+    def alive(self) -> list[RunningProcess]:
+        """Those that run."""
+        return [each for each in self._processes.values() if each.outcome is None]
+
+    async def start(self, command: str, cwd: str) -> RunningProcess:
+        if len(self.alive) + self._starting >= MOST_ALIVE:
+            running = "; ".join(f"{each.id}: {each.command}" for each in self.alive)
+            message = f"{MOST_ALIVE} background processes run already ({running})"
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Stop one with `process` first.")
+        self._starting += 1
+        try:
+            running = await self._terminal.start(CommandRequest(command, cwd, background=True))
+        finally:
+            self._starting -= 1
+        self._started += 1
+        process = RunningProcess(f"p{self._started}", command, running)
+        self._processes[process.id] = process
+        self._background(process.run)
+        try:
+            await process.first_moment()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await process.end(_END_GRACE)
+            process.card_closed.set()
+            raise
+        self._forget_oldest()
+        return process
+
+    def shown(self, id: str) -> None:  # noqa: A002 - as above
+        if process := self._processes.get(id):
+            process.card_closed.set()
+
+    async def close(self) -> None:
+        """End all commands, at once and together."""
+        async with anyio.create_task_group() as tasks:
+            for process in self.alive:
+                tasks.start_soon(partial(process.end, _END_GRACE))
+        for process in self._processes.values():
+            process.card_closed.set()
+        self._processes.clear()
+
+    def _forget_oldest(self) -> None:
+        ended = [each.id for each in self._processes.values() if each.outcome is not None]
+        for gone in ended[:-_MOST_ENDED]:
+            self.shown(gone)
+            del self._processes[gone]
