@@ -1,5 +1,7 @@
 """`acp-agent check`: whether a session in this folder would allow a path, a URL or a command, and why.
 
+`acp-agent permissions` lists and revokes the user's stored "always" answers, those of all projects.
+
 No content is read, nothing is changed, and no connection is opened. With `--stdin` it reads one JSON object on each
 line and prints one verdict on each line.
 """
@@ -17,10 +19,11 @@ from typing import TYPE_CHECKING, NoReturn, TextIO, cast
 import anyio
 
 from acp_agent.cli.config import loaded_for, warn
+from acp_agent.config.files import PERMISSION_FILE, data_path
 from acp_agent.config.load import Loaded
 from acp_agent.config.section import one_line
 from acp_agent.config.tool_settings import ScrapeSettings
-from acp_agent.core.errors import ConfigError, Refused, ToolError, ToolErrorCategory
+from acp_agent.core.errors import AgentError, ConfigError, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import (
     Access,
@@ -36,6 +39,7 @@ from acp_agent.core.types import (
 )
 from acp_agent.core.untrusted import json_kind
 from acp_agent.net.hosts import canonical_host
+from acp_agent.text import visible
 from acp_agent.workspace.beneath import check_text, errors_about, expansion_wanted
 from acp_agent.workspace.roots import Place, Roots
 
@@ -432,3 +436,24 @@ def _invalid(message: str) -> ToolError:
 
 def _mismatch(message: str) -> ToolError:
     return ToolError(ToolErrorCategory.TYPE_MISMATCH, message)
+
+
+def permissions(args: argparse.Namespace) -> int:
+    """List the answers with their numbers, or revoke one. Raises AgentError."""
+    from acp_agent.gates.grants import GrantStore  # noqa: PLC0415 - other checks need none
+
+    chosen = loaded_for(args).settings.acp.permission_file
+    store = GrantStore(chosen or os.path.join(data_path(os.environ), PERMISSION_FILE), warn)
+    answers = store.listed()
+    if args.action == "list":
+        for number, answer in enumerate(answers, start=1):
+            print(f"{number:>3}  {visible(answer.told)}")
+        return 0
+    number: int = args.number
+    if number > len(answers):
+        raise AgentError(f"there is no answer {number}: `acp-agent permissions list` shows {len(answers)}")
+    answer = answers[number - 1]
+    if not anyio.run(store.revoke, answer):
+        return 1
+    print(f"Revoked: {visible(answer.told)}")
+    return 0

@@ -49,6 +49,7 @@ def command_line() -> CommandLine:
     _add_sessions(_add(new, "sessions", "list, show, continue, export or delete the stored sessions"))
     _add_check(_add(new, "check", "say whether a path, a URL or a command would be allowed, and why"))
     _add_audit(_add(new, "audit", "show the record of tool calls, or check that it is complete and unchanged"))
+    _add_permissions(_add(new, "permissions", 'list your answers with "always", or revoke one'))
     _add_filter(_add(new, "filter", "print the part of a command's output, given on stdin, that a model would read"))
     _add(new, "redact", "print the text on stdin without the secrets in it")
     schema = _add(new, "schema", "print a JSON schema")
@@ -228,6 +229,13 @@ def _add_filter(parser: CommandLine) -> None:
     parser.add_argument("--exit", metavar="N", type=int, help="its exit code, if it is known")
 
 
+def _add_permissions(parser: CommandLine) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
+    _add(actions.add_parser, "list", "print the answers with their numbers")
+    revoke = _add(actions.add_parser, "revoke", "forget an answer, so that you are asked again")
+    revoke.add_argument("number", metavar="N", type=_count, help="its number in the list")
+
+
 def _count(value: str) -> int:
     if not value.isascii() or not value.isdigit() or not 1 <= int(value[:10]) <= 999_999_999:
         raise argparse.ArgumentTypeError(f"expected a whole number above 0, not {value!r}")
@@ -273,6 +281,7 @@ _ELSEWHERE = {
     "redact": ("filter", "redact"),
     "schema": ("config", "schema"),
     "logout": ("login", "logout"),
+    "permissions": ("check", "permissions"),
 }
 """The module and the function of the subcommands for which these are not both the name of the subcommand."""
 _BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it

@@ -220,6 +220,8 @@ class Question:
     title       what would happen, with control and bidi characters made visible; the middle of a long one is left out
     reasons     why the user is asked, one line each
     always      what "always" would cover, in words ("git status …")
+    option      the same as a part of the option's name; empty if the question is not about a call
+    denial      what "reject always" would cover, likewise
     text        the whole of what is asked about, made visible, with its line ends; empty if title and diffs show all
     """
 
@@ -232,6 +234,8 @@ class Question:
     diffs: tuple[Diff, ...] = ()
     locations: tuple[str, ...] = ()
     text: str = ""
+    option: str = ""
+    denial: str = ""
 
 
 class Approver(Protocol):

@@ -9,7 +9,13 @@
     [tools.bash.payloads]
     "5e884898da28…" = "allow"           # exactly one text in one folder, by its SHA-256
 
-`reject` means `deny`. Anything else in the file is skipped. The user is warned of a key that no call can have. All
+These hold everywhere. An answer in a session holds for its project, the session's folder:
+
+    [projects."/home/me/app".tools.bash.patterns]
+    "make test" = "allow"
+
+A denial in either place wins. `reject` means `deny`. Anything else in the file is skipped. The user is warned of a key
+that no call can have. All
 sessions of a process share the grants, and read the file again after it has changed. A new grant is merged with what
 other processes wrote meanwhile.
 """
@@ -20,7 +26,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import cast
+from typing import assert_never, cast
 
 import anyio.to_thread
 
@@ -104,15 +110,40 @@ class GrantKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One decision. `key` is a prefix such as "git status", a SHA-256 in hex, or empty for a whole tool."""
+    """One decision.
+
+    key      a prefix such as "git status", a SHA-256 in hex, or empty for a whole tool
+    project  the folder in which it holds, absolute and resolved; empty for everywhere
+    """
 
     tool: str
     kind: GrantKind
     key: str
     allowed: bool
+    project: str = ""
+
+    @property
+    def covered(self) -> str:
+        """What it covers, in words."""
+        match self.kind:
+            case GrantKind.TOOL:
+                return f"every use of {self.tool}"
+            case GrantKind.PREFIX:
+                return f"{self.key} …" if self.tool == "bash" else f"{self.tool}: {self.key}"
+            case GrantKind.PAYLOAD:
+                return f"exactly one call of {self.tool}, sha256 {self.key[:16]}"
+            case _:
+                assert_never(self.kind)
+
+    @property
+    def told(self) -> str:
+        """The decision as one line for the user."""
+        where = f"in {self.project}" if self.project else "everywhere"
+        return f"always {'allow' if self.allowed else 'reject'} {self.covered}, {where}"
 
 
-_Key = tuple[str, GrantKind, str]
+_Key = tuple[str, str, GrantKind, str]
+"""Project, tool, kind and key."""
 _Grants = dict[_Key, bool]
 
 
@@ -138,10 +169,26 @@ class GrantStore:
             warn(f"{path}: {error.strerror or error}; you will be asked again")
         self._tell_keys()
 
-    def find(self, tool: str, kind: GrantKind, key: str = "") -> bool | None:
-        """Return whether something was always allowed or always denied; None if neither."""
-        place = (tool, kind, key)
+    def find(self, tool: str, kind: GrantKind, key: str = "", project: str = "") -> bool | None:
+        """Return whether something was always allowed or always denied there or everywhere; None if neither."""
+        found = {self._at((place, tool, kind, key)) for place in {"", project}}
+        return None if found == {None} else False not in found
+
+    def _at(self, place: _Key) -> bool | None:
         return self._unkept.get(place, self._kept.get(place))
+
+    def listed(self, project: str | None = None) -> tuple[Grant, ...]:
+        """Return the decisions that hold in a project, or all of them, in a fixed order."""
+        every = {**self._kept, **self._unkept}
+        return tuple(
+            Grant(tool, kind, key, every[place, tool, kind, key], place)
+            for place, tool, kind, key in sorted(every)
+            if project is None or place in ("", project)
+        )
+
+    async def revoke(self, grant: Grant) -> bool:
+        """Forget a decision. Return False if the file cannot be written, after `warn` was called."""
+        return await anyio.to_thread.run_sync(self._change, _Grants(), (_place(grant),))
 
     def refresh(self) -> None:
         """Read the file again if it has changed. If not, this costs one stat.
@@ -169,7 +216,7 @@ class GrantStore:
     def _tell_keys(self) -> None:
         """Warn once of each key in the file that no call can have, because the user may rely on it."""
         for place, allowed in self._kept.items():
-            tool, kind, key = place
+            _, tool, kind, key = place
             if kind is not GrantKind.PREFIX or place in self._told_keys:
                 continue
             expected = expected_key(tool, key, allowed=allowed)
@@ -179,26 +226,29 @@ class GrantStore:
 
     async def remember(self, *grants: Grant) -> None:
         """Store decisions. If the file cannot be written, they hold for this process, and `warn` is called."""
-        await anyio.to_thread.run_sync(self._remember, grants)
-
-    def _remember(self, grants: tuple[Grant, ...]) -> None:
         # TOML cannot hold NUL, and other stores mark the keys of one session with it. Such a key is never stored.
-        added = {(each.tool, each.kind, each.key): each.allowed for each in grants if "\0" not in each.tool + each.key}
+        fit = (each for each in grants if "\0" not in each.project + each.tool + each.key)
+        await anyio.to_thread.run_sync(self._change, {_place(each): each.allowed for each in fit}, ())
+
+    def _change(self, added: _Grants, removed: tuple[_Key, ...]) -> bool:
         with self._lock:
-            self._unkept = {**self._unkept, **added}
+            left = {place: allowed for place, allowed in self._unkept.items() if place not in removed}
+            self._unkept = {**left, **added}
             if self._path == os.devnull:
-                return
+                return True
             try:
                 os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
                 with private_file(f"{self._path}.lock") as fd:
                     lock(fd, seconds=_LOCK_SECONDS)
                     merged = {**self._usable(), **self._unkept}
+                    merged = {place: allowed for place, allowed in merged.items() if place not in removed}
                     replace_private(self._path, _toml(merged))
                     self._stamp = stamp(self._path)
             except OSError as error:
                 self._warn(f"{self._path}: the decision holds until the agent ends, but could not be kept: {error}")
-                return
+                return False
             self._kept, self._unkept = merged, {}
+            return True
 
     def _usable(self) -> _Grants:
         """Return the grants in the file. A damaged file is set aside; its known denials stay in force."""
@@ -216,19 +266,35 @@ class GrantStore:
 def _read(path: str) -> _Grants:
     """Return the grants in a file; none if there is no file. Raises DamagedFile or OSError."""
     parsed = read_private(path)
-    tools = parsed.get("tools", {})
-    if not isinstance(tools, dict):
-        raise DamagedFile("'tools' is not a table")
     grants: _Grants = {}
-    for (name, kind, key), word in _entries(cast("dict[str, object]", tools)):
-        allowed = _WORDS.get(word) if isinstance(word, str) else None
-        if allowed is not None:
-            place = (tool_id(name), kind, key)
-            grants[place] = allowed and grants.get(place, True)  # with two names of one tool in the file, a denial wins
+    for project, tables in _projects(parsed):
+        tools = tables.get("tools", {})
+        if not isinstance(tools, dict):
+            raise DamagedFile("'tools' is not a table")
+        for (name, kind, key), word in _entries(cast("dict[str, object]", tools)):
+            allowed = _WORDS.get(word) if isinstance(word, str) else None
+            if allowed is not None:
+                place = (project, tool_id(name), kind, key)
+                grants[place] = allowed and grants.get(place, True)  # of two names of one tool, a denial wins
     return grants
 
 
-def _entries(tools: dict[str, object]) -> Iterator[tuple[_Key, object]]:
+def _projects(parsed: dict[str, object]) -> Iterator[tuple[str, dict[str, object]]]:
+    """Yield what holds everywhere, then the table of each project. Raises DamagedFile."""
+    yield "", parsed
+    projects = parsed.get("projects", {})
+    for project, tables in cast("dict[str, object]", projects).items() if isinstance(projects, dict) else ():
+        if not isinstance(tables, dict):
+            raise DamagedFile(f"'projects.{project[:_SHOWN]}' is not a table")
+        if project:
+            yield project, cast("dict[str, object]", tables)
+
+
+def _place(grant: Grant) -> _Key:
+    return grant.project, grant.tool, grant.kind, grant.key
+
+
+def _entries(tools: dict[str, object]) -> Iterator[tuple[tuple[str, GrantKind, str], object]]:
     for tool, value in tools.items():
         if not isinstance(value, dict):
             yield (tool, GrantKind.TOOL, ""), value
@@ -243,17 +309,16 @@ def _entries(tools: dict[str, object]) -> Iterator[tuple[_Key, object]]:
 
 def _toml(grants: Mapping[_Key, bool]) -> str:
     lines = ['# What you answered with "always". Remove a line to be asked again.', ""]
-    tools = sorted({tool for tool, _, _ in grants})
-    for tool in tools:
-        whole = grants.get((tool, GrantKind.TOOL, ""))
+    for project, tool in sorted({(project, tool) for project, tool, _, _ in grants}):
+        table = f"projects.{quoted(project)}.tools.{quoted(tool)}" if project else f"tools.{quoted(tool)}"
+        whole = grants.get((project, tool, GrantKind.TOOL, ""))
         if whole is not None:
-            lines += [f"[tools.{quoted(tool)}]", f'default = "{_WORD[whole]}"', ""]
+            lines += [f"[{table}]", f'default = "{_WORD[whole]}"', ""]
         for kind in (GrantKind.PREFIX, GrantKind.PAYLOAD):
-            keys = sorted(
-                (key, allowed) for (owner, each, key), allowed in grants.items() if (owner, each) == (tool, kind)
-            )
+            mine = (project, tool, kind)
+            keys = sorted((place[3], allowed) for place, allowed in grants.items() if place[:3] == mine)
             if keys:
-                lines.append(f"[tools.{quoted(tool)}.{kind}]")
+                lines.append(f"[{table}.{kind}]")
                 lines += [f'{quoted(key)} = "{_WORD[allowed]}"' for key, allowed in keys]
                 lines.append("")
     return "\n".join(lines)

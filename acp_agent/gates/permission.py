@@ -16,7 +16,7 @@ unless what may be read is limited: their folders may hold what is denied.
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple, assert_never
 
@@ -37,6 +37,7 @@ from acp_agent.core.types import (
     ToolKind,
     ToolResult,
     ToolSpec,
+    UrlSubject,
     Verdict,
 )
 from acp_agent.gates.gate import CallFacts, Gate, Resolve, unasked
@@ -76,6 +77,7 @@ class Settlement(NamedTuple):
     grants    the grants of "allow always"
     denial    the grant of "reject always", as an approval: the exact text if there are several prefixes, since it is
               unknown which one the user means
+    whole     the tool, if "always" covers every use of it
     """
 
     verdict: Verdict
@@ -83,6 +85,27 @@ class Settlement(NamedTuple):
     always: str = ""
     grants: tuple[Grant, ...] = ()
     denial: Grant | None = None
+    whole: str = ""
+
+    @property
+    def option(self) -> str:
+        """What "allow always" covers, for the name of the option."""
+        return f"every use of {self.whole}" if self.whole else ", ".join(map(_in_words, self.grants))
+
+
+def _in_words(grant: Grant | None) -> str:
+    """Return what a grant covers, as short as the name of an option has to be."""
+    if grant is None:
+        return ""
+    match grant.kind:
+        case GrantKind.TOOL:
+            return f"every use of {grant.tool}"
+        case GrantKind.PREFIX:
+            return f"`{grant.key} …`" if grant.tool == "bash" else f"pages of {host_of(grant.key)}"
+        case GrantKind.PAYLOAD:
+            return "exactly this"
+        case _:
+            assert_never(grant.kind)
 
 
 def command_question(facts: CallFacts, judgement: Judgement, digest: str) -> Settlement:
@@ -122,18 +145,19 @@ def url_question(facts: CallFacts, sites: tuple[str, ...], digest: str) -> Settl
 def tool_question(facts: CallFacts, digest: str, whole: Grant, *, deletes: bool) -> Settlement:
     """Return the question about another call.
 
-    "Always" covers `whole`, or only this call if it deletes something or another gate asks.
+    "Always" covers `whole`, or only this call if it deletes something, or if a gate asks about more than who made it.
     """
     tool, mutates = facts.spec.name, facts.spec.mutates
     asked = tuple(ask.reason for ask in facts.asks)
+    whole_covers = bool(whole.kind is GrantKind.PAYLOAD) and all(ask.of_tool for ask in facts.asks)
     # A question about a call that changes nothing is unexpected, so it says where it comes from.
     reasons = asked or (() if mutates else (f"no rule for {tool} allows this",))
     verdict = Ask("\n".join(reasons) or facts.invocation.summary or f"{tool} changes things")
-    if asked or deletes:
+    if deletes or (asked and not whole_covers):
         payload = Grant(tool, GrantKind.PAYLOAD, digest, allowed=True)
         return Settlement(verdict, reasons, "", (payload,), payload)
     as_it_is = ", as its server describes it now" if whole.kind is GrantKind.PAYLOAD else ""
-    return Settlement(verdict, reasons, f"every use of {tool}{as_it_is}", (whole,), whole_tool(tool, ""))
+    return Settlement(verdict, reasons, f"every use of {tool}{as_it_is}", (whole,), whole_tool(tool, ""), whole=tool)
 
 
 def whole_tool(tool: str, consent: str) -> Grant:
@@ -167,6 +191,11 @@ def ours(invocation: Invocation) -> str:
 def denied_by(tool: str, rules: tuple[Rule, ...], at: int) -> Deny:
     """Return the refusal by one rule. Its pattern and place are for the audit."""
     return Deny("a permission rule denies this call", rule=f"{rules[at].pattern} (rule {at + 1} of {tool})")
+
+
+def invocation_sites(invocation: Invocation) -> Iterator[str]:
+    """Yield the sites that a call reaches."""
+    return (site(each.url) for each in invocation.subjects if isinstance(each, UrlSubject))
 
 
 def is_edit(facts: CallFacts) -> bool:
@@ -238,7 +267,7 @@ class PermissionGate(Gate):
 
     def allows(self, spec: ToolSpec) -> bool:
         """Return whether a tool is offered to the model: not if all its calls are denied."""
-        stored = self._grants.find(spec.name, GrantKind.TOOL)
+        stored = self._stored(spec.name, GrantKind.TOOL)
         return stored is not False and not denied_outright(rules_of(self.rules, spec.name, spec.server))
 
     def judge(self, facts: CallFacts) -> Verdict:
@@ -260,6 +289,7 @@ class PermissionGate(Gate):
                 return settlement.verdict
             digests = [grant.key for grant in settlement.grants if grant.kind is GrantKind.PAYLOAD]
             question = build(facts, settlement.reasons, settlement.always, digests[0] if digests else "")
+            question = replace(question, option=settlement.option, denial=_in_words(settlement.denial))
             try:
                 decision = await self._approver.ask(question)
             except ToolError as error:  # there was no answer in time
@@ -270,11 +300,40 @@ class PermissionGate(Gate):
     def refusal(self, denial: Deny) -> ToolResult:
         return denial.result if isinstance(denial, _PredictedFailure) else super().refusal(denial)
 
+    def answers(self) -> tuple[Grant, ...]:
+        """Return the stored "always" answers that hold in the session's project."""
+        self._grants.refresh()
+        return self._grants.listed(self._project)
+
+    async def revoke(self, grant: Grant) -> bool:
+        """Forget a stored answer. Return False if it could not be removed from the file."""
+        return await self._grants.revoke(grant)
+
     async def _remember(self, decision: Decision, settlement: Settlement) -> None:
+        """Store an "always" for the session's project."""
+        project = self._project
         if decision is Decision.ALLOW_ALWAYS:
-            await self._grants.remember(*settlement.grants)
+            await self._grants.remember(*(replace(each, project=project) for each in settlement.grants))
         elif decision is Decision.REJECT_ALWAYS and settlement.denial is not None:
-            await self._grants.remember(replace(settlement.denial, allowed=False))
+            await self._grants.remember(replace(settlement.denial, allowed=False, project=project))
+
+    def _stored(self, tool: str, kind: GrantKind, key: str = "") -> bool | None:
+        return self._grants.find(tool, kind, key, self._project)
+
+    def _denied(self, tool: str, *grants: Grant) -> Deny:
+        """Return the refusal by a stored answer, which it names."""
+        found = next((each for each in grants if self._stored(each.tool, each.kind, each.key) is False), None)
+        what = found.covered if found else tool
+        told = f'denied by the user: they answered "always reject" to {what}'
+        return Deny(f"{told}; do it another way, or ask them to revoke that answer (/permissions)", rule=what)
+
+    @property
+    def _project(self) -> str:
+        """The session's folder, links resolved; empty if it is gone."""
+        try:
+            return self._resolve(".", Access.LIST)
+        except (Refused, ToolError):
+            return ""
 
     def settle(self, facts: CallFacts) -> Settlement:
         """Return the outcome for a call, before the user is asked."""
@@ -288,23 +347,24 @@ class PermissionGate(Gate):
 
     def _settle_command(self, facts: CallFacts, line: ShellText) -> Settlement:
         tool = facts.spec.name
-        whole = self._grants.find(tool, GrantKind.TOOL)
-        answers = set[bool | None]()
+        whole = self._stored(tool, GrantKind.TOOL)
+        answers, denied = set[bool | None](), list[str]()
 
         def granted(prefix: str) -> bool | None:
-            stored = self._grants.find(tool, GrantKind.PREFIX, prefix)
+            stored = self._stored(tool, GrantKind.PREFIX, prefix)
             answers.add(answer := whole if stored is None else stored)
+            denied.extend([prefix] if stored is False else [])
             return answer
 
         rules = rules_of(self.rules, tool) if self.rules else ()
         judgement = judge(line, rules, granted, reads=self._reads_freely)
         digest = self._digest(tool, line.text)
-        exact = self._grants.find(tool, GrantKind.PAYLOAD, digest)
+        exact = self._stored(tool, GrantKind.PAYLOAD, digest)
         if judgement.action is Action.DENY and judgement.pattern:
             at = [(rule.pattern, rule.action) for rule in rules].index((judgement.pattern, Action.DENY))
             return Settlement(denied_by(tool, rules, at))
         if judgement.action is Action.DENY or exact is False or whole is False:
-            return Settlement(Deny(_USER_DENIED))
+            return Settlement(self._denied(tool, *self._answers_to(tool, digest, denied)))
         approved = self._free(facts) or on_record(exact)
         if approved is None and judgement.reads and not facts.asks:
             approved = Approved(ApprovedBy.AUTO)
@@ -323,16 +383,16 @@ class PermissionGate(Gate):
         if not self._all_readable:
             return False
         limited = any(rule.action is not Action.ALLOW for tool in _READERS for rule in rules_of(self.rules, tool))
-        return not limited and all(self._grants.find(tool, GrantKind.TOOL) is not False for tool in _READERS)
+        return not limited and all(self._stored(tool, GrantKind.TOOL) is not False for tool in _READERS)
 
     def _settle_urls(self, facts: CallFacts) -> Settlement:
         """Ask once for each host. A host's grant does not cover what else a call touches."""
         invocation, tool = facts.invocation, facts.spec.name
         sites = tuple(dict.fromkeys(map(site, facts.urls))) if len(facts.urls) == len(facts.subjects) else ("",)
-        granted = [self._grants.find(tool, GrantKind.PREFIX, each) if each else None for each in sites]
-        whole = self._grants.find(tool, GrantKind.TOOL)
+        granted = [self._stored(tool, GrantKind.PREFIX, each) if each else None for each in sites]
+        whole = self._stored(tool, GrantKind.TOOL)
         digest = self._digest(tool, arguments_text(invocation))
-        exact = self._grants.find(tool, GrantKind.PAYLOAD, digest)
+        exact = self._stored(tool, GrantKind.PAYLOAD, digest)
         action = rule_action(invocation, rules_of(self.rules, tool), self._resolve)
         denial = self._denial(invocation, action, exact, whole, *granted)
         if denial is not None:
@@ -346,13 +406,13 @@ class PermissionGate(Gate):
         invocation, spec = facts.invocation, facts.spec
         consent = self._consent(invocation)
         whole = whole_tool(spec.name, consent)
-        stored = self._grants.find(spec.name, GrantKind.TOOL)
+        stored = self._stored(spec.name, GrantKind.TOOL)
         if stored is not False and consent:
-            stored = self._grants.find(spec.name, whole.kind, whole.key)
+            stored = self._stored(spec.name, whole.kind, whole.key)
         rules = rules_of(self.rules, spec.name, spec.server)
         action = rule_action(invocation, rules, self._resolve)
         digest = self._digest(spec.name + consent, arguments_text(invocation))
-        exact = self._grants.find(spec.name, GrantKind.PAYLOAD, digest)
+        exact = self._stored(spec.name, GrantKind.PAYLOAD, digest)
         denial = self._denial(invocation, action, exact, stored)
         if denial is not None:
             return Settlement(denial)
@@ -375,7 +435,17 @@ class PermissionGate(Gate):
         reading = replace(invocation, subjects=read)
         if read and rule_action(reading, rules_of(self.rules, "read"), self._resolve) is Action.DENY:
             return self._by_rule_of("read", reading)
-        return Deny(_USER_DENIED) if False in stored else None
+        if False not in stored:
+            return None
+        tool, digest = invocation.spec.name, self._digest(invocation.spec.name, arguments_text(invocation))
+        return self._denied(tool, *self._answers_to(tool, digest, invocation_sites(invocation)))
+
+    @staticmethod
+    def _answers_to(tool: str, digest: str, prefixes: Iterable[str]) -> Iterator[Grant]:
+        """Yield the answers that may have refused a call, the widest first."""
+        yield whole_tool(tool, "")
+        yield from (Grant(tool, GrantKind.PREFIX, prefix, allowed=False) for prefix in prefixes)
+        yield Grant(tool, GrantKind.PAYLOAD, digest, allowed=False)
 
     def _by_rule_of(self, tool: str, invocation: Invocation) -> Deny:
         """Return the denial of a call that rules of `tool` deny, by the first rule that denies it."""
@@ -412,8 +482,4 @@ class PermissionGate(Gate):
 
     def _digest(self, tool: str, text: str) -> str:
         """Return the digest of a text in its folder: `python build.py` is another program in another folder."""
-        try:
-            folder = self._resolve(".", Access.LIST)
-        except (Refused, ToolError):
-            folder = ""
-        return hashlib.sha256(f"{tool}\x01{folder}\x01{text}".encode(errors="replace")).hexdigest()
+        return hashlib.sha256(f"{tool}\x01{self._project}\x01{text}".encode(errors="replace")).hexdigest()

@@ -114,7 +114,7 @@ class PinsGate(Gate):
         if settled:  # later gates would not ask; the model reads this, so it has no word of the new definition
             told = f"a tool of the server {facts.spec.server} is not known to be what you let run; {_UNASKED}"
             return Deny(told, ToolErrorCategory.CONFIRMATION_REQUIRED, rule="changed definition")
-        return Ask(change)
+        return Ask(change, of_tool=True)
 
     async def conclude(self, facts: CallFacts, result: ToolResult) -> ToolResult:
         """Pin the definition of a tool that ran."""

@@ -119,7 +119,7 @@ class TrustGate(Gate):
             reason = "this folder is not trusted"
         if self._conduct.auto_approve is AutoApprove.FULL_AUTO and facts.call.origin is CallOrigin.MODEL:
             return unasked(reason)
-        return Ask(reason)
+        return Ask(reason, of_tool=tool is TrustLevel.UNTRUSTED)
 
 
 # ------------------------------------------------------------------------------------------- folders

@@ -161,6 +161,8 @@ class RedactedApprover:
                 raw_input=_arguments(redact, words, question.raw_input),
                 reasons=tuple(defused(words(reason)) for reason in question.reasons),
                 always=defused(words(question.always)),
+                option=defused(words(question.option)),
+                denial=defused(words(question.denial)),
                 locations=tuple(path for path in question.locations if redact(path) == path),
                 text=defused(words(question.text)),
             )

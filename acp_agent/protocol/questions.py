@@ -289,7 +289,8 @@ def question_content(paths: EditorPaths, question: Question) -> list[Json]:
         if diff is None:
             raise _too_large(f"the change of {path}", DIFFS_LIMIT)
         content.append(diff)
-    reasons = "\n\n".join([*question.reasons, f"“Always” covers {question.always}"])
+    where = f" in this project. {_REVOKE}" if question.option else ""
+    reasons = "\n\n".join([*question.reasons, f"“Always” covers {question.always}{where}"])
     if len(reasons) + len(question.text) > MAX_TEXT:
         raise _too_large("the call", MAX_TEXT)
     whole = f"\n\nThe whole text:\n\n{fenced(folded(question.text))}" if question.text else ""
@@ -310,13 +311,29 @@ def _too_large(what: str, limit: int) -> ToolError:
     return ToolError(ToolErrorCategory.CONFIRMATION_REQUIRED, f"{problem}; do it in smaller steps")
 
 
-# Ids equal kinds, and there is one option a kind, because CodeCompanion and GoClaw choose by kind.
-_OPTIONS: list[Json] = [
-    {"optionId": "allow_once", "kind": "allow_once", "name": "Allow once"},
-    {"optionId": "allow_always", "kind": "allow_always", "name": "Allow always"},
-    {"optionId": "reject_once", "kind": "reject_once", "name": "Reject once"},
-    {"optionId": "reject_always", "kind": "reject_always", "name": "Reject always"},
-]
+_REVOKE: Final = "`/permissions` lists and revokes such answers."
+_LONGEST_NAME: Final = 100
+"""Characters of what an option covers, in its name."""
+
+
+def options(question: Question) -> list[Json]:
+    """Return the options of a question. The names of "always" say what they cover and where.
+
+    Ids equal kinds, and there is one option a kind, because CodeCompanion and GoClaw choose by kind.
+    """
+    return [
+        {"optionId": "allow_once", "kind": "allow_once", "name": "Allow once"},
+        {"optionId": "allow_always", "kind": "allow_always", "name": _always("allow", question.option)},
+        {"optionId": "reject_once", "kind": "reject_once", "name": "Reject once"},
+        {"optionId": "reject_always", "kind": "reject_always", "name": _always("reject", question.denial)},
+    ]
+
+
+def _always(verb: str, covered: str) -> str:
+    if not covered:
+        return f"{verb.title()} always"
+    shown = covered if len(covered) <= _LONGEST_NAME else f"{covered[:_LONGEST_NAME]}…"
+    return f"Always {verb} {shown} in this project"
 
 
 class EditorApprover:
@@ -338,7 +355,7 @@ class EditorApprover:
         comes later is dropped.
         """
         call = self._tool_call(question)
-        params: JsonObject = {"sessionId": self._session_id, "toolCall": call, "options": _OPTIONS}
+        params: JsonObject = {"sessionId": self._session_id, "toolCall": call, "options": options(question)}
         try:
             timeout = self._timeout or None
             answer = await self._peer.request("session/request_permission", params, timeout=timeout, withdraw=True)

@@ -24,9 +24,9 @@ async def test_the_question_has_four_options_and_names_the_call(tmp_path):
     )
     assert [option["name"] for option in question["options"]] == [
         "Allow once",
-        "Allow always",
+        "Always allow `touch …` in this project",
         "Reject once",
-        "Reject always",
+        "Always reject `touch …` in this project",
     ]
     asked = question["toolCall"]
     assert asked["toolCallId"] == editor.call.id
@@ -220,3 +220,39 @@ async def test_an_unanswered_question_keeps_the_turn_waiting_and_other_sessions_
             assert turn.stop_reason == ""
             await editor.cancel(waiting)
         assert turn.stop_reason == "cancelled"
+
+
+async def test_the_options_say_what_always_covers_and_permissions_lists_and_revokes_it(tmp_path):
+    steps = [
+        uses(("bash", {"command": "git tag v1"})),
+        says("one"),
+        uses(("bash", {"command": "git tag v2"})),
+        says("two"),
+    ]
+    steps += [uses(("bash", {"command": "git tag v3"})), says("three")]
+    async with editing(tmp_path, steps, capabilities=NOTHING, decide=choosing("reject_always")) as editor:
+        session = await editor.open()
+        await editor.say(session, "go")
+        (question,) = editor.requests("session/request_permission")
+        names = {option["kind"]: option["name"] for option in question["options"]}
+        assert names["allow_always"] == "Always allow `git tag …` in this project"
+        assert names["reject_always"] == "Always reject `git tag …` in this project"
+        assert "“Always” covers git tag …, nothing that destroys in this project." in str(
+            question["toolCall"]["content"]
+        )
+
+        await editor.say(session, "again")
+        assert len(editor.requests("session/request_permission")) == 1
+        refusal = str(editor.recording.updates()[-4:])
+        assert "they answered" in refusal
+        assert "git tag …" in refusal
+        assert "/permissions" in refusal
+
+        await editor.say(session, "/permissions")
+        assert f"1. always reject git tag …, in {editor.workspace}" in editor.told
+        await editor.say(session, "/permissions revoke 1")
+        assert "Revoked: always reject git tag …" in editor.told
+        await editor.say(session, "once more")
+        assert len(editor.requests("session/request_permission")) == 2
+        await editor.say(session, "/permissions revoke 9")
+        assert "Usage: `/permissions`" in editor.told

@@ -26,6 +26,7 @@ class CommandName(StrEnum):
     MEMORY = "memory"
     MCP = "mcp"
     POLICY = "policy"
+    PERMISSIONS = "permissions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,9 @@ COMMANDS = (
         CommandName.POLICY,
         "Show what is allowed, or judge a call without making it",
         "status | check command, path or url",
+    ),
+    SlashCommand(
+        CommandName.PERMISSIONS, "List your answers with “always” in this project, or revoke one", "revoke N (optional)"
     ),
 )
 

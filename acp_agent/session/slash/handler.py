@@ -19,6 +19,7 @@ from acp_agent.core.session_options import FREEDOMS, Freedom, model_in_force
 from acp_agent.core.types import CallOrigin, ToolCall, tool_id
 from acp_agent.core.untrusted import utc
 from acp_agent.gates.gate import Gates
+from acp_agent.gates.permission import PermissionGate
 from acp_agent.session.conversation import Conversation
 from acp_agent.session.model_choices import ModelChoices
 from acp_agent.session.models import SessionModels, spent
@@ -182,6 +183,8 @@ class SlashCommandHandler:
                 return _listed(self.servers(), "This session has no MCP servers.")
             case CommandName.POLICY:
                 return self.policy(argument)
+            case CommandName.PERMISSIONS:
+                return await self.permissions(argument)
             case _:
                 assert_never(name)
 
@@ -229,6 +232,22 @@ class SlashCommandHandler:
         """Return the rules in force, or the verdict on one call."""
         session = self._session
         return PolicyCommand(self._loaded(), session.workspace, session.active, self.gates()).answer(text)
+
+    async def permissions(self, text: str) -> str:
+        """List the stored "always" answers of the project, or revoke one by its number."""
+        gate = next((each for each in self.gates().in_order if isinstance(each, PermissionGate)), None)
+        answers = () if gate is None else gate.answers()
+        verb, *rest = text.split() or [""]
+        if gate is None or not answers:
+            return "You have not answered “always” to anything in this project."
+        number = int(rest[0]) if verb == "revoke" and len(rest) == 1 and rest[0].isdecimal() else 0
+        if 1 <= number <= len(answers):
+            done = await gate.revoke(answers[number - 1])
+            return f"{'Revoked' if done else 'Revoked until the agent ends'}: {answers[number - 1].told}"
+        if verb:
+            return f"Usage: `/permissions` or `/permissions revoke N`, with N from 1 to {len(answers)}"
+        lines = (f"{number}. {answer.told}" for number, answer in enumerate(answers, start=1))
+        return "\n".join(("Your answers:", "", *lines, "", "`/permissions revoke N` takes one back."))
 
     def _list_tools(self) -> str:
         described = ((spec.name, " ".join(spec.description.split())) for spec in self._toolset.specs())

@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import anyio
 import pytest
@@ -265,3 +266,52 @@ async def test_a_key_that_no_call_can_have_is_told_once_and_again_only_when_it_i
     assert warnings.lines[2:] == [
         f"{path}: fetch.patterns: 'good.com' {expected} a site, such as 'https://example.com/'"
     ]
+
+
+async def test_an_answer_for_a_project_holds_there_and_a_denial_anywhere_wins(tmp_path: Path):
+    path, warn = str(tmp_path / "grants.toml"), Warnings()
+    Path(path).write_text('[tools.bash.patterns]\n"git push" = "deny"\n"make all" = "allow"\n')
+    store = GrantStore(path, warn)
+    here, push = str(tmp_path / 'with "quotes" and . dots'), GrantKind.PREFIX
+    await store.remember(
+        Grant("bash", push, "git add", allowed=True, project=here),
+        Grant("bash", push, "git push", allowed=True, project=here),
+    )
+    for each in (store, GrantStore(path, warn)):
+        assert each.find("bash", push, "git add", here) is True
+        assert each.find("bash", push, "git add", "/elsewhere") is None
+        assert each.find("bash", push, "git add") is None
+        assert each.find("bash", push, "git push", here) is False
+        assert each.find("bash", push, "make all", here) is True, "answers of earlier versions hold everywhere"
+        assert [(grant.key, grant.project) for grant in each.listed(here)] == [
+            ("git push", ""),
+            ("make all", ""),
+            ("git add", here),
+            ("git push", here),
+        ]
+        assert len(each.listed("/elsewhere")) == 2
+    assert warn.lines == []
+
+
+async def test_a_revoked_answer_is_gone_from_the_file_and_the_others_stay(tmp_path: Path):
+    path, warn = str(tmp_path / "grants.toml"), Warnings()
+    store = GrantStore(path, warn)
+    await store.remember(
+        Grant("write", GrantKind.TOOL, "", allowed=True, project="/p"), Grant("edit", GrantKind.TOOL, "", allowed=False)
+    )
+    other = GrantStore(path, warn)
+    await other.remember(Grant("grep", GrantKind.TOOL, "", allowed=True))
+    assert await store.revoke(store.listed()[-1])
+    assert [grant.told for grant in GrantStore(path, warn).listed()] == [
+        "always reject every use of edit, everywhere",
+        "always allow every use of grep, everywhere",
+    ]
+    assert store.find("write", GrantKind.TOOL, "", "/p") is None
+
+
+def test_a_file_whose_projects_are_damaged_keeps_no_approval(tmp_path: Path):
+    path, warn = tmp_path / "grants.toml", Warnings()
+    for text in ('[projects]\n"/p" = 5\n', '[projects."/p"]\ntools = 3\n'):
+        path.write_text(text)
+        assert GrantStore(str(path), warn).listed() == ()
+        assert warn.lines

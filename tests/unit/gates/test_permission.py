@@ -545,7 +545,8 @@ async def test_always_answers_the_questions_that_were_waiting(make):
     results = await together(chain, approver, *(write(number=number) for number in range(3)))
     assert approver.asked == 1
     assert all(result.failure is None for result in results)
-    assert chain.grants.find("write", GrantKind.TOOL) is True
+    assert chain.grants.find("write", GrantKind.TOOL, "", os.path.realpath(chain.root)) is True
+    assert chain.grants.find("write", GrantKind.TOOL, "", "/elsewhere") is None
 
 
 async def test_a_call_that_runs_does_not_hold_up_the_next_question(make):

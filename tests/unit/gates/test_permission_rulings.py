@@ -106,7 +106,7 @@ async def test_a_question_that_ends_otherwise_names_the_gate(make, decision: Dec
 
 async def test_a_stored_denial_and_nobody_to_ask_name_the_gate(make, tmp_path):
     await make(Decision.REJECT_ALWAYS).run(write())
-    assert await ruling(make(), write()) == Ruling("permission")
+    assert await ruling(make(), write()) == Ruling("permission", "every use of write")
     alone = Chain(str(tmp_path), str(tmp_path / "none.toml"), approver=None)
     assert await ruling(alone, command("make")) == Ruling("permission")
 

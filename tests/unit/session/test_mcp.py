@@ -168,14 +168,14 @@ async def test_an_always_of_before_does_not_hold_for_another_program_behind_the_
     assert await later.fate() == "asked"
 
 
-async def test_an_always_for_exactly_one_call_does_not_outlive_the_definition_either(world):
+async def test_the_first_always_for_an_untrusted_tool_covers_the_tool_and_not_its_arguments(world):
     session = world(ALWAYS)
     connection = session.serve(origin=McpOrigin.EDITOR)
-    assert await session.fate() == "asked"  # untrusted: always covers this call alone
-    assert await session.fate() == "silent"
+    assert [await session.fate(text=text) for text in "ab"] == ["asked", "silent"]
+    assert session.approver.questions[0].option == "every use of mcp_srv_echo"
     connection.ready(definition(parameters={"type": "object"}))
     assert await session.fate() == "asked"
-    assert connection.calls == [("echo", {"text": "a"})] * 2
+    assert connection.calls == [("echo", {"text": "a"}), ("echo", {"text": "b"})]
 
 
 async def test_reject_always_takes_the_tool_away_whatever_becomes_of_it(world):
