@@ -192,7 +192,7 @@ each of them. Short outputs are left as they are, and so is what no rule is for;
 
 ![Characters printed and characters shown to the model, by command](savings.svg)
 
-## The 23 rules that are on by default
+## The 24 rules that are on by default
 
 {table(measured())}
 ## The five opt-in rules, switched on

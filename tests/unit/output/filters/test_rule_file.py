@@ -17,7 +17,17 @@ from tests.rows import each_row
 
 ENABLED = [
     *("cargo-build", "cargo-test", "cargo-clippy", "git-status", "git-diff", "git-log", "git-push", "ls", "log-dedup"),
-    *("docker-build", "docker-compose", "npm-install", "pip-install", "ctest", "make", "pytest", "go-test"),
+    *(
+        "docker-build",
+        "docker-compose",
+        "npm-install",
+        "pip-install",
+        "ctest",
+        "make",
+        "pytest",
+        "go-test",
+        "test-target",
+    ),
     *("js-test", "terraform-plan", "kubectl-get", "brew-install", "install-log", "any-log"),
 ]
 AFTER_ALL = {"install-log", "any-log"}  # for what is long after the other rules
@@ -31,7 +41,7 @@ def written(tmp_path: Path, *rules: str) -> str:
     return str(file)
 
 
-def test_the_built_in_rules_are_the_twenty_three_and_nothing_is_wrong_with_them() -> None:
+def test_the_built_in_rules_are_the_twenty_four_and_nothing_is_wrong_with_them() -> None:
     assert [rule.name for rule in built_in().rules] == ENABLED
     assert built_in().warnings == ()
 
@@ -40,7 +50,7 @@ def test_the_five_later_rules_are_there_and_switched_off() -> None:
     table = tomllib.loads(files("acp_agent.output.filters").joinpath("builtin.toml").read_text())
     rules = RuleFile.model_validate(table).rules
     assert [rule.name for rule in rules if not rule.enabled] == LATER
-    assert len(rules) == 28
+    assert len(rules) == 29
 
 
 @pytest.mark.parametrize(
@@ -295,6 +305,8 @@ def rules_for(command: str) -> list[str]:
         ("make-kpkg", []),
         ("cmake --build .", ["make"]),
         ("ninja -C out", ["make"]),
+        ("make -C sub test", ["test-target"]),
+        ("tox -e py311", ["test-target"]),
         ("ctest --output-on-failure", ["ctest", "make"]),
         ("npm test", ["js-test"]),
         ("npm --silent run test:unit", ["js-test"]),
