@@ -157,14 +157,19 @@ class DynExecutor:
         try:
             invocation = await self._catalogue.understand(call, self._files)
         except (ToolError, Refused):
-            await self._emit(self._start_of(call))
+            await self._show_start(self._start_of(call))
             return Touches(alone=self._repairer is not None)
-        await self._emit(_start(invocation))
+        await self._show_start(_start(invocation))
         try:
             return self._touched(self._gates.facts(invocation))
         except Exception:  # noqa: BLE001 - a fault of the agent's own costs the call, when it runs, not the turn
             _log.error("tool call could not be judged", exc_info=True, tool=invocation.spec.name)
             return Touches(alone=True)
+
+    async def _show_start(self, start: ToolStarted) -> None:
+        """Show the start of an announced call. A cancellation waits, so that whoever is told it will show the end."""
+        with anyio.move_on_after(_CLEAN_UP, shield=True):
+            await self._emit(start)
 
     def _touched(self, facts: CallFacts) -> Touches:
         """Return what a call touches. What asks the user waits for the questions before it."""

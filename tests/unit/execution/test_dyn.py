@@ -5,6 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from acp_agent.core.backends import FileSystem
@@ -67,8 +68,8 @@ class Stage:
         self.order: list[str] = []
         self.events: list[Event] = []
         backends, gates = Backends(MemoryFileSystem(), FakeTerminal({}), FakeTerminal({}), FakeWeb()), Gates(in_order)
-        runner = ToolRunner(backends, "/project", self.emit)
-        executor = GatedExecutor(gates, runner)
+        self.runner = ToolRunner(backends, "/project", self.emit)
+        executor = GatedExecutor(gates, self.runner)
         self.executor = DynExecutor(
             catalogue or Catalogue(body, spec), executor, gates, files=backends.files, emit=self.emit
         )
@@ -361,3 +362,19 @@ async def test_an_announced_call_that_is_cancelled_while_it_is_read_again_shows_
         await stage.executor.run(ToolCall("1", "read", {}), announced=True)
     assert scope.cancelled_caught
     assert stage.order == ["ToolFinished"]
+
+
+async def test_a_cancellation_while_a_start_is_shown_comes_after_the_caller_knows_of_it() -> None:
+    stage, known = Stage(fine), list[Touches]()
+    emit = stage.emit
+
+    async def cancelled_meanwhile(event: Event) -> None:
+        scope.cancel()
+        await anyio.lowlevel.checkpoint()
+        await emit(event)
+
+    executor = DynExecutor(Known(), stage.runner, Gates(), files=MemoryFileSystem(), emit=cancelled_meanwhile)
+    with anyio.CancelScope() as scope:
+        known.append(await executor.announce(ToolCall("1", "fetch", {})))
+        await anyio.lowlevel.checkpoint()
+    assert (known, stage.order, scope.cancelled_caught) == ([Touches()], ["ToolStarted"], True)
