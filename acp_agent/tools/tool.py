@@ -171,6 +171,7 @@ _ALIASES = {
     "command": "cmd shell_command command_line",
     "timeout": "timeout_seconds timeout_secs timeout_sec timeout_ms",
     "background": "run_in_background is_background",
+    "id": "process_id shell_id bash_id overflow_id",
     "old_string": "old_str old_text old search",
     "new_string": "new_str new_text new replace replacement",
     "replace_all": "all global",
@@ -180,7 +181,9 @@ _ALIASES = {
     "max_results": "limit max_matches head_limit",
     "limit": "max_lines num_lines line_count max_results",
     "offset": "start_line line_offset",
-    "context": "context_lines",
+    "context": "context_lines _c",
+    "before": "before_context lines_before _b",
+    "after": "after_context lines_after _a",
     "glob": "include file_pattern",
     "file_type": "type",
     "source": "src from source_path old_path",
@@ -191,11 +194,11 @@ _ALIASES = {
 }
 """For parameters, the other names that models know from other tools. A tool's own parameters come first."""
 
-_DROPPED = frozenset(("description", "explanation", "reason"))
-"""Arguments that only say what a call is for, which models send to every tool."""
+_DROPPED = frozenset(("description", "explanation", "reason", "-n"))
+"""Arguments that only say what a call is for, or what a tool does anyway, which models send unasked."""
 
 _MILLISECONDS = 1000
-_SPELLED = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|-")  # the places of `_` in filePath and file-path
+_SPELLED = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|-")  # the places of `_` in filePath, file-path and -C
 
 
 def _mended(arguments: JsonObject, parameters: JsonObject) -> JsonObject:

@@ -54,6 +54,16 @@ async def test_looking_again_until_something_changes_is_no_repetition(tmp_path: 
     assert not any("repeated" in said for said in mind.said)
 
 
+async def test_polling_a_background_process_is_no_repetition(tmp_path: Path):
+    mind = Mind()
+    polls = [("process", {"action": "output", "id": "p1"})] * 8
+    calls = (("bash", {"command": "sleep 60", "background": True}), *polls, ("process", {"action": "stop", "id": "p1"}))
+    async with thinking(tmp_path, mind.call(*calls), config=FULL_AUTO) as (editor, _):
+        await go(editor)
+    assert len(editor.calls) == 10
+    assert not any("repeated" in said for said in mind.said)
+
+
 async def test_calls_under_the_names_and_types_of_other_agents_run_and_only_what_matters_is_told(tmp_path: Path):
     mind = Mind()
     calls = [

@@ -16,7 +16,10 @@ from tests.unit.tools.workbench import call
 TOOLS = {tool.name: tool for tool in default_tools(compression=True, questions=True)}
 
 ALIASES = {
-    "bash": "cmd=command shell_command=command command_line=command timeout_seconds=timeout timeout_secs=timeout",
+    "bash": "cmd=command shell_command=command command_line=command timeout_seconds=timeout timeout_secs=timeout "
+    "timeout_sec=timeout run_in_background=background is_background=background runInBackground=background",
+    "process": "process_id=id shell_id=id bash_id=id",
+    "read_overflow": "overflow_id=id",
     "read": "file_path=path file=path filepath=path filename=path target_file=path absolute_path=path filePath=path "
     "file-path=path max_lines=limit num_lines=limit line_count=limit start_line=offset line_offset=offset",
     "write": "file_path=path contents=content file_text=content file_content=content text=content",
@@ -25,7 +28,8 @@ ALIASES = {
     "replacement=new_string replaceAll=replace_all all=replace_all global=replace_all",
     "list_directory": "dir=path directory=path dir_path=path folder=path",
     "find_path": "query=pattern q=pattern limit=max_results max_matches=max_results head_limit=max_results dir=path",
-    "grep": "query=pattern regex=pattern search=pattern q=pattern context_lines=context include=glob "
+    "grep": "query=pattern regex=pattern search=pattern q=pattern context_lines=context -C=context -A=after "
+    "after_context=after lines_after=after -B=before before_context=before lines_before=before include=glob "
     "file_pattern=glob type=file_type caseSensitive=case_sensitive",
     "move_path": "src=source from=source source_path=source old_path=source dest=destination dst=destination "
     "to=destination target=destination destination_path=destination new_path=destination",
@@ -40,8 +44,10 @@ ENTRIES: list[Json] = [{"content": "a", "status": "pending"}]
 SAMPLES: JsonObject = {
     **dict.fromkeys(("path", "command", "old_string", "content", "pattern", "query", "source", "url", "select"), "a"),
     **dict.fromkeys(("destination", "new_string", "glob", "file_type"), "b"),
-    **dict.fromkeys(("timeout", "limit", "offset", "max_results", "context"), 3),
-    **dict.fromkeys(("replace_all", "case_sensitive"), True),
+    **dict.fromkeys(("timeout", "limit", "offset", "max_results", "context", "before", "after"), 3),
+    **dict.fromkeys(("replace_all", "case_sensitive", "background"), True),
+    "action": "stop",
+    "id": "p1",
     "entries": ENTRIES,
 }
 
@@ -75,6 +81,7 @@ def test_an_argument_under_another_name_is_the_argument(name: str, alias: str, p
         ("bash", {"command": "a", "timeout_ms": 30_000}, {"command": "a", "timeout": 30}),
         ("bash", {"command": "a", "timeout_ms": 1}, {"command": "a", "timeout": 1}),
         ("bash", {"command": "a", "description": "why", "explanation": "x"}, {"command": "a"}),
+        ("grep", {"pattern": "a", "-n": True, "head_limit": 3}, {"pattern": "a", "max_results": 3}),
         ("read", {"file_path": "a", "path": "a"}, {"path": "a"}),
         ("read", {"file_path": "a", "offset": None}, {"path": "a", "offset": None}),
         ("diagnostics", {"path": "a", "kind": "Check"}, {"path": "a", "kind": "check"}),
