@@ -137,9 +137,9 @@ again."""
 
 _NOTES = """\
 Read results:
-- A note in brackets on its own line comes from the agent and is no part of the file or output: [exit 1] is a \
-command's exit code; [line 3 holds U+200B] names an invisible character, shown as \\u200b; a note with an \
-overflow:... id says what was left out, and read_overflow shows it."""
+- Notes in brackets are the agent's, not the file's or the command's. [error] says what failed, [advice] what to do, \
+[exit 1] with which code a command ended. [line 3 holds U+200B] ends a line with characters that nobody sees, shown \
+as escapes like \\u200b. What is left out is counted; read_overflow shows it by the overflow:... id that is named."""
 
 _ALWAYS = """\
 - [REDACTED:...] stands for a secret that you are not shown. Leave it as it is and edit around it.

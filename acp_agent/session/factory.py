@@ -30,7 +30,7 @@ from acp_agent.session.toolset.backends import SessionBackends, reported_diagnos
 from acp_agent.session.toolset.gate_factory import GateMemory, SessionGateState
 from acp_agent.session.toolset.settings import redactor
 from acp_agent.session.toolset.toolset import ReloadingToolset, SessionTools, ToolDependencies, same_model
-from acp_agent.session.workspace_facts import WorkspaceFacts
+from acp_agent.session.workspace_facts import ChangedFiles, WorkspaceFacts
 from acp_agent.store.memories import MemoryStore
 from acp_agent.workspace.project_notes import FoundNotes, NoteReader, project_files, users_file
 from acp_agent.workspace.roots import Roots
@@ -134,10 +134,7 @@ class SessionFactory:
         self._emit = RedactedEvents(session.emit, self._redactor)
         self._models = SessionModels(process.catalog, self.in_force, self._redactor, self._tell, self._chosen)
         acp = loaded.settings.acp
-        self.elicitor: Elicitor | None = None  # there is only one, as questions are shown one by one
-        if acp.elicitation:
-            timeout = acp.elicitation_timeout_secs
-            self.elicitor = session.editor.elicitor(self._redactor, timeout, wanted=lambda: session.turns.going_on)
+        self.elicitor = self._make_elicitor()  # there is only one, as questions are shown one by one
         self._languages = session.share_languages(loaded)
         approver = RedactedApprover(session.editor.approver(acp.question_timeout_secs), self._redactor)
         memory = process.gate_memories.of(session.id, self._cwd, loaded.settings.tools)
@@ -148,6 +145,7 @@ class SessionFactory:
         self._conversation = self._make_conversation(saved)
         before = () if saved is None else saved.history.messages
         self._state = SessionState(self._conversation.history, self._models, memory, self._redactor, before)
+        self._last_used = None if saved is None else saved.record.updated_at
         if saved is not None:
             self._state.restore(saved.usage, saved.user_words)
         writer = TitleWriter(loaded.settings.memory.sessions, self._models.for_titles, self._redactor)
@@ -332,14 +330,22 @@ class SessionFactory:
         )
 
     def _make_facts(self) -> WorkspaceFacts:
+        messages = self._conversation.history.messages
         return WorkspaceFacts(
             self._trusted_roots,
-            self._tools.seen.changed,
-            self._conversation.history.messages,
+            ChangedFiles(self._tools.seen, messages, self._last_used),
+            messages,
             self._plain,
             self._process.background,
             wanted=lambda: self.in_force().settings.agent.facts,
         )
+
+    def _make_elicitor(self) -> Elicitor | None:
+        acp, session = self._loaded.settings.acp, self._session
+        if not acp.elicitation:
+            return None
+        timeout = acp.elicitation_timeout_secs
+        return session.editor.elicitor(self._redactor, timeout, wanted=lambda: session.turns.going_on)
 
     def _make_embedder(self) -> Embedder | None:
         try:

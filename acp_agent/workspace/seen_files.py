@@ -5,20 +5,17 @@ difference (`tools/edit.py`), and the next prompt can name the files that change
 """
 
 import difflib
-import os
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from acp_agent.core.errors import Refused, ToolError
+from acp_agent.core.types import Access
 from acp_agent.core.untrusted import now_ns
 from acp_agent.workspace.local_files import current_stamp, text_on_disk
 from acp_agent.workspace.roots import Roots
 from acp_agent.workspace.text_files import MOST_WHOLE, text_digest
-
-if TYPE_CHECKING:
-    from acp_agent.core.types import Json, JsonObject
 
 _MOST_TEXTS = 64
 _MOST_FILES = 2000
@@ -33,6 +30,10 @@ class _Seen:
     digest: str
     stamp: str
     text: str | None = None
+
+
+_UNKNOWN = "unknown"
+"""The digest of a text that no file can have."""
 
 
 class SeenFiles:
@@ -70,6 +71,24 @@ class SeenFiles:
         while len(self._files) > _MOST_FILES:
             oldest, _ = self._files.popitem(last=False)
             self._texts.pop(oldest, None)
+
+    def resume(self, paths: Iterable[str], last_used: int) -> None:
+        """Note files that a stored session has seen. One that was written after its last use counts as changed.
+
+        paths       the files as calls have named them. What is noted already stays as it is
+        last_used   when the session was used last, in milliseconds since 1970
+        """
+        roots = self._roots()
+        if roots is None:
+            return
+        for path in paths:
+            with suppress(Refused, ToolError):
+                place = roots.place(path, Access.READ)
+                status = place.status()
+                if place.path not in self._files:
+                    same = status is not None and status.st_mtime_ns <= last_used * 1_000_000
+                    text = text_on_disk(roots, place.path) if same else None
+                    self.note_digest(place.path, _UNKNOWN if text is None else text_digest(text))
 
     def forget(self, path: str) -> None:
         """Forget a file and everything below it: the session itself deleted or moved it."""
@@ -119,21 +138,6 @@ class SeenFiles:
         """Return what changes whenever the file is written; empty if it is no file or was written a moment ago."""
         roots = self._roots()
         return "" if roots is None else current_stamp(roots, path, self._now) or ""
-
-    # -------------------------------------------------------------------------------------- stored sessions
-
-    def to_json(self) -> "JsonObject":
-        """Return paths, digests and stamps, without texts, so that a resumed session knows what it had seen."""
-        return {path: [seen.digest, seen.stamp] for path, seen in self._files.items()}
-
-    def restore(self, stored: "Json") -> None:
-        """Note what `to_json` returned in an earlier process. Anything else in it is left out."""
-        for path, entry in stored.items() if isinstance(stored, dict) else ():
-            match entry:
-                case [str(digest), str(stamp)] if os.path.isabs(path):
-                    self._files[path] = _Seen(digest, stamp)
-                case _:
-                    pass
 
 
 def _diff(old: str, new: str) -> list[str]:

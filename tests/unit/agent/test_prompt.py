@@ -43,7 +43,15 @@ def test_the_model_is_told_to_finish_to_call_together_and_to_answer_as_long_as_a
 
 def test_the_notes_in_results_are_explained() -> None:
     text = system_prompt("/p", [], "linux", Mode.CODE, tools=[spec("read")])
-    for note in ("[exit 1]", "[line 3 holds U+200B]", "shown as \\u200b", "overflow:... id", "[REDACTED:...]"):
+    for note in (
+        "[error]",
+        "[advice]",
+        "[exit 1]",
+        "[line 3 holds U+200B]",
+        "escapes like \\u200b",
+        "overflow:... id",
+        "[REDACTED:...]",
+    ):
         assert note in text
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.core.types import Json
 from acp_agent.workspace.roots import Roots
 from acp_agent.workspace.seen_files import SeenFiles
 
@@ -105,18 +104,30 @@ def test_a_forgotten_folder_takes_its_files_along(seen: SeenFiles):
     assert [path for path in ("/a/b", "/a/c/d", "/ab") if path in seen] == ["/ab"]
 
 
-def test_a_resumed_session_knows_what_changed_since(roots: Roots, seen: SeenFiles, file: Path):
-    seen.note(str(file), "one\ntwo\nthree\n")
-    resumed = SeenFiles(lambda: roots)
-    resumed.restore(seen.to_json())
-    assert resumed.changed() == ()
+def test_a_resumed_session_knows_what_changed_since_it_was_used(roots: Roots, seen: SeenFiles, file: Path):
+    used = file.stat().st_mtime_ns // 1_000_000 + 1
+    seen.resume([str(file)], used)
+    assert seen.changed() == ()
     file.write_text("changed while nobody looked\n")
-    assert resumed.changed() == (str(file),)
-    assert resumed.difference(str(file), "changed") == []
+    assert seen.changed() == (str(file),)
+    late = SeenFiles(lambda: roots)
+    late.resume([str(file)], used - 2)
+    assert late.changed() == (str(file),)
+    assert late.difference(str(file), "changed while nobody looked\n") == [], "what it held before is not known"
 
 
-@pytest.mark.parametrize("stored", [None, [], {"/a": 1}, {"/a": [1, 2]}, {"a": ["d", "s"]}])
-def test_what_is_no_record_is_left_out(stored: Json):
-    seen = SeenFiles()
-    seen.restore(stored)
-    assert seen.to_json() == {}
+def test_a_file_that_is_gone_when_a_session_is_resumed_has_changed(seen: SeenFiles, file: Path):
+    file.unlink()
+    seen.resume([str(file)], LATER)
+    assert seen.changed() == (str(file),)
+
+
+def test_what_was_noted_before_a_session_is_resumed_stays(seen: SeenFiles, file: Path):
+    seen.note(str(file), "one\ntwo\nthree\n")
+    seen.resume([str(file)], 0)
+    assert seen.changed() == ()
+
+
+def test_a_file_that_may_not_be_read_any_more_is_not_told(seen: SeenFiles):
+    seen.resume(["/etc/passwd"], LATER)
+    assert seen.changed() == ()
