@@ -3,7 +3,7 @@
 import base64
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Final, NamedTuple
 
 from anyio import to_thread
@@ -14,7 +14,8 @@ from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, ImagePart, Location, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.core.untrusted import json_value
-from acp_agent.tools.tool import WHOLE, Name, Params, Tool, numbered
+from acp_agent.text import escaped
+from acp_agent.tools.tool import WHOLE, Name, Params, Tool, cut, numbered
 from acp_agent.workspace.seen_files import SeenFiles
 
 MAX_PICTURE: Final = 3_932_160
@@ -28,6 +29,7 @@ _MAGIC: Final = (
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
+_NUMBER = 8  # characters of a line's number, tab and end
 _MAX_NOTEBOOK = 32 * 1024 * 1024
 _MAX_OFFSET = 1_000_000_000  # a line number in ACP has 32 bits
 
@@ -54,8 +56,9 @@ class Read(Tool[ReadParams]):
     cacheable = True
     params = ReadParams
 
-    def __init__(self, *, max_lines: int, max_line_chars: int, seen: SeenFiles) -> None:
+    def __init__(self, *, max_lines: int, max_line_chars: int, seen: SeenFiles, max_chars: int = 40_000) -> None:
         self._seen = seen
+        self._max_chars = max_chars
         self._max_lines = max_lines
         self._max_line_chars = max_line_chars
 
@@ -97,13 +100,23 @@ class Read(Tool[ReadParams]):
             return f"Empty file: {params.path}"
         if params.offset >= lines.total:
             return f"Nothing at offset {params.offset}: {params.path} has {lines.total} lines"
-        page = [numbered(lines.lines, lines.first + 1, self._max_line_chars)]
+        fitting = self._fitting(lines.lines)
+        page = [numbered(fitting, lines.first + 1, self._max_line_chars)]
         if params.offset < 0 and lines.first > 0:
             page.insert(0, f"... {lines.first} lines before")
-        end = lines.first + len(lines.lines)
+        end = lines.first + len(fitting)
         if end < lines.total:
             page.append(f"... {lines.total - end} more lines (go on with offset={end})")
         return "\n".join(page)
+
+    def _fitting(self, lines: Sequence[str]) -> Sequence[str]:
+        """Return the first lines that fit in a page, one at least: a longer page would lose its middle later."""
+        room = self._max_chars
+        for number, line in enumerate(lines):
+            room -= len(escaped(cut(line, self._max_line_chars))) + _NUMBER
+            if room < 0 and number:
+                return lines[:number]
+        return lines
 
 
 def _location(path: str, first: int, files: FileSystem) -> tuple[Location, ...]:

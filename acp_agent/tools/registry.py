@@ -30,6 +30,7 @@ class ToolLimits(NamedTuple):
 
     command_seconds             the longest timeout of a command
     read_lines, line_chars      lines of one read, and characters of one line
+    read_chars                  characters of one read, which ends at a whole line before
     match_chars, grep_matches   characters of a matching line, and matches of one grep
     found_paths                 results of find_path if the model names no number
     write_bytes                 size of a file after write or edit
@@ -42,6 +43,7 @@ class ToolLimits(NamedTuple):
     command_seconds: float = 600
     read_lines: int = 2000
     line_chars: int = 2000
+    read_chars: int = 40_000
     match_chars: int = 500
     grep_matches: int = 100
     found_paths: int = 200
@@ -90,7 +92,7 @@ def _file_tools(limits: ToolLimits, seen: SeenFiles, *, rich_kinds: bool) -> tup
 
     guards_secrets = limits.guards_secrets
     return (
-        Read(max_lines=limits.read_lines, max_line_chars=limits.line_chars, seen=seen),
+        Read(max_lines=limits.read_lines, max_line_chars=limits.line_chars, seen=seen, max_chars=limits.read_chars),
         Write(max_bytes=limits.write_bytes, seen=seen),
         Edit(max_bytes=limits.write_bytes, seen=seen),
         ListDirectory(kind=kind(ToolKind.SEARCH)),

@@ -419,6 +419,7 @@ class SessionTools:
         settings, tools = loaded.settings, loaded.settings.tools
         limits = ToolLimits(
             command_seconds=tools.shell.max_timeout,
+            read_chars=min(ToolLimits().read_chars, tools.overflow.threshold * 4 // 5),
             overflow_chars=min(ToolLimits().overflow_chars, tools.overflow.threshold * 4 // 5),
             diagnostics=tools.diagnostics.max_diagnostics,
             checker_seconds=tools.diagnostics.timeout,

@@ -344,3 +344,21 @@ async def test_what_only_has_the_name_of_a_notebook_is_text(text: str):
 async def test_a_notebook_that_does_not_exist_is_an_error_of_the_file_system():
     with pytest.raises(ToolError, match=r"a\.ipynb: no such file"):
         await Workbench().run("read", path="a.ipynb")
+
+
+async def test_a_page_ends_at_a_whole_line_and_says_where_to_go_on():
+    bench = Workbench({"a": "".join(f"{'x' * 90}{number:09}\n" for number in range(1000))})
+
+    page = (await bench.run("read", path="a")).text.split("\n")
+    shown = len(page) - 1
+    assert 300 < shown < 400
+    assert page[-2] == f"{shown:>4}\t{'x' * 90}{shown - 1:09}"
+    assert page[-1] == f"... {1000 - shown} more lines (go on with offset={shown})"
+    again = (await bench.run("read", path="a", offset=shown)).text
+    assert again.startswith(f"{shown + 1:>4}\t{'x' * 90}{shown:09}\n")
+
+
+async def test_one_line_is_shown_however_long_its_escapes_are():
+    bench = Workbench({"a": "\u200b" * 1500 + "\nb\n"}, tools=default_tools(ToolLimits(read_chars=1000)))
+
+    assert (await bench.run("read", path="a")).text.endswith("... 1 more lines (go on with offset=1)")
