@@ -113,7 +113,7 @@ async def test_a_failed_call_says_in_a_line_what_happened_and_in_a_line_what_is_
         ("bash", "sudo ls"): ("blocklist: the command matches 'sudo'", "Do it without this command, "),
         ("bash", "cat /etc/shadow"): ("/etc/shadow holds secrets", "Do without it, "),
         ("write", "../x"): ("../x: outside the directories", "Stay below the working directory."),
-        ("teleport", "x"): ('there is no tool "teleport"', "Use one of your tools: bash, read, "),
+        ("teleport", "x"): ('there is no tool "teleport"', "Use one of your tools: bash, "),
     }
     keys = {"bash": "command", "write": "path", "teleport": "path"}
     extra = {"sleep 60": {"timeout": 1}, "../x": {"content": "x"}}
