@@ -130,6 +130,8 @@ def build(facts: CallFacts, reasons: tuple[str, ...], always: str, digest: str) 
     places = [location.path for location in invocation.locations]
     paths = [subject.path for subject in facts.paths]
     said = [f'its server says: "{invocation.spec.description}"'] if invocation.spec.server else []
+    if command is not None and invocation.summary:
+        said.append(invocation.summary)
     lines = [*map(visible, reasons), *map(clipped, details), *map(visible, said)]
     arguments = invocation.call.arguments
     return Question(

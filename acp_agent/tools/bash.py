@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from acp_agent.core.backends import BackgroundProcess, CommandOutcome, CommandRequest
+from acp_agent.core.backends import BackgroundProcess, CommandOutcome, CommandRequest, FileSystem
 from acp_agent.core.errors import ToolError, ToolErrorCategory, ToolFailure
 from acp_agent.core.events import ToolProgress
 from acp_agent.core.ports import ToolContext
@@ -51,6 +51,10 @@ class Bash(Tool[BashParams]):
 
     def spec_of(self, params: BashParams) -> ToolSpec:
         return replace(self.spec(), queue=PROCESSES) if params.background else self.spec()
+
+    async def summary(self, params: BashParams, files: FileSystem) -> str:
+        del files
+        return "goes on in the background until the session ends or it is stopped" if params.background else ""
 
     async def run(self, params: BashParams, context: ToolContext) -> ToolResult:
         if params.background:

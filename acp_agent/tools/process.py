@@ -34,7 +34,7 @@ class ProcessParams(Params):
     action: Literal["list", "output", "wait", "write", "stop"]
     id: Text | None = Field(default=None, description='Such as "p1"; not for list')
     text: Text | None = Field(
-        default=None, description="wait: literal to wait for, else for the end; write: input, with its newline"
+        default=None, description="wait: for this literal, else for the end; write: input with its newline"
     )
     timeout: Annotated[int, Field(ge=1, le=600), WHOLE] = Field(default=_PATIENCE, description="Seconds, for wait")
     offset: Annotated[int, WHOLE] | None = Field(

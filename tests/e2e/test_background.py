@@ -1,5 +1,6 @@
 """Commands in the background: they outlive their turn, never their session, in the editor's terminal as without one."""
 
+import json
 import os
 import signal
 
@@ -102,6 +103,15 @@ async def test_a_server_is_started_asked_read_and_stopped(tmp_path, capabilities
         assert len(editor.requests("session/request_permission")) == 2, "only the two commands ask"
         await editor.ask("session/close", {"sessionId": session})
     assert not editor.terminals.open
+
+
+async def test_the_question_says_that_the_command_goes_on(tmp_path):
+    script = [start("bash"), process("write", text="ls\n"), says("ok")]
+    async with editing(tmp_path, script, capabilities=NOTHING) as editor:
+        await editor.say(await editor.open(), "go")
+        began, written = (json.dumps(each["toolCall"]) for each in editor.requests("session/request_permission"))
+        assert "goes on in the background until the session ends" in began
+        assert "to the background process p1" in written
 
 
 async def test_the_terminal_of_the_editor_is_embedded_and_lives_as_long_as_the_command(tmp_path):
