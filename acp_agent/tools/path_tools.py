@@ -117,7 +117,7 @@ class CreateDirectory(_PathTool[CreateDirectoryParams]):
 
 class _TwoPaths(Params):
     source: Name
-    destination: Name = Field(description='The whole new path; with "/" at its end, the folder to put it in')
+    destination: Name = Field(description='The new path; with "/" at its end, the folder to put it in')
 
     @property
     def target(self) -> str:

@@ -35,10 +35,7 @@ _MAX_OFFSET = 1_000_000_000  # a line number in ACP has 32 bits
 
 
 class ReadParams(Params):
-    """Read a text file or a picture. Each line has its number, a tab and its text. Long files are read in parts.
-
-    Paths, here and in the other tools, are absolute or relative to the session's folder.
-    """
+    """Read a text file or a picture. Each line has its number, a tab and its text. Long files are read in parts."""
 
     path: Name
     offset: Annotated[int, Field(ge=-_MAX_OFFSET, le=_MAX_OFFSET), WHOLE] = Field(

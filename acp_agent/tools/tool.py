@@ -139,21 +139,25 @@ def _spelled_out(node: Json, parts: JsonObject) -> Json:
 
 
 _FARTHEST = 10**9
-_UNTOLD = (("additionalProperties", False), ("minLength", 1))
+_UNTOLD = {"additionalProperties": (False,), "minLength": (1,), "minimum": (0, 1), "default": (False, 0)}
+_NEVER_TOLD = ("maxLength", "maxItems")
 
 
 def told_schema(node: Json) -> Json:
-    """Return a schema without limits that no sensible call reaches. The model pays for every word in each request.
+    """Return a schema without what a model takes for granted, and without limits that no sensible call reaches.
 
-    Arguments are parsed by the whole schema.
+    The model pays for every word in each request. Arguments are parsed by the whole schema.
     """
     match node:
         case dict():
-            told = {key: value for key, value in node.items() if (key, value) not in _UNTOLD}
-            for bound in ("minimum", "maximum"):
-                if isinstance(limit := told.get(bound), int) and abs(limit) >= _FARTHEST:
-                    del told[bound]
-            return {key: told_schema(value) for key, value in told.items()}
+            told: JsonObject = {}
+            for key, value in node.items():
+                is_limit = key in ("minimum", "maximum") and isinstance(value, int) and abs(value) >= _FARTHEST
+                is_word = not isinstance(value, dict | list)
+                if is_limit or (is_word and (key in _NEVER_TOLD or value in _UNTOLD.get(key, ()))):
+                    continue
+                told[key] = told_schema(value)
+            return told
         case list():
             return [told_schema(item) for item in node]
         case _:

@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import anyio
 
-from acp_agent.agent.prompt import system_prompt
+from acp_agent.agent.prompt import fenced, system_prompt
 from acp_agent.config.llm_settings import ProviderSettings
 from acp_agent.core.errors import ProviderError
 from acp_agent.core.messages import Message, Role, TextPart
@@ -29,6 +29,13 @@ FORMATS = {
 PROMPT = "The test in tests/test_checkout.py fails since yesterday. Find out why and mend it."
 
 
+FACTS = fenced(
+    "workspace",
+    "Date: 2026-11-22, a Sunday\nGit branch: main\nUncommitted files: 2: src/checkout.py, tests/test_checkout.py\n"
+    "Likely test command: `make test` or `pytest`",
+)
+
+
 def whole_catalogue() -> tuple[ToolSpec, ...]:
     """Every tool a session has when nobody has configured anything."""
     tools = {tool.name: tool for tool in (*default_tools(), MemorySave(), MemorySearch())}
@@ -39,7 +46,7 @@ def first_request() -> ModelRequest:
     """What a session's first turn asks, no notes of a project being there."""
     specs = whole_catalogue()
     system = system_prompt("/projects/shop", ["/projects/shop"], "linux", Mode.CODE, tools=specs)
-    return ModelRequest(system, (Message(Role.USER, (TextPart(PROMPT),)),), specs)
+    return ModelRequest(system, (Message(Role.USER, (TextPart(PROMPT), TextPart(FACTS))),), specs)
 
 
 async def sent(name: str) -> bytes:
