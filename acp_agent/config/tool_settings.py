@@ -237,6 +237,14 @@ class ShellSettings(Section):
         Field(description="The most seconds a call may set, for local commands and in the editor's terminal."),
         SMALLER,
     ] = 600.0
+    show_changes: Annotated[
+        bool,
+        Field(
+            description="Whether the card of a command shows the files it changed, and the model is told their names. "
+            "Folders with over 20,000 entries are not looked at."
+        ),
+        OFF,
+    ] = True
     allowed_paths: Annotated[
         Paths,
         Field(

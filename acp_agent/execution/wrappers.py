@@ -1,4 +1,4 @@
-"""The executors between the gates and a tool, outermost first: cache( output( retry( tool ))).
+"""The executors between the gates and a tool, outermost first: cache( output( retry( changes( tool )))).
 
 The cache keeps the answers to reading calls until something changes. It is inside the gates, so that a kept answer does
 not get around a denial, and outside of the output pipeline, so that kept answers are redacted. A kept answer replaces
@@ -24,13 +24,17 @@ import anyio.to_thread
 
 from acp_agent.core.errors import StoreUnavailable, ToolFailure
 from acp_agent.core.services import Overflow
-from acp_agent.core.types import Access, Json, McpSubject, PathSubject, ToolResult, UrlSubject
+from acp_agent.core.types import Access, Frame, Json, Location, McpSubject, PathSubject, ToolResult, UrlSubject
 from acp_agent.execution.runner import ToolExecutor
 from acp_agent.gates.gate import CallFacts
 from acp_agent.gates.shell.printing import printing_commands
 from acp_agent.log import Log
 from acp_agent.output.filters.strategy import CommandRun
 from acp_agent.output.pipeline import Pipeline, ResultSource
+from acp_agent.text import visible
+from acp_agent.tools.tool import changed as changes_of
+from acp_agent.tools.tool import relative
+from acp_agent.workspace.changed_files import MOST_DIFFS, ChangedFiles, FileWatch
 
 _THINKING = "_tafc_think"
 """An argument in which some models think aloud. It is no part of the question."""
@@ -310,6 +314,51 @@ def _output_size(result: ToolResult) -> int:
             case _:
                 pass
     return size
+
+
+_MOST_NAMED = 20
+"""Changed files that the model is told by name."""
+
+
+class ChangesExecutor:
+    """An executor that shows which files a command has changed: the user by diffs, the model by one line.
+
+    A call whose commands are proven to read is not looked at.
+
+    watch   looks at the files below the session's roots
+    """
+
+    def __init__(self, wrapped: ToolExecutor, watch: FileWatch) -> None:
+        self._wrapped = wrapped
+        self._watch = watch
+
+    async def execute(self, facts: CallFacts) -> ToolResult:
+        """Run the call, and look at the files before and after a command."""
+        if not facts.commands or facts.only_reads:
+            return await self._wrapped.execute(facts)
+        before = await anyio.to_thread.run_sync(self._watch.before)
+        result = await self._wrapped.execute(facts)
+        if before is None:
+            return result
+        found = await anyio.to_thread.run_sync(self._watch.since, before)
+        if not found.changed and not found.deleted:
+            return result
+        frame = result.frame or Frame()
+        ending = "\n".join(filter(None, (frame.ending, self._line(found))))
+        diffs = (*result.diffs, *found.diffs)
+        lines = {each.path: each.line for each in changes_of(diffs)}
+        locations = [Location(path, lines.get(path)) for path in found.changed[:MOST_DIFFS]]
+        return replace(
+            result, frame=replace(frame, ending=ending), diffs=diffs, locations=(*result.locations, *locations)
+        )
+
+    def _line(self, found: ChangedFiles) -> str:
+        parts: list[str] = []
+        for what, paths in (("changed", found.changed), ("deleted", found.deleted)):
+            names = [visible(relative(path, self._watch.cwd)) for path in paths[:_MOST_NAMED]]
+            names += [f"and {len(paths) - _MOST_NAMED} more"] if len(paths) > _MOST_NAMED else []
+            parts += [f"{what}: {', '.join(names)}"] if names else []
+        return f"[{'; '.join(parts)}]"
 
 
 _log = Log(__name__)

@@ -259,6 +259,11 @@ class Roots:
         for root in self._roots:
             root.close()
 
+    @property
+    def all(self) -> Sequence[Root]:
+        """The roots. That of the session's folder comes first."""
+        return self._roots
+
     def resolve(self, path: str, access: Access) -> str:
         """Return the absolute path, links resolved, that `path` means. Raises ToolError or Refused."""
         place = self.place(path, access)

@@ -23,6 +23,7 @@ from acp_agent.execution.audit import AuditExecutor, Auditor
 from acp_agent.execution.runner import GatedExecutor, ToolExecutor, ToolRunner
 from acp_agent.execution.wrappers import (
     CacheExecutor,
+    ChangesExecutor,
     OutputExecutor,
     ResultCache,
     RetryExecutor,
@@ -60,6 +61,7 @@ from acp_agent.session.toolset.settings import (
     session_policy,
     verifiers,
 )
+from acp_agent.workspace.changed_files import FileWatch
 from acp_agent.workspace.command_files import WorkspaceFiles, shell_names
 from acp_agent.workspace.git.changes import GitChanges
 from acp_agent.workspace.git.repositories import GitRepositories
@@ -205,11 +207,13 @@ class ResultWrappers:
 
     cache   the results that may be returned again
     stamp   returns a value that changes with a file, for the cache
+    watch   looks which files a command changes; None if that is switched off
     """
 
     pipeline: Pipeline
     cache: ResultCache
     stamp: Stamp
+    watch: FileWatch | None = None
 
 
 def permission_gate(
@@ -301,14 +305,15 @@ def session_gates(
 def build_executor(
     settings: Settings, gates: Gates, state: SessionGateState, wrappers: ResultWrappers, runner: ToolRunner
 ) -> ToolExecutor:
-    """Return the executor of calls: audit( gates( cache( output( retry( tool ))))).
+    """Return the executor of calls: audit( gates( cache( output( retry( changes( tool )))))).
 
     The audit sees every verdict and every result. The cache is inside the gates, so that a cached result cannot avoid a
     denial, and outside the output pipeline, so that cached results are redacted.
     """
     retry = settings.tools.retry
     retries = ToolRetries(retry.max_attempts, retry.base_ms / 1000, retry.max_ms / 1000, retry.budget_secs)
-    output = OutputExecutor(RetryExecutor(runner, retries), wrappers.pipeline, state.overflow, state.summarize)
+    shown = runner if wrappers.watch is None else ChangesExecutor(runner, wrappers.watch)
+    output = OutputExecutor(RetryExecutor(shown, retries), wrappers.pipeline, state.overflow, state.summarize)
     gated = GatedExecutor(gates, CacheExecutor(output, wrappers.cache, wrappers.stamp))
     return gated if state.auditor is None else AuditExecutor(gated, state.auditor)
 

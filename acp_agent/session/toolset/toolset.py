@@ -48,6 +48,7 @@ from acp_agent.session.toolset.settings import (
 )
 from acp_agent.tools.registry import Registry, ToolLimits, default_tools
 from acp_agent.tools.tool import Tool
+from acp_agent.workspace.changed_files import FileWatch
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.roots import Root, RootPool, Roots
@@ -359,7 +360,12 @@ class SessionTools:
         self._cache = ResultCache(enabled=kept.enabled, ttl=kept.ttl_secs)
         self._filters = filter_engine(loaded)
         words = pipeline(loaded, self._redactor, self._filters)
-        wrappers = ResultWrappers(words, self._cache, self._backends.stamp(roots))
+        wrappers = ResultWrappers(
+            words,
+            self._cache,
+            self._backends.stamp(roots),
+            FileWatch(roots) if loaded.settings.tools.shell.show_changes else None,
+        )
         gates = session_gates(loaded, context, lasting, registry.names, warn, exists_in(files))
         backends = self._all_backends(loaded, files, web)
         runner = ToolRunner(backends, self._cwd, lasting.emit)

@@ -124,6 +124,7 @@ VALUES = {
     "acp.auto_approve": ("full-auto", "full-auto"),
     "acp.permission_file": ("/p", "/p"),
     "acp.rich_kinds": ("on", True),
+    "tools.shell.show_changes": ("off", False),
     "mcp.enabled": ("off", False),
     "mcp.servers": ('[{"name": "a", "command": "b"}]', (McpServerSettings(name="a", command="b"),)),
     "acp.question_timeout_secs": ("60", 60),

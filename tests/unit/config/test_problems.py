@@ -15,7 +15,7 @@ GOOD = "[logging]\nlevel = 'debug'\n"
     [
         ("top = 1", "top = 1: expected one of agent, llm, memory, tools, mcp, acp, audit, logging"),
         ("[agnet]\nx = 1", 'agnet = {"x": 1}: expected one of agent, llm, memory, tools, mcp, acp, audit, logging'),
-        ("[tools.shell]\ntime = 3", "tools.shell.time = 3: expected one of timeout, max_timeout, allowed_paths, "),
+        ("[tools.shell]\ntime = 3", "tools.shell.time = 3: expected one of timeout, max_timeout, show_changes, "),
         ("agent = 3", "agent = 3: expected a table"),
         (
             '"tools.shell.timeout" = 3',

@@ -1,0 +1,113 @@
+"""What a command has changed: which files are looked at, and which differences are shown."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from acp_agent.core.types import Access
+from acp_agent.workspace import changed_files
+from acp_agent.workspace.changed_files import ChangedFiles, FileWatch
+from acp_agent.workspace.roots import Roots
+
+
+class Folder:
+    """A folder that a watch looks at."""
+
+    def __init__(self, path: Path, roots: Roots) -> None:
+        self.path = path
+        self.watch = FileWatch(roots)
+
+    def put(self, name: str, text: str | bytes = "text\n") -> None:
+        file = self.path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text.encode() if isinstance(text, str) else text)
+
+    def changes(self, **files: str | bytes | None) -> ChangedFiles:
+        """Return what is noticed if these files are written or, for None, deleted; `__` stands for a dot."""
+        state = self.watch.before()
+        assert state is not None
+        for name, text in files.items():
+            path = name.replace("__", ".")
+            if text is None:
+                (self.path / path).unlink()
+            else:
+                self.put(path, text)
+        return self.watch.since(state)
+
+    def names(self, found: ChangedFiles) -> tuple[list[str], list[str], list[str]]:
+        diffs = [diff.path for diff in found.diffs]
+        return tuple([Path(path).name for path in paths] for paths in (found.changed, found.deleted, diffs))  # type: ignore[return-value]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Folder]:
+    with Roots(str(tmp_path)) as roots:
+        yield Folder(tmp_path, roots)
+
+
+def test_new_changed_and_deleted_files_are_noticed_and_the_same_again_is_not(folder: Folder) -> None:
+    folder.put("a.py", "one\n")
+    folder.put("b.py", "two\n")
+    found = folder.changes(a__py="uno\n", b__py=None, c__py="three\n")
+    assert folder.names(found) == (["a.py", "c.py"], ["b.py"], ["a.py", "c.py", "b.py"])
+    assert [(diff.old_text, diff.new_text) for diff in found.diffs] == [
+        ("one\n", "uno\n"),
+        (None, "three\n"),
+        ("two\n", ""),
+    ]
+    assert folder.changes() == ChangedFiles([], [], ())
+    assert folder.changes(a__py="uno\n") == ChangedFiles([], [], ()), "written again with the same text"
+
+
+def test_ignored_files_and_the_folders_of_tools_are_not_looked_at(folder: Folder) -> None:
+    folder.put(".gitignore", "*.log\nout/\n")
+    folder.put("out/a", "a")
+    folder.put(".git/index", "a")
+    state = folder.watch.before()
+    assert state is not None
+    for name in ("x.log", "out/a", ".git/index", "node_modules/m/index.js", "src/kept.py"):
+        folder.put(name, "new\n")
+    assert folder.names(folder.watch.since(state)) == (["kept.py"], [], ["kept.py"])
+
+
+def test_binary_large_and_secret_files_are_named_and_not_shown(folder: Folder) -> None:
+    found = folder.changes(a__bin=b"\0\1", big__txt="x" * 200_000, __env="KEY=1", plain__txt="p\n")
+    assert folder.names(found) == ([".env", "a.bin", "big.txt", "plain.txt"], [], ["plain.txt"])
+
+
+def test_at_most_ten_differences_are_shown(folder: Folder) -> None:
+    found = folder.changes(**{f"f{number:02}__txt": "x\n" for number in range(15)})
+    assert len(found.changed) == 15
+    assert len(found.diffs) == changed_files.MOST_DIFFS
+
+
+def test_links_are_not_followed(folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (folder.path / "link").symlink_to(elsewhere)
+    state = folder.watch.before()
+    assert state is not None
+    (elsewhere / "x.txt").write_text("x")
+    (folder.path / "other").symlink_to("/etc/passwd")
+    assert folder.watch.since(state) == ChangedFiles([], [], ())
+
+
+def test_files_that_may_not_be_read_are_not_named(tmp_path: Path) -> None:
+    def policy(path: str, access: Access) -> str | None:
+        return "hidden" if access is Access.READ and path.endswith("hidden.txt") else None
+
+    with Roots(str(tmp_path), policy=policy) as roots:
+        folder = Folder(tmp_path, roots)
+        found = folder.changes(hidden__txt="x", shown__txt="x")
+    assert folder.names(found) == (["shown.txt"], [], ["shown.txt"])
+
+
+def test_large_trees_are_not_looked_at_a_second_time(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changed_files, "MOST_FILES", 5)
+    for number in range(7):
+        folder.put(f"{number}.txt")
+    assert folder.watch.before() is None
+    (folder.path / "0.txt").unlink()
+    (folder.path / "1.txt").unlink()
+    (folder.path / "2.txt").unlink()
+    assert folder.watch.before() is None
