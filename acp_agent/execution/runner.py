@@ -104,6 +104,14 @@ class Catalogue(Protocol):
         """Return every tool there is."""
         ...
 
+    def is_starting(self, name: str) -> bool:
+        """Return whether the tool of this name belongs to an MCP server that is starting."""
+        ...
+
+    async def wait_for(self, name: str) -> None:
+        """Wait until the tool of this name is there, if it belongs to an MCP server that is starting."""
+        ...
+
     async def understand(self, call: ToolCall, files: FileSystem) -> Invocation:
         """Parse a call. Raises ToolError."""
         ...
@@ -197,6 +205,11 @@ class DynExecutor:
         begun, repaired = monotonic(), None
         try:
             try:
+                if self._catalogue.is_starting(call.name):
+                    if not announced:
+                        await self.announce(call)
+                        announced = True
+                    await self._catalogue.wait_for(call.name)
                 invocation = await self._catalogue.understand(call, self._files)
             except ToolError as error:
                 invocation, repaired = await self._repaired(call, error)

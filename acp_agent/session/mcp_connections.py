@@ -21,7 +21,7 @@ from acp_agent.gates.rules.policy_rules import TrustLevel
 from acp_agent.log import Log
 from acp_agent.store.decisions import McpPins
 from acp_agent.text import visible
-from acp_agent.tools.mcp_tool import McpTool, server_slug, tool_names
+from acp_agent.tools.mcp_tool import McpTool, has_tool, server_slug, tool_names
 from acp_agent.tools.registry import Registry
 
 _MOST_GONE = 64
@@ -120,10 +120,20 @@ class McpConnections:
     pins         the tools that the user has approved
     background   runs the connections
     tell         tells the user a notice
+    seen         the tools that servers of this process have listed, by the servers' identities: they are offered while
+                 such a server starts
     served       the servers by their names, in the order in which they were started
     """
 
-    def __init__(self, pins: McpPins, background: Background, tell: Callable[[Notice], None], connect: Connect) -> None:
+    def __init__(
+        self,
+        pins: McpPins,
+        background: Background,
+        tell: Callable[[Notice], None],
+        connect: Connect,
+        seen: dict[str, tuple[McpDefinition, ...]] | None = None,
+    ) -> None:
+        self._seen = {} if seen is None else seen
         self._background = background
         self._tell = tell
         self._connect = connect
@@ -174,6 +184,7 @@ class McpConnections:
         self._identities[server.name] = server_identity(server)
         served = ConnectedServer(self._connect(server, partial(self._changed, server.name)))
         self.served[server.name] = served
+        self._name_tools(served)
         self._background(partial(_run, served.connection))
 
     def close(self) -> None:
@@ -188,6 +199,21 @@ class McpConnections:
             return
         with anyio.move_on_after(_PATIENCE):
             while self.joining():
+                await self._moved.wait()
+
+    def starting(self, tool: str) -> McpServer | None:
+        """Return the server of a tool if it is starting."""
+        for served in self.served.values():
+            server = served.connection.server
+            if served.connection.state is McpState.STARTING and has_tool(server.name, tool):
+                return server
+        return None
+
+    async def started(self, tool: str) -> None:
+        """Wait while the server of a tool is starting, for as long as its start may take."""
+        server = self.starting(tool)
+        with anyio.move_on_after(server.startup_timeout if server else 0):
+            while self.starting(tool) is not None:
                 await self._moved.wait()
 
     def joining(self) -> bool:
@@ -262,7 +288,13 @@ class McpConnections:
 
     def _name_tools(self, served: ConnectedServer) -> None:
         connection = served.connection
-        definitions = {each.name: each for each in connection.definitions()}
+        identity = self._identities[connection.server.name]
+        listed = connection.definitions()
+        if connection.state is McpState.STARTING:
+            listed = listed or self._seen.get(identity, ())
+        elif connection.state is McpState.READY:
+            self._seen[identity] = listed
+        definitions = {each.name: each for each in listed}
         names = tool_names(connection.server.name, [*definitions])
         served.offer({names[tool]: served.tool(names[tool], each) for tool, each in definitions.items()})
 
@@ -292,6 +324,14 @@ class McpCatalogue:
     def specs(self) -> Sequence[ToolSpec]:
         """Return all present tools."""
         return (*self._registry.specs(), *self._servers.specs())
+
+    def is_starting(self, name: str) -> bool:
+        """Return whether the server of a tool is starting."""
+        return self._servers.starting(name) is not None
+
+    async def wait_for(self, name: str) -> None:
+        """Wait for the server of a tool while it starts."""
+        await self._servers.started(name)
 
     async def understand(self, call: ToolCall, files: FileSystem) -> Invocation:
         """Parse a call. A tool whose server is gone is still known, but its call fails. Raises ToolError."""

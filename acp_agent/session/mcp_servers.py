@@ -63,7 +63,9 @@ class SessionMcpServers:
         self._started = False
         self._wanted: tuple[McpServerSettings, ...] = ()
         connect = partial(_connection, elicitor)
-        self.connections = McpConnections(process.pins, process.background, session.notices.add, connect)
+        self.connections = McpConnections(
+            process.pins, process.background, session.notices.add, connect, process.mcp_definitions
+        )
 
     def start(self, loaded: Loaded) -> None:
         """Start the servers that need no question, once. Start none while the user's own rules cannot be read."""

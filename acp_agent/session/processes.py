@@ -14,6 +14,7 @@ from acp_agent.config.llm_settings import LlmSettings, ModelSettings, ProviderSe
 from acp_agent.config.load import Loaded
 from acp_agent.config.settings import audit_file
 from acp_agent.core.errors import ConfigError, StoreUnavailable
+from acp_agent.core.mcp import McpDefinition
 from acp_agent.core.ports import Embedder
 from acp_agent.core.secrets import Redact
 from acp_agent.core.services import Overflow, PastConversations, Summaries
@@ -76,6 +77,7 @@ class ProcessServices:
         self.watchdog = CommandWatchdog()
         self._orphans = OrphanReaper()
         self.gate_memories = GateMemories()
+        self.mcp_definitions: dict[str, tuple[McpDefinition, ...]] = {}
 
     def redact(self, text: str) -> str:
         """Return a text without the secrets of the process."""

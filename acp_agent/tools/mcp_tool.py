@@ -41,6 +41,11 @@ def server_slug(server: str) -> str:
     return fit if len(fit) <= _LONGEST_SERVER else f"{fit[: _LONGEST_SERVER - 7]}-{_short_hash(server)}"
 
 
+def has_tool(server: str, name: str) -> bool:
+    """Return whether a name, in any case, is that of a tool of a server."""
+    return name.lower().startswith(f"mcp_{server_slug(server)}_".lower())
+
+
 def tool_names(server: str, tools: Collection[str]) -> Mapping[str, str]:
     """Return the names that the model uses for a server's tools, by the server's names. Other servers do not matter.
 

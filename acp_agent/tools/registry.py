@@ -136,6 +136,15 @@ class Registry:
         """Return what the model may call, without aliases."""
         return tuple(tool.spec() for tool in self._tools.values())
 
+    def is_starting(self, name: str) -> bool:
+        """Return False: the tools of an agent are always there."""
+        del name
+        return False
+
+    async def wait_for(self, name: str) -> None:
+        """Return at once."""
+        del name
+
     async def understand(self, call: ToolCall, files: FileSystem) -> Invocation:
         """Return the invocation: arguments parsed, subjects known, change previewed.
 

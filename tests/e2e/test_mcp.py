@@ -375,3 +375,26 @@ def add(a: int, b: int) -> int:
 
 server.run()
 '''
+
+
+async def test_a_call_waits_for_the_server_of_its_tool_that_starts_slowly(tmp_path: Path):
+    served = Served(tmp_path / "state")
+    script = [*ECHO[:1], uses(("mcp_bare_echo", {"text": "again"})), says("ok")]
+    async with editing(tmp_path, script, config=FULL_AUTO) as editor:
+        gate = editor.fifo("gate")
+        line = f'read x < "{editor.workspace}/gate"; exec "$0" "$@"'
+        entry = f"command = 'sh'\nargs = {['-c', line, sys.executable, *served.args]!r}\n"
+        config = editor.home.config.read_text()
+        editor.home.config.write_text(f"{config}[[mcp.servers]]\nname = 'bare'\n{entry}")
+        async with editor.prompting(await editor.open()):
+            await editor.updated("tool_call")
+            assert not served.log
+            gate.write_line("go")
+        assert [call.status for call in editor.calls] == ["completed", "completed"]
+        assert "hello" in editor.calls[0].text
+        start = len(editor.recording.frames)
+        second = await editor.new_session(str(editor.workspace))  # its server waits for the gate again
+        async with editor.prompting(second):
+            await editor.updated("tool_call", start)
+            gate.write_line("go")
+        assert [call.status for call in editor.calls_of(second)] == ["completed", "completed"]

@@ -33,6 +33,7 @@ async def test_the_model_is_told_five_rounds_before_the_end(tmp_path: Path):
 async def test_the_model_reads_what_repeats_before_the_turn_is_ended(tmp_path: Path):
     mind = Mind()
     async with thinking(tmp_path, mind.run(*["touch a && cat b"] * 9), config=FULL_AUTO) as (editor, _):
+        (editor.workspace / "a").touch()
         await go(editor)
     noted = ["[repeated: bash failed in the same way in the last 3 rounds" in said for said in mind.said]
     assert noted == [False, False, True, False, False]

@@ -200,6 +200,15 @@ class DenyAllToolset:
         """Offer no tool."""
         return ()
 
+    def is_starting(self, name: str) -> bool:
+        """Return False."""
+        del name
+        return False
+
+    async def wait_for(self, name: str) -> None:
+        """Wait for nothing."""
+        del name
+
     async def understand(self, call: ToolCall, files: FileSystem) -> Invocation:
         """Raise Refused: understanding a call would read files."""
         del call, files

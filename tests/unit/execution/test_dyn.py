@@ -55,6 +55,12 @@ class Catalogue:
     def specs(self) -> list[ToolSpec]:
         return [self.spec]
 
+    def is_starting(self, name: str) -> bool:
+        return False
+
+    async def wait_for(self, name: str) -> None:
+        pass
+
     async def understand(self, call: ToolCall, files: FileSystem) -> Invocation:
         if call.name != self.spec.name:
             raise ToolError(ToolErrorCategory.TOOL_NOT_FOUND, f"no tool {call.name}")
