@@ -34,7 +34,7 @@ from acp_agent.output.pipeline import Pipeline, ResultSource
 from acp_agent.text import visible
 from acp_agent.tools.tool import changed as changes_of
 from acp_agent.tools.tool import relative
-from acp_agent.workspace.changed_files import MOST_DIFFS, ChangedFiles, FileWatch
+from acp_agent.workspace.changed_files import MOST_DIFFS, CommandChanges, FileWatch
 
 _THINKING = "_tafc_think"
 """An argument in which some models think aloud. It is no part of the question."""
@@ -352,7 +352,7 @@ class ChangesExecutor:
             result, frame=replace(frame, ending=ending), diffs=diffs, locations=(*result.locations, *locations)
         )
 
-    def _line(self, found: ChangedFiles) -> str:
+    def _line(self, found: CommandChanges) -> str:
         parts: list[str] = []
         for what, paths in (("changed", found.changed), ("deleted", found.deleted)):
             names = [visible(relative(path, self._watch.cwd)) for path in paths[:_MOST_NAMED]]

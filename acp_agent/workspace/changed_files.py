@@ -38,7 +38,7 @@ class FileState(NamedTuple):
     stamps: Mapping[str, _Stamp]
 
 
-class ChangedFiles(NamedTuple):
+class CommandChanges(NamedTuple):
     """The files that differ between two looks, as absolute paths in order, and the differences that can be shown."""
 
     changed: Sequence[str] = ()
@@ -77,11 +77,11 @@ class FileWatch:
                 self._keep(path, stamp)
         return state
 
-    def since(self, before: FileState) -> ChangedFiles:
+    def since(self, before: FileState) -> CommandChanges:
         """Return what has changed since a look."""
         after = self._look()
         if after is None:
-            return ChangedFiles()
+            return CommandChanges()
         old, new = before.stamps, after.stamps
         changed = [path for path in sorted(new) if new[path] != old.get(path) and self._is_shown(path)]
         deleted = [path for path in sorted(old.keys() - new.keys()) if self._is_shown(path)]
@@ -94,7 +94,7 @@ class FileWatch:
                 room -= size
         same = {diff.path for diff in diffs if diff.old_text == diff.new_text}  # only touched
         shown = tuple(diff for diff in diffs if diff.path not in same)
-        return ChangedFiles([path for path in changed if path not in same], deleted, shown)
+        return CommandChanges([path for path in changed if path not in same], deleted, shown)
 
     def _diff(self, path: str, old: _Stamp | None, new: _Stamp | None) -> Diff | None:
         """Return the difference of one file. None if a side of it is unknown, no text, or may be secret."""

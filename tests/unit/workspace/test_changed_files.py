@@ -7,7 +7,7 @@ import pytest
 
 from acp_agent.core.types import Access
 from acp_agent.workspace import changed_files
-from acp_agent.workspace.changed_files import ChangedFiles, FileWatch
+from acp_agent.workspace.changed_files import CommandChanges, FileWatch
 from acp_agent.workspace.roots import Roots
 
 
@@ -23,7 +23,7 @@ class Folder:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(text.encode() if isinstance(text, str) else text)
 
-    def changes(self, **files: str | bytes | None) -> ChangedFiles:
+    def changes(self, **files: str | bytes | None) -> CommandChanges:
         """Return what is noticed if these files are written or, for None, deleted; `__` stands for a dot."""
         state = self.watch.before()
         assert state is not None
@@ -35,7 +35,7 @@ class Folder:
                 self.put(path, text)
         return self.watch.since(state)
 
-    def names(self, found: ChangedFiles) -> tuple[list[str], list[str], list[str]]:
+    def names(self, found: CommandChanges) -> tuple[list[str], list[str], list[str]]:
         diffs = [diff.path for diff in found.diffs]
         return tuple([Path(path).name for path in paths] for paths in (found.changed, found.deleted, diffs))  # type: ignore[return-value]
 
@@ -56,8 +56,8 @@ def test_new_changed_and_deleted_files_are_noticed_and_the_same_again_is_not(fol
         (None, "three\n"),
         ("two\n", ""),
     ]
-    assert folder.changes() == ChangedFiles([], [], ())
-    assert folder.changes(a__py="uno\n") == ChangedFiles([], [], ()), "written again with the same text"
+    assert folder.changes() == CommandChanges([], [], ())
+    assert folder.changes(a__py="uno\n") == CommandChanges([], [], ()), "written again with the same text"
 
 
 def test_ignored_files_and_the_folders_of_tools_are_not_looked_at(folder: Folder) -> None:
@@ -89,7 +89,7 @@ def test_links_are_not_followed(folder: Folder, tmp_path_factory: pytest.TempPat
     assert state is not None
     (elsewhere / "x.txt").write_text("x")
     (folder.path / "other").symlink_to("/etc/passwd")
-    assert folder.watch.since(state) == ChangedFiles([], [], ())
+    assert folder.watch.since(state) == CommandChanges([], [], ())
 
 
 def test_files_that_may_not_be_read_are_not_named(tmp_path: Path) -> None:
