@@ -195,6 +195,7 @@ async def test_codecompanion_authenticates_first_chooses_by_kind_and_answers_wri
 
     script = {
         "mend": [uses(("edit", EDIT)), says("Mended.")],
+        "once more": [uses(("edit", EDIT)), uses(("edit", EDIT)), says("Mended.")],  # the file has changed since
         "list": [uses(("bash", {"command": "cat poem.txt"})), says("Listed.")],
     }
     async with editing(tmp_path, script, capabilities=FILES_ONLY, lawful=False) as editor:
@@ -216,7 +217,7 @@ async def test_codecompanion_authenticates_first_chooses_by_kind_and_answers_wri
         (editor.workspace / "poem.txt").write_text("roses are red\n")
         editor.overrides["session/request_permission"] = never  # as it does once a turn is cancelled
         start = len(editor.recording.frames)
-        async with editor.prompting(session, "mend it") as turn:
+        async with editor.prompting(session, "once more") as turn:
             await editor.requested("session/request_permission", start)
             await editor.agent.notify("session/cancel", {"sessionId": session})
         assert turn.stop_reason == "cancelled"
