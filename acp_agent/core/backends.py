@@ -63,6 +63,7 @@ class Lines:
     total    the number of all lines of the file
     digest   of the whole text; empty for a file that is too large to be edited
     whole    the whole text if it is short
+    encoding the encoding of the file if it is not UTF-8
     """
 
     lines: tuple[str, ...]
@@ -70,6 +71,7 @@ class Lines:
     total: int
     digest: str = field(default="", compare=False)
     whole: str | None = field(default=None, compare=False, repr=False)
+    encoding: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

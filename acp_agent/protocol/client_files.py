@@ -17,7 +17,16 @@ from acp_agent.protocol import jsonrpc, wire
 from acp_agent.protocol.client import Client, EditorPaths
 from acp_agent.protocol.jsonrpc import ClientTimeout, ConnectionLost, RpcError
 from acp_agent.protocol.peer import Peer
-from acp_agent.workspace.text_files import BOM, UTF_16_BOMS, binary_error, changed_error, is_binary, stretch
+from acp_agent.workspace.text_files import (
+    BOM,
+    MOST_COMPARED,
+    UTF_16_BOMS,
+    binary_error,
+    changed_error,
+    encoding_of,
+    is_binary,
+    stretch,
+)
 
 _BACKEND = "editor files"
 _BOM = "\ufeff"
@@ -86,8 +95,8 @@ class ProxyFileSystem:
             await self._must_be_empty(path, resolved)
         if "\0" in text:
             raise binary_error(path)
-        if _REPLACEMENT in text:
-            await self._checked_on_disk(path, resolved)
+        if _REPLACEMENT in text and _REPLACEMENT not in (await self._checked_on_disk(path, resolved) or _REPLACEMENT):
+            raise BackendUnavailable(_BACKEND, f"{path} is not UTF-8", quiet=True)
         self._has_bom[resolved] = text.startswith(_BOM)
         return text.removeprefix(_BOM)
 
@@ -111,6 +120,9 @@ class ProxyFileSystem:
         """
         self._refuse_unusable("fs/write_text_file", offered=self._client.write_text_file)
         resolved = self._local.resolve(path, Access.WRITE)
+        head = await self._local.head(resolved, MOST_COMPARED)
+        if head is not None and encoding_of(head.data):  # an editor might write another encoding
+            raise BackendUnavailable(_BACKEND, f"{path} is not UTF-8", quiet=True)
         if await self._present(path, resolved, expected) != expected:
             raise changed_error(path)
         if await self._needs_bom(resolved):

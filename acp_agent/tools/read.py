@@ -99,6 +99,8 @@ class Read(Tool[ReadParams]):
             return f"Nothing at offset {params.offset}: {params.path} has {lines.total} lines"
         fitting = self._fitting(lines.lines)
         page = [numbered(fitting, lines.first + 1, self._max_line_chars)]
+        if lines.encoding:
+            page.insert(0, f"[the file is {lines.encoding}: edit and write keep that]")
         if params.offset < 0 and lines.first > 0:
             page.insert(0, f"... {lines.first} lines before")
         end = lines.first + len(fitting)

@@ -3,6 +3,7 @@
 import os
 import stat
 from bisect import bisect_left
+from codecs import IncrementalDecoder, getincrementaldecoder
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,13 +34,17 @@ from acp_agent.workspace.text_files import (
     BOM,
     MOST_COMPARED,
     MOST_WHOLE,
+    UTF_16_BOMS,
     TextDigest,
     changed_error,
     decode_text,
+    encode_like,
     encode_text,
+    encoding_of,
     is_binary,
     no_utf_8_error,
     read_bounded,
+    stretch,
 )
 
 LONGEST_LINE = 1024 * 1024
@@ -60,9 +65,18 @@ def read_lines(place: Place, offset: int, limit: int, check: Callable[[], None],
     fd = place.open_regular()
     try:
         with errors_about(place.given):
-            return _Reading(fd, os.fstat(fd).st_size, place.given, check, chunk).lines(offset, limit)
+            size = os.fstat(fd).st_size
+            try:
+                return _Reading(fd, size, place.given, check, chunk).lines(offset, limit)
+            except _NotUtf8:
+                data = read_bounded(fd, MOST_COMPARED, place.given)
+            return stretch(decode_text(data, place.given), offset, limit, encoding_of(data))
     finally:
         os.close(fd)
+
+
+class _NotUtf8(Exception):
+    """The file is small enough to be read in another encoding."""
 
 
 @dataclass(slots=True)
@@ -95,10 +109,15 @@ class _Reading:
     def _count(self) -> tuple[list[int], list[int], int, str]:
         """Return the start of each chunk, the number of line ends before it, the number of lines, and the digest."""
         starts, ends, seen, last, digest = list[int](), list[int](), 0, b"\n", TextDigest()
+        decoder = getincrementaldecoder("utf-8")()
         position = len(BOM) if os.pread(self.fd, len(BOM), 0) == BOM else 0
         for chunk in self._chunks(position):
+            small = self.size <= MOST_COMPARED
             if is_binary(chunk):
-                raise self._unreadable(chunk)
+                marked = small and os.pread(self.fd, 2, 0) in UTF_16_BOMS
+                raise _NotUtf8 if marked else self._unreadable(chunk)
+            if small:
+                self._check_utf_8(decoder, chunk)
             starts.append(position)
             ends.append(seen)
             position += len(chunk)
@@ -108,7 +127,15 @@ class _Reading:
                 digest.update(chunk)
             if self.size <= MOST_WHOLE:
                 self.whole += chunk
+        if self.size <= MOST_COMPARED:
+            self._check_utf_8(decoder, b"", last=True)
         return starts, ends, seen + (not last.endswith(b"\n")), digest.hexdigest()
+
+    def _check_utf_8(self, decoder: IncrementalDecoder, chunk: bytes, *, last: bool = False) -> None:
+        try:
+            decoder.decode(chunk, last)
+        except UnicodeDecodeError:
+            raise _NotUtf8 from None
 
     def _position(self, line: int, starts: list[int], ends: list[int]) -> int:
         """Return the byte at which an existing line starts."""
@@ -250,8 +277,8 @@ class LocalFileSystem:
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{place.given}: names a directory, not a file")
         with open_destination(place) as directory, self._old(place) as old:
             now = None if old is None else decode_text(old.data, place.given)
-            if old is not None and old.data.startswith(BOM) and not data.startswith(BOM):
-                data = BOM + data
+            if old is not None:
+                data = encode_like(text, old.data, data, place.given)
             if now != expected or not replace_file(directory, place.name, data, old):
                 raise changed_error(place.given)
 

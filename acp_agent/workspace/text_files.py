@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 from functools import partial
 
 from acp_agent.core.backends import Lines
@@ -69,9 +70,14 @@ def no_utf_8_error(given: str, start: bytes, size: int) -> ToolError:
     )
 
 
+WINDOWS = "Windows-1252"
+_UTF_16 = {b"\xff\xfe": "UTF-16LE", b"\xfe\xff": "UTF-16BE"}
+_BINARY = re.compile(rb"\x89PNG|\xff\xd8\xff|GIF8|RIFF|%PDF")
+_CONTROL = re.compile(rb"[\x00-\x07\x0b\x0e-\x1a\x1c-\x1f]")
+"""Bytes that no text of an older encoding has."""
 _WINDOWS = {code: char for code in range(0x80, 0xA0) if (char := bytes([code]).decode("cp1252", "ignore"))}
 """The characters of Windows-1252 that Latin-1 does not have, by their byte. The five bytes without one are controls."""
-_TO_LATIN = {ord(char): code for code, char in _WINDOWS.items()}
+_TO_LATIN = {ord(char): code for code, char in _WINDOWS.items()} | dict.fromkeys(_WINDOWS, 65533)
 
 
 def from_windows(data: bytes) -> str:
@@ -96,15 +102,58 @@ def changed_error(given: str) -> ToolError:
     )
 
 
-def decode_text(data: bytes, given: str) -> str:
-    """Return the text of UTF-8 without its BOM, line ends as they are. Raises ToolError for anything else."""
+def encoding_of(data: bytes) -> str:
+    """Return the encoding of a text file: "" for UTF-8 and for no text, else UTF-16 (by its mark) or Windows-1252.
+
+    Every byte is one character in Windows-1252.
+    """
+    for mark, encoding in _UTF_16.items():
+        if data.startswith(mark):
+            return encoding
+    if _BINARY.match(data):
+        return ""
     try:
-        text = data.removeprefix(BOM).decode()
+        data.decode()
+    except UnicodeDecodeError:
+        return "" if _CONTROL.search(data) else WINDOWS
+    return ""
+
+
+def decode_text(data: bytes, given: str) -> str:
+    """Return the text in its encoding without a BOM, line ends as they are. Raises ToolError if it is no text."""
+    encoding = encoding_of(data)
+    try:
+        match encoding:
+            case "":
+                text = data.removeprefix(BOM).decode()
+            case _ if encoding == WINDOWS:
+                text = from_windows(data)
+            case _:
+                text = data[2:].decode(encoding)
     except UnicodeDecodeError:
         raise no_utf_8_error(given, data, len(data)) from None
     if "\0" in text:
         raise binary_error(given, len(data))
     return text
+
+
+def encode_like(text: str, old: bytes, data: bytes, given: str) -> bytes:
+    """Return the bytes to write in place of `old`, in its encoding. `data` is the text in UTF-8.
+
+    Raises ToolError for a character that the encoding does not have.
+    """
+    encoding = encoding_of(old)
+    if not encoding:
+        return BOM + data if old.startswith(BOM) and not data.startswith(BOM) else data
+    if encoding != WINDOWS:
+        return old[:2] + text.encode(encoding)
+    try:
+        return text.translate(_TO_LATIN).encode("latin-1")
+    except UnicodeEncodeError as error:
+        char = error.object[error.start]
+        msg = f"{given} is in {WINDOWS}, which has no U+{ord(char):04X}"
+        advice = "Use another character, or convert the file first: `iconv -f windows-1252 -t utf-8`."
+        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, msg, advice) from None
 
 
 def encode_text(text: str, given: str, limit: int) -> bytes:
@@ -123,14 +172,14 @@ def encode_text(text: str, given: str, limit: int) -> bytes:
     return data
 
 
-def stretch(text: str, offset: int, limit: int) -> Lines:
+def stretch(text: str, offset: int, limit: int, encoding: str = "") -> Lines:
     """Return some lines of a text, as FileSystem.read_lines does. A line ends with LF or CRLF only."""
     total = text.count("\n") + (text != "" and not text.endswith("\n"))
     first = min(offset, total) if offset >= 0 else max(total + offset, 0)
     end = min(first + limit, total)
     lines = text.split("\n", end)[first:end]  # the rest need not be split
     whole = text if len(text) <= MOST_WHOLE else None
-    return Lines(tuple(line.removesuffix("\r") for line in lines), first, total, text_digest(text), whole)
+    return Lines(tuple(line.removesuffix("\r") for line in lines), first, total, text_digest(text), whole, encoding)
 
 
 def _too_large(given: str, size: int, limit: int) -> ToolError:

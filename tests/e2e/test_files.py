@@ -199,6 +199,18 @@ async def test_an_edit_that_matches_twice_is_refused_and_says_how_often(tmp_path
     assert not editor.requests("session/request_permission")
 
 
+@pytest.mark.parametrize("capabilities", [EVERYTHING, NOTHING], ids=["editor", "disk"])
+async def test_a_latin_1_file_is_read_and_edited_in_its_encoding_and_the_model_is_told(tmp_path, capabilities):
+    edit = {"path": "a.txt", "old_string": "café", "new_string": "thé"}
+    script = [uses(("read", {"path": "a.txt"})), uses(("edit", edit)), says("ok")]
+    async with editing(tmp_path, script, capabilities=capabilities) as editor:
+        editor.overrides["fs/read_text_file"] = answering({"content": "caf\ufffd au lait\n"})
+        (editor.workspace / "a.txt").write_bytes(b"caf\xe9 au lait\n")
+        await editor.say(await editor.open(), "edit it")
+    assert "[the file is Windows-1252: edit and write keep that]" in editor.calls[0].text
+    assert (editor.workspace / "a.txt").read_bytes() == b"th\xe9 au lait\n"
+
+
 STALE = {
     "read": [uses(("read", {"path": "a.txt"})), says("ok")],
     "edit": [uses(("edit", EDIT)), uses(("edit", EDIT)), says("ok")],

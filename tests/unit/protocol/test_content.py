@@ -181,13 +181,12 @@ async def test_links_that_cannot_be_read_stay_names_and_the_prompt_goes_on(tmp_p
     for name, data in {
         ".ssh/id": b"fake key",
         "nul": b"a\0b",
-        "latin": b"caf\xe9",
         "large": b"x" * (FILE_LIMIT + 1),
         "fits": b"x" * 10,
     }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(data)
-    links = ["/etc/passwd", "missing", ".ssh/id", "nul", "latin", "large", "a\0b", "..", "fits"]
+    links = ["/etc/passwd", "missing", ".ssh/id", "nul", "large", "a\0b", "..", "fits"]
     prompt = await read(tmp_path, words("hello"), *(link((tmp_path / each).as_uri(), each) for each in links))
     first, *rest = text_of(prompt).split("\n", len(links))
     assert first == "hello"
@@ -201,7 +200,6 @@ async def test_links_that_cannot_be_read_stay_names_and_the_prompt_goes_on(tmp_p
             "no such file",
             "in a private folder",
             "is a binary file",
-            "not UTF-8",
             "too large to read",
             "NUL",
             "outside",

@@ -18,7 +18,7 @@ from acp_agent.workspace import local_files as file_lines
 from acp_agent.workspace.beneath import WalkOpener
 from acp_agent.workspace.local_files import LONGEST_LINE, MOST_KEPT, LocalFileSystem
 from acp_agent.workspace.roots import Roots
-from acp_agent.workspace.text_files import stretch
+from acp_agent.workspace.text_files import stretch, text_digest
 
 pytestmark = pytest.mark.anyio
 
@@ -125,12 +125,20 @@ def test_nul_anywhere_makes_a_file_binary_and_the_error_says_its_size(project: P
     assert raised.value.failure.category is ToolErrorCategory.PERMANENT_FAILURE
 
 
-def test_bytes_that_are_no_utf8_make_a_file_binary_only_where_they_are_asked_for(project: Path):
-    (project / "a").write_bytes(b"one\ncaf\xe9\nthree\n")
-    assert read(project, 0, 1).lines == ("one",)
-    assert read(project, -1, 1).lines == ("three",)
-    with pytest.raises(ToolError, match=r"a is text that is not UTF-8"):
-        read(project, 0, 2)
+@pytest.mark.parametrize(
+    ("data", "encoding"),
+    [
+        ("one\ncaf\u00e9 \u20ac\n".encode("cp1252"), "Windows-1252"),
+        (b"\xfe\xff" + "one\ncaf\u00e9 \u20ac\n".encode("utf-16-be"), "UTF-16BE"),
+    ],
+)
+def test_a_file_that_is_no_utf8_is_read_in_its_encoding_and_has_the_digest_of_its_text(
+    project: Path, data: bytes, encoding: str
+):
+    (project / "a").write_bytes(data)
+    found = read(project, 1, 1)
+    assert (found.lines, found.encoding) == (("caf\u00e9 \u20ac",), encoding)
+    assert found.digest == text_digest("one\ncaf\u00e9 \u20ac\n")
 
 
 # ------------------------------------------------------------------------------------- changes

@@ -394,18 +394,42 @@ async def test_neither_what_is_being_written_nor_links_nor_what_they_lead_to_are
 # -------------------------------------------------------------------------------------- encodings
 
 
-@pytest.mark.parametrize(
-    ("data", "encoding"),
-    [("café\n".encode("latin1"), "latin1"), ("text\n".encode("utf-16"), "utf-16"), (b"\xfe\xff\0t", "utf-16")],
-)
-async def test_text_in_another_encoding_is_called_so_and_how_to_convert_it_is_said(
-    files: LocalFileSystem, project: Path, data: bytes, encoding: str
-):
+OLD = ["cp1252", "utf-16-le", "utf-16-be"]
+MARKS = {"cp1252": b"", "utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}
+
+
+@pytest.mark.parametrize("encoding", OLD)
+async def test_text_in_another_encoding_is_read_and_written_in_it(files: LocalFileSystem, project: Path, encoding: str):
+    old = "café \u20ac\r\nx\r\n"
+    (project / "a").write_bytes(MARKS[encoding] + old.encode(encoding))
+    assert await files.read_text("a") == old
+    await files.write_text("a", old.replace("x", "ÿ"), expected=old)
+    assert (project / "a").read_bytes() == MARKS[encoding] + old.replace("x", "ÿ").encode(encoding)
+
+
+async def test_every_byte_of_an_old_text_is_kept(files: LocalFileSystem, project: Path):
+    data = b"\xe9x " + bytes(range(0x80, 0x100))
     (project / "a").write_bytes(data)
-    for attempt in (lambda: files.read_text("a"), lambda: files.write_text("a", "x", expected=None)):
-        with pytest.raises(ToolError, match=rf"^a is text that is not UTF-8 \({len(data)} bytes\)$") as raised:
-            await attempt()
-        assert f"iconv -f {encoding} -t utf-8 FILE" in raised.value.failure.suggestion
+    text = await files.read_text("a")
+    await files.write_text("a", text.replace("x", "y"), expected=text)
+    assert (project / "a").read_bytes() == data.replace(b"x", b"y")
+
+
+async def test_a_character_that_the_encoding_lacks_is_refused_and_nothing_is_written(
+    files: LocalFileSystem, project: Path
+):
+    (project / "a").write_bytes(b"caf\xe9\n")
+    for text in ("日本", "\x80"):
+        with pytest.raises(ToolError, match="a is in Windows-1252, which has no U"):
+            await files.write_text("a", text, expected="café\n")
+    assert (project / "a").read_bytes() == b"caf\xe9\n"
+
+
+@pytest.mark.parametrize("data", [b"\x89PNG\r\n\xff\xfe", b"\xe9\x01\x02", b"\xff\xfea\0\0\0", b"\xff\xfea"])
+async def test_what_is_no_text_in_any_encoding_is_refused(files: LocalFileSystem, project: Path, data: bytes):
+    (project / "a").write_bytes(data)
+    with pytest.raises(ToolError, match=r"^a is "):
+        await files.read_text("a")
 
 
 # A leading U+FEFF is the BOM of the file and not part of the text.
