@@ -425,8 +425,8 @@ class ToolSettings(Section):
     by_model: Annotated[
         dict[Annotated[str, Field(min_length=1, max_length=200)], ModelTools],
         Field(
-            description="Another selection for models whose provider:model matches a glob; the first match counts. "
-            "profile and allow replace the general ones, deny and also_allow are added to them.",
+            description="Another selection for models whose provider:model, or model, matches a glob; the first match "
+            "counts. profile and allow replace the general ones, deny and also_allow are added to them.",
             examples=[{"ollama:*": {"profile": "minimal"}}],
         ),
     ] = Field(default_factory=dict[str, ModelTools])

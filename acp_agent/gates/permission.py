@@ -23,7 +23,7 @@ from typing import ClassVar, NamedTuple, assert_never
 import anyio
 
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
-from acp_agent.core.ports import Approver, Decision, Invocation
+from acp_agent.core.ports import Approver, Decision, Elicitor, Form, Invocation
 from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.core.types import (
     Access,
@@ -32,6 +32,7 @@ from acp_agent.core.types import (
     Ask,
     CallOrigin,
     Deny,
+    JsonObject,
     PathSubject,
     Phase,
     ToolKind,
@@ -56,6 +57,7 @@ from acp_agent.gates.rules.permission_rules import (
 )
 from acp_agent.gates.shell import programs
 from acp_agent.gates.shell.command import Command, ShellText
+from acp_agent.text import visible
 
 _READERS = ("read", "grep")  # what these may not show, a command does not show without a question either
 _TITLE = 100  # characters of a URL that every title shows
@@ -206,6 +208,11 @@ def is_edit(facts: CallFacts) -> bool:
 
 
 _USER_DENIED = "denied by the user"
+_WHY = "Why not? The model is told what you write here. Leave it empty to say nothing."
+_REASON: JsonObject = {
+    "type": "object",
+    "properties": {"reason": {"type": "string", "title": "Reason", "maxLength": 500}},
+}
 _NO_ANSWER = "the editor gave no usable answer to the question whether this may run, so it did not"
 _NOBODY = "this call needs the user's approval, and there is nobody to ask"
 
@@ -241,6 +248,7 @@ class PermissionGate(Gate):
     consent    returns what a lasting yes to a tool covers besides its name; "" for a built-in tool. Another server
                behind the same name, or another definition, is another tool. A no holds for the name
     all_readable  whether every file of the roots may be read, so that commands that only read need no approval
+    elicitor   shows a form for the reason of a rejection; None if no form can be shown
     """
 
     name: ClassVar[str] = "permission"
@@ -255,8 +263,10 @@ class PermissionGate(Gate):
         resolve: Resolve,
         consent: Callable[[Invocation], str] = ours,
         all_readable: bool = True,
+        elicitor: Elicitor | None = None,
     ) -> None:
         self.rules = rules
+        self._elicitor = elicitor
         self._all_readable = all_readable
         self._consent = consent
         self._conduct = conduct
@@ -295,7 +305,8 @@ class PermissionGate(Gate):
             except ToolError as error:  # there was no answer in time
                 return Deny(error.failure.message, error.failure.category)
             await self._remember(decision, settlement)
-        return _answer(decision)
+            why = await self._why(facts) if decision is Decision.REJECT_ONCE else ""
+        return Deny(f"{_USER_DENIED}, who says: {why}") if why else _answer(decision)
 
     def refusal(self, denial: Deny) -> ToolResult:
         return denial.result if isinstance(denial, _PredictedFailure) else super().refusal(denial)
@@ -308,6 +319,14 @@ class PermissionGate(Gate):
     async def revoke(self, grant: Grant) -> bool:
         """Forget a stored answer. Return False if it could not be removed from the file."""
         return await self._grants.revoke(grant)
+
+    async def _why(self, facts: CallFacts) -> str:
+        """Ask the user why they rejected a call, where the editor has forms. Return their words; empty for none."""
+        if self._elicitor is None or not self._elicitor.forms:
+            return ""
+        answer = await self._elicitor.fill_in(Form(_WHY, _REASON, call_id=facts.call.id))
+        reason = answer.content.get("reason")
+        return visible(reason.strip()) if isinstance(reason, str) else ""
 
     async def _remember(self, decision: Decision, settlement: Settlement) -> None:
         """Store an "always" for the session's project."""
@@ -325,7 +344,7 @@ class PermissionGate(Gate):
         found = next((each for each in grants if self._stored(each.tool, each.kind, each.key) is False), None)
         what = found.covered if found else tool
         told = f'denied by the user: they answered "always reject" to {what}'
-        return Deny(f"{told}; do it another way, or ask them to revoke that answer (/permissions)", rule=what)
+        return Deny(told, rule=what, advice="Do it another way, or ask the user to revoke that answer (/permissions).")
 
     @property
     def _project(self) -> str:

@@ -76,7 +76,7 @@ class ToolChoice:
 
 
 class ModelSelection(NamedTuple):
-    """The differences for models whose `provider:model` a glob matches. None keeps the general value."""
+    """The differences for models whose `provider:model`, or `model`, a glob matches. None keeps the general value."""
 
     pattern: str
     profile: str | None = None
@@ -87,8 +87,9 @@ class ModelSelection(NamedTuple):
 
 def for_model(general: ToolChoice, models: Iterable[ModelSelection], model: str) -> ToolChoice:
     """Return the choice for `provider:model`. The first match replaces parts of the general one; deny only grows."""
-    name = model.casefold()
-    found = next((each for each in models if fnmatchcase(name, each.pattern.casefold())), None)
+    # Without a provider in it, a pattern is meant for the model of any: it must not fail to deny.
+    names = (model.casefold(), model.casefold().partition(":")[2])
+    found = next((each for each in models if any(fnmatchcase(name, each.pattern.casefold()) for name in names)), None)
     if found is None:
         return general
     return replace(

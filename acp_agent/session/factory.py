@@ -315,6 +315,7 @@ class SessionFactory:
             self._process.overflow(self._session, self._loaded),
             Summarizer(self._models.for_chores) if settings.tools.overflow.summarize_output else None,
             connections,
+            self.elicitor,
         )
 
     def _make_agent(self) -> SessionAgent:

@@ -246,7 +246,6 @@ async def test_the_options_say_what_always_covers_and_permissions_lists_and_revo
         refusal = str(editor.recording.updates()[-4:])
         assert "they answered" in refusal
         assert "git tag …" in refusal
-        assert "/permissions" in refusal
 
         await editor.say(session, "/permissions")
         assert f"1. always reject git tag …, in {editor.workspace}" in editor.told
@@ -256,3 +255,38 @@ async def test_the_options_say_what_always_covers_and_permissions_lists_and_revo
         assert len(editor.requests("session/request_permission")) == 2
         await editor.say(session, "/permissions revoke 9")
         assert "Usage: `/permissions`" in editor.told
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (
+            {"action": "accept", "content": {"reason": "use make instead"}},
+            "denied by the user, who says: use make instead",
+        ),
+        ({"action": "accept", "content": {"reason": "  "}}, "denied by the user"),
+        ({"action": "accept", "content": {"reason": 5}}, "denied by the user"),
+        ({"action": "decline"}, "denied by the user"),
+    ],
+)
+async def test_a_rejection_may_carry_a_reason_which_the_model_reads(tmp_path, answer, told):
+    offered = {**NOTHING, "elicitation": {"form": {}}}
+    async with editing(tmp_path, TOUCH, capabilities=offered, decide=rejecting) as editor:
+        editor.overrides["elicitation/create"] = answering(answer)
+        await editor.say(await editor.open(), "go")
+    (form,) = editor.requests("elicitation/create")
+    assert form["toolCallId"] == editor.call.id
+    assert form["requestedSchema"]["properties"]["reason"]["type"] == "string"
+    assert told in str(editor.recording.updates())
+    assert ("who says" in str(editor.recording.updates())) == ("who says" in told)
+    assert not (editor.workspace / "touched").exists()
+
+
+async def test_only_a_rejection_of_this_call_asks_for_a_reason(tmp_path):
+    offered = {**NOTHING, "elicitation": {"form": {}}}
+    for decide in (allowing, choosing("reject_always"), dismissing):
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        async with editing(folder, TOUCH, capabilities=offered, decide=decide) as editor:
+            await editor.say(await editor.open(), "go")
+        assert editor.requests("elicitation/create") == []

@@ -15,7 +15,7 @@ from acp_agent.config.load import Loaded
 from acp_agent.config.settings import Settings
 from acp_agent.config.tool_settings import ToolSettings
 from acp_agent.core.events import EventSink
-from acp_agent.core.ports import Approver, Invocation
+from acp_agent.core.ports import Approver, Elicitor, Invocation
 from acp_agent.core.services import Overflow
 from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.types import ALIASES, Access
@@ -189,6 +189,7 @@ class SessionGateState:
     overflow   the store of whole outputs; None if they are not stored
     summarize  shortens the output that is cut out; None to keep only head and tail
     servers    the session's MCP servers; None if MCP is not available
+    elicitor   shows forms to the user; None if that is switched off
     """
 
     approver: Approver
@@ -199,6 +200,7 @@ class SessionGateState:
     overflow: Overflow | None = None
     summarize: Summarize | None = None
     servers: "McpConnections | None" = None
+    elicitor: Elicitor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +226,7 @@ def permission_gate(
     consent: Callable[[Invocation], str] = ours,
     *,
     all_readable: bool = True,
+    elicitor: Elicitor | None = None,
 ) -> PermissionGate:
     """Return the permission gate. Without an approver it refuses calls about which it would ask."""
     return PermissionGate(
@@ -234,6 +237,7 @@ def permission_gate(
         resolve=context.resolve,
         consent=consent,
         all_readable=all_readable,
+        elicitor=elicitor,
     )
 
 
@@ -296,8 +300,9 @@ def session_gates(
     """Return the gates of a session under a configuration. Raises ConfigError."""
     consent = state.servers.consent if state.servers else ours
     rules = permission_rules(loaded, warn, tools)
+    everything, elicitor = reads_everything(loaded), state.elicitor
     permission = permission_gate(
-        rules, context, state.grants, state.approver, consent, all_readable=reads_everything(loaded)
+        rules, context, state.grants, state.approver, consent, all_readable=everything, elicitor=elicitor
     )
     return build_gates(loaded, context, permission, warn, tools=tools, state=state, exists=exists)
 

@@ -242,3 +242,10 @@ async def test_another_selection_acts_at_once():
     assert (await gate.execute(command("ls"))).failure is not None
     profiles.append("full")
     assert (await gate.execute(command("ls"))).failure is None
+
+
+@pytest.mark.parametrize("pattern", ["small", "SMALL*", "ollama:small", "*:small", "s?all"])
+def test_a_pattern_with_or_without_a_provider_denies(pattern: str):
+    models = [ModelSelection(pattern, deny=("bash",))]
+    assert for_model(ToolChoice(), models, "ollama:Small").deny == ("bash",)
+    assert for_model(ToolChoice(), models, "ollama:large").deny == ()
