@@ -116,6 +116,8 @@ class Process(Tool[ProcessParams]):
             output = await process.new_output()
         if output and params.action != "wait":
             await stream(output)
+        if params.action == "wait" and not note and (params.text or "") not in output:
+            note = f"[{quote(params.text)} was printed before the last look]"
         ending = "\n".join(filter(None, (note, f"[{_line(process)}]")))
         shown = output.removesuffix("\n") or ("" if process.outcome else "(no new output)")
         return ToolResult(shown, frame=Frame(ending=ending), envelope={"process": process.id, "stdout": output})
