@@ -3,6 +3,7 @@
 import anyio
 import pytest
 
+from acp_agent.text import unescaped
 from tests.fakes.answers import Call, answering, never, refusing
 from tests.fakes.editor import EVERYTHING, FILES_ONLY, NOTHING, READ_ONLY, TERMINAL_ONLY, editing
 from tests.fakes.model_script import says, uses
@@ -230,3 +231,25 @@ async def test_an_edit_of_a_file_that_others_changed_is_refused_once_and_shows_t
     assert "+delta" in editor.calls[1].text
     assert len(editor.requests("session/request_permission")) == 1, "a call that is refused anyway is not asked about"
     assert (editor.workspace / "a.txt").read_text() == "alpha\ngamma\ndelta\n"
+
+
+async def test_what_the_model_is_shown_of_a_file_is_what_it_holds_and_can_be_edited(tmp_path):
+    lines = ["key\u200b = 1  ", "", "", "\tمی\u200cخواهم \u202eend", "\\u200b and \u200b", "👩\u200d💻 \x0c"]
+    edit = {"path": "a.txt", "old_string": "key\\u200b = 1  \n\n\n", "new_string": "key\\u200b = 2\n"}
+    calls = [
+        ("read", {"path": "a.txt"}),
+        ("grep", {"pattern": ".*", "path": "a.txt"}),
+        ("bash", {"command": "cat a.txt"}),
+    ]
+    config = '[acp]\nauto_approve = "full-auto"\n'
+    script = [uses(call) for call in (*calls, ("edit", edit))] + [says("ok")]
+    async with editing(tmp_path, script, config=config, capabilities=NOTHING) as editor:
+        (editor.workspace / "a.txt").write_text("\n".join([*lines, ""]))
+        await editor.say(await editor.open(), "look and edit")
+    read, found, printed = (call.final["rawOutput"]["output"].removesuffix("\n") for call in editor.calls[:3])
+    assert [line.partition("\t")[2] for line in unescaped(read).split("\n")] == lines
+    assert "[line 1 holds U+200B]" in read
+    assert [line.partition(":")[2] for line in unescaped(found).split("\n")[1:-1]] == lines
+    assert unescaped(printed) == "\n".join(lines)
+    assert (editor.workspace / "a.txt").read_text() == "\n".join(["key\u200b = 2", *lines[3:], ""])
+    assert "stand for the characters they name" in editor.calls[3].text

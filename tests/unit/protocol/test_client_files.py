@@ -283,7 +283,7 @@ async def test_bytes_the_editor_replaced_make_a_file_no_text(tmp_path: Path, pro
 
 
 async def test_a_file_in_another_encoding_is_read_and_written_on_disk(
-    tmp_path: Path, proxy_files: MakeFiles, local_files: Callable
+    tmp_path: Path, proxy_files: MakeFiles, local_files: Callable[[Path], LocalFileSystem]
 ) -> None:
     (tmp_path / "a.txt").write_bytes(b"caf\xe9")
     async with editor(fs_read_text_file={"content": "caf\ufffd"}) as editing:
