@@ -49,7 +49,7 @@ def main(argv: Sequence[str] = ()) -> int:
     input_fd, output_fd = claim_stdio()
     handover = answer_first_line(input_fd, output_fd)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for plugins takes 20 ms
-    gc.disable()  # modules stay, and collecting while they load takes a tenth of the time
+    gc.disable()  # modules are never freed, and collecting takes a tenth of the time to load them
     from acp_agent import app  # noqa: PLC0415 - nothing heavy before the first answer
 
     gc.freeze()
@@ -63,7 +63,7 @@ def claim_stdio() -> tuple[int, int]:
     Afterwards fd 0 is /dev/null and fd 1 is stderr, so that no child and no stray print touches the stream. Fds 0 and 1
     must be open.
     """
-    if not _is_open(2):  # otherwise the next fd to be opened, a copy of the stream, would be stderr
+    if not _is_open(2):  # otherwise a copy of the stream would get number 2, that of stderr
         os.set_inheritable(os.open(os.devnull, os.O_WRONLY), True)
     input_fd, output_fd = os.dup(0), os.dup(1)  # dup makes them non-inheritable
     null = os.open(os.devnull, os.O_RDONLY)

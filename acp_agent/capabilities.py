@@ -21,19 +21,25 @@ PROTOCOL_VERSION = 1
 AGENT_NAME = "acp-agent"
 
 AUTH_METHOD = "acp-agent"
-"""The first method, which asks nothing. CodeCompanion calls it at once, and the registry refuses an empty list."""
+"""The first authentication method. It asks nothing.
+
+CodeCompanion calls it at once, and the registry of ACP agents refuses an empty list of methods.
+"""
 LOGIN_METHOD = "acp-agent-login"
-"""The method that the client runs in a terminal, not through `authenticate`."""
+"""The authentication method that the client runs in a terminal, not through `authenticate`."""
 
 FORK_VARIABLE = "ACP_AGENT_ACP_FORK"
-"""The variable that switches on `session/fork`, an unstable method. The configuration is not read before the answer."""
+"""The variable that switches on `session/fork`, an unstable method.
+
+It is no setting, because `initialize` is answered before the configuration is read.
+"""
 
 EXT_METHODS = (
     "_acp_agent/session/get", "_acp_agent/session/export", "_acp_agent/session/import", "_acp_agent/session/delete",
     "_acp_agent/working_dir/update", "_acp_agent/status", "_acp_agent/tools", "_acp_agent/policy/check",
     "_acp_agent/audit/tail", "_acp_agent/mcp/list", "_acp_agent/mcp/add", "_acp_agent/mcp/remove",
 )  # fmt: skip
-"""Our own requests."""
+"""The extension requests that the agent serves."""
 
 LSP_METHODS = (
     *("lsp/hover", "lsp/definition", "lsp/references", "lsp/diagnostics"),
@@ -42,7 +48,7 @@ LSP_METHODS = (
 LSP_NOTIFICATIONS = ("lsp/publishDiagnostics", "lsp/didSave")
 """The methods and notifications of our LSP extension. A client names those that it has under `_meta.lsp`."""
 
-# The older form of terminal login runs without the agent's environment, so it is given what concerns keys.
+# The older form of terminal login runs without the agent's environment, so these variables are passed on to it.
 _LOGIN_VARIABLES = (
     "ACP_AGENT_CONFIG", "ACP_AGENT_DATA_DIR", "ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "OLLAMA_HOST",
 )  # fmt: skip

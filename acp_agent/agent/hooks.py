@@ -1,4 +1,4 @@
-"""Ports for what may take part in a turn beside the model and its tools."""
+"""Ports for the parts of a turn other than the model and its tools."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -121,7 +121,7 @@ class ContextLimiter(Protocol):
 class Hooks:
     """The hooks of one conversation. They have state, so two conversations never share them.
 
-    began      is called when the history has the prompt. A model may be silent for long afterwards
+    began      is called as soon as the history has the prompt, since the model may then be silent for long
     session_ended  returns whether a cancelled turn was cancelled because the session ends, not by the user
     """
 

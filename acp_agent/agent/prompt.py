@@ -1,6 +1,7 @@
-"""The system prompt. It is short and equal from call to call, so that providers can cache it.
+"""The system prompt, and the notes that the agent adds to a conversation.
 
-What never changes comes first, then what depends on the session's settings, and last the notes of the project.
+The system prompt is short and equal from call to call, so that providers can cache it. The text that never changes
+comes first, then the text that depends on the session's settings, and last the notes of the project.
 """
 
 import hashlib
@@ -16,7 +17,7 @@ from acp_agent.core.types import ToolSpec
 from acp_agent.text import defanged
 
 _SMALLEST = 200
-"""A file is left out if fewer characters of it would fit."""
+"""A file that must be cut is left out if fewer characters than this would fit."""
 
 _USERS = "The user wrote <user-notes> for all their projects: follow them as far as the rules above allow."
 _PROJECTS = """\
@@ -30,10 +31,10 @@ Of two that disagree, the later is the nearer to the working directory."""
 class ProjectNote:
     """A file with notes for agents, from the project or the user.
 
-    source   what the model may call it: a path, or the user's file
+    source   the name of the file for the model
     text     the text without secrets, control characters and invisible characters
     users    whether the user wrote it for all projects
-    more     whether the file goes on behind the text
+    more     whether the file continues after the text
     """
 
     source: str
@@ -43,13 +44,14 @@ class ProjectNote:
 
 
 def notes_block(notes: Sequence[ProjectNote], max_chars: int) -> str:
-    """Return all notes, fenced, with a sentence about what they are worth. Empty if there are none.
+    """Return the notes in fences, after a sentence that says how far the model may follow them. Empty without notes.
 
     The authors of a repository write its notes, so the text can neither close its fence nor open another one. The same
     notes give the same bytes.
 
     notes       the user's first, then the project's from the repository's root downwards. They are shown in this order
-    max_chars   of all texts together. No file gets more than half. The user's file goes first, then the nearest ones
+    max_chars   the most characters of all texts together. No file gets more than half of them. The user's file gets its
+                share first, then the files nearest to the working directory
     """
     left, shown = max_chars, dict[int, str]()
     by_weight = sorted(range(len(notes)), key=lambda at: (not notes[at].users, -at))
@@ -64,7 +66,7 @@ def notes_block(notes: Sequence[ProjectNote], max_chars: int) -> str:
 
 
 def _cut(note: ProjectNote, room: int) -> str:
-    """Return as many whole lines as fit. A first line that is too long alone is cut."""
+    """Return as many whole lines as fit, or a part of the first line if it is longer. Empty if too little fits."""
     text = note.text.strip("\n")
     if not text.strip() or room < min(len(text), _SMALLEST):
         return ""
@@ -172,13 +174,13 @@ def system_prompt(
     roots      absolute paths of the folders that the session may touch. `cwd` may be among them
     platform   name of the operating system, such as "linux"
     mode       the mode of the session
-    tools      all tools. The request describes them; here they only decide which rules apply. Those of MCP servers
-               count for nothing, since they come and go. None if the model takes none
+    tools      all tools. The request describes them; here they only decide which rules apply. Tools of MCP
+               servers are ignored, because they come and go. Empty if the model takes no tools
     notes      the block of `notes_block`
     in_editor  whether files are read from an editor's buffers
 
     The prompt contains no date and no branch: each would empty the provider's cache every day or with every commit.
-    They are told in prompts: see `session.workspace_facts`.
+    The model gets both with the user's prompts instead: see `session.workspace_facts`.
     """
     facts = _facts(cwd, roots, platform, mode, in_editor=in_editor)
     return "\n\n".join(filter(None, (_WHO, *_rules({spec.name for spec in tools if not spec.server}), facts, notes)))
@@ -264,13 +266,13 @@ def too_many_rounds(rounds: int) -> str:
 
 
 def few_rounds_left(rounds: int) -> str:
-    """Return the note for the model in a turn that may make only so many further tool iterations."""
+    """Return the note that tells the model how many tool iterations the turn may still make."""
     calls = "one more round" if rounds == 1 else f"{rounds} more rounds"
     return f"[{calls} of tool calls in this turn: finish, or say what is done and what is left]"
 
 
 def repeats(tool: str, rounds: int, *, failed: bool) -> str:
-    """Return the note for the model on a call that has had the same result in so many rounds, one after another."""
+    """Return the note that tells the model that a call had the same result in the last `rounds` rounds."""
     same = "failed in the same way" if failed else "gave the same output"
     return (
         f"[repeated: {tool} {same} in the last {rounds} rounds, and will again. Find out why, try another way, or say "

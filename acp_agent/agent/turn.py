@@ -116,7 +116,7 @@ LIMIT = 3
 """The number of rounds with equal output, one after another, after which the model is told, or the turn ends."""
 
 TOLD_BEFORE = 5
-"""The number of model calls before the last one of a turn at which the model is told."""
+"""The number of model calls that are left in a turn when the model is told so."""
 
 _LOOKED_AT = (
     4_000  # characters at the head and at the tail of an output that are compared, so that a hundred calls stay cheap
@@ -139,7 +139,7 @@ _OUR_IDS = re.compile(r'\bid="[0-9a-f]{8}"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9
 
 
 class Repetition(Enum):
-    """What the rounds of a turn show: no loop, one of which the model is to be told, or one that ends the turn."""
+    """The result of `DoomLoop.watch`: no loop, a loop that the model must be told of, or a loop that ends the turn."""
 
     NONE = auto()
     TOLD = auto()
@@ -155,12 +155,12 @@ class DoomLoop:
         self._told = set[bytes]()
 
     def watch(self, calls: Sequence[tuple[ToolUsePart, ToolResult]]) -> Repetition:
-        """Take one round of calls with their results, without those that poll. A round without calls does not count.
+        """Take the calls of one round, without those of polling tools, and their results. An empty round is ignored.
 
-        Rounds are equal if their outputs are equal apart from ids, digests, times and durations. Of a call that changes
-        nothing these count as well, since it may wait for them to change. A successful call is compared together with
-        its arguments: three different commands that print nothing are no loop. A failed call is compared by its output
-        alone: the same failure with ever new arguments is a loop.
+        Rounds are equal if their outputs are equal apart from ids, digests, times and durations. In the output of a
+        call that changes nothing only our own ids are ignored, since the model may wait for the rest to change. A
+        successful call is compared together with its arguments: three different commands that print nothing are no
+        loop. A failed call is compared by its output alone: the same failure with ever new arguments is a loop.
 
         The model is told of a loop once. If it comes to the same point again, the turn ends.
         """
@@ -187,7 +187,7 @@ class DoomLoop:
 
 
 def _told_in(part: ToolResultPart, use: ToolUsePart, result: ToolResult) -> ToolResultPart:
-    """Return the part of a call's result; if it is that of `use`, with a note that it repeats."""
+    """Return the part of a result. If it belongs to `use`, it gets a note that the result repeats."""
     if part.id != use.id:
         return part
     note = notes.repeats(use.name, LIMIT, failed=result.failure is not None)

@@ -42,9 +42,9 @@ class FoundPaths:
     """Paths that matched, absolute and sorted.
 
     more      whether the limit cut the list
-    sizes     the size in bytes of each path; None for what is no file
-    total     the number of all that match; if it is `capped`, there are more
-    stopped   the absolute path at which the time was over; nothing from there on, in path order, was searched
+    sizes     the size in bytes of each path; None for an entry that is not a file
+    total     the number of all matching paths; if `capped`, there are more
+    stopped   the absolute path at which time ran out, or None; in path order, nothing from there on was searched
     """
 
     paths: tuple[str, ...]
@@ -101,7 +101,7 @@ class GrepQuery:
     files_only   whether only the first match of each file is wanted
     limit        the most matching lines, or files; 0 to count only
     offset       the matching lines, or files, to skip
-    secrets      the most secret files that are searched below a folder; `path` itself is always searched
+    secrets      the highest secrecy of the files that are searched below a folder; `path` itself is always searched
     """
 
     pattern: str
@@ -142,7 +142,7 @@ class GrepMatches:
     too_large    files that were skipped because they have more than `size_limit` bytes, in order
     size_limit   0 if there is none
     secrets      files that were skipped because they are more secret than the query allows, in order
-    stopped      the path at which the time was over; nothing from there on, in path order, was searched to its end
+    stopped      the path at which time ran out, or None; in path order, nothing from there on was searched to its end
     """
 
     matches: tuple[GrepMatch, ...]
@@ -248,8 +248,8 @@ class FileSystem(TextFiles, Protocol):
 class CommandRequest:
     """A shell command line to run. `timeout` is in seconds; None means the backend's default.
 
-    background   whether it runs beside the turns of its session: it has no timeout, its input can be written where the
-                 backend has a way, all its output is handed over, and it lasts until its last process has ended
+    background   whether it runs beside the turns of its session. It then has no timeout, all its output is handed over,
+                 and it lasts until its last process has ended. Its input can be written if the backend can do that
     """
 
     command: str
@@ -302,7 +302,7 @@ class RunningCommand(Protocol):
         ...
 
     async def refresh(self) -> None:
-        """Hand over now what a background command has printed. Someone must be in `wait`."""
+        """Hand over the new output of a background command at once. A task must be in `wait`."""
         ...
 
     async def write(self, text: str) -> None:
@@ -347,21 +347,21 @@ class BackgroundProcess(Protocol):
 
     @property
     def seconds(self) -> float:
-        """How long it has run."""
+        """The seconds that it has run."""
         ...
 
     async def new_output(self) -> str:
-        """Return what it has printed since the last call. Of very much, head and tail."""
+        """Return the output since the last call, or its head and tail if it is long."""
         ...
 
     async def output_from(self, position: int) -> str:
-        """Return what it has printed from a position on, in characters; a negative one counts from the end."""
+        """Return the output from a position on, in characters. A negative position counts from the end."""
         ...
 
     async def until(self, text: str | None, seconds: float, on_output: OnOutput) -> bool:
-        """Wait until it prints a text, or for its end if that is None. Return False if that does not happen in time.
+        """Wait until it prints `text`, or until it ends if `text` is None. Return False if this takes too long.
 
-        A text counts that was printed after the one that the last call found. `on_output` gets new output as it comes.
+        Only the output after the text that the last call found is searched. `on_output` gets new output as it comes.
         """
         ...
 

@@ -39,7 +39,7 @@ class DiskFiles(Protocol):
 
 
 class CommandWatch(Protocol):
-    """A watchdog, which ends the commands of this process if it is killed. It knows a command by its mark."""
+    """A watchdog, which ends the commands of this process if the process is killed. Each command has a mark."""
 
     def watch(self, mark: str, group: int | None = None) -> None:
         """Watch a command that is about to start with this mark, or that leads the process group `group`."""
@@ -55,10 +55,10 @@ class TerminalSettings:
     """The settings for commands in the editor's terminal.
 
     form              how the editor gets a command: `script`, `exec` or `line`
-    script_folder     gives a private folder for scripts. Raises OSError where none can be made
+    script_folder     returns a private folder for scripts. Raises OSError if it cannot be made
     shell             the program that runs a script
     hidden            names of the variables that commands must not see
-    timeout           seconds a command may take that names no limit itself; 0 for no limit
+    timeout           limit in seconds of a command that has no limit of its own; 0 for none
     request_timeout   seconds the editor may take to answer a request
     watchdog          ends what runs in the editor's terminals if this process is killed
     """
@@ -87,7 +87,7 @@ class LanguageSettings:
 
 
 class LanguageServers(Protocol):
-    """The editor's language servers, for clients that share them."""
+    """The language servers of an editor that shares them."""
 
     def offers(self, method: str) -> bool:
         """Return whether the client serves a method, such as `lsp/hover`."""
@@ -116,7 +116,7 @@ class SharedLanguages(LanguageServers, Protocol):
 
 
 class SentPrompt(Protocol):
-    """One prompt, first as it was sent, then as the model is given it."""
+    """One prompt as the editor sent it. `read` makes the message for the model of it."""
 
     @property
     def texts(self) -> Sequence[str]:
@@ -146,7 +146,7 @@ class SentPrompt(Protocol):
 
 
 ReadPrompt: TypeAlias = Callable[[Redact], Awaitable[SentPrompt]]
-"""Reads the prompt of a request. What is attached goes through `Redact`. Raises RequestError."""
+"""A function that reads the prompt of a request, and redacts its attachments. Raises RequestError."""
 
 
 class SessionEditor(Protocol):
@@ -169,7 +169,7 @@ class SessionEditor(Protocol):
 
     @property
     def drops_early_updates(self) -> bool:
-        """Whether updates are lost that arrive together with the answer that opens their session."""
+        """Whether the editor loses updates that arrive together with the response that opens their session."""
         ...
 
     async def show(self, event: SessionEvent) -> None:
@@ -185,7 +185,7 @@ class SessionEditor(Protocol):
         ...
 
     def move(self, folder: str) -> None:
-        """Spell paths as seen from another folder of the session. No tool call is under way."""
+        """Show paths from now on as seen from another folder. It is called only while no tool call is running."""
         ...
 
     def files(self, disk: DiskFiles, timeout: float) -> TextFiles | None:
@@ -197,13 +197,13 @@ class SessionEditor(Protocol):
         ...
 
     def approver(self, timeout: float) -> Approver:
-        """Return who asks the user for permission. `timeout` is in seconds; 0 for as long as the turn lives."""
+        """Return the approver, which asks the user. `timeout` is in seconds; 0 means until the turn ends."""
         ...
 
     def elicitor(self, redact: Redact, timeout: float, wanted: Callable[[], bool]) -> Elicitor | None:
-        """Return who asks the user for more than a yes or no; None if the editor has no way.
+        """Return the elicitor, which asks the user for more than a yes or no. None if the editor cannot show this.
 
-        timeout   seconds a question stands once it is shown; 0 for as long as the asking task lives
+        timeout   seconds until a shown question is withdrawn; 0 means until the asking task ends
         wanted    whether the answer still matters
         """
         ...
@@ -214,7 +214,7 @@ class SessionEditor(Protocol):
 
 
 class EditorConnection(Protocol):
-    """An editor as it last described itself."""
+    """An editor with the capabilities that it declared last."""
 
     def session(self, session_id: str, folder: str) -> SessionEditor:
         """Return what the editor offers to a session that works in `folder`."""

@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 from acp_agent.core.types import ImagePart, JsonObject
 
 MAX_SERVERS = 64
-"""MCP servers that an editor may name for one session."""
+"""The most MCP servers that an editor may name for one session."""
 
 
 class McpOrigin(StrEnum):
@@ -46,7 +46,7 @@ class McpServer:
     """An MCP server as it is configured.
 
     name              unique in the session; part of its tools' names
-    startup_timeout   seconds until its tools must be known, and of each later attempt
+    startup_timeout   seconds in which it must list its tools, at the start and at each later attempt
     tool_timeout      seconds of one call
     allow, deny       names of its tools as the server gives them; deny wins, an empty allow means all
     read_only         tools that change nothing, as the user says; the server's own hint is not trusted

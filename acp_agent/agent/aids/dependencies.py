@@ -23,7 +23,7 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Gated:
-    """What the dependencies change in the list of tools that the filter left.
+    """The changes that dependencies make to the tools that passed the filter.
 
     hidden   the tools that are hidden, each with the tools it waits for
     added    tools that the filter left out and that a hidden tool waits for. Without them it would stay hidden for ever
@@ -39,9 +39,9 @@ class Dependencies:
     needs            the dependencies of each tool, by name or alias
     boost_per_dep    is added to a tool's score for each preferred tool that has succeeded, up to `max_total_boost`
     always_on        tools that are never hidden
-    joining          returns True while tools may still be added, for example while an MCP server starts. Until then, a
-                     required tool that does not exist counts as not yet succeeded. Afterwards it counts as a mistake in
-                     the configuration and hides nothing
+    joining          returns True while tools may still be added, for example while an MCP server starts. During this
+                     time a required tool that does not exist counts as not yet succeeded. Afterwards it counts as a
+                     mistake in the configuration and hides nothing
     warn             is called once for each mistake that the user may want to correct
     """
 
@@ -63,7 +63,7 @@ class Dependencies:
         self._warned: set[str] = set()
         self._requires, self._prefers = _graph(needs)
         for cycle in _cycles(self._requires):
-            self._warn_once(f"what {', '.join(cycle)} require leads back to themselves: ignored")
+            self._warn_once(f"the requirements of {', '.join(cycle)} form a cycle: ignored")
             self._requires |= dict.fromkeys(cycle, ())
         for tool in sorted(self._always_on & {tool for tool, required in self._requires.items() if required}):
             self._warn_once(f"{tool} is always on (agent.tool_filter.always_on): what it requires is ignored")

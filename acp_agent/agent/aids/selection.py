@@ -1,4 +1,4 @@
-"""A selection of tools that is made of the aids that are switched on."""
+"""The tools that the model sees: a filter, dependencies, and a field for thinking, each if it is switched on."""
 
 import math
 import re
@@ -26,7 +26,7 @@ _RUN = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 _NAME_WEIGHT = 3
-"""How many words of a description one word of the tool's name counts for."""
+"""The weight of a word in a tool's name. A word in its description has the weight 1."""
 
 _SATURATION, _LENGTH = 1.2, 0.75  # the usual k1 and b of Okapi BM25
 
@@ -50,7 +50,7 @@ def words(text: str) -> list[str]:
 
 
 def by_words(query: str, specs: Sequence[ToolSpec]) -> Mapping[str, float]:
-    """Return how well each tool fits by Okapi BM25. The best has 1. Empty if no tool shares a word with the query."""
+    """Return the Okapi BM25 score of each tool, where the best has 1. Empty if no tool shares a word with the query."""
     wanted = frozenset(words(query))
     counts = {spec.name: Counter(_words_of(spec)) for spec in specs}
     lengths = {name: count.total() for name, count in counts.items()}
@@ -83,9 +83,9 @@ def _stem(word: str) -> str:
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 
-_QUERY_CHARS = 4_000  # what matters stands at the head of a long prompt, or below what was pasted
+_QUERY_CHARS = 4_000  # the request is at the head of a long prompt, or at its end, after pasted text
 _DESCRIPTION_CHARS = 2_000
-_BATCH = 32  # texts in one request: what arrives in time is kept
+_BATCH = 32  # texts in one request; the batches that arrive in time are used
 _MOST_VECTORS = 2_000
 _SECONDS = 5.0
 
@@ -185,7 +185,7 @@ INDISPENSABLE = frozenset({"compress_context"})
 
 _WORDS = re.compile(
     r"[\w-]+", re.ASCII
-)  # characters of a tool's name: in other scripts no blank need stand before the name
+)  # only ASCII, because text in some scripts has no blank before the name of a tool
 
 
 class Inclusion(StrEnum):
@@ -302,7 +302,8 @@ def mentioned(prompt: str, specs: Sequence[ToolSpec]) -> frozenset[str]:
     """Return the tools whose names stand in the prompt as words, in any case.
 
     "read_overflow", "read-only" and "spread" do not mention `read`. A tool of an MCP server may also be mentioned by
-    the server's own name for it, unless that is an everyday word: `create_issue` mentions `mcp_github_create_issue`.
+    the server's own name for it if that contains `_` or `-`: `create_issue` mentions `mcp_github_create_issue`. Other
+    names could be everyday words.
     """
     said = {word.strip("-_").lower() for word in _WORDS.findall(prompt)}
     return frozenset(spec.name for spec in specs if not said.isdisjoint(_names(spec)))

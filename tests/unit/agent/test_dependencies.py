@@ -115,8 +115,8 @@ def test_tools_that_require_each_other_require_nothing_and_are_told_together():
     )
     assert deps.gate(KNOWN, KNOWN).hidden == {"mcp_ci_deploy": ("read",)}
     assert told == [
-        "tools.dependencies: what read, grep, edit require leads back to themselves: ignored",
-        "tools.dependencies: what write require leads back to themselves: ignored",
+        "tools.dependencies: the requirements of read, grep, edit form a cycle: ignored",
+        "tools.dependencies: the requirements of write form a cycle: ignored",
     ]
 
 
