@@ -38,8 +38,8 @@ _TICK = 50_000_000
 def stamp(path: str) -> Stamp:
     """Return the current stamp of a file, or None if it does not exist. The file is not opened, and links are followed.
 
-    The stamp of a file written just now equals no later stamp, because a second write could leave the same timestamp.
-    The file is then read again.
+    A file that was written less than 50 ms ago gets a stamp that no later stamp equals, so it is read again. Otherwise
+    a second write with the same timestamps could be missed.
     """
     try:
         status = os.stat(path)
@@ -106,11 +106,11 @@ APP = "acp-agent"
 CONFIG_VARIABLE = "ACP_AGENT_CONFIG"
 DATA_VARIABLE = "ACP_AGENT_DATA_DIR"
 FORK_VARIABLE = "ACP_AGENT_ACP_FORK"
-"""The variable that `capabilities.fork_offered` reads."""
+"""The variable that switches on `session/fork`. `capabilities.fork_offered` reads it."""
 FRAMES_VARIABLE = "ACP_AGENT_LOG_FRAMES"
-"""The variable that names a file for all messages of ACP, without secrets."""
+"""The variable that names the frame log, a file that receives all ACP messages without secrets."""
 STRICT_VARIABLE = "ACP_AGENT_STRICT"
-"""The variable that has each message of ACP checked, if it is 1."""
+"""The variable that, if it is 1, makes the agent check every ACP message: see `protocol.strict`."""
 PERMISSION_FILE = "acp-permissions.toml"
 """The file in the data folder that keeps "always" answers, unless `[acp] permission_file` names another."""
 PROJECT_FILE = os.path.join(".acp-agent", "config.toml")
@@ -127,7 +127,8 @@ def config_file(flag: str | None, environ: Mapping[str, str]) -> str:
 def data_dir(environ: Mapping[str, str]) -> str:
     """Return the absolute path of the data folder: $ACP_AGENT_DATA_DIR, else the platform's default.
 
-    A missing folder is created with mode 0700. A folder of ours that others can enter gets this mode, too.
+    A missing folder is created with mode 0700. A folder of the user gets this mode as well if others
+    have access to it.
 
     Raises:
         ConfigError: It is no folder, it belongs to another user, or it cannot be created.

@@ -189,7 +189,7 @@ def _words(schema: JsonObject, node: JsonObject) -> str:
 
 
 def _range(node: JsonObject) -> str:
-    """Return the phrase for a range. Every number of ours has a maximum, and a minimum that may be exclusive."""
+    """Return the phrase for a range. Every numeric setting has a maximum, and a minimum that may be exclusive."""
     above = node.get("exclusiveMinimum")
     start = f" above {above}, at most" if above is not None else f" from {node.get('minimum')} to"
     return f"{start} {node.get('maximum')}"
@@ -225,7 +225,7 @@ def moved(
             continue
         taken = key in known
         tools = {**tools, section: {**known, key: known.get(key, value)}}
-        told = f"the new name, {new}" + (", whose value counts" if taken else "; it counts as that")
+        told = f"the new name, {new}" + (", whose own value is used" if taken else ", which gets this value")
         report(where, f"agent.{name}", value, told)
         agent.pop(name)
     return {**table, "agent": agent, "tools": tools}
@@ -237,7 +237,7 @@ def _table(value: object) -> dict[str, object]:
 
 _TOOLS, _READING, _BY_MODEL = "tools", "tools.file", "tools.by_model"
 _EFFECTIVE_WHEN_SET = ("tools.autonomy_level", "acp.auto_approve")
-"""Settings whose default, when it is set, has another effect than no value: see `session_options.level_at_start`."""
+"""Settings for which the default, if the user sets it, has another effect than no value: see `load.level_at_start`."""
 
 _TABLES = (PROVIDERS, SERVERS)
 """Lists whose good entries count even if another entry is faulty."""

@@ -55,7 +55,7 @@ class ProjectLoosens(ConfigError):
 
 
 MOST_ENTRIES = 256
-"""The entries that are read of one list in a project's file. Every tool call is compared with each of them."""
+"""The most entries that are read of one list in a project's file. Every tool call is compared with each of them."""
 
 
 def bounded(reader: Reader, where: str, table: Mapping[str, object], prefix: str = "") -> Mapping[str, object]:
@@ -202,7 +202,11 @@ def _meant(variable: str) -> str:
 
 
 def _reading(key: SettingKey, text: str) -> object:
-    """Return a variable's text as a raw value: a list as JSON or with commas; else a text, yes or no, or JSON."""
+    """Return the raw value of a variable's text.
+
+    A list is JSON, or texts with commas between them. Any other value is the first valid one of these: the text itself,
+    yes or no, and JSON.
+    """
     try:
         parsed: object = json.loads(text)
     except (ValueError, RecursionError):
@@ -414,8 +418,8 @@ def options_taken_up(loaded: Loaded, saved: SessionOptions) -> tuple[SessionOpti
     """Return the options of a session that continues under this configuration, and a message for the user or "".
 
     It equals the options of a new session, except for what the user chose in this session. A choice does not lift what
-    the configuration forbids now: `readonly` always holds, and of a mode or level that the project's file sets, the
-    stricter one holds. What the user chooses afterwards is not limited by this.
+    the configuration forbids now: `readonly` always holds. If the project's file sets a mode or level, the stricter of
+    it and the user's choice holds. What the user chooses afterwards is not limited by this.
     """
     start = options_at_start(loaded)
     of_project = {name for name, origin in loaded.origins.items() if f"{PROJECT_FILE} over " in origin}  # see `tighten`

@@ -103,7 +103,7 @@ _Names = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict
 
 
 class PolicyRuleSettings(Section):
-    """One rule of the policy. All its conditions must hold: for a deny in any part of the call, for an allow in all."""
+    """One rule of the policy. A deny needs all its conditions in any part of the call, an allow in every part."""
 
     effect: Annotated[PolicyEffect, Field(strict=False, description="allow or deny.")]
     tool: Annotated[str, Field(min_length=1, max_length=256, pattern=r"\S", description="Glob on the tool's name.")]

@@ -32,9 +32,11 @@ def _path(value: str) -> str:
 
 
 def is_http_address(value: str, *, query: bool) -> bool:
-    """Return whether a text is an http address without user, password and fragment, and without a query if not `query`.
+    """Return whether a text is an http or https address without user, password and fragment.
 
-    What an address holds could end up in a log.
+    Addresses may be logged, so they must hold no secret.
+
+    query   whether the address may have a query
     """
     try:
         parts = urlsplit(value)

@@ -66,7 +66,7 @@ def _usual(
 ) -> tuple[ProviderSettings, str] | None:
     """Return a vendor's provider and its origin, or None if nothing calls for it or its address is unusable.
 
-    named   the origin of a model of this vendor, or None
+    named   the origin of a setting that names a model of this vendor, or None
     """
     vendor = VENDORS[kind]
     origins = [name for name in (vendor.address, vendor.key) if name and environ.get(name)]

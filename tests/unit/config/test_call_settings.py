@@ -192,8 +192,11 @@ def test_the_two_old_keys_of_agent_count_under_their_new_names_and_are_told():
     table = moved("c.toml", {"agent": {"max_tool_retries": 5, "max_retry_duration_secs": 9, "x": 1}, "llm": {}}, told)
     assert table == {"agent": {"x": 1}, "tools": {"retry": {"max_attempts": 5, "budget_secs": 9}}, "llm": {}}
     assert [str(each) for each in told.reports] == [
-        "c.toml: agent.max_tool_retries = 5: expected the new name, tools.retry.max_attempts; it counts as that",
-        "c.toml: agent.max_retry_duration_secs = 9: expected the new name, tools.retry.budget_secs; it counts as that",
+        "c.toml: agent.max_tool_retries = 5: expected the new name, tools.retry.max_attempts, which gets this value",
+        (
+            "c.toml: agent.max_retry_duration_secs = 9: "
+            "expected the new name, tools.retry.budget_secs, which gets this value"
+        ),
     ]
 
 
@@ -203,7 +206,7 @@ def test_the_new_name_counts_where_both_are_there():
         "c", {"agent": {"max_tool_retries": 5}, "tools": {"enabled": True, "retry": {"max_attempts": 1}}}, told
     )
     assert table == {"agent": {}, "tools": {"enabled": True, "retry": {"max_attempts": 1}}}
-    assert told.reports[0].expected == "the new name, tools.retry.max_attempts, whose value counts"
+    assert told.reports[0].expected == "the new name, tools.retry.max_attempts, whose own value is used"
 
 
 @pytest.mark.parametrize(
