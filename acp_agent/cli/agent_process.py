@@ -1,6 +1,6 @@
 """An agent as a child process of `run` and `demo`, with JSON messages over its pipes, and the record of these messages.
 
-The SDK is not loaded here, so that the agent starts while that happens.
+This module does not import the SDK, so that the agent can start while the SDK is loaded.
 """
 
 import json
@@ -196,9 +196,9 @@ class AgentRefused(Exception):
 class AgentProcess:
     """An agent that runs inside `running`, and the transport of the SDK over its pipes: a JSON object on each line.
 
-    The SDK's own transport starts the agent where Ctrl-C reaches it, prints a stack trace for a line that is no
-    message and goes on, and hands on no updates and members that its models do not know. Here `recording` holds every
-    message of both directions as it is.
+    It replaces the transport of the SDK, which starts the agent where Ctrl-C reaches it. That transport prints a stack
+    trace for an invalid line and continues, and it drops updates and members that its models do not know. Here
+    `recording` receives every message of both directions unchanged.
 
     grace     seconds between closing its stdin, SIGTERM and SIGKILL at the end
     failure   the error that stopped the reading: a line that is no message, or a screen that cannot be drawn on

@@ -243,7 +243,7 @@ class _Page:
                 return ""
 
     def _turn(self, message: UserMessage, at: int, limit: int) -> str:
-        """Return the end of the last section and the begin of a new one with the user's message."""
+        """Return the end of the last section and the beginning of a new one with the user's message."""
         self._asked += 1
         if self._asked <= _PROMPTS:
             first = next((part.text for part in message.parts if isinstance(part, TextPart) and part.text.strip()), "")

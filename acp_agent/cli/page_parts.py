@@ -226,7 +226,7 @@ _IN_DIFF = {"path", "content", "old_text", "new_text"}
 
 
 def card_html(call: CallItem, pictures: Pictures, *, brief: bool = False) -> str:
-    """Return a card as HTML, with its headline only if `brief`. It is open if its content is short or important."""
+    """Return a card as HTML, open if its content is short or important. If `brief`, it has only its headline."""
     result = call.finished.result if call.finished is not None else None
     state, word = call_outcome(call)
     body, unfolded = ("", False) if brief else _body(call, result, state, pictures)

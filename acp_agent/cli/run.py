@@ -1,8 +1,8 @@
 """`acp-agent run [PROMPT]`: prompts in this folder, driven by a small editor without files and terminals of its own.
 
 It starts the real server and speaks to it over pipes, so it shows what every editor shows. One prompt comes from the
-command line or a pipe. At a terminal the user types one after another; then the thread that reads them is the main one,
-where readline and Ctrl-C work, and the editor runs in a thread of its own.
+command line or a pipe. At a terminal the user types one after another. The main thread reads them, because readline
+and Ctrl-C work only there, and the editor runs in a thread of its own.
 """
 
 import argparse
@@ -156,7 +156,7 @@ class RunView:
             self._screen.note(plain(text))
 
     def end(self, end: TurnEnd, *, once: bool) -> None:
-        """Write what the turn took on stderr; with `--json` the result. `once` means that no other turn follows."""
+        """Print the turn's summary on stderr, or with `--json` the result. `once` means that no other turn follows."""
         if self._screen is not None:
             print(end.summary(self._session), file=sys.stderr, flush=True)
         elif once and not self._has_result:
@@ -214,7 +214,7 @@ class RunView:
 
 
 class RunAgent:
-    """The agent of a run, and the one session that is used. It lives in the thread of `portal`s, not the main one."""
+    """The agent of a run, and its only session. Its methods run in the thread of the portal, not in the main one."""
 
     def __init__(self, args: argparse.Namespace, cwd: str, view: RunView, *, once: bool) -> None:
         self._args = args
@@ -256,7 +256,7 @@ class RunAgent:
         if self._args.last:
             found = await editor.sessions(self._cwd)
             if not found:
-                raise AgentError("there is no session of this folder yet; run it without --continue")
+                raise AgentError("this folder has no session yet; start one without --continue")
             return found[0]
         wanted = self._args.resume
         if len(wanted) < _SHORTEST_ID:

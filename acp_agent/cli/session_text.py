@@ -32,7 +32,7 @@ from acp_agent.store.session_json import joined_events
 from acp_agent.text import title, visible
 
 _WAITING = 500
-"""Events that wait for a call to end. No batch of calls is longer, so after that many the call never ends."""
+"""The most items that wait for a call to end. No batch of calls is longer, so a call still open then never ends."""
 
 
 @dataclass(slots=True, eq=False)

@@ -12,7 +12,7 @@ BOM = b"\xef\xbb\xbf"
 UTF_16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 _CHUNK = 1024 * 1024
 MOST_WHOLE = 256 * 1024
-"""The longest text in characters that a reading of some of its lines carries along."""
+"""The most characters of a text that `stretch` returns whole, beside the lines that were asked for."""
 MOST_COMPARED = 32 * 1024 * 1024
 """The size in bytes of the largest file that has a digest. Larger files cannot be edited."""
 
@@ -58,7 +58,8 @@ def binary_error(given: str, size: int | None = None) -> ToolError:
 def no_utf_8_error(given: str, start: bytes, size: int) -> ToolError:
     """Return the error for a file of `size` bytes that is no UTF-8. `start` is its beginning, or a part of that.
 
-    With a mark of UTF-16 it is text, with a NUL it is binary, and otherwise it is text of an older encoding.
+    A file with a byte order mark of UTF-16 is called text. Any other file is called binary if it has a NUL, and text of
+    an older encoding if not.
     """
     encoding = "utf-16" if start.startswith(UTF_16_BOMS) else "latin1"
     if encoding == "latin1" and is_binary(start):

@@ -1,7 +1,7 @@
 """Make directories, and move and copy entries below the roots.
 
-A tree is copied by the fds of its directories, holes of files included, and nothing is left of a copy that fails.
-`shutil.copytree` opens files by name, so that another process could lead it through a link.
+A tree is copied through the fds of its directories. `shutil.copytree` opens files by name, so another process could
+redirect it with a link. Holes in files are kept. A copy that fails leaves nothing behind.
 """
 
 import contextlib
@@ -110,7 +110,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OWN = 0o600
 _PERMISSIONS = 0o777  # never set-user-id and the like
-# The file is not ours to read, is gone, or is a link, a socket or a device by now.
+# The user may not read the file, or it is gone, or it has become a link, a socket or a device.
 _UNREADABLE = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.ENODEV})
 
 
@@ -144,8 +144,8 @@ def copy_open_file(source: int, directory: int, name: str) -> None:
 def copy_bytes(source: int, target: int) -> None:
     """Give an open empty file the bytes, holes and permissions of another one, and sync it to the disk.
 
-    A source that grows meanwhile is copied in its first length. Raises OSError. It runs in a worker thread and stops if
-    its task is cancelled.
+    If the source grows meanwhile, only its first length is copied. Raises OSError. It runs in a worker thread and stops
+    if its task is cancelled.
     """
     status = os.fstat(source)
     at = 0
@@ -174,12 +174,12 @@ def _next_data(source: int, at: int, size: int) -> int:
 
 
 MAX_ENTRIES = 100_000
-"""The most entries of one copy, with those that are left out."""
+"""The most entries of one copy, including those that are left out."""
 
 _OWN_FOLDER = 0o700
 _OWN_FILE = 0o600
 _ATTEMPTS = 10
-_LOOK = 0o500  # every copied directory keeps it for its owner, who could not delete the copy without it
+_LOOK = 0o500  # the owner of a copied directory always has these permissions, to be able to delete it
 
 
 def copy(roots: Roots, source: str, destination: str, *, max_entries: int = MAX_ENTRIES) -> Copied:

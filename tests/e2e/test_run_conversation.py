@@ -67,7 +67,7 @@ def test_continue_without_a_session_of_this_folder_says_so(folder):
     folder.model([says("fine")])
     done = folder.run("--continue", "second")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "acp-agent: there is no session of this folder yet; run it without --continue\n"
+    assert done.stderr == "acp-agent: this folder has no session yet; start one without --continue\n"
 
 
 def test_resume_takes_the_beginning_of_an_id_and_works_in_that_sessions_folder(folder):
@@ -209,7 +209,7 @@ def test_a_failure_is_the_last_line_of_json_too(folder):
     done = folder.run("--json", "--continue", "hello")
     [last] = lines_of(done.stdout)
     assert (last["outcome"], last["sessionId"], done.returncode) == ("error", "", 1)
-    assert "no session of this folder" in last["error"]
+    assert "this folder has no session" in last["error"]
     done = folder.run("--json", "hello")  # no model
     last = lines_of(done.stdout)[-1]
     assert (last["outcome"], last["exitCode"], done.returncode) == ("error", 1, 1)
