@@ -1,8 +1,10 @@
 """write and edit: replace a whole file, or one exact string in it. A text is written only as the user was shown it."""
 
 import os
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 import anyio.to_thread
@@ -10,9 +12,9 @@ from pydantic import Field
 
 from acp_agent.core.backends import EntryKind, FileSystem
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
-from acp_agent.core.ports import ToolContext
+from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.secrets import placeholders
-from acp_agent.core.types import Access, Diff, PathSubject, Subject, ToolKind, ToolResult
+from acp_agent.core.types import Access, Diff, JsonObject, PathSubject, Subject, ToolCall, ToolKind, ToolResult
 from acp_agent.text import visible
 from acp_agent.tools.edit_match import Adapted, ExplainedFailure, NoMatch, adapted, replace_exactly
 from acp_agent.tools.tool import Name, Params, Text, Tool, changed, cut
@@ -87,6 +89,7 @@ async def commit(made: Diff, path: str, context: ToolContext) -> None:
 
 
 _MAX_SHOWN_CHARS = 200
+_MOST_REFUSED = 64
 _MAX_DIFF_LINES = 60
 _TELLING = 12  # characters: a shorter new_string is found by accident
 
@@ -121,6 +124,20 @@ class FileWriter(Tool[P]):
     def __init__(self, *, max_bytes: int, seen: SeenFiles) -> None:
         self._max_bytes = max_bytes
         self._seen = seen
+        self._refused = OrderedDict[str, Invocation]()  # by the id of the call, which is understood again when it runs
+
+    async def understand(self, call: ToolCall, arguments: JsonObject, files: FileSystem) -> Invocation:
+        """Return the invocation. A call that was refused when it was announced is refused when it runs."""
+        known = self._refused.pop(call.id, None)
+        if known is not None:
+            return known
+        invocation = await super().understand(call, arguments, files)
+        run = invocation.run
+        if isinstance(run, partial) and any(isinstance(argument, StaleFile) for argument in run.args):
+            self._refused[call.id] = invocation
+            while len(self._refused) > _MOST_REFUSED:
+                self._refused.popitem(last=False)
+        return invocation
 
     def is_final(self, error: ToolError | Refused) -> bool:
         return isinstance(error, StaleFile)

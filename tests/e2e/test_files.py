@@ -218,6 +218,18 @@ STALE = {
 }
 
 
+async def test_an_edit_of_a_changed_file_is_refused_beside_other_calls_too(tmp_path):
+    script = STALE | {"edit": [uses(("edit", EDIT), ("list_directory", {"path": "."})), says("ok")]}
+    async with editing(tmp_path, script, capabilities=NOTHING) as editor:
+        session = await editor.open()
+        (editor.workspace / "a.txt").write_text("alpha\nbeta\n")
+        await editor.say(session, "read it")
+        (editor.workspace / "a.txt").write_text("alpha\nbeta\ndelta\n")
+        await editor.say(session, "edit it")
+    assert [call.status for call in editor.calls] == ["completed", "failed", "completed"]
+    assert (editor.workspace / "a.txt").read_text() == "alpha\nbeta\ndelta\n"
+
+
 @pytest.mark.parametrize("capabilities", [EVERYTHING, NOTHING], ids=["editor", "disk"])
 async def test_an_edit_of_a_file_that_others_changed_is_refused_once_and_shows_the_change(tmp_path, capabilities):
     async with editing(tmp_path, STALE, capabilities=capabilities) as editor:
