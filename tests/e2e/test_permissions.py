@@ -192,7 +192,7 @@ async def test_the_level_of_auto_approval_decides_what_is_asked(tmp_path):
             session, before = await editor.new_session(str(editor.workspace)), len(editor.requests(ASK))
             params = {"sessionId": session, "configId": "auto_approve", "value": level}
             answer = await editor.ask("session/set_config_option", params)
-            assert {o["id"]: o["currentValue"] for o in answer["configOptions"]}["auto_approve"] == level
+            assert {o["id"]: o["currentValue"] for o in answer["configOptions"]}["mode"] == level
             assert await editor.say(session, "go") == "end_turn"
             assert [question["toolCall"]["kind"] for question in editor.requests(ASK)[before:]] == asked, level
             assert [call.status for call in editor.calls_of(session)] == ["completed", "completed"], level
