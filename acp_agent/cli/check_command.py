@@ -1,26 +1,46 @@
-"""`acp-agent check command`: the verdict on a command line, from the same gates that a session has."""
+"""`acp-agent check command`, `filter` and `redact`: what a session would do with a command line and with its output.
 
+`check command` prints the verdict of the gates that a session has. `filter` prints the part of a command's output
+that a model would read. `redact` prints a text without secrets.
+"""
+
+import argparse
+import codecs
 import json
 import os
 import shlex
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
 
+from acp_agent.cli.config import loaded_for, warn
 from acp_agent.config.files import data_path
 from acp_agent.config.layers import RULES, Layer, Reader, key_of
 from acp_agent.config.load import Loaded, options_at_start
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.ports import Invocation, ToolContext
-from acp_agent.core.types import CommandSubject, Json, JsonObject, ToolCall, ToolResult
+from acp_agent.core.types import CommandSubject, Json, JsonObject, OutputStats, ToolCall, ToolResult
 from acp_agent.core.untrusted import json_value, toml_table
 from acp_agent.gates.grants import GrantStore
 from acp_agent.gates.permission import PermissionGate
 from acp_agent.gates.rules.permission_rules import Rule
-from acp_agent.gates.shell.command import Analysis, Command, Opaque, Plain
+from acp_agent.gates.shell.command import Analysis, Command, Opaque, Plain, ShellText
+from acp_agent.gates.shell.printing import printing_commands
+from acp_agent.output.filters.strategy import CommandRun, Filtered
+from acp_agent.output.pipeline import redaction_note, shortened, stats_line
+from acp_agent.output.sanitize import faithful
 from acp_agent.session.toolset.gate_factory import GateContext, build_gates, permission_gate, reads_everything
-from acp_agent.session.toolset.settings import Warn, compiled_rules, permission_rules
+from acp_agent.session.toolset.settings import (
+    Warn,
+    compiled_rules,
+    filter_engine,
+    known_secrets,
+    permission_rules,
+    redactor,
+)
 from acp_agent.session.verdicts import Word, judged
+from acp_agent.text import measure
 from acp_agent.tools.bash import Bash
 from acp_agent.workspace.roots import Roots
 
@@ -171,3 +191,60 @@ def _rules(where: str, raw: object) -> tuple[Rule, ...]:
 
 async def _never(_: ToolContext) -> ToolResult:
     raise AssertionError("a command was to be judged, not run")
+
+
+def filtered(args: argparse.Namespace) -> int:
+    """Print the text sanitized, redacted and filtered, but never cut. Print on stderr what was changed.
+
+    The filters need the whole text, so stdin is read to its end first.
+    """
+    loaded = loaded_for(args, os.getcwd())
+    raw = sys.stdin.buffer.read().decode("utf-8", "replace")
+    clean = redactor(loaded, known_secrets(os.environ, loaded.settings.llm.providers), warn).redact(
+        faithful(raw, terminal=True)
+    )
+    run = CommandRun(args.text, printing_commands(ShellText(args.text)), args.exit)
+    engine = filter_engine(loaded)
+    if engine is None:
+        raise SystemExit("acp-agent: the filters are off; set tools.filters.enabled = true in the configuration")
+    for fault in engine.warnings:
+        warn(fault)
+    found = shortened(clean.text, run, engine)
+    text = clean.text if found is None else found.text
+    sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+    if text and not text.endswith("\n"):
+        sys.stdout.buffer.write(b"\n")
+    sys.stdout.buffer.flush()
+    for line in filter(None, (_statistics(measure(raw, text), found), redaction_note(clean.found))):
+        print(line, file=sys.stderr)
+    return 0
+
+
+def _statistics(stats: OutputStats, found: Filtered | None) -> str:
+    if found is None:
+        return "[filter] no filter rule matches this command"
+    rules = "+".join(found.rules)
+    line = stats_line(stats, rules) or f"[{rules}] {stats.raw_lines} lines, none removed"
+    saved = 1 - stats.shown_chars / stats.raw_chars if stats.raw_chars else 0.0
+    chars = f"{stats.raw_chars} chars -> {stats.shown_chars}, {saved:.1%} saved"
+    return f"{line}; {chars}; confidence {found.confidence.value}"
+
+
+_CHUNK = 1 << 16
+
+
+def redact(args: argparse.Namespace) -> int:
+    """Copy stdin to stdout without secrets, in constant memory. Colours and bytes that are not UTF-8 are unchanged."""
+    loaded = loaded_for(args, os.getcwd())
+    stream = redactor(loaded, known_secrets(os.environ, loaded.settings.llm.providers), warn).stream()
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+    while chunk := os.read(sys.stdin.fileno(), _CHUNK):
+        _write(stream.feed(decoder.decode(chunk)))
+    _write(stream.feed(decoder.decode(b"", final=True)) + stream.finish())
+    return 0
+
+
+def _write(text: str) -> None:
+    if text:
+        sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+        sys.stdout.buffer.flush()

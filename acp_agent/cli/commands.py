@@ -277,8 +277,8 @@ def _model(value: str) -> str:
 
 
 _ELSEWHERE = {
-    "filter": ("filter", "filtered"),
-    "redact": ("filter", "redact"),
+    "filter": ("check_command", "filtered"),
+    "redact": ("check_command", "redact"),
     "schema": ("config", "schema"),
     "logout": ("login", "logout"),
     "permissions": ("check", "permissions"),

@@ -29,8 +29,7 @@ from acp_agent.core.messages import ModelEvent
 from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.llm.catalog import Catalog, parse_model
 from acp_agent.store.credentials import CredentialStore
-from acp_agent.store.db_opening import MOUNTS, cause, network_file_system
-from acp_agent.store.schema import VERSION, version_of
+from acp_agent.store.schema import MOUNTS, VERSION, cause, network_file_system, version_of
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.ripgrep import find_ripgrep
 

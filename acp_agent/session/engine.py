@@ -29,8 +29,8 @@ from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.session.mcp_servers import SessionMcpServers
 from acp_agent.session.models import SessionModels
 from acp_agent.session.slash import commands
+from acp_agent.session.slash.commands import Review
 from acp_agent.session.slash.handler import SlashCommandHandler
-from acp_agent.session.slash.review import Review
 from acp_agent.session.titles import TitleUpdater
 from acp_agent.session.toolset.gate_factory import GateMemory
 from acp_agent.session.toolset.toolset import ReloadingToolset, SessionTools

@@ -26,10 +26,10 @@ from acp_agent.core.messages import Message, Role, TextPart, ToolResultPart
 from acp_agent.core.secrets import Redact
 from acp_agent.core.types import Access, tool_id
 from acp_agent.text import defanged
+from acp_agent.workspace.changed_files import SeenFiles
 from acp_agent.workspace.git.changes import branch_of, uncommitted
 from acp_agent.workspace.project_notes import beginning
 from acp_agent.workspace.roots import Roots
-from acp_agent.workspace.seen_files import SeenFiles
 
 _TAG = "workspace"
 _CHANGED = "Changed on disk since you last saw them"

@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.store.db_opening import (
+from acp_agent.store.schema import (
     STATEMENT_WAIT,
     DatabaseDamaged,
     DatabaseOpener,

@@ -18,7 +18,7 @@ from acp_agent.core.types import Access, Diff, JsonObject, PathSubject, Subject,
 from acp_agent.text import visible
 from acp_agent.tools.edit_match import Adapted, ExplainedFailure, NoMatch, adapted, replace_exactly
 from acp_agent.tools.tool import Name, Params, Text, Tool, changed, cut
-from acp_agent.workspace.seen_files import SeenFiles
+from acp_agent.workspace.changed_files import SeenFiles
 
 
 async def previous_text(files: FileSystem, path: str) -> str | None:

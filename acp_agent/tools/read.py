@@ -16,7 +16,7 @@ from acp_agent.core.types import Access, ImagePart, Location, PathSubject, Subje
 from acp_agent.core.untrusted import json_value
 from acp_agent.text import escaped
 from acp_agent.tools.tool import WHOLE, Name, Params, Tool, cut, numbered
-from acp_agent.workspace.seen_files import SeenFiles
+from acp_agent.workspace.changed_files import SeenFiles
 
 MAX_PICTURE: Final = 3_932_160
 """The largest picture in bytes: 5 MiB of base64, the smallest limit of the large model APIs."""

@@ -9,20 +9,19 @@ from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import ALIASES, JsonObject, ToolCall, ToolKind, ToolSpec
-from acp_agent.tools.bash import Bash
+from acp_agent.tools.bash import Bash, Process, TypesCommands, no_shell
 from acp_agent.tools.conversation import CompressContext, UpdatePlan
 from acp_agent.tools.diagnostics import Diagnostics
 from acp_agent.tools.edit import Edit, Write
 from acp_agent.tools.memory import MemorySave, MemorySearch
 from acp_agent.tools.outline import Outline
 from acp_agent.tools.path_tools import CopyPath, CreateDirectory, DeletePath, ListDirectory, MovePath
-from acp_agent.tools.process import Process, TypesCommands, no_shell
 from acp_agent.tools.read import Read
 from acp_agent.tools.read_overflow import ReadOverflow
 from acp_agent.tools.search import FindPath, Grep
 from acp_agent.tools.tool import Tool, no_object, object_in, quote
 from acp_agent.tools.web import Fetch, WebScrape
-from acp_agent.workspace.seen_files import SeenFiles
+from acp_agent.workspace.changed_files import SeenFiles
 
 
 class ToolLimits(NamedTuple):

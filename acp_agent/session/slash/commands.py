@@ -1,10 +1,23 @@
-"""The slash commands: one table for what the editor offers, what /help prints and what `handler.py` runs."""
+"""The slash commands: one table for what the editor offers, what /help prints and what `handler.py` runs.
 
+/review becomes a prompt for the model about the uncommitted changes, or about the files at a path. The repository
+under review may come from a stranger, and git obeys its configuration. No option of git disables the programs of
+filters and hooks, or keeps git inside the session's folders. So a shell command checks the repository first. Only its
+exit code counts, because its output has names from the repository, and is cut and redacted.
+"""
+
+import re
+import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from uuid import uuid4
 
+from acp_agent.core.backends import FileSystem
 from acp_agent.core.events import OfferedCommand
+from acp_agent.core.ports import Toolset
+from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
+from acp_agent.text import visible
 
 _NOTE = "System note:"
 """The beginning of a note that Jupyter AI puts before the first prompt of a session."""
@@ -150,3 +163,200 @@ def _one_slip(word: str, name: str) -> bool:
     at = min(len(word), len(name)) if at is None else at
     rest, wanted = word[at:], name[at:]
     return wanted in (rest[1:], rest[1:2] + rest[:1] + rest[2:]) or wanted[1:] in (rest, rest[1:])
+
+
+GIT = (
+    "LC_ALL=C GIT_ALLOW_PROTOCOL= GIT_NO_LAZY_FETCH=1 git --no-pager --no-optional-locks"
+    " -c color.ui=false -c color.status=false -c core.fsmonitor=false -c core.hooksPath=/dev/null"
+    " -c core.untrackedCache=false"
+)
+"""git without hooks and protocols. In a partial clone, the configuration names a program to fetch missing objects."""
+
+_GREP = "LC_ALL=C grep -a"
+"""In another locale, bytes that are not text in it match nothing."""
+_NO_LINE = f"{_GREP}c '' | {_GREP}qx 0"
+"""Succeeds if its input is empty. It compares a count, so that a program that fails does not count as empty."""
+_OF_THE_REPOSITORY = "^(local|worktree|submodule|unknown)[[:blank:]]"
+"""The scopes of configuration that a repository brings. Settings for all repositories are the user's own choice."""
+_NAMED = (
+    f"{_OF_THE_REPOSITORY}((filter|hook|lfs[.]extension|lfs[.]customtransfer)[.]"
+    "|core[.](attributes|excludes)file$|diff[.]orderfile$)"
+)
+"""Settings that name programs, including those of git-lfs, or files whose content git would show."""
+_KEYS = f"{{ {GIT} config --includes --show-scope --name-only --list || echo local filter.unknown; }}"
+"""Prints one line per key. A key has no line break, because git accepts none in a file or the environment."""
+_INDEX = f"{{ {GIT} ls-files --full-name -- :/ || echo ..; }}"
+"""Prints one name per line, quoted if it is unusual. git trusts its index, even for entries outside the work tree."""
+_ASTRAY = '(^"?|/)([.][.]?|[.]git)?(/|"?$)'
+"""A part of a name that leads out of the work tree or into git's own folder."""
+_PLACES = "--path-format=absolute --show-toplevel --git-dir --git-common-dir"
+_IDLE = " -o ".join(f"-path '*/./{name}'" for name in ("hooks", "modules", "worktrees", "annex", "lfs"))
+"""Folders of git that these commands do not use. Hooks are often links, and no hook runs."""
+
+_UNCLEAR, _PROGRAMS, _OUTSIDE, _UNKNOWN, _LINKS, _ALTERNATES, _STRAYS = range(81, 88)
+_REASONS = {
+    _UNCLEAR: "git does not say clearly where its repository is",
+    _PROGRAMS: "git would run programs, or read files, this repository's own configuration names",
+    _OUTSIDE: "this repository's own configuration has git look at another folder",
+    _UNKNOWN: "the repository git finds does not know this folder",
+    _LINKS: "links among git's own files may lead anywhere",
+    _ALTERNATES: "this repository takes objects from another one",
+    _STRAYS: "this repository counts files elsewhere among its own",
+}
+"""The meanings of the exit codes of `look`. Other codes except 0 come from git or the shell."""
+_MOST_NAMED = 3
+_LONGEST = 80  # characters of a name
+
+WHERE = f"{GIT} rev-parse --is-inside-work-tree {_PLACES}"
+"""Prints four lines: whether this is a work tree, its folder, git's folder, and the folder that work trees share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The folders in the output of WHERE. `look` compares them with git's own answers."""
+
+    tree: str
+    own: str
+    common: str
+
+
+def places(told: str) -> Places | None:
+    """Return the folders in the output of WHERE; None if the output has another form."""
+    lines = told.splitlines()
+    return Places(*lines[1:4]) if len(lines) >= 4 else None
+
+
+def look(found: Places) -> str:
+    """Return a command that exits with 0 if git may be used, else with the code of the reason. git starts no programs.
+
+    A `.git` file can name any readable repository, so the repository must name the work tree as well. The repository
+    of a submodule does so in its configuration. Any failure on the way refuses.
+    """
+    tree, own, common = (shlex.quote(place) for place in (found.tree, found.own, found.common))
+    in_tree, in_own = (shlex.quote(f"worktree {place}") for place in (found.tree, found.own))
+    none_named = f"{_KEYS} | {_GREP}ciE '{_NAMED}' | {_GREP}qx 0"
+    named = f"{_KEYS} | {_GREP}iE '{_NAMED}' | cut -f 2 | head -n {_MOST_NAMED}"
+    own_tree = f"{_KEYS} | {_GREP}qiE '{_OF_THE_REPOSITORY}core[.]worktree$'"
+    trees = f"{GIT} worktree list --porcelain | {_GREP}qxF -e"
+    links = f"{{ find {own}/. {common}/. '(' {_IDLE} ')' -prune -o -type l -print || echo unknown; }}"
+    borrowed = " && ".join(f"test ! -e {common}/objects/info/{name}" for name in ("alternates", "http-alternates"))
+    none_astray = f"{_INDEX} | {_GREP}ciE '{_ASTRAY}' | {_GREP}qx 0"
+    return "\n".join(
+        (
+            f"{GIT} rev-parse {_PLACES} | {_GREP}c '' | {_GREP}qx 3 || exit {_UNCLEAR}",
+            f"{GIT} rev-parse --show-toplevel | {_GREP}qxF -e {tree} || exit {_UNCLEAR}",
+            f"{GIT} rev-parse --path-format=absolute --git-dir | {_GREP}qxF -e {own} || exit {_UNCLEAR}",
+            f"{GIT} rev-parse --path-format=absolute --git-common-dir | {_GREP}qxF -e {common} || exit {_UNCLEAR}",
+            f"{none_named} || {{ {named}; exit {_PROGRAMS}; }}",
+            f"{GIT} rev-parse --is-inside-work-tree | {_GREP}qx true || exit {_OUTSIDE}",
+            f"{trees} {in_tree} || {{ {trees} {in_own} && {own_tree}; }} || exit {_UNKNOWN}",
+            f"{links} | {_NO_LINE} || {{ {links} | sort -u | head -n {_MOST_NAMED}; exit {_LINKS}; }}",
+            f"{borrowed} || exit {_ALTERNATES}",
+            f"{none_astray} || {{ {_INDEX} | {_GREP}iE '{_ASTRAY}' | head -n {_MOST_NAMED}; exit {_STRAYS}; }}",
+        )
+    )
+
+
+def objection(found: Places, code: object, told: str) -> str:
+    """Return why git must not be asked, by the exit code of `look`; "" for 0. `told` lists names."""
+    match code:
+        case 0:
+            return ""
+        case int() if code in _REASONS:
+            names = told.splitlines()[:_MOST_NAMED]
+        case _:
+            return f"git exited with code {code}"
+    if code == _OUTSIDE:
+        names = [found.tree]
+    elif code in (_UNKNOWN, _ALTERNATES):
+        names = [found.own]
+    shown = ", ".join(f"`{visible(name[:_LONGEST])}`" for name in names)
+    return _REASONS[code] + (f" ({shown})" if shown else "")
+
+
+_PATH = re.compile(r"[A-Za-z0-9_./ -]{1,512}")
+_CHANGES = (
+    f"{GIT} status --short --ignore-submodules=all -- ."
+    f" && {GIT} diff --no-color --no-ext-diff --no-textconv --ignore-submodules=all HEAD -- ."
+)
+"""Prints the changes in the session's folder, without running programs of the repository or of submodules."""
+
+_HOW = """\
+Look for what is wrong before what is ugly: bugs, security holes, broken promises to callers, errors nobody handles,
+missing tests. Read the code around it and what calls it before you judge; in this turn you can read and search, and
+nothing else. Answer with your findings, the worst first, each with file and line, what goes wrong, and how to mend it.
+If you find nothing, say so. Change nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A prompt for the model, for a turn in which it can only read."""
+
+    prompt: str
+
+
+async def review_path(argument: str, files: FileSystem) -> Review | str:
+    """Return the prompt about one or more paths, separated by blanks, or tell the user why there is none.
+
+    Raises AgentError for a path that may not be read.
+    """
+    if not _PATH.fullmatch(argument):
+        return "Usage: `/review PATH`, of at most 512 letters, digits, blanks and any of `. / _ -`"
+    if await files.kind(argument) is None:
+        for path in argument.split():
+            if await files.kind(path) is None:
+                return f"There is nothing at `{path}`: `/review PATH` expects a path below the folder of this session."
+    return Review(f"Review what is at `{argument}`.\n\n{_HOW}")
+
+
+async def review_changes(toolset: Toolset) -> Review | str:
+    """Return the prompt about the uncommitted changes, or the reason for the user why there is none.
+
+    The user's command runs git. Like `/run`, the calls of git are shown, pass the gates and are recorded.
+    """
+    where = await _run(toolset, WHERE)
+    if problem := _problem(where):
+        return _unseen(problem)
+    if _is_clipped(where) or (found := places(_stdout(where))) is None:
+        return _unseen("git does not say clearly where its repository is")
+    looked = await _run(toolset, look(found))
+    if problem := _failure(looked) or objection(found, _exit_code(looked), _stdout(looked)):
+        return _unseen(problem)
+    if _is_clipped(looked):
+        return _unseen("git's answer about its repository was too long")
+    result = await _run(toolset, _CHANGES)
+    if problem := _problem(result):
+        return _unseen(problem)
+    if not _stdout(result):
+        return "There are no uncommitted changes. Name what to review: `/review PATH`."
+    return Review(f"Review the uncommitted changes, which git shows as follows.\n\n{result.text}\n\n{_HOW}")
+
+
+async def _run(toolset: Toolset, command: str) -> ToolResult:
+    return await toolset.run(ToolCall(str(uuid4()), "bash", {"command": command}, origin=CallOrigin.USER))
+
+
+def _stdout(result: ToolResult) -> str:
+    return str((result.envelope or {}).get("stdout") or "")
+
+
+def _is_clipped(result: ToolResult) -> bool:
+    return bool((result.envelope or {}).get("truncated"))
+
+
+def _exit_code(result: ToolResult) -> object:
+    return (result.envelope or {}).get("exit_code")
+
+
+def _failure(result: ToolResult) -> str:
+    return "" if result.failure is None else result.failure.message
+
+
+def _problem(result: ToolResult) -> str:
+    """Return why a command gave no usable output; "" if it did."""
+    code = _exit_code(result)
+    return _failure(result) or ("" if code == 0 else f"git exited with code {code}")
+
+
+def _unseen(why: str) -> str:
+    return f"The uncommitted changes cannot be seen: {why.rstrip('.')}. Name what to review: `/review PATH`."

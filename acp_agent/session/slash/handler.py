@@ -25,8 +25,7 @@ from acp_agent.session.model_choices import ModelChoices
 from acp_agent.session.models import SessionModels, spent
 from acp_agent.session.session import Session
 from acp_agent.session.slash import commands
-from acp_agent.session.slash.commands import ALWAYS, CommandName
-from acp_agent.session.slash.review import Review, review_changes, review_path
+from acp_agent.session.slash.commands import ALWAYS, CommandName, Review, review_changes, review_path
 from acp_agent.session.toolset import gate_factory
 from acp_agent.session.toolset.gate_factory import GateMemory
 from acp_agent.session.toolset.settings import RedactedMemories

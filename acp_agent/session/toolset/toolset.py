@@ -48,11 +48,10 @@ from acp_agent.session.toolset.settings import (
 )
 from acp_agent.tools.registry import Registry, ToolLimits, default_tools
 from acp_agent.tools.tool import Tool
-from acp_agent.workspace.changed_files import FileWatch
+from acp_agent.workspace.changed_files import FileWatch, SeenFiles
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.roots import Root, RootPool, Roots
-from acp_agent.workspace.seen_files import SeenFiles
 
 _log = Log(__name__)
 

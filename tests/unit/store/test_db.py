@@ -20,10 +20,9 @@ import anyio.to_thread
 import pytest
 
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.store import db_opening
+from acp_agent.store import schema as db_opening
 from acp_agent.store.db import Database
-from acp_agent.store.db_opening import TransactionConnection, network_file_system
-from acp_agent.store.schema import MIGRATIONS, VERSION, migrate
+from acp_agent.store.schema import MIGRATIONS, VERSION, TransactionConnection, migrate, network_file_system
 from tests.unit.store.databases import CONVERSATIONS, add, integrity, opened, others, query
 
 pytestmark = pytest.mark.anyio

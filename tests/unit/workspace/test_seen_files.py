@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from acp_agent.workspace.changed_files import SeenFiles
 from acp_agent.workspace.roots import Roots
-from acp_agent.workspace.seen_files import SeenFiles
 
 LATER = 10**15
 """Nanoseconds after every file of these tests was written, so that file times prove something."""

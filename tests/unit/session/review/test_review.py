@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from acp_agent.core.session_options import Mode
-from acp_agent.session.slash.review import Review, review_changes
+from acp_agent.session.slash.commands import Review, review_changes
 from tests.unit.session.live_session import LiveSession
 from tests.unit.session.review.repositories import SECRET, elsewhere, git, repository
 
