@@ -269,7 +269,7 @@ OPENS = {
     "session/toolset/settings.py": "folders of the configuration",
     "session/processes.py": "whether there is a database",
     "config/files.py": "configuration files, and where the data folder is",
-    "config/rules.py": "the user's policy file",
+    "config/policy_file.py": "the user's policy file",
     "config/section.py": "folders of the configuration",
     "workspace/git/changes.py": "what an interrupted command of git goes on with",
     "workspace/tree_walk.py": "lines of ignore files, and where repositories begin; for a question",

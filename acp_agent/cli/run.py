@@ -36,19 +36,20 @@ from acp_agent.cli.agent_process import (
     text_at,
 )
 from acp_agent.cli.commands import server_flags
-from acp_agent.cli.run_lines import (
+from acp_agent.cli.screen import (
     EXIT_CODES,
     STOPS,
     QuestionLine,
     ResultLine,
+    Screen,
     SessionLine,
     SessionUsage,
     TurnEnd,
     TurnOutcome,
     TurnUsage,
     UpdateLine,
+    plain,
 )
-from acp_agent.cli.screen import Screen, plain
 from acp_agent.core.errors import AgentError
 from acp_agent.core.types import JsonObject
 from acp_agent.text import visible

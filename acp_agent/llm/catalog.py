@@ -208,7 +208,7 @@ class Catalog:
         endpoint = endpoint_of(config, ref.model, _UNSAID)
 
         def build() -> Embedder:
-            make: Callable[..., Embedder] = importlib.import_module("acp_agent.llm.models").HttpEmbedder
+            make: Callable[..., Embedder] = importlib.import_module("acp_agent.llm.embeddings").HttpEmbedder
             return make(endpoint, self._client(config), ollama=config.type is ProviderType.OLLAMA)
 
         return DeferredEmbedder(str(ref), build)

@@ -126,14 +126,14 @@ def test_words_that_only_begin_alike_stay():
     ("name", "arguments", "wanted"),
     [
         ("bash", {"command": "git status"}, "git status"),
-        ("read", {"path": "src/a.py"}, "src/a.py"),
-        ("write", {"path": "a", "content": "x"}, "a"),
-        ("grep", {"pattern": "x", "path": "src"}, "src"),
-        ("grep", {"pattern": "x"}, "grep"),
-        ("find_path", {"pattern": "x"}, "find_path"),
+        ("read", {"path": "src/a.py"}, "read src/a.py"),
+        ("write", {"path": "a", "content": "x"}, "write a"),
+        ("grep", {"pattern": "x", "path": "src"}, 'grep "x" in src'),
+        ("grep", {"pattern": "x"}, 'grep "x"'),
+        ("find_path", {"pattern": "x"}, "find x"),
     ],
 )
-async def test_the_title_is_command_or_path_else_the_name(name: str, arguments: dict[str, str], wanted: str):
+async def test_the_title_says_what_the_call_does(name: str, arguments: dict[str, str], wanted: str):
     assert (await Workbench().understand(name, **arguments)).title == wanted
 
 

@@ -160,10 +160,14 @@ _FROM_BEST = tuple(Confidence)
 
 
 class FilterEngine:
-    """The rules in use, applied to the output of commands. It is safe to use from several threads."""
+    """The rules in use, applied to the output of commands. It is safe to use from several threads.
 
-    def __init__(self, source: RuleSource | None = None) -> None:
+    summarized   whether a model sums up long outputs: the rule for unknown commands does not apply then
+    """
+
+    def __init__(self, source: RuleSource | None = None, *, summarized: bool = False) -> None:
         self._source = source or RuleSource()
+        self._summarized = summarized
         self.metrics = FilterMetrics()
 
     @property
@@ -180,7 +184,7 @@ class FilterEngine:
         before, body, after, rest = split_echoes(text, run) if len(run.printing) > 1 else ("", text, "", run)
         names, worst, restored = list[str](), Confidence.FULL, Restored.NOTHING
         for rule in self._source.current().rules if body else ():
-            if not rule.matcher.matches(rest, first=not names):
+            if not rule.matcher.matches(rest, first=not names) or (rule.matcher.other and self._summarized):
                 continue
             applied, confidence = rule.strategy.apply(body, rest)
             if rule.matcher.other and confidence is Confidence.FALLBACK:

@@ -218,7 +218,8 @@ def filter_engine(loaded: Loaded) -> FilterEngine | None:
     if not filters.enabled:
         return None
     beside = os.path.join(os.path.dirname(loaded.file), "filters.toml") if loaded.file else ""
-    return FilterEngine(RuleSource(filters.filters_path or beside, required=filters.filters_path is not None))
+    source = RuleSource(filters.filters_path or beside, required=filters.filters_path is not None)
+    return FilterEngine(source, summarized=loaded.settings.tools.overflow.summarize_output)
 
 
 def pipeline(loaded: Loaded, redact: Redactor, filters: FilterEngine | None) -> Pipeline:

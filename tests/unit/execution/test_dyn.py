@@ -363,6 +363,10 @@ async def test_an_announced_call_that_is_cancelled_while_it_is_read_again_shows_
             await anyio.sleep_forever()
             raise AssertionError
 
+        def is_starting(self, name: str) -> bool:
+            del name
+            return False
+
     stage = Stage(fine, catalogue=Slow())
     with anyio.CancelScope() as scope:
         await stage.executor.run(ToolCall("1", "read", {}), announced=True)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from acp_agent.core.errors import ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.ports import Embedder
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType
-from acp_agent.llm.models import BATCH, LONGEST_TEXT
+from acp_agent.llm.embeddings import BATCH, LONGEST_TEXT
 from tests.fakes.scripted_http import Hang, Reply, ScriptedHttp, Send
 
 pytestmark = pytest.mark.anyio
@@ -172,7 +172,7 @@ from acp_agent.config.llm_settings import ProviderType
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig
 config = ProviderConfig("acme", ProviderType.OLLAMA, base_url="http://127.0.0.1:1")
 assert Catalog([config]).embedder(ModelRef("acme", "x")).model == "acme:x"
-assert not {"httpx", "acp_agent.llm.models"} & sys.modules.keys()
+assert not {"httpx", "acp_agent.llm.embeddings"} & sys.modules.keys()
 """
 
 

@@ -109,6 +109,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.secrets = KnownSecrets()
+        self.mcp_definitions: dict[str, Any] = {}
         self.limits = SessionLimits()
         locks = SessionLocks(str(self.root / "locks"))
         self.sessions = SessionManager(self.store, locks, self._open, lambda: self.limits, lambda: NOW)
