@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from weakref import WeakSet
 
-import anyio
 from anyio import to_thread
 
 from acp_agent import log
@@ -179,7 +178,7 @@ class ProcessServices:
         self._orphans.begin()
         if folders := await to_thread.run_sync(remove_abandoned, abandon_on_cancel=True):
             _log.info("scripts of agents that were killed are removed", folders=folders)
-        if not await anyio.Path(self._database.path).exists():
+        if not await to_thread.run_sync(os.path.exists, self._database.path):
             return
         try:
             removed = await self._store(loaded).purge(loaded.settings.tools.overflow.retention_days)

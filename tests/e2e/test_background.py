@@ -163,15 +163,15 @@ async def test_a_command_that_ends_at_once_is_like_any_other_and_takes_no_place(
 
 @EVERYWHERE
 async def test_the_ninth_is_refused_with_the_list_of_those_that_run(tmp_path, capabilities):
-    script = [uses(*[("bash", {"command": f"sleep 6{n}", "background": True}) for n in range(9)]), says("ok")]
+    script = [uses(*[("bash", {"command": f"echo up; sleep 6{n}", "background": True}) for n in range(9)]), says("ok")]
     async with editing(tmp_path, script, capabilities=capabilities, config=FULL_AUTO) as editor:
         session = await editor.open()
         await editor.say(session, "go")
         assert [call.status for call in editor.calls] == ["completed"] * 8 + ["failed"]
         refusal = output_of(editor.calls[-1])
         assert "8 background processes run already" in refusal
-        assert "p1: sleep 60" in refusal
-        assert "p8: sleep 67" in refusal
+        assert "p1: echo up; sleep 60" in refusal
+        assert "p8: echo up; sleep 67" in refusal
         await editor.ask("session/close", {"sessionId": session})
         if capabilities:
             assert not editor.terminals.open
