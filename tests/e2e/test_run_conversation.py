@@ -302,6 +302,7 @@ async def test_ctrl_c_cancels_the_turn_and_the_conversation_goes_on(folder, held
         pids = [int(word) for word in (await held.line()).split()]
         terminal.type("\x03")
         await processes_ended(pids)
+        await terminal.until("tokens")  # the last line of the turn; "> " alone may be of what readline draws again
         await terminal.until("> ")
         terminal.type("and now?\n")
         await terminal.until("still here")
