@@ -15,7 +15,7 @@ from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, ImagePart, Location, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.core.untrusted import json_value
 from acp_agent.text import escaped
-from acp_agent.tools.tool import WHOLE, Name, Params, Tool, cut, numbered
+from acp_agent.tools.tool import WHOLE, Name, Params, Tool, cut, numbered, skipped
 from acp_agent.workspace.changed_files import SeenFiles
 
 MAX_PICTURE: Final = 3_932_160
@@ -39,9 +39,14 @@ class ReadParams(Params):
 
     path: Name
     offset: Annotated[int, Field(ge=-_MAX_OFFSET, le=_MAX_OFFSET), WHOLE] = Field(
-        default=0, description="Lines to skip; -50: the last 50"
+        default=1, description="First line; -50: the last 50"
     )
     limit: Annotated[int, Field(ge=1), WHOLE] | None = Field(default=None, description="Lines to read")
+
+    @property
+    def skipped(self) -> int:
+        """The number of lines before the first one, or below 0 that of the lines from there to the end."""
+        return skipped(self.offset)
 
 
 class Read(Tool[ReadParams]):
@@ -60,20 +65,20 @@ class Read(Tool[ReadParams]):
         self._max_line_chars = max_line_chars
 
     def title(self, params: ReadParams) -> str:
-        first, limit = params.offset + 1, params.limit
+        first, limit = params.skipped + 1, params.limit
         if params.offset < 0:
             lines = f" (last {-params.offset} lines)"
         elif limit is not None:
-            lines = f" (lines {first}-{params.offset + limit})"
+            lines = f" (lines {first}-{params.skipped + limit})"
         else:
-            lines = f" (from line {first})" if params.offset else ""
+            lines = f" (from line {first})" if params.skipped else ""
         return f"{super().title(params)}{lines}"
 
     def subjects(self, params: ReadParams) -> tuple[Subject, ...]:
         return (PathSubject(params.path, Access.READ),)
 
     def locations(self, params: ReadParams, files: FileSystem) -> tuple[Location, ...]:
-        return _location(params.path, max(params.offset, 0), files)
+        return _location(params.path, max(params.skipped, 0), files)
 
     async def run(self, params: ReadParams, context: ToolContext) -> ToolResult:
         files = context.files
@@ -81,7 +86,7 @@ class Read(Tool[ReadParams]):
             await _refuse_notebook(params.path, files)
         limit = min(params.limit or self._max_lines, self._max_lines)
         try:
-            lines = await files.read_lines(params.path, params.offset, limit)
+            lines = await files.read_lines(params.path, params.skipped, limit)
         except ToolError as error:
             return await _picture(params.path, files, error)
         if lines.first == 0 and lines.lines and lines.lines[0].startswith("%PDF-"):
@@ -95,7 +100,7 @@ class Read(Tool[ReadParams]):
         """Return the lines, and a notice if there are more or none."""
         if lines.total == 0:
             return f"Empty file: {params.path}"
-        if params.offset >= lines.total:
+        if params.skipped >= lines.total:
             return f"Nothing at offset {params.offset}: {params.path} has {lines.total} lines"
         fitting = self._fitting(lines.lines)
         page = [numbered(fitting, lines.first + 1, self._max_line_chars)]
@@ -105,7 +110,7 @@ class Read(Tool[ReadParams]):
             page.insert(0, f"... {lines.first} lines before")
         end = lines.first + len(fitting)
         if end < lines.total:
-            page.append(f"... {lines.total - end} more lines (go on with offset={end})")
+            page.append(f"... {lines.total - end} more lines (go on with offset={end + 1})")
         return "\n".join(page)
 
     def _fitting(self, lines: Sequence[str]) -> Sequence[str]:

@@ -16,7 +16,7 @@ from acp_agent.core.sessions import OVERFLOW_PREFIX
 from acp_agent.core.types import Subject, ToolKind, ToolResult
 from acp_agent.regex import LinearRegex
 from acp_agent.text import visible
-from acp_agent.tools.tool import WHOLE, Name, Params, Tool, cut, quote
+from acp_agent.tools.tool import WHOLE, Name, Params, Tool, cut, quote, skipped
 
 _BLOCK = 64 * 1024
 
@@ -149,7 +149,7 @@ class Page:
             self._go_on(kept, line.number + 1)
         else:
             more = f"{len(line.text) - end} more characters in this line"
-            self._notice = [f"... {more} (go on with offset={line.number} column={end})"]
+            self._notice = [f"... {more} (go on with offset={line.number + 1} column={end})"]
 
     def search(
         self, kept: KeptText, pattern: LinearRegex, at: PatternMatch, limit: int, check: Callable[[], None]
@@ -163,7 +163,7 @@ class Page:
             begin, end = self._window(found)
             text = f"{found.line.number + 1}: {self._piece(found.line, begin, _FOUND_CHARS)}"
             if shown == limit or not self._add(*self._between(kept, last, found.line), text):
-                where = f"offset={found.line.number}" + (f" column={found.column}" if begin else "")
+                where = f"offset={found.line.number + 1}" + (f" column={found.column}" if begin else "")
                 self._notice = [f"... and more matches (showing {shown}; go on with {where})"]
                 return
             shown, last = shown + 1, found.line
@@ -182,7 +182,7 @@ class Page:
 
     def _go_on(self, kept: KeptText, end: int) -> None:
         if end < kept.total:
-            self._notice = [f"... {kept.total - end} more lines (go on with offset={end})"]
+            self._notice = [f"... {kept.total - end} more lines (go on with offset={end + 1})"]
 
     def _window(self, found: PatternMatch) -> tuple[int, int]:
         """Return the first character and the end of the shown part of a line with a match."""
@@ -208,7 +208,7 @@ class Page:
         end = begin + min(size, self._part)
         before = f"[from column {begin}] …" if begin else ""
         missing = len(line.text) - end
-        after = f"… [{missing} more characters: offset={line.number} column={end}]" if missing > 0 else ""
+        after = f"… [{missing} more characters: offset={line.number + 1} column={end}]" if missing > 0 else ""
         return f"{before}{line.text[begin:end]}{after}"
 
 
@@ -224,7 +224,7 @@ class ReadOverflowParams(Params):
 
     id: Annotated[str, Field(description="The overflow:... id that the result names")]
     offset: Annotated[int, Field(ge=-_MOST, le=_MOST), WHOLE] = Field(
-        default=0, description="Lines to skip; -50: the last 50"
+        default=1, description="First line; -50: the last 50"
     )
     limit: Annotated[int, Field(ge=1), WHOLE] | None = Field(default=None, description="Lines to show")
     column: Annotated[int, Field(ge=0, le=_MOST), WHOLE] = Field(
@@ -273,7 +273,8 @@ class ReadOverflow(Tool[ReadOverflowParams]):
     def _page(self, text: str, params: ReadOverflowParams) -> str:
         """Return one page of the requested part, and how to read on."""
         kept = KeptText(text)
-        first = params.offset if params.offset >= 0 else max(0, kept.total + params.offset)
+        first = skipped(params.offset)
+        first = max(0, kept.total + first) if first < 0 else first
         start = next(kept.lines(first), None)
         if start is None:
             return f"Nothing at offset {params.offset}: there are {kept.total} lines"

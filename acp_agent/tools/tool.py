@@ -410,6 +410,11 @@ def numbered(lines: Iterable[str], first: int, limit: int) -> str:
     return "\n".join(f"{number:>4}\t{cut(line, limit)}" for number, line in enumerate(lines, first))
 
 
+def skipped(offset: int) -> int:
+    """Return the lines before the line `offset`, which counts from 1; 0 means 1. A negative number stays."""
+    return offset - 1 if offset > 0 else offset
+
+
 def first_changed_line(old: str, new: str) -> int:
     """Return the first line of the new text that differs, from 1. It is the last line if only the end is missing."""
     before, after = old.split("\n"), new.split("\n")

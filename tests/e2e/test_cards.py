@@ -15,7 +15,7 @@ async def test_cards_say_what_is_done_with_what_and_where_to_look(tmp_path: Path
         ("grep", {"pattern": "one", "path": "src"}),
         ("find_path", {"pattern": "*.txt"}),
         ("list_directory", {"path": "src"}),
-        ("read", {"path": "src/a.py", "offset": 1, "limit": 2}),
+        ("read", {"path": "src/a.py", "offset": 2, "limit": 2}),
         ("read", {"path": "src/a.py", "offset": -2}),
         ("outline", {"path": "src"}),
         ("write", {"path": "b.txt", "content": "b\n"}),

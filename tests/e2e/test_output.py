@@ -66,7 +66,7 @@ async def test_a_long_log_costs_the_model_forty_lines_and_its_error_is_found_und
     def thought() -> Thought:
         yield from mind.run(f"{PYTHON} log.py")
         reference = reference_in(mind.said[0])
-        yield from mind.call(("read_overflow", {"id": reference, "offset": 4320, "limit": 1}))
+        yield from mind.call(("read_overflow", {"id": reference, "offset": 4321, "limit": 1}))
 
     async with thinking(tmp_path, thought()) as (editor, _):
         (editor.workspace / "log.py").write_text(log)
@@ -85,10 +85,10 @@ async def test_a_part_of_what_was_cut_is_found_by_its_line_its_column_and_its_wo
     def look() -> Thought:
         yield from mind.run("seq -f 'line %g of many' 20000; printf 'x%.0s' {1..3000}; echo needle; echo end")
         kept = {"id": reference_in(mind.said[0])}
-        for wanted in ({"offset": 9999, "limit": 2}, {"offset": -1}, {"offset": 20_000, "column": 2995}):
+        for wanted in ({"offset": 10_000, "limit": 2}, {"offset": -1}, {"offset": 20_001, "column": 2995}):
             yield from mind.call(("read_overflow", kept | wanted))
         yield from mind.call(("read_overflow", kept | {"pattern": "1234[0-2] of", "limit": 2}))
-        yield from mind.call(("read_overflow", kept | {"pattern": "need.e", "offset": 20_000}))
+        yield from mind.call(("read_overflow", kept | {"pattern": "need.e", "offset": 20_001}))
         yield from mind.call(("read_overflow", kept | {"pattern": "nothing like it"}))
         yield from mind.call(("read_overflow", kept | {"pattern": "(unclosed"}))
 

@@ -34,7 +34,7 @@ def cached(editor: ScriptedEditor) -> list[bool]:
 
 async def test_the_second_of_two_equal_reads_is_kept_and_shows_like_the_first_until_a_command_ran(tmp_path):
     mind, command = Mind(), ("bash", {"command": "true"})
-    async with thinking(tmp_path, mind.call(OLD, OLD, (OLD[0], OLD[1] | {"offset": 1}), command, OLD)) as (editor, _):
+    async with thinking(tmp_path, mind.call(OLD, OLD, (OLD[0], OLD[1] | {"offset": 2}), command, OLD)) as (editor, _):
         await go_here(editor)
     assert cached(editor) == [False, True, False, False, False]
     first, second = editor.calls[:2]

@@ -35,7 +35,7 @@ def reference_in(said: str) -> str:
 def read_all(reference: str) -> Generator[ToolUse, str, str]:
     """The whole of a kept text, read page by page in the way the pages themselves say."""
     lines: dict[int, str] = {}
-    place: dict[str, int] | None = {"offset": 0}
+    place: dict[str, int] | None = {"offset": 1}
     while place is not None:
         page = inside((yield "read_overflow", {"id": reference, **place}))
         assert len(page) <= 20_000

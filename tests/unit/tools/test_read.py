@@ -28,29 +28,29 @@ async def test_lines_come_numbered_from_one():
     assert result.locations == (Location("/project/a.py"),)
 
 
-async def test_offset_skips_lines_and_limit_counts_them():
+async def test_offset_is_the_first_line_as_grep_counts_and_limit_counts_lines():
     bench = Workbench({"a": "1\n2\n3\n4\n5\n"})
 
-    result = await bench.run("read", path="a", offset=1, limit=2)
+    result = await bench.run("read", path="a", offset=2, limit=2)
 
-    assert result.text == "   2\t2\n   3\t3\n... 2 more lines (go on with offset=3)"
+    assert result.text == "   2\t2\n   3\t3\n... 2 more lines (go on with offset=4)"
     assert result.locations == (Location("/project/a", 2),)
 
 
 async def test_the_last_part_has_no_notice():
     bench = Workbench({"a": "1\n2\n3"})
 
-    assert (await bench.run("read", path="a", offset=2, limit=5)).text == "   3\t3"
+    assert (await bench.run("read", path="a", offset=3, limit=5)).text == "   3\t3"
 
 
 async def test_going_on_where_the_notice_says_gives_every_line_once():
     bench = Workbench({"a": "".join(f"line {n}\n" for n in range(10))}, tools=default_tools(ToolLimits(read_lines=3)))
-    pages = [await bench.run("read", path="a", offset=offset) for offset in (0, 3, 6, 9)]
+    pages = [await bench.run("read", path="a", offset=offset) for offset in (0, 4, 7, 10)]
 
     lines = [line for page in pages for line in page.text.split("\n") if "\t" in line]
 
     assert lines == [f"{n + 1:>4}\tline {n}" for n in range(10)]
-    assert [page.text.rpartition("offset=")[2] for page in pages[:3]] == ["3)", "6)", "9)"]
+    assert [page.text.rpartition("offset=")[2] for page in pages[:3]] == ["4)", "7)", "10)"]
 
 
 async def test_a_limit_above_the_cap_is_cut_to_the_cap_with_a_notice():
@@ -58,7 +58,7 @@ async def test_a_limit_above_the_cap_is_cut_to_the_cap_with_a_notice():
 
     text = (await bench.run("read", path="a", limit=9)).text
 
-    assert text.endswith("   4\tx\n... 6 more lines (go on with offset=4)")
+    assert text.endswith("   4\tx\n... 6 more lines (go on with offset=5)")
 
 
 async def test_only_lf_and_crlf_end_a_line():
@@ -83,7 +83,7 @@ async def test_a_long_line_is_cut_and_says_how_much_is_missing():
     ("content", "offset", "notice"),
     [
         ("", 0, "Empty file: a"),
-        ("1\n2\n", 2, "Nothing at offset 2: a has 2 lines"),
+        ("1\n2\n", 3, "Nothing at offset 3: a has 2 lines"),
         ("1\n2\n", 10**9, "Nothing at offset 1000000000: a has 2 lines"),
     ],
 )
@@ -139,7 +139,7 @@ async def test_the_place_to_open_is_known_at_the_start_with_links_resolved():
     bench = Workbench({"real/a": "1\n2\n"})
     bench.files.link("short", "real")
 
-    invocation = await bench.understand("read", path="short/a", offset=1)
+    invocation = await bench.understand("read", path="short/a", offset=2)
 
     assert invocation.locations == (Location("/project/real/a", 2),)
     assert bench.files.reads == []
@@ -154,7 +154,7 @@ async def test_null_for_an_optional_parameter_means_not_given():
 async def test_a_whole_number_written_as_a_float_is_taken():
     bench = Workbench({"a": "1\n2\n"})
 
-    assert (await bench.run("read", path="a", offset=1.0)).text == "   2\t2"
+    assert (await bench.run("read", path="a", offset=2.0)).text == "   2\t2"
 
 
 # ----------------------------------------------------------------------------- from the end
@@ -174,7 +174,7 @@ async def test_a_part_from_the_middle_counted_from_the_end_says_what_is_on_both_
 
     text = (await bench.run("read", path="a", offset=-4, limit=2)).text
 
-    assert text == "... 1 lines before\n   2\t2\n   3\t3\n... 2 more lines (go on with offset=3)"
+    assert text == "... 1 lines before\n   2\t2\n   3\t3\n... 2 more lines (go on with offset=4)"
 
 
 @pytest.mark.parametrize("offset", [-3, -4, -(10**9)])
@@ -353,12 +353,12 @@ async def test_a_page_ends_at_a_whole_line_and_says_where_to_go_on():
     shown = len(page) - 1
     assert 300 < shown < 400
     assert page[-2] == f"{shown:>4}\t{'x' * 90}{shown - 1:09}"
-    assert page[-1] == f"... {1000 - shown} more lines (go on with offset={shown})"
-    again = (await bench.run("read", path="a", offset=shown)).text
+    assert page[-1] == f"... {1000 - shown} more lines (go on with offset={shown + 1})"
+    again = (await bench.run("read", path="a", offset=shown + 1)).text
     assert again.startswith(f"{shown + 1:>4}\t{'x' * 90}{shown:09}\n")
 
 
 async def test_one_line_is_shown_however_long_its_escapes_are():
     bench = Workbench({"a": "\u200b" * 1500 + "\nb\n"}, tools=default_tools(ToolLimits(read_chars=1000)))
 
-    assert (await bench.run("read", path="a")).text.endswith("... 1 more lines (go on with offset=1)")
+    assert (await bench.run("read", path="a")).text.endswith("... 1 more lines (go on with offset=2)")

@@ -109,25 +109,25 @@ async def test_a_text_that_fits_is_shown_whole_with_line_numbers():
 
 
 async def test_offset_and_limit_are_those_of_read():
-    assert await read(LOG, offset=98) == "  99\tline 99\n 100\tline 100"
+    assert await read(LOG, offset=99) == "  99\tline 99\n 100\tline 100"
     assert await read(LOG, offset=-1) == " 100\tline 100"
-    assert await read(LOG, offset=10, limit=2) == (
-        "  11\tline 11\n  12\tline 12\n... 88 more lines (go on with offset=12)"
+    assert await read(LOG, offset=11, limit=2) == (
+        "  11\tline 11\n  12\tline 12\n... 88 more lines (go on with offset=13)"
     )
     assert (await read(LOG, offset=-1000, limit=1)).startswith("   1\tline 1\n")
 
 
 async def test_behind_the_end_it_says_how_many_lines_there_are():
-    assert await read(LOG, offset=100) == "Nothing at offset 100: there are 100 lines"
-    assert await read("", pattern="x") == "Nothing at offset 0: there are 0 lines"
+    assert await read(LOG, offset=101) == "Nothing at offset 101: there are 100 lines"
+    assert await read("", pattern="x") == "Nothing at offset 1: there are 0 lines"
 
 
 async def test_a_long_line_is_cut_and_the_cut_says_how_to_read_the_rest():
     page = await read("short\n" + "x" * 5000 + "\nend\n")
 
-    assert page == ("   1\tshort\n   2\t" + "x" * 2000 + "… [3000 more characters: offset=1 column=2000]\n   3\tend")
-    assert await read("short\n" + "x" * 5000 + "\nend\n", offset=1, column=4990) == (
-        "   2\txxxxxxxxxx\n... 1 more lines (go on with offset=2)"
+    assert page == ("   1\tshort\n   2\t" + "x" * 2000 + "… [3000 more characters: offset=2 column=2000]\n   3\tend")
+    assert await read("short\n" + "x" * 5000 + "\nend\n", offset=2, column=4990) == (
+        "   2\txxxxxxxxxx\n... 1 more lines (go on with offset=3)"
     )
 
 
@@ -139,7 +139,7 @@ async def test_one_line_of_ten_megabytes_is_read_piece_by_piece():
     line = "".join(f"{n:07d}é" for n in range(1_250_000))
     page = await read(line, column=9_000_000)
     assert page.startswith("   1\t1125000é1125001é")
-    assert next_arguments(page) == {"offset": 0, "column": 9_000_000 + 20_000 - 180 - 6}
+    assert next_arguments(page) == {"offset": 1, "column": 9_000_000 + 20_000 - 180 - 6}
     assert len(page) <= 20_000
 
 
@@ -152,7 +152,7 @@ async def test_following_the_notices_gives_back_every_character_and_no_page_is_t
 ):
     text = "".join(f"{line}\n" for line in lines)
     seen = [""] * len(lines)
-    asked: list[dict[str, int]] = [{"offset": 0}] if lines else []
+    asked: list[dict[str, int]] = [{"offset": 1}] if lines else []
     while asked:
         arguments = asked.pop()
         page = await read(text, max_chars=max_chars, **arguments)
@@ -185,15 +185,15 @@ async def test_neighbours_that_touch_have_no_gap_between_them():
 
 
 async def test_a_search_is_gone_on_with_where_it_stopped():
-    page = await read(LOG, pattern="0$", limit=2, offset=15)
+    page = await read(LOG, pattern="0$", limit=2, offset=16)
 
-    assert page.endswith("30: line 30\n... and more matches (showing 2; go on with offset=39)")
+    assert page.endswith("30: line 30\n... and more matches (showing 2; go on with offset=40)")
     assert "40: line 40" in await read(LOG, pattern="0$", limit=1, **next_arguments(page))
 
 
 async def test_nothing_found_is_said_with_where_it_was_looked_for():
     assert await read(LOG, pattern="LINE") == 'No matches for: "LINE"'
-    assert await read(LOG, pattern="line 1$", offset=1) == 'No matches after line 1 for: "line 1$"'
+    assert await read(LOG, pattern="line 1$", offset=2) == 'No matches after line 1 for: "line 1$"'
     assert len(await read(LOG, pattern="y" * 100_000)) < 200
 
 
@@ -204,7 +204,7 @@ async def test_matches_in_one_very_long_line_are_shown_one_after_the_other():
     first, second = page.split("\n")
     assert first.startswith("1: [from column 2999875] …é")
     assert "NEEDLE" in first
-    assert re.search(r"… \[\d+ more characters: offset=0 column=3000375\]$", first)
+    assert re.search(r"… \[\d+ more characters: offset=1 column=3000375\]$", first)
     assert second.endswith("NEEDLEyyyyyyyyyy")
 
 
@@ -212,7 +212,7 @@ async def test_more_matches_in_a_long_line_than_a_page_holds_are_gone_on_with_by
     page = await read("NEEDLE" * 100_000, pattern="NEEDLE")
 
     arguments = next_arguments(page)
-    assert arguments["offset"] == 0
+    assert arguments["offset"] == 1
     assert arguments["column"] > 0
     assert len(page) <= 20_000
     assert (await read("NEEDLE" * 100_000, pattern="NEEDLE", **arguments)).startswith("1: [from column ")
@@ -256,14 +256,14 @@ async def test_a_bounded_repeat_over_one_long_line_ends_with_its_task_and_with_i
 @given(
     text=st.text(st.sampled_from("ab\né "), max_size=60),
     pattern=st.sampled_from(["a", "b$", "^", "^$", "a*", "é", r"\s", "a|b", "[^a]", "x"]),
-    start=st.integers(0, 8),
+    first=st.integers(1, 9),
 )
-async def test_a_search_finds_the_lines_pythons_engine_finds(text: str, pattern: str, start: int):
+async def test_a_search_finds_the_lines_pythons_engine_finds(text: str, pattern: str, first: int):
     lines = text.split("\n")
     lines = lines[:-1] if lines[-1] == "" else lines
-    wanted = [n for n, line in enumerate(lines, 1) if n > start and re.search(pattern, line)]
+    wanted = [n for n, line in enumerate(lines, 1) if n >= first and re.search(pattern, line)]
 
-    page = await read(text, pattern=pattern, offset=start)
+    page = await read(text, pattern=pattern, offset=first)
 
     assert [int(number) for number in re.findall(r"^(\d+): ", page, re.MULTILINE)] == wanted
 
