@@ -323,7 +323,7 @@ class _Turn:
                 return stop
             if number == rounds:
                 break
-            if rounds - number == min(TOLD_BEFORE, rounds - 1):
+            if rounds and rounds - number == min(TOLD_BEFORE, rounds - 1):
                 self._tell_model(notes.few_rounds_left(rounds - number))
         return await self._stop(StopReason.MAX_TURN_REQUESTS, notes.too_many_rounds(rounds))
 

@@ -159,14 +159,15 @@ class DynExecutor:
     async def announce(self, call: ToolCall) -> Touches:
         """Show the start of a call that will run later, and return what it touches.
 
-        It is understood again when it runs, since calls before it may change what it finds. A call that nobody
-        understands touches nothing, unless its arguments may be repaired.
+        It is understood again when it runs, since calls before it may change what it finds. A call that is not
+        understood touches nothing, unless it may run after all: its arguments may be repaired, or its server starts.
         """
         try:
             invocation = await self._catalogue.understand(call, self._files)
-        except (ToolError, Refused):
+        except Exception as error:  # noqa: BLE001 - `run` meets the same error, and it costs the call, not the turn
             await self._show_start(self._start_of(call))
-            return Touches(alone=self._repairer is not None)
+            may_run = self._repairer is not None or self._catalogue.is_starting(call.name)
+            return Touches(alone=may_run or not isinstance(error, ToolError | Refused))
         await self._show_start(_start(invocation))
         try:
             return self._touched(self._gates.facts(invocation))
@@ -213,20 +214,19 @@ class DynExecutor:
                 invocation = await self._catalogue.understand(call, self._files)
             except ToolError as error:
                 invocation, repaired = await self._repaired(call, error)
-        except (ToolError, Refused) as error:
-            result = ToolResult.failed(error.failure)
+        except Exception as error:  # noqa: BLE001 - a fault of the agent's own costs the call, not the turn
+            result = _not_understood(call, error)
             await self._show_unrun(call, result, begun, announced=announced)
             return replace(result, text=self._redact(result.text))
         except anyio.get_cancelled_exc_class():
             if announced:
-                with anyio.move_on_after(_CLEAN_UP, shield=True):
-                    await self._show_unrun(call, ToolResult.failed(_ABORTED), begun, announced=True)
+                await self._show_unrun(call, ToolResult.failed(_ABORTED), begun, announced=True)
             raise
         facts = self._gates.facts(invocation, repaired.for_user if repaired is not None else "")
-        if not announced:
-            await self._emit(_start(invocation))
         result = ToolResult.failed(_ABORTED)
         try:
+            if not announced:
+                await self._emit(_start(invocation))
             result = replace(await self._executor.execute(facts), read_only=facts.only_reads)
             result = repaired.told_in(result) if repaired is not None else result
             if invocation.note:
@@ -253,12 +253,15 @@ class DynExecutor:
         return ToolStarted(call.id, title(call.name), title(call.name) or "unnamed tool", kind, raw_input)
 
     async def _show_unrun(self, call: ToolCall, result: ToolResult, begun: float, *, announced: bool) -> None:
-        """Show and record a call that no executor sees."""
-        if not announced:
-            await self._emit(self._start_of(call))
-        if self._misunderstood is not None:
-            self._misunderstood(call, result, monotonic() - begun)
-        await self._emit(ToolFinished(call.id, call.name, result, monotonic() - begun, call.use_id))
+        """Show and record a call that no executor sees. A cancellation waits until its end is shown."""
+        try:
+            if not announced:
+                await self._emit(self._start_of(call))
+        finally:
+            if self._misunderstood is not None:
+                self._misunderstood(call, result, monotonic() - begun)
+            with anyio.move_on_after(_CLEAN_UP, shield=True):
+                await self._emit(ToolFinished(call.id, call.name, result, monotonic() - begun, call.use_id))
 
     async def _repaired(self, call: ToolCall, error: ToolError) -> tuple[Invocation, RepairedArguments]:
         """Try once to repair the arguments of a tool that the model may use. Raises `error` if that fails."""
@@ -288,6 +291,13 @@ class DynExecutor:
             with anyio.CancelScope(shield=True):
                 for give_back in facts.clean_up:
                     await give_back()
+
+
+def _not_understood(call: ToolCall, error: Exception) -> ToolResult:
+    if isinstance(error, ToolError | Refused):
+        return ToolResult.failed(error.failure)
+    _log.error("tool call could not be understood", exc_info=True, tool=call.name)
+    return ToolResult.crash(error)
 
 
 def _start(invocation: Invocation) -> ToolStarted:

@@ -429,7 +429,7 @@ def _small(path: str) -> str:
     """Return the text of a small file of git; empty if there is none. Raises NoAnswer."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+    except (OSError, ValueError):  # a .git file may name a path with a NUL
         return ""
     try:
         data = os.read(fd, _MOST_BYTES + 1)

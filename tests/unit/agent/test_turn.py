@@ -281,6 +281,8 @@ async def test_a_turn_without_a_limit_of_rounds_goes_on_until_the_model_is_done(
     talk = Conversation(script, {"look": echo}, limits=Limits(max_tool_iterations=0))
     assert await talk.prompt() is StopReason.END_TURN
     assert len(talk.toolset.calls) == 250
+    notes = [part for message in talk.history.messages()[1:] for part in message.parts if isinstance(part, TextPart)]
+    assert notes == [TextPart("done")], "the model is told of no limit"
 
 
 async def test_the_iteration_cap_comes_before_a_doom_loop() -> None:

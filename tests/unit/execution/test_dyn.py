@@ -274,6 +274,9 @@ class Known:
     def specs(self) -> list[ToolSpec]:
         return []
 
+    def is_starting(self, name: str) -> bool:
+        return False
+
     async def understand(self, call: ToolCall, files: FileSystem) -> Invocation:
         mutates, *subjects = TOOLS[call.name]
         server = next((each.server for each in subjects if isinstance(each, McpSubject)), "")
@@ -356,6 +359,17 @@ async def test_a_fault_of_a_gate_costs_an_announced_call_and_not_the_turn() -> N
     assert stage.order == ["ToolStarted", "ToolFinished"]
 
 
+async def test_a_fault_while_a_call_is_understood_costs_the_call_and_not_the_turn() -> None:
+    class Broken(Known):
+        async def understand(self, call: ToolCall, files: FileSystem) -> Invocation:
+            raise KeyError("bug")
+
+    stage, call = Stage(fine, catalogue=Broken()), ToolCall("1", "read", {})
+    assert await stage.executor.announce(call) == ALONE
+    assert (await stage.executor.run(call, announced=True)).crashed
+    assert stage.order == ["ToolStarted", "ToolFinished"]
+
+
 async def test_an_announced_call_that_is_cancelled_while_it_is_read_again_shows_its_end() -> None:
     class Slow(Known):
         async def understand(self, call: ToolCall, files: FileSystem) -> Invocation:
@@ -363,15 +377,27 @@ async def test_an_announced_call_that_is_cancelled_while_it_is_read_again_shows_
             await anyio.sleep_forever()
             raise AssertionError
 
-        def is_starting(self, name: str) -> bool:
-            del name
-            return False
-
     stage = Stage(fine, catalogue=Slow())
     with anyio.CancelScope() as scope:
         await stage.executor.run(ToolCall("1", "read", {}), announced=True)
     assert scope.cancelled_caught
     assert stage.order == ["ToolFinished"]
+
+
+@pytest.mark.parametrize("name", ["touch", "nonsense"])
+async def test_a_call_that_is_cancelled_while_its_start_is_shown_shows_its_end(name: str) -> None:
+    stage = Stage(fine)
+
+    async def slow(event: Event) -> None:
+        await stage.emit(event)
+        if isinstance(event, ToolStarted):
+            scope.cancel()
+            await anyio.sleep_forever()
+
+    executor = DynExecutor(Catalogue(fine), stage.runner, Gates(), files=MemoryFileSystem(), emit=slow)
+    with anyio.CancelScope() as scope:
+        await executor.run(ToolCall("1", name, {}))
+    assert (stage.order, scope.cancelled_caught) == (["ToolStarted", "ToolFinished"], True)
 
 
 async def test_a_cancellation_while_a_start_is_shown_comes_after_the_caller_knows_of_it() -> None:

@@ -104,3 +104,8 @@ def test_a_head_that_is_no_file_has_no_branch(repository: Path):
     (repository / ".git" / "HEAD").unlink()
     os.mkfifo(repository / ".git" / "HEAD")
     assert branch_of(str(repository)) == ""
+
+
+def test_a_git_file_that_names_an_impossible_path_has_no_branch(tmp_path: Path):
+    (tmp_path / ".git").write_bytes(b"gitdir: a\0b\n")
+    assert branch_of(str(tmp_path)) == ""
