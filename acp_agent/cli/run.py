@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from acp_agent.cli.editor import Editor
 
 _SETTLE = 0.3  # seconds after a question in which keys are ignored: nobody reads and answers that fast
+_LOOK_AGAIN = 0.2  # seconds between two looks for a Ctrl-C while a line is read
 _LETTERS = {"allow_once": "y", "allow_always": "a", "reject_once": "n", "reject_always": "v"}
 _LEAVE = ("/exit", "/quit")
 _SHORTEST_ID = 4  # characters of an id that the user must give at least
@@ -380,6 +381,21 @@ async def _chosen_option(options: Sequence[JsonObject]) -> str | None:
             return text_at(chosen, "optionId")
 
 
+def _typed_prompt() -> str:
+    """Return the line that the user types at a prompt. Raises EOFError and KeyboardInterrupt.
+
+    Python looks for a Ctrl-C only when its wait for a key is interrupted, so one that came just before the wait would
+    be lost. A timer interrupts the wait a few times a second.
+    https://github.com/python/cpython/blob/3.11/Modules/readline.c (readline_until_enter_or_signal)
+    """
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, _LOOK_AGAIN, _LOOK_AGAIN)
+    try:
+        return input("\n> ")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
 async def _typed_line() -> str:
     """Return the next line that is typed. At the end of the input it is incomplete or empty.
 
@@ -472,19 +488,21 @@ class _Interrupts:
     def cancelling(self, cancel: Callable[[], object]) -> Generator[None]:
         """Call `cancel` at the first Ctrl-C in the body."""
         self._cancel = cancel
+        before = signal.signal(signal.SIGINT, self._interrupt)
         try:
             yield
         finally:
+            signal.signal(signal.SIGINT, before)
             self._cancel = None
 
     @contextmanager
     def raising(self) -> Generator[None]:
-        """Raise KeyboardInterrupt at Ctrl-C in the body."""
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        """Raise KeyboardInterrupt at Ctrl-C in the body, but where it cancels a turn."""
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, self._interrupt)
+            signal.signal(signal.SIGINT, before)
 
     def end_with(self, code: int) -> None:
         """End the process with this code from now on, because the outcome is known."""
@@ -519,11 +537,18 @@ class _User:
         view.note(
             f"acp-agent {__version__}, session {session[:8]}. /help shows commands, @path adds a file, Ctrl-D ends."
         )
+        with self._interrupts.raising():
+            try:
+                return self._talk()
+            except KeyboardInterrupt:  # the second one, while the first was answered
+                return EXIT_CODES[TurnOutcome.CANCELLED]
+
+    def _talk(self) -> int:
+        view = self._view
         interrupted = False
         while True:
             try:
-                with self._interrupts.raising():
-                    prompt = input("\n> ").strip()
+                prompt = _typed_prompt().strip()
                 interrupted = False
                 if prompt in _LEAVE:
                     return 0
