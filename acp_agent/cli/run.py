@@ -388,12 +388,16 @@ def _typed_prompt() -> str:
     be lost. A timer interrupts the wait a few times a second.
     https://github.com/python/cpython/blob/3.11/Modules/readline.c (readline_until_enter_or_signal)
     """
-    signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.signal(signal.SIGALRM, _ignored)
     signal.setitimer(signal.ITIMER_REAL, _LOOK_AGAIN, _LOOK_AGAIN)
     try:
         return input("\n> ")
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _ignored(*_: object) -> None:
+    """Handle a signal that only interrupts a wait. SIG_IGN would not even do that."""
 
 
 async def _typed_line() -> str:
