@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from acp_agent.core.secrets import Secrecy
 from acp_agent.core.types import Access
@@ -322,6 +322,16 @@ class Terminal(Protocol):
         ...
 
 
+class ProcessOutput(NamedTuple):
+    """A part of the output of a background process.
+
+    before   the text before it, at most 8 KiB. A secret may begin there and end in `text`
+    """
+
+    text: str
+    before: str
+
+
 class BackgroundProcess(Protocol):
     """A command that runs beside the turns of a session."""
 
@@ -350,11 +360,19 @@ class BackgroundProcess(Protocol):
         """The seconds that it has run."""
         ...
 
-    async def new_output(self) -> str:
-        """Return the output since the last call, or its head and tail if it is long."""
+    @property
+    def seen(self) -> str:
+        """The end of the output that the last call returned, at most 8 KiB."""
         ...
 
-    async def output_from(self, position: int) -> str:
+    async def new_output(self) -> ProcessOutput:
+        """Return the output since the last call, or its head and tail if it is long.
+
+        While the process runs, a long word at the end is left for the next call: it may be half of a secret.
+        """
+        ...
+
+    async def output_from(self, position: int) -> ProcessOutput:
         """Return the output from a position on, in characters. A negative position counts from the end."""
         ...
 

@@ -77,11 +77,15 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolProgress:
-    """News of a running call: an editor's terminal to embed, or new output (a delta)."""
+    """News of a running call: an editor's terminal to embed, or new output (a delta).
+
+    before   the text before the call's first output, which another call showed: a secret may begin there
+    """
 
     call_id: str
     terminal_id: str | None = None
     output: str = ""
+    before: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -303,6 +303,7 @@ class ToolResult:
     read_only   whether the call changed nothing, so that another result tells of something new
     crashed     whether a fault of the agent's own ended the call
     escaped     whether the text is of an earlier result, so that characters that nobody sees are escaped already
+    before      the text before the first line of `text`, which was shown earlier: a secret may begin there
     """
 
     text: str
@@ -319,6 +320,7 @@ class ToolResult:
     read_only: bool = False
     crashed: bool = False
     escaped: bool = False
+    before: str = ""
 
     @property
     def shown(self) -> str:

@@ -18,7 +18,7 @@ from typing import NamedTuple, cast
 from acp_agent.core.types import Frame, Json, JsonObject, OutputStats, ToolKind, ToolResult, ToolSpec
 from acp_agent.output.filters.engine import FilterEngine
 from acp_agent.output.filters.strategy import CommandRun, Filtered, Restored
-from acp_agent.output.redaction.redactor import Redactor
+from acp_agent.output.redaction.redactor import Redacted, Redactor
 from acp_agent.output.sanitize import faithful, fence, sanitize
 from acp_agent.text import SMALLEST_LIMIT, clip, lines_of, measure
 
@@ -145,7 +145,7 @@ class Pipeline:
         """
         strings = _Strings(self._redactor, self._sizes.display, terminal=source.spec.kind is ToolKind.EXECUTE)
         frame, failure, envelope = result.frame or Frame(), result.failure, None
-        whole = text = self._redactor(result.text) if result.escaped else strings.redacted(result.text)
+        whole = text = self._redactor(result.text) if result.escaped else strings.redacted(result.text, result.before)
         filtered = None
         if self._filters is not None and source.run is not None:
             filtered = shortened(whole, source.run, self._filters)
@@ -167,7 +167,7 @@ class Pipeline:
         if filtered is not None:
             stats = replace(stats, rules=tuple(filtered.rules), confidence=filtered.confidence)
         display = "\n".join(filter(None, (frame.headline, shown, frame.ending, note)))
-        fitted = replace(result, text=text, display=display, envelope=envelope, failure=failure, stats=stats)
+        fitted = replace(result, text=text, display=display, envelope=envelope, failure=failure, stats=stats, before="")
         is_document = filtered is None and self._filters is not None  # what no rule is for, such as `cat`, is no log
         telling = self._telling(text, whole) if long and source.run is not None and not is_document else ""
         left_out = long or len(text) < len(whole)
@@ -196,15 +196,17 @@ class _Strings:
         self.found = Counter[str]()
         self.cut = False
 
-    def redacted(self, text: str) -> str:
-        """Return the text as it can be seen, redacted.
+    def redacted(self, text: str, before: str = "") -> str:
+        """Return the text as it can be seen, redacted. `before` is what stands before it, and only gives context.
 
         Invisible characters that split a secret are removed, with all others in the text.
         """
         if text not in self._clean:
             clean, bare = faithful(text, terminal=self._terminal), sanitize(text, terminal=self._terminal)
-            self._clean[text], found = self._redactor.redact(clean)
-            if bare != clean and sum((split := self._redactor.redact(bare)).found.values()) > sum(found.values()):
+            before = sanitize(before, terminal=self._terminal)
+            self._clean[text], found = self._redactor.redact(clean, before)
+            split = self._redactor.redact(bare, before) if bare != clean else Redacted(bare)
+            if sum(split.found.values()) > sum(found.values()):
                 self._clean[text], found = split
             self.found |= found  # stdout and the text contain the same secrets
         return self._clean[text]

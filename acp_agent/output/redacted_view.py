@@ -64,8 +64,8 @@ class RedactedEvents:
             case events.ToolProgress():
                 if event.output:
                     if (live := self._live.get(event.call_id)) is None:
-                        live = self._live[event.call_id] = _Live(RedactionStream(redact))
-                    event = replace(event, output=live.feed(event.output, self._clock()))
+                        live = self._live[event.call_id] = _Live(RedactionStream(redact), event.before)
+                    event = replace(event, output=live.feed(event.output, self._clock()), before="")
                 if event.output or event.terminal_id is not None:
                     await self._emit(event)
             case events.ToolFinished():
@@ -106,7 +106,8 @@ class RedactedEvents:
 class _Live:
     """The output of one running call."""
 
-    def __init__(self, stream: RedactionStream) -> None:
+    def __init__(self, stream: RedactionStream, before: str) -> None:
+        stream.follow(sanitize(before))
         self._stream = stream
         self._escapes = Escapes()
         self._since: float | None = None  # when the unfinished line began to wait

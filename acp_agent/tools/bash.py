@@ -11,7 +11,7 @@ from acp_agent.core.backends import BackgroundProcess, BackgroundProcesses, Comm
 from acp_agent.core.errors import ToolError, ToolErrorCategory, ToolFailure
 from acp_agent.core.events import ToolProgress
 from acp_agent.core.ports import ToolContext
-from acp_agent.core.types import CommandSubject, Frame, Subject, ToolKind, ToolResult, ToolSpec
+from acp_agent.core.types import CommandSubject, Frame, JsonObject, Subject, ToolKind, ToolResult, ToolSpec
 from acp_agent.text import title
 from acp_agent.tools.tool import PROCESSES, WHOLE, Name, Params, Text, Tool, quote
 
@@ -87,7 +87,7 @@ class Bash(Tool[BashParams]):
         context.defer(card_closed)
         if process.terminal_id is not None:
             await context.progress(ToolProgress(context.call_id, terminal_id=process.terminal_id))
-        output = await process.new_output()
+        output, _ = await process.new_output()
         if output:
             await context.progress(ToolProgress(context.call_id, output=output))
         return _running(process, output) if process.outcome is None else _result(process.outcome, self._longest)
@@ -223,8 +223,10 @@ class Process(Tool[ProcessParams]):
             return ToolResult("\n".join(map(_line, every)) or "nothing runs in the background")
         process = _named(params.id or "", processes)
 
+        before = process.seen
+
         async def stream(output: str) -> None:
-            await context.progress(ToolProgress(context.call_id, output=output))
+            await context.progress(ToolProgress(context.call_id, output=output, before=before))
 
         note = ""
         match params.action:
@@ -241,16 +243,17 @@ class Process(Tool[ProcessParams]):
             case _:
                 pass
         if params.offset is not None:
-            output = await process.output_from(params.offset)
+            output, before = await process.output_from(params.offset)
         else:
-            output = await process.new_output()
+            output, before = await process.new_output()
         if output and params.action != "wait":
             await stream(output)
         if params.action == "wait" and not note and (params.text or "") not in output:
             note = f"[{quote(params.text)} was printed before the last look]"
         ending = "\n".join(filter(None, (note, f"[{_line(process)}]")))
         shown = output.removesuffix("\n") or ("" if process.outcome else "(no new output)")
-        return ToolResult(shown, frame=Frame(ending=ending), envelope={"process": process.id, "stdout": output})
+        envelope: JsonObject = {"process": process.id, "stdout": shown if output else ""}
+        return ToolResult(shown, frame=Frame(ending=ending), envelope=envelope, before=before if output else "")
 
 
 def _named(id: str, processes: BackgroundProcesses | None) -> BackgroundProcess:  # noqa: A002 - the tool's own word

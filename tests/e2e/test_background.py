@@ -302,6 +302,30 @@ async def test_a_secret_in_the_output_is_redacted(tmp_path):
         assert "[REDACTED" in output_of(editor.calls[1])
 
 
+async def test_a_secret_that_two_looks_split_is_shown_in_neither(tmp_path):
+    first, second = "ghp_" + "a1B2" * 4, "c3D4" * 5
+    script = {
+        "first": [start("sh split.sh"), process("output"), says("ok")],
+        "second": [process("wait", text="end"), process("output", offset=10), says("ok")],
+    }
+    async with editing(tmp_path, script, capabilities=NOTHING) as editor:
+        (editor.workspace / "split.sh").write_text(
+            f"printf 'the key {first}'; head -n 1 gate >/dev/null\nprintf '{second}\\nend\\n'; sleep 60\n"
+        )
+        gate = editor.fifo("gate")
+        session = await editor.open()
+        await editor.say(session, "first")
+        gate.write_line("")
+        await editor.say(session, "second")
+        shown = json.dumps([frame.message for frame in editor.recording.frames])
+        began, _, waited, again = map(output_of, editor.calls)
+    assert began.startswith("the key \n[running")
+    assert "[REDACTED" in waited
+    assert "end\n[p1" in again
+    assert first[4:] not in shown
+    assert second not in shown
+
+
 async def test_an_unknown_process_is_an_error_that_says_how_to_start_one(tmp_path):
     async with editing(tmp_path, [process("output", "p7"), says("ok")], capabilities=NOTHING) as editor:
         await editor.say(await editor.open(), "go")

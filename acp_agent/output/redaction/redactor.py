@@ -72,6 +72,11 @@ class RedactionStream:
         self._pending = b""
         self._given = 0  # bytes of the pending text that were returned and only give context to what follows
 
+    def follow(self, before: str) -> None:
+        """Take a text that was shown elsewhere as context of the first piece."""
+        self.feed(before)
+        self._given = len(self._pending)
+
     @property
     def waiting(self) -> int:
         """The number of bytes held back."""
@@ -225,10 +230,20 @@ class Redactor:
     def __call__(self, text: str) -> str:
         return self.redact(text).text
 
-    def redact(self, text: str) -> Redacted:
-        """Return the text with `[REDACTED:<category>]` for each secret. Placeholders are not changed. Never raises."""
+    def redact(self, text: str, before: str = "") -> Redacted:
+        """Return the text with `[REDACTED:<category>]` for each secret. Placeholders are not changed. Never raises.
+
+        before   the text before it: a secret that begins there is replaced as far as it is in `text`
+        """
         data = text.encode("utf-8", "surrogatepass")
         found = Counter[str]()
+        if before:
+            context = before.encode("utf-8", "surrogatepass")
+            given = len(context)
+            spans = [span._replace(start=max(span.start, given)) for span in self.spans(context + data)]
+            spans = [span for span in spans if span.start < span.end]
+            data = replaced(context + data, spans)[given:]
+            found.update(span.category for span in spans)
         # Repeat until nothing is found: a placeholder may end a word that hid another secret. Each round has less text.
         while spans := self.spans(data):
             data = replaced(data, spans)

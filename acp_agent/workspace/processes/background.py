@@ -4,13 +4,14 @@ A command belongs to its session, not to the turn that started it. It ends by it
 when that is closed, deleted or evicted, and when the agent ends, however it does (`processes/tree`).
 """
 
+import re
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
 import anyio
 
-from acp_agent.core.backends import CommandOutcome, CommandRequest, OnOutput, RunningCommand, Terminal
+from acp_agent.core.backends import CommandOutcome, CommandRequest, OnOutput, ProcessOutput, RunningCommand, Terminal
 from acp_agent.core.errors import AgentError, ToolError, ToolErrorCategory
 
 MOST_ALIVE = 8
@@ -22,6 +23,11 @@ _FIRST_END = 0.1
 _LOOK = 0.2
 """Seconds between two looks at an editor's terminal, which does not report new output."""
 _KEPT = 1024 * 1024
+_BEFORE = 8 * 1024
+"""Characters before a part of the output that are looked at for the beginning of a secret."""
+_WORD = re.compile(r"(?<![\w+/=-])[\w+/=-]{12,}+\Z")
+"""A last word that may be the first half of a secret: programs write what their buffers hold, which ends anywhere."""
+_LONGEST_WORD = 4096
 _STOP_GRACE = 2.0
 _END_GRACE = 0.25
 _END_WITHIN = 4.0
@@ -61,6 +67,17 @@ class OutputLog:
         tail = tail[min((at for at in (tail.find("\n"), tail.find(" ")) if at >= 0), default=0) :]
         left_out = self.end - position - len(head) - len(tail)
         return f"{head}\n[... {left_out} characters left out ...]\n{tail.lstrip()}"
+
+    def before(self, position: int) -> str:
+        """Return up to 8 KiB of what is kept before a position."""
+        start = self.end - len(self._tail)
+        return (self._head[:position] + self._tail[: max(position - start, 0)])[-_BEFORE:]
+
+    @property
+    def last_word(self) -> int:
+        """The length of a word at the end that may be the first half of a secret, 0 for any other."""
+        found = _WORD.search((self._tail or self._head)[-_LONGEST_WORD:])
+        return len(found[0]) if found else 0
 
     def find(self, text: str, position: int) -> int:
         """Return the position behind the first occurrence of a text from a position on, -1 if there is none."""
@@ -125,18 +142,24 @@ class RunningProcess:
         if self.outcome is None:
             await self._running.refresh()
 
-    async def new_output(self) -> str:
-        await self.refresh()
-        text, self._seen = self._log.since(self._seen), self._log.end
-        return text
+    @property
+    def seen(self) -> str:
+        return self._log.before(self._seen)
 
-    async def output_from(self, position: int) -> str:
+    async def new_output(self) -> ProcessOutput:
+        return await self.output_from(self._seen)
+
+    async def output_from(self, position: int) -> ProcessOutput:
         await self.refresh()
-        self._seen = self._log.end
-        return self._log.since(max(position + self._log.end, 0) if position < 0 else position)
+        log = self._log
+        start = max(position + log.end, 0) if position < 0 else position
+        # What was found or shown is known already.
+        self._seen = max(self._seen, self._found, log.end if self.outcome else log.end - log.last_word)
+        text = log.since(start)
+        return ProcessOutput(text[: max(len(text) - (log.end - self._seen), 0)], log.before(start))
 
     async def until(self, text: str | None, seconds: float, on_output: OnOutput) -> bool:
-        told = self._log.end if text is None else self._seen
+        told = self._seen
         with anyio.move_on_after(seconds):
             while True:
                 spoke = self.spoke

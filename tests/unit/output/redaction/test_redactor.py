@@ -182,3 +182,23 @@ def test_a_placeholder_behind_a_secret_does_not_make_two_of_it(after):
     redacted = Redactor().redact(f"DB_PASSWORD=hunter2-obviously-fake{after}")
     assert redacted.text == f"DB_PASSWORD=[REDACTED:password]{after}"
     assert redacted.found == {"password": 1}
+
+
+KEY = "\n".join(("-----BEGIN RSA PRIVATE KEY-----", *("MIIEowIBAAKCAQEAabcd1234" * 2 for _ in range(8))))
+
+
+@pytest.mark.parametrize(
+    ("before", "text", "shown"),
+    [
+        ("the password: ", "hunter2-obviously-fake\nend", "[REDACTED:password]\nend"),
+        ("token ghp_a1B2a1B2a1B2a1B2", "c3D4c3D4c3D4c3D4c3D4 end", "[REDACTED:token] end"),
+        (KEY + "\n", "MIIEowIBAAKCAQEAabcd1234" * 2 + "\n", "[REDACTED:private-key]\n"),
+        ("token ghp_" + "a1B2" * 9 + "\n", "end", "end"),
+    ],
+)
+def test_a_secret_that_begins_in_what_was_shown_before_ends_as_a_placeholder(before, text, shown):
+    redactor = Redactor()
+    assert redactor.redact(text, before).text == shown
+    stream = redactor.stream()
+    stream.follow(before)
+    assert stream.feed(text) + stream.finish() == shown
