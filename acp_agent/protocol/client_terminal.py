@@ -312,7 +312,10 @@ class EditorCommand:
         async with self._reading:
             answer = wire.terminal_output(await self._peer.request("terminal/output", self._target))
             delta, self._seen = _delta(self._seen, answer.output), answer.output
-        if delta:
+        await self._hand_over(delta)
+
+    async def _hand_over(self, delta: str) -> None:
+        if delta and self._on_output is not None:
             await self._on_output(delta.replace("\r\n", "\n") if self._background else _end(delta))
 
     async def _timed_out(self) -> CommandOutcome:
@@ -327,6 +330,8 @@ class EditorCommand:
             read = await self._peer.request("terminal/output", self._target, timeout=_KILL_GRACE)
             answer = wire.terminal_output(read)
             text, truncated = _whole_words(answer.output) if answer.truncated else answer.output, answer.truncated
+            if self._seen:  # the end of a secret may be missing, and nobody would recognise its beginning
+                await self._hand_over(_delta(self._seen, answer.output))
         except RpcError:
             text, truncated = self._seen, True
         output = text.replace("\r\n", "\n") + self._note  # some editors run terminals on a pty
@@ -353,8 +358,11 @@ def _delta(seen: str, now: str) -> str:
 
 
 def _end(delta: str) -> str:
-    """Return the end of new output that fits into one update."""
-    return delta if len(delta) <= _DELTA_LIMIT else _whole_words(delta[-_DELTA_LIMIT:])
+    """Return the end of new output that fits into one update, after the rest of the line that was already begun."""
+    if len(delta) <= _DELTA_LIMIT:
+        return delta
+    line = delta[: delta.find("\n", 0, _LONGEST_WORD) + 1]
+    return line + _whole_words(delta[len(line) - _DELTA_LIMIT :])
 
 
 def _whole_words(text: str) -> str:

@@ -5,7 +5,7 @@ import re
 import anyio
 import pytest
 
-from acp_agent.cli.agent_process import objects_at
+from acp_agent.cli.agent_process import objects_at, text_at
 from tests.fakes.answers import Call, Holding, answering, never, refusing
 from tests.fakes.editor import FILES_ONLY, NOTHING, TERMINAL_ONLY, editing, from_agent
 from tests.fakes.held import Held, processes_ended
@@ -199,6 +199,26 @@ async def test_output_over_the_editors_limit_is_marked_truncated(tmp_path):
         editor.overrides["terminal/output"] = answering({"output": "line\n", "truncated": True})
         await editor.say(await editor.open(), "run")
     assert editor.call.final["rawOutput"]["truncated"] is True
+
+
+async def test_a_secret_that_was_half_printed_when_the_output_was_last_looked_at_is_not_shown(tmp_path):
+    secret = "canary-obviously-fake-0Qz7Lk3Vw9Xr5Tb1Nm8Hs4Jd6"
+    script = [uses(("bash", {"command": "true"})), says("ok")]
+    async with editing(tmp_path, script, environment={"OPENAI_API_KEY": secret}) as editor:
+        exits = editor.overrides["terminal/wait_for_exit"] = Holding()
+        looks = editor.overrides["terminal/output"] = Holding()
+        async with editor.prompting(await editor.open()):
+            await (await looks.next()).reply({"output": f"all is well\nsaid: {secret[:-16]}", "truncated": False})
+            await editor.seen(lambda f: "outputDelta" in str(f.update))
+            editor.overrides["terminal/output"] = answering(
+                {"output": f"all is well\nsaid: {secret}\n", "truncated": False}
+            )
+            await (await exits.next()).reply({"exitCode": 0})
+    deltas = [
+        text_at(update, "_meta", "acp_agent", "outputDelta") for update in editor.recording.updates("tool_call_update")
+    ]
+    assert "".join(deltas).startswith("all is well\nsaid: [REDACTED"), deltas
+    assert secret[:-16] not in str([frame.message for frame in editor.recording.frames if from_agent(frame)])
 
 
 async def test_two_commands_of_one_message_run_in_two_terminals(tmp_path):

@@ -320,6 +320,13 @@ def test_an_update_that_cannot_carry_all_that_is_new_begins_with_a_whole_word() 
     assert client_terminal._end("as it is") == "as it is"
 
 
+def test_an_update_that_cannot_carry_all_that_is_new_ends_the_line_that_was_begun() -> None:
+    """Its beginning was handed over before, and may be that of a secret."""
+    carried = client_terminal._end("rest of the line\n" + "word " * 20_000)
+    assert carried.startswith("rest of the line\nword ")
+    assert 60_000 < len(carried) < 66_000
+
+
 @pytest.mark.parametrize("last", [refuse(-32603), "nonsense"])
 async def test_an_exit_is_remembered_when_the_last_output_fails(tmp_path: Path, last: Any) -> None:
     async with editor(
