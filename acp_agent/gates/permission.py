@@ -60,6 +60,7 @@ from acp_agent.gates.shell.command import Command, ShellText
 from acp_agent.text import visible
 
 _READERS = ("read", "grep")  # what these may not show, a command does not show without a question either
+_SHELL = "bash"  # the tool whose denials also hold for what is written to a shell in the background
 _TITLE = 100  # characters of a URL that every title shows
 
 
@@ -103,7 +104,7 @@ def _in_words(grant: Grant | None) -> str:
         case GrantKind.TOOL:
             return f"every use of {grant.tool}"
         case GrantKind.PREFIX:
-            return f"`{grant.key} …`" if grant.tool == "bash" else f"pages of {host_of(grant.key)}"
+            return f"`{grant.key} …`" if grant.tool == _SHELL else f"pages of {host_of(grant.key)}"
         case GrantKind.PAYLOAD:
             return "exactly this"
         case _:
@@ -366,6 +367,14 @@ class PermissionGate(Gate):
 
     def _settle_command(self, facts: CallFacts, line: ShellText) -> Settlement:
         tool = facts.spec.name
+        settlement = self._settle_command_of(tool, facts, line)
+        if isinstance(settlement.verdict, Deny) or not any(each.typed for each in facts.commands):
+            return settlement
+        as_call = self._settle_command_of(_SHELL, facts, line)  # a shell that runs already is no way around its rules
+        return as_call if isinstance(as_call.verdict, Deny) else settlement
+
+    def _settle_command_of(self, tool: str, facts: CallFacts, line: ShellText) -> Settlement:
+        """Return the outcome for a command by the rules and the stored answers of a tool."""
         whole = self._stored(tool, GrantKind.TOOL)
         answers, denied = set[bool | None](), list[str]()
 

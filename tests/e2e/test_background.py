@@ -326,6 +326,15 @@ async def test_a_secret_that_two_looks_split_is_shown_in_neither(tmp_path):
     assert second not in shown
 
 
+async def test_what_bash_may_not_run_is_not_written_to_a_shell_either(tmp_path):
+    denied = '[[tools.permissions.bash]]\npattern = "rm *"\naction = "deny"\n'
+    script = [start("bash"), process("write", text="rm written\n"), process("stop"), says("ok")]
+    async with editing(tmp_path, script, capabilities=NOTHING, config=denied) as editor:
+        await editor.say(await editor.open(), "go")
+        assert editor.calls[1].status == "failed"
+        assert len(editor.requests("session/request_permission")) == 1, "a question cannot lift a denial"
+
+
 async def test_an_unknown_process_is_an_error_that_says_how_to_start_one(tmp_path):
     async with editing(tmp_path, [process("output", "p7"), says("ok")], capabilities=NOTHING) as editor:
         await editor.say(await editor.open(), "go")

@@ -270,13 +270,13 @@ async def test_what_is_loaded_looks_as_it_did_live(events: list[Event | Titled],
     assert view.seen() == live(events, client).seen()
 
 
-@given(CONVERSATIONS, CLIENTS, st.data())
+@given(CONVERSATIONS, CLIENTS, st.integers(0))
 @settings(max_examples=settings.default.max_examples // 3)
 async def test_wherever_the_process_was_killed_no_card_spins_and_every_frame_is_valid(
-    events: list[Event | Titled], client: Client, data: st.DataObject
+    events: list[Event | Titled], client: Client, survivors: int
 ) -> None:
     told = [event for event in events if isinstance(event, TranscriptEvent)]
-    sent = await replay(*told[: data.draw(st.integers(0, len(told)))], client=client)
+    sent = await replay(*told[: survivors % (len(told) + 1)], client=client)
     assert violations(sent) == []
     assert all(item["type"] != "terminal" for each in sent if "toolCallId" in each for item in each.get("content", ()))
     ends = [each["toolCallId"] for each in sent if each["sessionUpdate"] == "tool_call_update"]

@@ -9,15 +9,13 @@ from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, Location, PathSubject, ToolKind, ToolResult
 from acp_agent.tools.path_tools import CopyPath, CreateDirectory, DeletePath, MovePath
 from acp_agent.tools.registry import Registry
-from acp_agent.workspace.changed_files import SeenFiles
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.roots import Roots
 from tests.unit.tools.workbench import Workbench, call
 
 pytestmark = pytest.mark.anyio
 
-SEEN = SeenFiles()
-TOOLS = (CreateDirectory(SEEN), DeletePath(SEEN), MovePath(SEEN), CopyPath(SEEN))
+TOOLS = (CreateDirectory(), DeletePath(), MovePath(), CopyPath())
 TWO_PATHS = {"source": "a", "destination": "b"}
 
 
@@ -194,13 +192,9 @@ async def test_a_refusal_reaches_the_caller(name: str, arguments: dict[str, obje
 
 def test_kinds_are_plain_unless_the_catalogue_asks_for_rich_ones():
     assert {tool.spec().kind for tool in TOOLS} == {ToolKind.OTHER}
-    rich = (
-        CreateDirectory(SEEN, kind=ToolKind.EDIT),
-        DeletePath(SEEN, kind=ToolKind.DELETE),
-        MovePath(SEEN, kind=ToolKind.MOVE),
-    )
+    rich = (CreateDirectory(kind=ToolKind.EDIT), DeletePath(kind=ToolKind.DELETE), MovePath(kind=ToolKind.MOVE))
     assert [tool.spec().kind for tool in rich] == [ToolKind.EDIT, ToolKind.DELETE, ToolKind.MOVE]
-    assert CopyPath(SEEN, kind=ToolKind.EDIT).spec().kind is ToolKind.EDIT
+    assert CopyPath(kind=ToolKind.EDIT).spec().kind is ToolKind.EDIT
 
 
 # ------------------------------------------------------- what is known before anybody is asked
