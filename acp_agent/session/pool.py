@@ -287,8 +287,11 @@ class SessionPool:
         return any(each.id in self._acts and each.id not in self._waiting for each in self._idle(spared))
 
     async def _evict_oldest(self, spared: Collection[str]) -> bool:
-        """Evict the idle session that was used longest ago. Return False if there is none."""
-        for session in sorted(self._idle(spared), key=lambda each: each.turns.used_at):
+        """Evict the idle session that was used longest ago. Return False if there is none.
+
+        Sessions in which something runs come last.
+        """
+        for session in sorted(self._idle(spared), key=lambda each: (each.runs_processes, each.turns.used_at)):
             if session.id not in self._acts:
                 await self.evict_idle(session)
                 return True

@@ -309,8 +309,7 @@ class Session:
         self.resident, self._was_evicted = False, True
         if state := await self._close_engine(patience):
             self._usage, history = state.usage or UsageTotals(), state.history or HistoryState()
-            record, seen = self.transcript.record, state.seen or {}
-            self._saved = SessionSnapshot(record, replace(self.options), self._usage, history, seen=seen)
+            self._saved = SessionSnapshot(self.transcript.record, replace(self.options), self._usage, history)
 
     def trust_store(self) -> None:
         """Forget the copy in memory. Everything is stored, so another process may continue the session."""
@@ -397,7 +396,10 @@ class Session:
             return
 
         async def follow_up() -> None:
-            await engine.answered(answer)
+            try:
+                await engine.answered(answer)
+            except Exception:  # noqa: BLE001 - a bug costs the title, not the agent
+                _log.error("turn not followed up", exc_info=True, session=self.id)
             await self.tell_commands()
 
         self._dependencies.background(follow_up)

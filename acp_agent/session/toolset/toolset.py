@@ -269,7 +269,6 @@ class ToolDependencies:
     languages    the editor's language servers; None if it does not share them
     plan         shows the plan of the model
     model        returns the model in force as `PROVIDER:MODEL`
-    seen         the files that the session has read or written
     """
 
     memories: Callable[[Loaded], Memories | None]
@@ -280,7 +279,6 @@ class ToolDependencies:
     languages: SharedLanguages | None
     plan: ShownPlan
     model: Callable[[], str]
-    seen: SeenFiles
 
 
 class SessionTools:
@@ -313,7 +311,7 @@ class SessionTools:
         self._folders = RootPool()
         self.gates = Gates()
         self.roots: Roots | None = None
-        self.seen = dependencies.seen
+        self.seen = SeenFiles(lambda: self.roots)
 
     def turn_began(self) -> None:
         """Forget cached results, because the user may have changed files. No earlier call is still running."""

@@ -12,11 +12,13 @@ import pytest
 
 from acp_agent.core.errors import ConfigError, RequestError, StoreUnavailable
 from acp_agent.core.events import TextDelta
+from acp_agent.core.messages import StopReason
 from acp_agent.core.services import Compaction, Summary
 from acp_agent.core.session_options import Mode
 from acp_agent.core.sessions import Change
 from acp_agent.session.session import SessionWorkspace
 from acp_agent.session.slash.commands import ALWAYS, CommandName
+from acp_agent.session.turn_slot import Answer
 from acp_agent.store.conversations import ConversationSummaries, OverflowStore
 from tests.fakes.sessions import PATIENCE, Process, process
 from tests.unit.store.databases import others
@@ -554,6 +556,29 @@ async def test_the_session_that_was_not_used_for_the_longest_time_makes_room(tmp
         assert second in await here.listed()
         assert await here.told(second, "two") == ["one", "one!", "two", "two!"]
         assert here.resident == {first, second, fourth}
+
+
+async def test_a_bug_in_what_follows_a_turn_costs_no_session(here: Process) -> None:
+    async def broken(answer: Answer) -> None:
+        raise KeyError("bug")
+
+    session = await here.new()
+    await here.say(session, "one")
+    here.engine(session).answered = broken
+    here.session(session).answered(Answer(StopReason.END_TURN))
+    await anyio.wait_all_tasks_blocked()
+    assert await here.told(session, "two") == ["one", "one!", "two", "two!"]
+
+
+async def test_a_session_in_which_something_runs_makes_room_last(tmp_path: Path) -> None:
+    async with process(tmp_path, most=2) as here:
+        serving, other = [await here.new() for _ in range(2)]
+        for session in (serving, other):
+            await here.say(session, "one")
+        here.age(serving, other)
+        here.engine(serving).serving = True
+        third = await here.new()
+        assert here.resident == {serving, third}
 
 
 async def test_a_session_was_used_last_when_its_turn_ended(here: Process) -> None:
