@@ -51,9 +51,10 @@ class Editor:
             await self._agent.end()  # while its messages are still read, so that it can write the last ones
             await self._connection.close()
 
-    async def initialize(self) -> None:
-        """Send `initialize`."""
-        capabilities = ClientCapabilities.model_validate(self.capabilities)
+    async def initialize(self, *, shows_output: bool = False) -> None:
+        """Send `initialize`. `shows_output` asks the agent for the output of the commands that it runs, as it comes."""
+        offered = self.capabilities | ({"_meta": {"terminal_output": True}} if shows_output else {})
+        capabilities = ClientCapabilities.model_validate(offered)
         info = Implementation(name="acp-agent-editor", version="1")
         await self._answer("initialize", self._connection.initialize(acp.PROTOCOL_VERSION, capabilities, info))
 

@@ -112,15 +112,21 @@ class RunView:
         self._has_result = False  # the last line of --json was written
         self._is_unread = False
         self._waiting: list[RecordedFrame] | None = []
+        self._is_asking = False
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the output of commands is shown as it comes: on a terminal, where the user waits for it."""
+        return self._screen is not None and sys.stdout.isatty()
 
     def frame(self, frame: RecordedFrame) -> None:
         """Show an update of the agent, or let it wait."""
         if frame.direction is Direction.TO_AGENT or not frame.update:
             return
         if self._waiting is not None:
-            # A command in the background may print for hours while nobody types. No screen draws these updates.
+            # A command in the background may print for hours while nobody types.
             kind, status = text_at(frame.update, "sessionUpdate"), text_at(frame.update, "status")
-            if (kind, status) != ("tool_call_update", "in_progress"):
+            if self._is_asking or (kind, status) != ("tool_call_update", "in_progress"):
                 self._waiting.append(frame)
             return
         match text_at(frame.update, "sessionUpdate"):
@@ -203,10 +209,11 @@ class RunView:
         """Show a question. Updates wait until it is answered."""
         if self._screen is not None:
             self._screen.question(params, "")
-        self._waiting = []
+        self._waiting, self._is_asking = [], True
         try:
             yield
         finally:
+            self._is_asking = False
             self._go_on()
 
     def _go_on(self) -> None:
@@ -238,7 +245,7 @@ class RunAgent:
             from acp_agent.cli.editor import Editor  # noqa: PLC0415 - the agent starts while the SDK is loaded
 
             async with Editor(self._process, self._decide) as editor:
-                await editor.initialize()
+                await editor.initialize(shows_output=self._view.is_live)
                 yield await self._opened(editor)
 
     async def _opened(self, editor: "Editor") -> "RunSession":

@@ -100,7 +100,7 @@ _BOLD, _DIM, _RED, _GREEN, _YELLOW, _BLUE = "1", "2", "31", "32", "33", "36"
 _SHOWN_LINES = 8  # lines of a tool's text; the output of a terminal is shown whole
 _DEFAULT_WIDTH = 88
 _INDENT = 8  # columns before a message
-_OF_LINES = {"text"}  # members of a message that may have several lines
+_OF_LINES = {"text", "output"}  # members of a message that may have several lines
 _OF_FILES = {"oldText", "newText"}  # members of which every character is shown
 
 
@@ -124,7 +124,8 @@ class Screen:
         self._diffed: set[str] = set()  # tool calls whose diff was shown
         self._running: dict[str, str] = {}  # the titles of the tool calls that run
         self._has_status = False  # the last line says what runs; the next output replaces it
-        self._in_terminal: set[str] = set()  # tool calls whose output was shown live
+        self._in_terminal: dict[str, str] = {}  # the terminals of tool calls whose output is shown live
+        self._printing = ""  # the call whose output was drawn last
         self._partial: dict[str, str] = {}  # the unfinished last line of each terminal
 
     def heading(self, text: str) -> None:
@@ -174,7 +175,10 @@ class Screen:
             case "tool_call":
                 self._tool_call(update, frame.time)
             case "tool_call_update":
+                self._output(text_at(update, "toolCallId"), text_at(frame.update, "_meta", "terminal_output", "data"))
                 self._tool_call_update(update, frame.time)
+            case "plan":
+                self._plan(objects_at(update, "entries"))
             case "fs/read_text_file" | "fs/write_text_file":
                 self._request(frame.method, self._short(text_at(params, "path")))
             case "terminal/create":
@@ -183,10 +187,10 @@ class Screen:
                 pass  # an editor shows the others elsewhere
 
     def terminal_output(self, terminal_id: str, text: str) -> None:
-        """Draw the output of a terminal line by line."""
-        *lines, self._partial[terminal_id] = (self._partial.get(terminal_id, "") + plain(text)).split("\n")
+        """Draw the output of a terminal line by line. Of a line with carriage returns the last piece is drawn."""
+        *lines, self._partial[terminal_id] = (self._partial.get(terminal_id, "") + text).split("\n")
         for line in lines:
-            self._bar(line)
+            self._bar(plain(line.rstrip("\r").rpartition("\r")[2]))
 
     def question(self, params: JsonObject, chosen: str) -> None:
         """Draw a whole permission question. `chosen` is the id of the chosen option, or "" before the answer."""
@@ -221,33 +225,54 @@ class Screen:
     def _tool_call_update(self, update: JsonObject, time: float) -> None:
         call_id, content = text_at(update, "toolCallId"), objects_at(update, "content")
         status = text_at(update, "status")
-        if call_id not in self._in_terminal and any(item.get("type") == "terminal" for item in content):
-            self._in_terminal.add(call_id)
-            if status == "in_progress":  # its output is drawn below
-                title = self._paint(self._running.get(call_id, ""), _BOLD)
-                self._line(f"\n  {self._paint('●', _YELLOW)} {title}")
+        terminal = next((text_at(item, "terminalId") for item in content if item.get("type") == "terminal"), "")
+        if status == "in_progress" and terminal and call_id not in self._in_terminal:
+            self._in_terminal[call_id] = terminal
+            self._began(call_id)
         if status not in {"completed", "failed"}:
             return
-        for rest in filter(None, self._partial.values()):
-            self._bar(rest)
-        self._partial.clear()
-        code = at(update, "rawOutput", "exit_code")
+        if rest := self._partial.pop(self._in_terminal.get(call_id, ""), ""):
+            self.terminal_output(call_id, f"{rest}\n")
+        said, code = text_at(update, "rawOutput", "output"), at(update, "rawOutput", "exit_code")
         ending = f"exit {code}" if isinstance(code, int) else status
+        if said.startswith("timed out"):
+            ending, _, _ = said.partition("\n")
         elapsed = time - self._started.get(call_id, time)
         mark = self._paint("✔", _GREEN) if status == "completed" else self._paint("✘", _RED)
         title = self._running.pop(call_id, "")
         gap = "" if call_id in self._in_terminal else "\n"
+        self._printing = ""
         self._line(f"{gap}  {mark} {self._paint(title, _BOLD)}  {self._paint(f'{ending}, {elapsed:.2f} s', _DIM)}")
         self._diffs(call_id, title, content)
         if call_id not in self._in_terminal:
-            self._texts(content)
+            # A terminal that printed nothing has no text beside it.
+            self._texts([text_at(item, "content", "text") for item in content] if not terminal else [said])
         raw, shown = at(update, "_meta", "acp_agent", "rawLines"), at(update, "_meta", "acp_agent", "shownLines")
         if isinstance(raw, int) and isinstance(shown, int):
             stats = OutputStats(raw, shown, 0, 0)
             self.note(f"    {stats_line(stats, text_at(update, '_meta', 'claudeCode', 'toolName'))}")
 
-    def _texts(self, content: list[JsonObject]) -> None:
-        lines = [line for item in content for line in text_at(item, "content", "text").splitlines()]
+    def _began(self, call_id: str) -> None:
+        """Draw the title of a call whose output is drawn below it."""
+        self._line(f"\n  {self._paint('●', _YELLOW)} {self._paint(self._running.get(call_id, ''), _BOLD)}")
+
+    def _output(self, call_id: str, text: str) -> None:
+        """Draw what a command has printed that the agent runs itself."""
+        if text:
+            if call_id != self._printing:
+                self._printing = self._in_terminal[call_id] = call_id
+                self._began(call_id)
+            self.terminal_output(call_id, text)
+
+    def _plan(self, entries: list[JsonObject]) -> None:
+        if entries:
+            self._line(f"\n  {self._paint('plan', _BOLD)}")
+        marks = {"completed": self._paint("✔", _GREEN), "in_progress": self._paint("●", _YELLOW)}
+        for entry in entries:
+            self._line(f"    {marks.get(text_at(entry, 'status'), '○')} {self._cut(text_at(entry, 'content'), 6)}")
+
+    def _texts(self, texts: list[str]) -> None:
+        lines = [line for text in texts for line in text.splitlines()]
         lines = [line for line in lines if not line.startswith("```")]  # the fence is for editors that draw Markdown
         if len(lines) > _SHOWN_LINES:  # show the beginning and the end
             half = _SHOWN_LINES // 2
@@ -289,6 +314,7 @@ class Screen:
         if self._speaker != who:
             self._end_message()
             self._clear_status()
+            self._printing = ""
             self._speaker, self._message = who, Paragraph(self._out, _INDENT, self._width)
             self._out.write("\n" + self._paint(who.ljust(_INDENT), style))
         if self._message is not None:

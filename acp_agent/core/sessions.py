@@ -5,7 +5,7 @@ A session is stored as one row (`SessionRecord`), the messages that the model re
 process that resumes a session reads a `SessionSnapshot`.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -75,6 +75,20 @@ class HistoryState:
 
 
 @dataclass(frozen=True, slots=True)
+class SeenFile:
+    """A file as the model knows it, since it read or wrote it.
+
+    digest  of the whole text
+    stamp   what changes whenever the file is written: its inode, size and times. Empty if its times prove nothing
+    text    the text without secrets; None if it is long or was dropped
+    """
+
+    digest: str
+    stamp: str
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """The changes of a session in one transaction. None and empty values leave the stored ones as they are.
 
@@ -83,6 +97,7 @@ class Change:
     prompted      True if the change begins a turn; the session then has one more prompt
     touch         True if the session was used just now; it then moves to the head of the list
     replacements  complete messages that replace their own pieces in the transcript
+    seen          all files that the session has seen, by absolute path; the store writes only what differs
     """
 
     events: Sequence[TranscriptEvent] = ()
@@ -96,6 +111,7 @@ class Change:
     cwd: str | None = None
     additional: tuple[str, ...] | None = None
     replacements: tuple[TextDelta | ThoughtDelta, ...] = ()
+    seen: Mapping[str, SeenFile] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +122,7 @@ class SessionSnapshot:
     user_words           what the user wrote in their latest prompts, oldest first
     unfinished_messages  the answer and the thought of a turn that was cut off, as far as they were stored
     finished_calls       the model's tool calls that ended in a turn that was cut off, oldest first
+    seen                 the files that the session has seen, by absolute path
     """
 
     record: SessionRecord
@@ -116,6 +133,7 @@ class SessionSnapshot:
     user_words: tuple[str, ...] = ()
     unfinished_messages: tuple[TextDelta | ThoughtDelta, ...] = ()
     finished_calls: tuple[ToolFinished, ...] = ()
+    seen: Mapping[str, SeenFile] = field(default_factory=dict[str, SeenFile])
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ It also keeps the stored state of the session besides its events, without the se
 """
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import takewhile
@@ -22,7 +22,7 @@ from acp_agent.core.mcp import McpServer
 from acp_agent.core.messages import Message, Part, Role, StopReason, TextPart, ToolUsePart, typed
 from acp_agent.core.ports import Backends
 from acp_agent.core.secrets import Redact, verbatim
-from acp_agent.core.sessions import Change, HistoryState, UsageTotals
+from acp_agent.core.sessions import Change, HistoryState, SeenFile, UsageTotals
 from acp_agent.core.types import JsonObject, Subject
 from acp_agent.output.markdown_images import defused
 from acp_agent.output.redaction.redactor import Redactor
@@ -119,9 +119,10 @@ class RedactedHistory:
 
 
 class SessionState:
-    """The stored state of a session besides its events: the history, the usage and the model.
+    """The stored state of a session besides its events: the history, the usage, the model and the files it has seen.
 
     before   the messages that are already stored
+    seen     returns the files that the session has seen: the same object until something changes
     """
 
     def __init__(
@@ -130,9 +131,11 @@ class SessionState:
         models: SessionModels,
         memory: GateMemory,
         redactor: Redactor,
-        before: Sequence[Message] = (),
+        before: Sequence[Message],
+        seen: Callable[[], Mapping[str, SeenFile]],
     ) -> None:
         self._history = history
+        self._seen = seen
         self._redacted = RedactedHistory(history, redactor, before)
         self._models = models
         self._memory = memory
@@ -162,7 +165,8 @@ class SessionState:
         used, size = self._fill
         under_way = self._history.in_turn
         tally = UsageTotals(used, size, ledger.usage, ledger.cost, ledger.complete, use.calls, use.batches, under_way)
-        return Change(history=self._redacted.state(), usage=tally, model=self._models.in_use or None)
+        model = self._models.in_use or None
+        return Change(history=self._redacted.state(), usage=tally, model=model, seen=self._seen())
 
 
 class TurnEngine:

@@ -30,8 +30,9 @@ from acp_agent.session.toolset.backends import SessionBackends, reported_diagnos
 from acp_agent.session.toolset.gate_factory import GateMemory, SessionGateState
 from acp_agent.session.toolset.settings import redactor
 from acp_agent.session.toolset.toolset import ReloadingToolset, SessionTools, ToolDependencies, same_model
-from acp_agent.session.workspace_facts import ChangedFiles, WorkspaceFacts
+from acp_agent.session.workspace_facts import WorkspaceFacts
 from acp_agent.store.memories import MemoryStore
+from acp_agent.workspace.changed_files import SeenFiles
 from acp_agent.workspace.project_notes import FoundNotes, NoteReader, project_files, users_file
 from acp_agent.workspace.roots import Roots
 
@@ -144,8 +145,8 @@ class SessionFactory:
         self._gate_state = self._make_gate_state(approver, memory)
         self._conversation = self._make_conversation(saved)
         before = () if saved is None else saved.history.messages
-        self._state = SessionState(self._conversation.history, self._models, memory, self._redactor, before)
-        self._last_used = None if saved is None else saved.record.updated_at
+        seen = SeenFiles(lambda: self._tools.roots, self._redactor, {} if saved is None else saved.seen)
+        self._state = SessionState(self._conversation.history, self._models, memory, self._redactor, before, seen.kept)
         if saved is not None:
             self._state.restore(saved.usage, saved.user_words)
         writer = TitleWriter(loaded.settings.memory.sessions, self._models.for_titles, self._redactor)
@@ -153,7 +154,7 @@ class SessionFactory:
         self._notes = ProjectNotes(loaded.file, self._plain, self._warn_plainly)
         self._plan = ShownPlan(self._emit, self._redactor, () if saved is None else saved.plan)
         self._reformatter = self._make_reformatter()
-        self._tools = self._make_tools()
+        self._tools = self._make_tools(seen)
         self.toolset = self._make_toolset(reload)
 
     def engine(self) -> SessionEngine:
@@ -280,7 +281,7 @@ class SessionFactory:
             None if saved is None else history_of(saved, self._redactor, partial(self._warn_plainly, _DAMAGED)),
         )
 
-    def _make_tools(self) -> SessionTools:
+    def _make_tools(self, seen: SeenFiles) -> SessionTools:
         session, process = self._session, self._process
         backends = SessionBackends(
             session,
@@ -300,6 +301,7 @@ class SessionFactory:
             self._languages,
             self._plan,
             lambda: self._models.in_force,
+            seen,
         )
         return self.tools(session, self._cwd, backends, self._gate_state, needs, self._redactor)
 
@@ -334,7 +336,7 @@ class SessionFactory:
         messages = self._conversation.history.messages
         return WorkspaceFacts(
             self._trusted_roots,
-            ChangedFiles(self._tools.seen, messages, self._last_used),
+            self._tools.seen.changed,
             messages,
             self._plain,
             self._process.background,

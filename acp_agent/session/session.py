@@ -309,7 +309,8 @@ class Session:
         self.resident, self._was_evicted = False, True
         if state := await self._close_engine(patience):
             self._usage, history = state.usage or UsageTotals(), state.history or HistoryState()
-            self._saved = SessionSnapshot(self.transcript.record, replace(self.options), self._usage, history)
+            record, seen = self.transcript.record, state.seen or {}
+            self._saved = SessionSnapshot(record, replace(self.options), self._usage, history, seen=seen)
 
     def trust_store(self) -> None:
         """Forget the copy in memory. Everything is stored, so another process may continue the session."""

@@ -242,6 +242,7 @@ class TranscriptWriter:
             history=None if _same(now.history, before.history) else now.history,
             usage=None if now.usage == before.usage else now.usage,
             model=None if now.model == before.model else now.model,
+            seen=None if now.seen is before.seen else now.seen,
         )
 
     def _note_failure(self, error: StoreUnavailable, *, lasting: bool) -> None:
@@ -305,6 +306,7 @@ def _merged(one: Change, two: Change) -> Change:
         cwd=two.cwd or one.cwd,
         additional=one.additional if two.additional is None else two.additional,
         replacements=(*one.replacements, *two.replacements),
+        seen=one.seen if two.seen is None else two.seen,
     )
 
 

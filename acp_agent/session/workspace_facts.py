@@ -22,11 +22,10 @@ from anyio import to_thread
 
 from acp_agent.agent.prompt import fenced, plain
 from acp_agent.core.errors import Refused, ToolError
-from acp_agent.core.messages import Message, Role, TextPart, ToolResultPart
+from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.secrets import Redact
-from acp_agent.core.types import Access, tool_id
+from acp_agent.core.types import Access
 from acp_agent.text import defanged
-from acp_agent.workspace.changed_files import SeenFiles
 from acp_agent.workspace.git.changes import branch_of, uncommitted
 from acp_agent.workspace.project_notes import beginning
 from acp_agent.workspace.roots import Roots
@@ -174,45 +173,6 @@ def told_facts(messages: Iterable[Message]) -> dict[str, str]:
                 pairs = (line.partition(": ") for line in part.text.splitlines()[1:-1])
                 told |= {name: fact for name, _, fact in pairs}
     return told
-
-
-_FILE_TOOLS = frozenset({"read", "write", "edit"})
-_PATHS = ("path", "file_path", "filename")
-_RESUMED = 200
-
-
-class ChangedFiles:
-    """The files that changed on disk since the model saw them, in this process or before the session was resumed.
-
-    messages    returns the conversation, whose calls name the files that were seen before
-    last_used   when the resumed session was used last, in milliseconds since 1970; None for a new one
-    """
-
-    def __init__(self, seen: SeenFiles, messages: Callable[[], Sequence[Message]], last_used: int | None) -> None:
-        self._seen = seen
-        self._messages = messages
-        self._last_used = last_used
-
-    def __call__(self) -> Sequence[str]:
-        """Return the absolute paths. It blocks."""
-        if self._last_used is not None:
-            self._seen.resume(islice(_named_files(self._messages()), _RESUMED), self._last_used)
-            self._last_used = None
-        return self._seen.changed()
-
-
-def _named_files(messages: Sequence[Message]) -> Iterator[str]:
-    """Yield the files that successful calls of a conversation have read or written, the latest first."""
-    failed, named = set[str](), set[str]()
-    for message in reversed(messages):
-        failed |= {part.id for part in message.parts if isinstance(part, ToolResultPart) and part.is_error}
-        for use in reversed(message.tool_uses):
-            arguments = use.arguments or {}
-            path = next((arguments[key] for key in _PATHS if key in arguments), None)
-            succeeded = use.id not in failed and tool_id(use.name) in _FILE_TOOLS
-            if succeeded and isinstance(path, str) and path not in named:
-                named.add(path)
-                yield path
 
 
 # ------------------------------------------------------------------------------------------- tests

@@ -155,7 +155,21 @@ _TEXTS: Migration = (
     """,
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_OVERFLOW, _MEMORY, _SESSIONS, _TEXTS)
+_SEEN: Migration = (
+    # The files that a session has read or written (session_rows.py). `text` is compressed, and NULL for a long one.
+    """
+    CREATE TABLE seen_files (
+        conversation_id TEXT NOT NULL REFERENCES conversations ON DELETE CASCADE,
+        path TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        stamp TEXT NOT NULL,
+        text BLOB,
+        PRIMARY KEY (conversation_id, path)
+    )
+    """,
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_OVERFLOW, _MEMORY, _SESSIONS, _TEXTS, _SEEN)
 
 VERSION = len(MIGRATIONS)
 

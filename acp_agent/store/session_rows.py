@@ -1,4 +1,4 @@
-"""The rows of a session: its transcript, a row for each event, and its history, a row for each message of the model.
+"""The rows of a session: transcript (a row an event), history (a row a message of the model), and the files it saw.
 
 Pieces of one message that arrive together become one event. Of the history, only new and changed messages are written.
 
@@ -12,7 +12,8 @@ outlives its last reference.
 import hashlib
 import re
 import sqlite3
-from collections.abc import Generator, Iterable, Iterator, Sequence
+import zlib
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from itertools import groupby, islice
 from typing import TypeAlias, cast
@@ -28,16 +29,18 @@ from acp_agent.core.events import (
     UserMessage,
 )
 from acp_agent.core.messages import Message, typed
-from acp_agent.core.sessions import StoredEvent
+from acp_agent.core.sessions import SeenFile, StoredEvent
 from acp_agent.log import Log
 from acp_agent.store.session_json import (
     event_from_row,
     event_row,
+    from_column,
     joined,
     kind_of,
     message_from_row,
     message_of,
     message_row,
+    to_column,
 )
 
 _PAGE_ROWS = 256
@@ -352,3 +355,55 @@ class StoredHistory:
             return count, count
         pairs = zip(self._stored, messages, strict=False)
         return count, next((seq for seq, (one, two) in enumerate(pairs) if one != two), min(count, len(messages)))
+
+
+_SET_SEEN = "INSERT OR REPLACE INTO seen_files (conversation_id, path, digest, stamp, text) VALUES (?, ?, ?, ?, ?)"
+_FAST = 1  # level of compression
+
+
+class StoredSeenFiles:
+    """The files that one session has seen, in the database. It is used like StoredHistory."""
+
+    def __init__(self, session: str | bytes) -> None:
+        self._session = session
+        self._stored: Mapping[str, SeenFile] | None = None  # None if unknown
+
+    def write(self, connection: sqlite3.Connection, files: Mapping[str, SeenFile]) -> None:
+        """Make the stored files equal to these. Raises sqlite3.Error."""
+        if self._stored is None:
+            connection.execute("DELETE FROM seen_files WHERE conversation_id = ?", (self._session,))
+        self._write(connection, self._stored or {}, files)
+
+    def put_back(self, connection: sqlite3.Connection) -> None:
+        """Write all files to a database that was created anew. Raises sqlite3.Error."""
+        self._write(connection, {}, self._stored or {})
+
+    def written(self, files: Mapping[str, SeenFile]) -> None:
+        """Note that these files are stored now."""
+        self._stored = files
+
+    def read(self, connection: sqlite3.Connection) -> Mapping[str, SeenFile]:
+        """Return the stored files. Raises sqlite3.Error."""
+        statement = "SELECT path, digest, stamp, text FROM seen_files WHERE conversation_id = ?"
+        rows = connection.execute(statement, (self._session,))
+        files = {from_column(path): SeenFile(digest, stamp, _unpacked(text)) for path, digest, stamp, text in rows}
+        self._stored = files
+        return files
+
+    def _write(
+        self, connection: sqlite3.Connection, before: Mapping[str, SeenFile], files: Mapping[str, SeenFile]
+    ) -> None:
+        gone = [(self._session, to_column(path)) for path in before.keys() - files.keys()]
+        connection.executemany("DELETE FROM seen_files WHERE conversation_id = ? AND path = ?", gone)
+        for path, file in files.items():
+            if before.get(path) is not file:
+                text = None if file.text is None else zlib.compress(file.text.encode("utf-8", "surrogatepass"), _FAST)
+                connection.execute(_SET_SEEN, (self._session, to_column(path), file.digest, file.stamp, text))
+
+
+def _unpacked(text: bytes | None) -> str | None:
+    """Return a text that was stored, or None if it cannot be read."""
+    try:
+        return None if text is None else zlib.decompress(text).decode("utf-8", "surrogatepass")
+    except (zlib.error, ValueError, TypeError):
+        return None

@@ -29,7 +29,7 @@ from acp_agent.store.session_json import (
     to_column,
     to_json,
 )
-from acp_agent.store.session_rows import StoredHistory, restore
+from acp_agent.store.session_rows import StoredHistory, StoredSeenFiles, restore
 
 _log = Log(__name__)
 
@@ -55,6 +55,7 @@ class SqliteSessionRepository:
         self._column = to_column(session_id)
         self._now = now
         self._history = StoredHistory(self._column)
+        self._seen = StoredSeenFiles(self._column)
         self._row: tuple[Any, ...] | None = None  # as it is or was, without the id
 
     async def write(self, change: Change, *, durable: bool = True, patience: float | None = None) -> None:
@@ -72,11 +73,15 @@ class SqliteSessionRepository:
                 session_rows.replace_messages(connection, self._column, change.replacements)
             if change.history is not None:
                 self._history.write(connection, change.history.messages)
+            if change.seen is not None:
+                self._seen.write(connection, change.seen)
             return row
 
         self._row = await self._database.write(step, durable=durable, patience=patience)
         if change.history is not None:
             self._history.written(change.history.messages)
+        if change.seen is not None:
+            self._seen.written(change.seen)
 
     def _set(self, connection: sqlite3.Connection, values: Mapping[str, int | str | bytes]) -> tuple[Any, ...] | None:
         """Set columns of the session's row with one statement, and return the row, or None if there is none.
@@ -97,6 +102,7 @@ class SqliteSessionRepository:
         hold(connection, self._id, 0)
         connection.execute(_PUT_BACK, (*self._row, self._column))
         self._history.put_back(connection)
+        self._seen.put_back(connection)
         row = self._set(connection, values)
         assert row is not None, "it was put there just now"
         return row
@@ -120,12 +126,12 @@ class SqliteSessionRepository:
             row = self._set(connection, _FORGOTTEN)
             if row is None:
                 raise gone(connection, self._id)
-            for table in ("told", "messages", "texts", "summaries", "tool_overflow"):
+            for table in ("told", "messages", "texts", "summaries", "tool_overflow", "seen_files"):
                 connection.execute(f"DELETE FROM {table} WHERE conversation_id = ?", (self._column,))  # noqa: S608 - ours
             return row
 
         self._row = await self._database.write(step)
-        self._history = StoredHistory(self._column)
+        self._history, self._seen = StoredHistory(self._column), StoredSeenFiles(self._column)
         await self._database.empty_log()
 
     async def events(self, after: int = 0) -> AsyncGenerator[StoredEvent]:
@@ -167,6 +173,7 @@ class SqliteSessionRepository:
             session_rows.last_user_words(connection, self._column),
             session_rows.last_messages(connection, self._column) if took.under_way else (),
             session_rows.last_finished_calls(connection, self._column) if took.under_way else (),
+            self._seen.read(connection),
         )
 
     def _readable(self, default: T, body: object) -> T:
@@ -256,6 +263,7 @@ _FORK = (
     SELECT ?, created_at, compaction_method, messages, tokens, text FROM summaries WHERE conversation_id = ?
     ORDER BY seq
     """,
+    "INSERT INTO seen_files SELECT ?, path, digest, stamp, text FROM seen_files WHERE conversation_id = ?",
 )
 # Outputs expire by themselves (conversations.py), so a row that still has some is in use.
 _UNUSED = """

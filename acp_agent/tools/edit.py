@@ -103,7 +103,7 @@ class StaleFile(ExplainedFailure):
         if not diff:
             advice = "Nothing was written. Read the file, then repeat the call if it still fits."
         super().__init__(
-            f"{visible(path)} was changed by others since you last read or wrote it",
+            f"{visible(path)} was changed since you last read or wrote it",
             advice,
             "\n".join(cut(line, _MAX_SHOWN_CHARS) for line in diff[:_MAX_DIFF_LINES]),
         )
@@ -113,7 +113,7 @@ P = TypeVar("P", bound=Params)
 
 
 class FileWriter(Tool[P]):
-    """The base of the tools that write a file. A file that others changed is refused once, with what they changed.
+    """The base of the tools that write a file. A file that was changed since is refused once, with what changed.
 
     The call is refused before the user is asked. The file then counts as seen, so that the repeated call works.
     """
@@ -143,7 +143,7 @@ class FileWriter(Tool[P]):
         return isinstance(error, StaleFile)
 
     async def _unchanged(self, path: str, text: str, files: FileSystem) -> None:
-        """Raise StaleFile if others changed the file since the session saw it. The text then counts as seen."""
+        """Raise StaleFile if the file changed since the session saw it. The text then counts as seen."""
         resolved = files.resolve(path, Access.WRITE)
         diff = await anyio.to_thread.run_sync(self._seen.difference, resolved, text)
         if diff is not None:

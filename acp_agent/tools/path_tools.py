@@ -16,6 +16,7 @@ from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import Access, JsonObject, Location, PathSubject, Subject, ToolCall, ToolKind, ToolResult
 from acp_agent.text import title, visible
 from acp_agent.tools.tool import Name, P, Params, Tool
+from acp_agent.workspace.changed_files import SeenFiles
 
 _ORDER = (EntryKind.DIRECTORY, EntryKind.FILE, EntryKind.SYMLINK, EntryKind.OTHER)
 _WORDS = {EntryKind.DIRECTORY: "directory", EntryKind.SYMLINK: "link", EntryKind.OTHER: "special file"}
@@ -63,11 +64,15 @@ class ListDirectory(Tool[ListDirectoryParams]):
 
 
 class _PathTool(Tool[P]):
-    """A tool that changes whole files and folders."""
+    """A tool that changes whole files and folders.
+
+    seen   the session's record of the files it knows
+    """
 
     mutates = True
 
-    def __init__(self, *, kind: ToolKind = ToolKind.OTHER) -> None:
+    def __init__(self, seen: SeenFiles, *, kind: ToolKind = ToolKind.OTHER) -> None:
+        self._seen = seen
         self.kind = kind
 
 
@@ -161,10 +166,12 @@ class CopyPath(_PathTool[CopyPathParams]):
         return f"copies {_named(params.source)} to {_named(params.target)}"
 
     async def run(self, params: CopyPathParams, context: ToolContext) -> ToolResult:
+        target = context.files.resolve(params.target, Access.WRITE)
         copied = await context.files.copy(params.source, params.target)
+        self._seen.forget(target)  # what was there once
         text = f"Copied {visible(params.source)} to {visible(params.target)}"
         if copied.kind is not EntryKind.DIRECTORY:
-            return ToolResult(text, locations=(Location(context.files.resolve(params.target, Access.WRITE)),))
+            return ToolResult(text, locations=(Location(target),))
         count = _counted(copied.files, "file", "files")
         if copied.left_out:
             entries = _counted(copied.left_out, "entry", "entries")
@@ -194,7 +201,10 @@ class MovePath(_PathTool[MovePathParams]):
         return f"moves {_named(params.source)} to {_named(params.target)}"
 
     async def run(self, params: MovePathParams, context: ToolContext) -> ToolResult:
-        await context.files.move(params.source, params.target)
+        files = context.files
+        old, new = files.resolve(params.source, Access.MOVE), files.resolve(params.target, Access.WRITE)
+        await files.move(params.source, params.target)
+        self._seen.move(old, new)
         return ToolResult(f"Moved {visible(params.source)} to {visible(params.target)}")
 
 
@@ -228,7 +238,9 @@ class DeletePath(_PathTool[DeletePathParams]):
         return f"deletes {path}{' and everything in it' if kind is None and params.recursive else ''}"
 
     async def run(self, params: DeletePathParams, context: ToolContext) -> ToolResult:
+        path = context.files.resolve(params.path, Access.DELETE)
         deleted = await context.files.delete(params.path, recursive=params.recursive)
+        self._seen.forget(path)
         text = f"Deleted {_WORDS.get(deleted.kind, 'file')}: {visible(params.path)}"
         if deleted.kind is EntryKind.DIRECTORY:
             text = f"{text} ({_counted(deleted.below, 'entry', 'entries')})"

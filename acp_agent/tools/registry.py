@@ -98,10 +98,10 @@ def _file_tools(limits: ToolLimits, seen: SeenFiles, *, rich_kinds: bool) -> tup
         FindPath(max_results=limits.found_paths, kind=kind(ToolKind.SEARCH), guards_secrets=guards_secrets),
         Grep(max_matches=limits.grep_matches, max_line_chars=limits.match_chars, guards_secrets=guards_secrets),
         Outline(),
-        CreateDirectory(kind=kind(ToolKind.EDIT)),
-        DeletePath(kind=kind(ToolKind.DELETE)),
-        MovePath(kind=kind(ToolKind.MOVE)),
-        CopyPath(kind=kind(ToolKind.EDIT)),
+        CreateDirectory(seen, kind=kind(ToolKind.EDIT)),
+        DeletePath(seen, kind=kind(ToolKind.DELETE)),
+        MovePath(seen, kind=kind(ToolKind.MOVE)),
+        CopyPath(seen, kind=kind(ToolKind.EDIT)),
     )
 
 

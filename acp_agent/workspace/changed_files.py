@@ -12,14 +12,15 @@ import difflib
 import os
 import stat
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import inf
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from acp_agent.core.errors import Refused, ToolError
-from acp_agent.core.secrets import Secrecy, secrecy
+from acp_agent.core.secrets import Redact, Secrecy, secrecy, verbatim
+from acp_agent.core.sessions import SeenFile
 from acp_agent.core.types import Access, Diff
 from acp_agent.core.untrusted import now_ns
 from acp_agent.workspace.local_files import current_stamp, text_on_disk
@@ -208,33 +209,32 @@ _MOST_COMPARED = 3000  # lines: more take a comparison longer than a reader woul
 _CONTEXT = 2
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """One file as it was noted. `stamp` is empty if the file's times prove nothing, `text` is None if it is long."""
-
-    digest: str
-    stamp: str
-    text: str | None = None
-
-
-_UNKNOWN = "unknown"
-"""The digest of a text that no file can have."""
-
-
 class SeenFiles:
     """The files that one session has seen, by absolute path. Its methods are for worker threads.
 
-    roots   returns what may be read now; None if nothing may, or without a disk
-    now     returns nanoseconds since 1970
+    roots    returns what may be read now; None if nothing may, or without a disk
+    redact   removes secrets from a text. Only texts without secrets are kept
+    files    what a stored session has seen
+    now      returns nanoseconds since 1970
 
     The oldest notes are dropped above 2,000 files, and the oldest texts above 64.
     """
 
-    def __init__(self, roots: Callable[[], Roots | None] = lambda: None, now: Callable[[], int] = now_ns) -> None:
+    def __init__(
+        self,
+        roots: Callable[[], Roots | None] = lambda: None,
+        redact: Redact = verbatim,
+        files: Mapping[str, SeenFile] = MappingProxyType({}),
+        now: Callable[[], int] = now_ns,
+    ) -> None:
         self._roots = roots
+        self._redact = redact
         self._now = now
-        self._files = OrderedDict[str, _Seen]()
-        self._texts = OrderedDict[str, None]()
+        self._files = OrderedDict(files)
+        self._texts = OrderedDict[str, None]((path, None) for path, file in files.items() if file.text is not None)
+        self._unnamed = set[str]()  # files whose path holds a secret
+        self._version = self._kept_version = 0
+        self._kept = files
 
     def __contains__(self, path: str) -> bool:
         return path in self._files
@@ -245,7 +245,10 @@ class SeenFiles:
 
     def note_digest(self, path: str, digest: str, text: str | None = None) -> None:
         """Note a file by the digest of its text. `text` is given if it is short enough to be kept."""
-        self._files[path] = _Seen(digest, self._stamp(path), text)
+        text = None if text is None else self._redact(text)
+        if self._redact(path) != path:
+            self._unnamed.add(path)
+        self._files[path] = SeenFile(digest, self._stamp(path), text)
         self._files.move_to_end(path)
         self._texts.pop(path, None)
         if text is not None:
@@ -256,35 +259,44 @@ class SeenFiles:
         while len(self._files) > _MOST_FILES:
             oldest, _ = self._files.popitem(last=False)
             self._texts.pop(oldest, None)
+        self._version += 1  # last: what is changed before it is in the next `kept`
 
-    def resume(self, paths: Iterable[str], last_used: int) -> None:
-        """Note files that a stored session has seen. One that was written after its last use counts as changed.
-
-        paths       the files as calls have named them. What is noted already stays as it is
-        last_used   when the session was used last, in milliseconds since 1970
-        """
-        roots = self._roots()
-        if roots is None:
-            return
-        for path in paths:
-            with suppress(Refused, ToolError):
-                place = roots.place(path, Access.READ)
-                status = place.status()
-                if place.path not in self._files:
-                    same = status is not None and status.st_mtime_ns <= last_used * 1_000_000
-                    text = text_on_disk(roots, place.path) if same else None
-                    self.note_digest(place.path, _UNKNOWN if text is None else text_digest(text))
+    def kept(self) -> Mapping[str, SeenFile]:
+        """Return the notes as they are stored: the same object until one changes. Any thread may call it."""
+        version = self._version
+        if version != self._kept_version:
+            self._kept = {path: seen for path, seen in dict(self._files).items() if path not in self._unnamed}
+            self._kept_version = version
+        return self._kept
 
     def forget(self, path: str) -> None:
-        """Forget a file and everything below it: the session itself deleted or moved it."""
-        for each in [each for each in self._files if each == path or each.startswith(f"{path}/")]:
+        """Forget a file and everything below it: the session itself deleted it or put another one there."""
+        for each in self._below(path):
             del self._files[each]
             self._texts.pop(each, None)
+        self._version += 1
+
+    def move(self, old: str, new: str) -> None:
+        """Note that the session itself moved a file or a folder."""
+        self.forget(new)
+        for each in self._below(old):
+            target = f"{new}{each.removeprefix(old)}"
+            self._files[target] = replace(self._files.pop(each), stamp="")
+            if each in self._texts:
+                del self._texts[each]
+                self._texts[target] = None
+            if self._redact(target) != target:
+                self._unnamed.add(target)
+        self._version += 1
+
+    def _below(self, path: str) -> list[str]:
+        return [each for each in list(self._files) if each == path or each.startswith(f"{path}/")]
 
     def clear(self) -> None:
         """Forget every file, because the conversation that saw them is gone."""
         self._files.clear()
         self._texts.clear()
+        self._version += 1
 
     def difference(self, path: str, text: str) -> list[str] | None:
         """Return how `text` differs from what was noted, as lines of a diff. None if it does not, or nothing was noted.
@@ -294,7 +306,7 @@ class SeenFiles:
         seen = self._files.get(path)
         if seen is None or seen.digest == text_digest(text):
             return None
-        return [] if seen.text is None else _diff(seen.text, text)
+        return [] if seen.text is None else _diff(self._redact(seen.text), self._redact(text))
 
     def changed(self) -> tuple[str, ...]:
         """Return the paths whose content on disk is not what was noted any more, sorted. It looks at every file.
@@ -303,7 +315,7 @@ class SeenFiles:
         """
         return tuple(sorted(path for path, seen in list(self._files.items()) if self._has_changed(path, seen)))
 
-    def _has_changed(self, path: str, seen: _Seen) -> bool:
+    def _has_changed(self, path: str, seen: SeenFile) -> bool:
         roots, stamp = self._roots(), self._stamp(path)
         if roots is None or (stamp and stamp == seen.stamp):
             return False
@@ -317,6 +329,7 @@ class SeenFiles:
             return True
         if self._files.get(path) is seen:
             self._files[path] = replace(seen, stamp=stamp)
+            self._version += 1
         return False
 
     def _stamp(self, path: str) -> str:

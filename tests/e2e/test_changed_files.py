@@ -63,3 +63,15 @@ async def test_secrets_and_hidden_files_are_not_shown_and_it_can_be_switched_off
     assert "hidden" not in first.final["rawOutput"]["output"]
     assert diffs(second.final["content"]) == []
     assert "changed:" not in str(second.final)
+
+
+async def test_what_a_command_changed_in_a_file_is_shown_before_the_file_is_edited(tmp_path: Path):
+    edit = ("edit", {"path": "a.py", "old_string": "rest", "new_string": "REST"})
+    calls = (("read", {"path": "a.py"}), ("bash", {"command": "sed -i s/one/two/ a.py"}), edit, edit)
+    config = '[acp]\nauto_approve = "full-auto"\n'
+    async with editing(tmp_path, [*map(uses, calls), says("ok")], capabilities=NOTHING, config=config) as editor:
+        (editor.workspace / "a.py").write_text("one\nrest\n")
+        await editor.say(await editor.open(), "go")
+        assert (editor.workspace / "a.py").read_text() == "two\nREST\n"
+    assert [call.status for call in editor.calls[2:]] == ["failed", "completed"]
+    assert "a.py was changed since you last read or wrote it" in editor.calls[2].text

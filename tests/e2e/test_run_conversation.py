@@ -336,6 +336,19 @@ async def test_keys_typed_ahead_answer_no_question_of_a_conversation(folder):
     assert not (folder.work / "touched").exists()
 
 
+async def test_the_output_of_a_command_is_shown_while_it_runs(folder):
+    gate = Fifo(folder.work / "gate")
+    folder.model([uses(("bash", {"command": "echo the begin''ning; head -n 1 gate; false"})), says("the end")])
+    with at_terminal(folder, "--yes", "go") as (terminal, process):
+        await terminal.until("│ the beginning")
+        gate.write_line("the middle")
+        shown = await terminal.until("the end")
+        assert process.wait(LIMIT) == 0
+    gate.close()
+    assert "│ the middle" in shown
+    assert "exit 1, " in shown
+
+
 async def test_ctrl_c_at_a_question_cancels_the_turn_alone(folder):
     folder.model([TOUCH, says("the end")])
     with at_terminal(folder) as (terminal, process):

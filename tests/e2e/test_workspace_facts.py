@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import time
 from pathlib import Path
 
 import anyio
@@ -72,28 +71,32 @@ async def test_a_file_that_changed_since_the_model_read_it_is_named_with_the_nex
         assert "Changed on disk" not in facts(model.requests[-1])
 
 
-async def test_a_resumed_session_learns_what_changed_meanwhile_and_cannot_overwrite_it_unseen(tmp_path):
+@pytest.mark.parametrize("facts_wanted", [True, False], ids=["with facts", "without"])
+async def test_a_resumed_session_learns_what_changed_meanwhile_and_cannot_overwrite_it_unseen(
+    tmp_path: Path, facts_wanted: bool
+):
     work = repository(tmp_path)
     (work / "b.py").write_text("b = 1\n")
+    config = "" if facts_wanted else "[agent]\nfacts = false\n"
     reads = ("read", {"path": "a.py"}), ("read", {"path": "b.py"})
-    async with aided(tmp_path, *reads, "read") as (session, _, _):
+    async with aided(tmp_path, *reads, "read", config=config) as (session, _, _):
         await session.say("read them")
         identity = session.id
     (work / "a.py").write_text("a = 1000\n")
-    stamp = time.time_ns() + 10**9
-    os.utime(work / "a.py", ns=(stamp, stamp))  # after the session's last use, however coarse the clock
-    edit = ("edit", {"path": "a.py", "old_string": "1", "new_string": "2"})
-    async with aided(tmp_path, edit, "known") as (session, model, _):
+    edit = ("edit", {"path": "a.py", "old_string": "1000", "new_string": "2"})
+    async with aided(tmp_path, edit, edit, "done", config=config) as (session, model, _):
         await session.editor.initialize()
         await session.editor.ask(
             "session/load", {"sessionId": identity, "cwd": str(session.editor.workspace), "mcpServers": []}
         )
         await session.editor.say(identity, "go on")
-        known = facts(model.requests[0])
-        assert "Changed on disk since you last saw them: a.py" in known
-        assert "b.py" not in known.partition("Changed on disk")[2]
-        assert "changed" in last(model.requests[1])
-        assert (work / "a.py").read_text() == "a = 1000\n"
+    known = facts(model.requests[0])
+    assert ("Changed on disk since you last saw them: a.py" in known) == facts_wanted
+    assert "b.py" not in known.partition("Changed on disk")[2]
+    refused = last(model.requests[1])
+    assert "a.py was changed since you last read or wrote it" in refused
+    assert "-a = 1\n+a = 1000\n" in refused
+    assert (work / "a.py").read_text() == "a = 2\n", "repeated, after it was shown what changed"
 
 
 async def test_the_user_is_not_shown_the_facts_and_has_not_typed_them(tmp_path):

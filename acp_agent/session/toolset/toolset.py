@@ -269,6 +269,7 @@ class ToolDependencies:
     languages    the editor's language servers; None if it does not share them
     plan         shows the plan of the model
     model        returns the model in force as `PROVIDER:MODEL`
+    seen         the files that the session has read or written
     """
 
     memories: Callable[[Loaded], Memories | None]
@@ -279,6 +280,7 @@ class ToolDependencies:
     languages: SharedLanguages | None
     plan: ShownPlan
     model: Callable[[], str]
+    seen: SeenFiles
 
 
 class SessionTools:
@@ -311,7 +313,7 @@ class SessionTools:
         self._folders = RootPool()
         self.gates = Gates()
         self.roots: Roots | None = None
-        self.seen = SeenFiles(lambda: self.roots)
+        self.seen = dependencies.seen
 
     def turn_began(self) -> None:
         """Forget cached results, because the user may have changed files. No earlier call is still running."""

@@ -229,3 +229,50 @@ def test_a_line_keeps_its_indentation_and_a_list_its_shape():
 @given(st.text(alphabet=" \n\tab`|-"))
 def test_no_letter_of_a_message_is_lost(text):
     assert wrapped(text).split() == text.split()
+
+
+LIVE = {"sessionUpdate": "tool_call_update", "toolCallId": "1", "status": "in_progress"}
+
+
+def printed(text: str, call: str = "1") -> dict:
+    return {**LIVE, "toolCallId": call, "_meta": {"terminal_output": {"terminal_id": call, "data": text}}}
+
+
+def command(call: str, title: str) -> dict:
+    content = [{"type": "terminal", "terminalId": call}]
+    return {"sessionUpdate": "tool_call", "toolCallId": call, "title": title, "name": "bash", "content": content}
+
+
+def ended(call: str, output: str, code: int = 0) -> dict:
+    raw = {"output": output, "exit_code": code}
+    content = [{"type": "terminal", "terminalId": call}]
+    final = {"toolCallId": call, "status": "failed" if code else "completed", "content": content, "rawOutput": raw}
+    return {"sessionUpdate": "tool_call_update", **final}
+
+
+def test_the_output_of_a_command_is_drawn_as_it_comes_and_not_again_at_the_end():
+    lines = seen(command("1", "make"), printed("one\ntw"), printed("o\n10%\r20%\n"), printed("end"), ended("1", "x"))
+    bars = "    │ one\n    │ two\n    │ 20%\n    │ end\n"
+    assert lines == f"\n  ● bash  make\n{bars}  ✔ bash  make  exit 0, 0.00 s\n"
+
+
+def test_output_of_two_commands_at_once_has_the_title_of_its_command_above_it():
+    running = (command("1", "make"), command("2", "test"))
+    lines = seen(*running, printed("a\nrest"), printed("b\n", "2"), ended("2", "b"), printed(" c\n"), ended("1", "x"))
+    assert [line for line in lines.splitlines() if line] == [
+        "  ● bash  make", "    │ a", "  ● bash  test", "    │ b", "  ✔ bash  test  exit 0, 0.00 s",
+        "  ● bash  make", "    │ rest c", "  ✔ bash  make  exit 0, 0.00 s",
+    ]  # fmt: skip
+
+
+def test_a_command_that_printed_nothing_says_what_came_of_it():
+    assert "    │ denied by the user\n" in seen(command("1", "make"), ended("1", "denied by the user", 1))
+    timed_out = seen(command("1", "make"), printed("one\n"), ended("1", "timed out after 120 s\none", 124))
+    assert "✘ bash  make  timed out after 120 s, 0.00 s" in timed_out
+    assert timed_out.count("one") == 1
+
+
+def test_a_plan_is_drawn_with_the_status_of_its_steps():
+    steps = {"read": "completed", "edit\x1b[2J": "in_progress", "test": "pending"}
+    entries = [{"content": step, "status": status} for step, status in steps.items()]
+    assert seen({"sessionUpdate": "plan", "entries": entries}) == "\n  plan\n    ✔ read\n    ● edit[2J\n    ○ test\n"

@@ -33,7 +33,7 @@ class Rig:
         self.history, self.models = History(), Models()
         self.memory = GateMemory.new(ToolSettings(max_tool_calls_per_session=10))
         models: Any = self.models
-        self.kept = SessionState(self.history, models, self.memory, Redactor(KnownSecrets()))
+        self.kept = SessionState(self.history, models, self.memory, Redactor(KnownSecrets()), (), dict)
         if tally is not None:
             self.kept.restore(tally)
 

@@ -26,7 +26,7 @@ from acp_agent.core.events import (
 )
 from acp_agent.core.messages import LinkPart, Message, ResourcePart, Role, TextPart, ToolResultPart, ToolUsePart, Usage
 from acp_agent.core.session_options import AutoApprove, Mode, SessionOptions
-from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionRepository, UsageTotals
+from acp_agent.core.sessions import Change, HistoryState, SeenFile, SessionRecord, SessionRepository, UsageTotals
 from acp_agent.core.types import ToolResult
 from acp_agent.store import session_rows
 from acp_agent.store.conversations import hold
@@ -110,6 +110,33 @@ async def test_every_part_of_a_change_is_there_after_a_restart(path):
         assert (saved.options, saved.usage, saved.history) == (replace(conduct, mode=Mode.ASK), tally, history)
         assert [each.at async for each in repository.events()] == [5_000, 5_000]
         assert await told(repository) == list(change.events)
+
+
+FILES = {"/a": SeenFile("d", "s", "text \ud800\n" * 100), "/\udc80": SeenFile("e", "")}
+
+
+async def test_the_files_that_a_session_saw_are_there_after_a_restart_and_in_a_copy_and_gone_with_the_conversation(
+    path,
+):
+    async with kept(path) as (database, repository):
+        await repository.write(Change(seen=FILES | {"/gone": SeenFile("f", "")}))
+        await repository.write(Change(seen=FILES | {"/b": SeenFile("b", "")}))
+        await repository.write(Change(seen=FILES))
+        await SessionStore(database).fork("s", replace(RECORD, id="copy"), SessionOptions())
+    async with kept(path) as (database, repository):
+        for each in (repository, SessionStore(database).of("copy")):
+            saved = await each.snapshot()
+            assert saved is not None
+            assert saved.seen == FILES
+        changed = {"/a": SeenFile("new", "t")}
+        await repository.write(Change(seen=changed))
+        fresh = SessionStore(database).of("s")
+        await fresh.write(Change(seen=changed))  # it does not know what is stored
+        saved = await fresh.snapshot()
+        assert saved is not None
+        assert saved.seen == changed
+        await fresh.clear()
+        assert await database.read(query("SELECT conversation_id FROM seen_files GROUP BY 1")) == [("copy",)]
 
 
 async def test_what_a_change_does_not_name_stays_as_it_is(path):

@@ -24,7 +24,7 @@ async def bench() -> Workbench:
 async def test_a_changed_file_is_refused_once_with_what_changed(bench: Workbench, name: str, arguments: dict[str, str]):
     invocation = await bench.understand(name, **arguments)
     assert invocation.predicted_failure is not None, "the user is not asked"
-    assert "a was changed by others since you last read or wrote it" in invocation.predicted_failure.text
+    assert "a was changed since you last read or wrote it" in invocation.predicted_failure.text
     assert "\n+gamma" in invocation.predicted_failure.text
     with pytest.raises(ToolError):
         await bench.execute(invocation)
@@ -75,3 +75,24 @@ async def test_a_long_difference_is_cut(bench: Workbench):
     assert failure is not None
     assert failure.text.count("\n+new") < 61
     assert "read the file for the rest" in failure.text
+
+
+async def test_a_file_that_the_session_moved_is_still_known_under_its_new_name(bench: Workbench):
+    await bench.run("move_path", source="a", destination="b")
+    failure = (await bench.understand("edit", **EDIT | {"path": "b"})).predicted_failure
+    assert failure is not None
+    assert "\n+gamma" in failure.text
+
+
+@pytest.mark.parametrize("how", ["delete_path", "copy_path"])
+async def test_what_the_session_deleted_or_copied_to_a_path_is_not_compared_with_what_was_there(how: str):
+    bench = Workbench({"a": OLD, "new": "alpha\nbeta\nnew\n"})
+    await bench.run("read", path="a")
+    if how == "delete_path":
+        await bench.run("delete_path", path="a")
+        bench.files.put("a", "alpha\nbeta\nnew\n")
+    else:
+        bench.files.remove("a")  # by a command
+        await bench.run("copy_path", source="new", destination="a")
+    await bench.run("edit", **EDIT)
+    assert bench.files.text("a") == "alpha\nBETA\nnew\n"

@@ -9,13 +9,15 @@ from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, Location, PathSubject, ToolKind, ToolResult
 from acp_agent.tools.path_tools import CopyPath, CreateDirectory, DeletePath, MovePath
 from acp_agent.tools.registry import Registry
+from acp_agent.workspace.changed_files import SeenFiles
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.roots import Roots
 from tests.unit.tools.workbench import Workbench, call
 
 pytestmark = pytest.mark.anyio
 
-TOOLS = (CreateDirectory(), DeletePath(), MovePath(), CopyPath())
+SEEN = SeenFiles()
+TOOLS = (CreateDirectory(SEEN), DeletePath(SEEN), MovePath(SEEN), CopyPath(SEEN))
 TWO_PATHS = {"source": "a", "destination": "b"}
 
 
@@ -192,9 +194,13 @@ async def test_a_refusal_reaches_the_caller(name: str, arguments: dict[str, obje
 
 def test_kinds_are_plain_unless_the_catalogue_asks_for_rich_ones():
     assert {tool.spec().kind for tool in TOOLS} == {ToolKind.OTHER}
-    rich = (CreateDirectory(kind=ToolKind.EDIT), DeletePath(kind=ToolKind.DELETE), MovePath(kind=ToolKind.MOVE))
+    rich = (
+        CreateDirectory(SEEN, kind=ToolKind.EDIT),
+        DeletePath(SEEN, kind=ToolKind.DELETE),
+        MovePath(SEEN, kind=ToolKind.MOVE),
+    )
     assert [tool.spec().kind for tool in rich] == [ToolKind.EDIT, ToolKind.DELETE, ToolKind.MOVE]
-    assert CopyPath(kind=ToolKind.EDIT).spec().kind is ToolKind.EDIT
+    assert CopyPath(SEEN, kind=ToolKind.EDIT).spec().kind is ToolKind.EDIT
 
 
 # ------------------------------------------------------- what is known before anybody is asked

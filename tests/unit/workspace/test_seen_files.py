@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_agent.core.sessions import SeenFile
 from acp_agent.workspace.changed_files import SeenFiles
 from acp_agent.workspace.roots import Roots
 
@@ -29,7 +30,7 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def seen(roots: Roots, file: Path) -> SeenFiles:
     later = file.stat().st_mtime_ns + LATER
-    return SeenFiles(lambda: roots, lambda: later)
+    return SeenFiles(lambda: roots, now=lambda: later)
 
 
 def test_an_unchanged_file_has_not_changed_and_a_touched_one_neither(seen: SeenFiles, file: Path):
@@ -49,7 +50,7 @@ def test_a_file_that_was_rewritten_or_deleted_has_changed(seen: SeenFiles, file:
 
 def test_a_change_within_the_same_tick_of_the_clock_is_found(roots: Roots, file: Path):
     status = file.stat()
-    seen = SeenFiles(lambda: roots, lambda: status.st_mtime_ns)
+    seen = SeenFiles(lambda: roots, now=lambda: status.st_mtime_ns)
     seen.note(str(file), "one\ntwo\nthree\n")
     file.write_text("one\nTWO\nthree\n")
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
@@ -63,7 +64,7 @@ def test_an_unsaved_text_of_the_editor_is_no_change_on_disk(seen: SeenFiles, fil
 
 def test_a_bom_is_no_change(roots: Roots, file: Path):
     file.write_bytes(b"\xef\xbb\xbfone\n")
-    seen = SeenFiles(lambda: roots, lambda: 0)
+    seen = SeenFiles(lambda: roots, now=lambda: 0)
     seen.note(str(file), "one\n")
     assert seen.changed() == ()
 
@@ -104,30 +105,47 @@ def test_a_forgotten_folder_takes_its_files_along(seen: SeenFiles):
     assert [path for path in ("/a/b", "/a/c/d", "/ab") if path in seen] == ["/ab"]
 
 
-def test_a_resumed_session_knows_what_changed_since_it_was_used(roots: Roots, seen: SeenFiles, file: Path):
-    used = file.stat().st_mtime_ns // 1_000_000 + 1
-    seen.resume([str(file)], used)
-    assert seen.changed() == ()
-    file.write_text("changed while nobody looked\n")
-    assert seen.changed() == (str(file),)
-    late = SeenFiles(lambda: roots)
-    late.resume([str(file)], used - 2)
-    assert late.changed() == (str(file),)
-    assert late.difference(str(file), "changed while nobody looked\n") == [], "what it held before is not known"
+def test_a_moved_folder_takes_its_files_along(seen: SeenFiles):
+    for path in ("/a/b", "/ab", "/new/b"):
+        seen.note(path, path)
+    seen.move("/a", "/new")
+    assert [path for path in ("/a/b", "/ab", "/new/b") if path in seen] == ["/ab", "/new/b"]
+    assert seen.difference("/new/b", "/a/b") is None
 
 
-def test_a_file_that_is_gone_when_a_session_is_resumed_has_changed(seen: SeenFiles, file: Path):
-    file.unlink()
-    seen.resume([str(file)], LATER)
-    assert seen.changed() == (str(file),)
-
-
-def test_what_was_noted_before_a_session_is_resumed_stays(seen: SeenFiles, file: Path):
+def test_what_is_kept_is_the_same_object_until_something_changes(seen: SeenFiles, file: Path):
+    before = seen.kept()
     seen.note(str(file), "one\ntwo\nthree\n")
-    seen.resume([str(file)], 0)
-    assert seen.changed() == ()
+    kept = seen.kept()
+    assert (dict(before), [*kept]) == ({}, [str(file)])
+    assert seen.kept() is kept
+    seen.forget(str(file))
+    assert dict(seen.kept()) == {}
 
 
-def test_a_file_that_may_not_be_read_any_more_is_not_told(seen: SeenFiles):
-    seen.resume(["/etc/passwd"], LATER)
-    assert seen.changed() == ()
+def test_a_resumed_session_knows_what_changed_since_it_was_used(roots: Roots, seen: SeenFiles, file: Path):
+    seen.note(str(file), "one\ntwo\nthree\n")
+    seen.note("/gone", "text")
+    resumed = SeenFiles(lambda: roots, files=seen.kept())
+    assert resumed.changed() == ()
+    file.write_text("changed while nobody looked\n")
+    assert resumed.changed() == (str(file),)
+    diff = resumed.difference(str(file), file.read_text())
+    assert diff is not None
+    assert "+changed while nobody looked" in diff
+
+
+def test_no_secret_is_kept_and_none_counts_as_a_difference(roots: Roots, file: Path):
+    def redact(text: str) -> str:
+        return text.replace("fake-secret", "[REDACTED]")
+
+    seen = SeenFiles(lambda: roots, redact)
+    seen.note("/a", "one\nfake-secret\n")
+    seen.note("/fake-secret/a", "two\n")
+    assert [(path, each.text) for path, each in seen.kept().items()] == [("/a", "one\n[REDACTED]\n")]
+    assert seen.difference("/a", "1\nfake-secret\n") == ["@@ -1,3 +1,3 @@", "-one", "+1", " [REDACTED]", " "]
+    assert seen.difference("/a", "one\nother\n") is not None
+
+
+def test_a_file_that_may_not_be_read_any_more_is_not_told(roots: Roots):
+    assert SeenFiles(lambda: roots, files={"/etc/passwd": SeenFile("unknown", "")}).changed() == ()
