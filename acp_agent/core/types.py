@@ -366,12 +366,14 @@ class Ask:
     firm      whether only the user can answer: full-auto does not, and refuses the call
     by_name   whether a rule without a wildcard that allows this very call answers it: such a rule names the subject
     of_tool   whether it is about who made the tool, and not about what this call does
+    by_rule   whether any rule or stored approval that allows the call answers it
     """
 
     reason: str
     firm: bool = False
     by_name: bool = False
     of_tool: bool = False
+    by_rule: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -262,7 +262,7 @@ class GitGuard:
     async def bringing(self, line: CommandFacts) -> IncomingFiles | None:
         """Return the files that a command line brings through git; None if they are unclear.
 
-        Call it only for a line without `dangers`, because git itself answers.
+        Call it only for a line without `dangers` that name programs, because git itself answers.
         """
         files, nested = dict[str, None](), dict[str, None]()
         calls = tuple(git_calls(line))

@@ -116,7 +116,7 @@ def command_question(facts: CallFacts, judgement: Judgement, digest: str) -> Set
     tool = facts.spec.name
     reasons = (*(ask.reason for ask in facts.asks), *judgement.reasons)
     # No prefix covers the questions of other gates (such as a path outside), only the exact text does.
-    needed = () if facts.asks else judgement.needed
+    needed = () if any(not ask.by_rule for ask in facts.asks) else judgement.needed
     exact = Grant(tool, GrantKind.PAYLOAD, digest, allowed=True)
     grants = tuple(Grant(tool, GrantKind.PREFIX, prefix, allowed=True) for prefix in needed) or (exact,)
     always = ", ".join((*(f"{prefix} …" for prefix in needed), *_but(needed)))
@@ -182,6 +182,7 @@ def _is_answered(
 
     decide   returns what rules say about the call
     """
+    asks = [ask for ask in asks if not ask.by_rule]
     return not asks or (all(ask.by_name for ask in asks) and decide(without_wildcards(rules)) is Action.ALLOW)
 
 

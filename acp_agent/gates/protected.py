@@ -67,13 +67,14 @@ class ProtectedGate(Gate):
 
     def judge(self, facts: CallFacts) -> Verdict:
         reasons: list[str] = []
-        firm = False
+        firm, by_rule = False, True
         for subject in facts.paths:
             path, access = subject.path, subject.access
             # A moved or copied source comes with everything below it.
             holding = access.of_the_entry or len(facts.paths) > 1
             found = self._path(path, access, holding=holding) if access.changes else None
             if found is not None:
+                by_rule = False
                 reasons.append(f"{path} is protected: {found.reason}")
                 if found.hard:
                     return Deny(reasons[-1], rule=found.reason)
@@ -81,24 +82,26 @@ class ProtectedGate(Gate):
         for line in facts.commands:
             changed = tuple(self._command(line))
             if changed:
+                by_rule = False
                 reasons += _told(changed)
                 firm = firm or not all(protection.everyday for _, protection in changed)
             for danger in self._git.dangers(line) if may_call_git(line.text) else ():
                 reasons.append(danger.reason)
-                firm = firm or danger.firm
-        return self._ask(facts, "; ".join(reasons[:_SHOWN]), firm=firm) if reasons else Allow()
+                firm, by_rule = firm or danger.firm, by_rule and danger.by_rule
+        return self._ask(facts, "; ".join(reasons[:_SHOWN]), firm=firm, by_rule=by_rule) if reasons else Allow()
 
-    def _ask(self, facts: CallFacts, reason: str, *, firm: bool) -> Verdict:
+    def _ask(self, facts: CallFacts, reason: str, *, firm: bool, by_rule: bool = False) -> Verdict:
         """Return the question, or the refusal of a firm one at a level that does not ask."""
         full_auto = self._conduct.auto_approve is AutoApprove.FULL_AUTO
         if firm and full_auto and facts.call.origin is CallOrigin.MODEL:
             return unasked(reason)
-        return Ask(reason, firm)
+        return Ask(reason, firm, by_rule=by_rule)
 
     async def examine(self, facts: CallFacts) -> Verdict:
         """Judge the text of a call, then ask git which files its commands would take and put into the worktree."""
         verdict = self.judge(facts)
-        for line in facts.commands if isinstance(verdict, Allow) else ():
+        allowed = isinstance(verdict, Allow) or (isinstance(verdict, Ask) and verdict.by_rule)
+        for line in facts.commands if allowed else ():
             reason = await self._brought(line) if may_call_git(line.text) else ""
             if reason:
                 return self._ask(facts, reason, firm=True)

@@ -12,13 +12,13 @@ are judged as text:
 import os
 import posixpath
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access, Allow, Ask, Deny, Verdict
 from acp_agent.gates.gate import CallFacts, CommandFacts, Gate, Resolve
-from acp_agent.gates.paths.command_paths import MAX_WORDS, Folders, odd_words, path_words
+from acp_agent.gates.paths.command_paths import MAX_WORDS, Folders, odd_words, path_words, patterns_of
 from acp_agent.gates.paths.links import (
     LinkDoubt,
     UnseenWorkspace,
@@ -78,6 +78,7 @@ class SandboxGate(Gate):
                 return verdict
             outside.extend(verdict)
             links.extend(link_doubts(line.steps, self._workspace))
+            links.extend(_options_by_pattern(line))
         if any(line.typed for line in facts.commands):
             return Ask("typed into a program that runs commands, in a folder that is not known", firm=True)
         if not (outside or links):
@@ -95,7 +96,7 @@ class SandboxGate(Gate):
             if folders.lost:
                 return Deny("it changes the folder more often than can be followed; run it in steps")
             meant = link_targets(command, partial(self._is_folder, folders.possible, made))
-            for word in dict.fromkeys(path_words(command)):
+            for word in dict.fromkeys((*path_words(command), *patterns_of(command))):
                 matches = folders.matches(word, command)
                 judged += len(folders.possible) + len(matches or ())
                 if judged > MAX_WORDS or matches is None:
@@ -149,6 +150,16 @@ class SandboxGate(Gate):
             shorter = without_made(path, made, self._workspace.exists)
             return shorter == path or self._is_outside(shorter)
         return False
+
+
+def _options_by_pattern(line: CommandFacts) -> Iterator[LinkDoubt]:
+    """Yield the files that a pattern of a command stands for, and that the program would read as options."""
+    for command, _, folders, _ in line.steps:
+        for word in command.patterns if "--" not in command.own else ():
+            names = map(posixpath.basename, folders.matches(word, command) or ()) if "/" not in word else ()
+            name = next((each for each in names if each.startswith("-")), "")
+            if name:
+                yield LinkDoubt(f"{word} stands for the file {name[:80]}, which {command.name} reads as an option")
 
 
 def _listed(paths: list[str]) -> str:

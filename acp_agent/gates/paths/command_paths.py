@@ -21,6 +21,7 @@ _UNKNOWN = re.compile(r"[$`]")
 _IGNORE_FILE = re.compile(r"(?:^|/)\.\w*ignore$|(?:^|/)info/exclude$")
 _HIDDEN = re.compile(r"(?:^|/)\.\w*[*?\[]")
 _LOOKERS = frozenset(("cat", "head", "tail", "grep", "rg", "ls", "wc", "test", "stat", "diff", "cmp"))
+_SAME_SHELL = frozenset(("time", "command", "builtin", "noglob", "nocorrect"))
 _VALUE = re.compile(r"(?:--?[\w.:-]+|[A-Za-z_][\w.:]*)=(.+)", re.DOTALL)
 _BUNDLE = re.compile(r"-([A-Za-z0-9]{1,16})")
 _UNBUNDLED = re.compile(
@@ -112,7 +113,7 @@ def steps_of(commands: Sequence[Command], expand: Expand) -> Iterator[CommandSte
     """Yield every command of a line, outermost first, with its possible folders.
 
     A `cd` surely takes effect only if everything before it is joined by `&&`: in `true || cd a && b` it is skipped, in
-    `true | cd a && b` it is another process, and both times `b` runs.
+    `true | cd a && b` and `nice cd a && b` it is another process, and `b` runs every time.
     """
     folders, seen, certain = Folders(expand), ("",), True
     for command, parents in _nested(commands, ()):
@@ -121,7 +122,8 @@ def steps_of(commands: Sequence[Command], expand: Expand) -> Iterator[CommandSte
         entered = folders.entered_by(command) if command.name in ("cd", "pushd") else ()
         after = replace(folders, changes_ignores=True) if _may_change_ignores(command) else folders
         if entered:
-            possible = tuple(dict.fromkeys((*(() if certain else folders.possible), *entered)))
+            apart = bool(parents) and parents[-1].wrapper and parents[-1].name not in _SAME_SHELL
+            possible = tuple(dict.fromkeys((*(() if certain and not apart else folders.possible), *entered)))
             after, seen = replace(after, possible=possible), tuple(dict.fromkeys((*seen, *possible)))
         if entered is None or len(seen) > MAX_FOLDERS:
             after, seen = replace(after, possible=("",), lost=True), ("",)
@@ -150,6 +152,7 @@ def path_words(command: Command) -> Iterator[str]:
             yield redirection.target
     if command.tool in _PRINTERS:
         return
+    yield from patterns_of(command)
     if command.argv and not command.standard:
         yield command.argv[0]
     grammar = grammar_of(command.tool)
@@ -159,6 +162,14 @@ def path_words(command: Command) -> Iterator[str]:
         else (each for word in command.own for each in candidates(word, command.name))
     )
     yield from (each for each in found if each and len(each) <= _MAX_WORD and _is_path(each))
+
+
+def patterns_of(command: Command) -> Iterator[str]:
+    """Yield the arguments that the shell replaces by names of files.
+
+    They count wherever they stand, since each name becomes a word of its own. `echo` and the like print the names.
+    """
+    yield from (word for word in command.own if word in command.patterns and _is_path(word))
 
 
 def odd_words(command: Command) -> Iterator[str]:

@@ -14,8 +14,17 @@ MAX_SCRIPT = 4096
 """The most characters of a script that is read. A longer one counts as unclear."""
 
 # Blanks are matched possessively, so that a script of blanks does not take polynomial time.
+# In `[^/]` the delimiter is a character. In longer brackets, where versions of sed may differ, it may not stand.
+_SED_PATTERN = (
+    r"(?:\\.|(?!{d})[^\[\\\n]|\[\^?+\]?+(?:\[(?!{d}):[a-z]++:\]|\\[^\]\n]|(?!{d})[^\[\]\\\n])*+\]"
+    r"|\[\^?+[^\[\]\\\n]++\])*+{d}"
+)
 _SED_ADDRESS = (
-    r"(?:\d++(?:~\d++)?|\$|/(?:\\.|[^/\\\n])*+/I?|\\(?P<q{n}>[^\w\s\\])(?:\\.|(?!(?P=q{n}))[^\\\n])*+(?P=q{n}))"
+    r"(?:\d++(?:~\d++)?|\$|/"
+    + _SED_PATTERN.replace("{d}", "/")
+    + r"I?|\\(?P<q{n}>[^\w\s\\\[\]^])"
+    + _SED_PATTERN.replace("{d}", "(?P=q{n})")
+    + r")"
 )
 _SED_COMMAND = re.compile(
     r"[ \t]*+(?:"
@@ -23,12 +32,14 @@ _SED_COMMAND = re.compile(
     + r"(?:[ \t]*+,[ \t]*+(?:[+~]?\d++|"
     + _SED_ADDRESS.replace("{n}", "2")
     + r"))?)?[ \t]*+!?[ \t]*+(?:[pdqnNDPhHgGxl=][ \t]*+\d*+"
-    + r"|s(?P<d>[^\w\s\\])(?:\\.|(?!(?P=d))[^\\\n])*+(?P=d)(?:\\.|(?!(?P=d))[^\\])*+(?P=d)[gpiIm\d]*+"
+    + r"|s(?P<d>[^\w\s\\\[\]^])"
+    + _SED_PATTERN.replace("{d}", "(?P=d)")
+    + r"(?:\\.|(?!(?P=d))[^\\])*+(?P=d)[gpiIm\d]*+"
     + r"|y(?P<e>[^\w\s\\])(?:\\.|(?!(?P=e))[^\\\n])*+(?P=e)(?:\\.|(?!(?P=e))[^\\\n])*+(?P=e)"
     + r")?[ \t]*+(?:[;\n]|$)"
 )
 _SED_SUFFIX = re.compile(r"(?:-i|--in-place) [\w.~]*")
-_AWK_RUNS = re.compile(r"system|getline|ENVIRON|ARGV|ARGC|@|\|(?!\|)(?<!\|\|)")
+_AWK_RUNS = re.compile(r"system|getline|ENVIRON|ARGV|ARGC|SYMTAB|@|\|(?!\|)(?<!\|\|)")
 _AWK_TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*+"|print|[;}>]|["/#\\]', re.DOTALL)
 _AWK_PRINTS = re.compile(r"print.*>", re.DOTALL)
 _AWK_OPTIONS = re.compile(r"-F.*|-v.*|--field-separator=.*|--assign=.*|--version|--help|-V", re.DOTALL)
@@ -70,6 +81,19 @@ def awk_asks(args: tuple[str, ...]) -> str:
     script = args[index] if index < len(args) else ""
     unclear = len(script) > MAX_SCRIPT or _AWK_RUNS.search(script) or _awk_writes(script)
     return f"the script {script[:80]!r}" if unclear else ""
+
+
+_PRINTF_SETS = re.compile(r"%[^a-zA-Z]*[hjlLqtz]*n")
+
+
+def printf_asks(args: tuple[str, ...], patterns: frozenset[str]) -> str:
+    """Return the format of a printf call that may set a variable, as `%n` does in bash; empty if it sets none.
+
+    A pattern may stand for any format.
+    """
+    form = next(iter(args[1:] if args[:1] == ("--",) else args), "")
+    sets = form in patterns or _PRINTF_SETS.search(form.replace("%%", ""))
+    return f"the format {form[:80]!r}" if sets else ""
 
 
 def _awk_writes(script: str) -> bool:

@@ -12,7 +12,7 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from acp_agent.gates.shell.arguments import applies_patch, awk_asks, sed_asks, sets_nothing
+from acp_agent.gates.shell.arguments import applies_patch, awk_asks, printf_asks, sed_asks, sets_nothing
 from acp_agent.gates.shell.command import Command, Opaque, ShellText
 from acp_agent.gates.shell.grammar import AFTER, ParsedArguments, WordKind, grammar_of, unversioned
 from acp_agent.gates.shell.options import tables
@@ -137,6 +137,8 @@ def doubts(command: Command) -> Iterator[Doubt]:
     script = sed_asks(args) if name in _SEDS else awk_asks(args) if name in _AWKS else ""
     if script:
         yield Doubt(f"{name}: {script} may run, read or write more")
+    if name == "printf" and (form := printf_asks(args, command.patterns)):
+        yield Doubt(f"printf: {form} may set a variable")
     if name not in table.harmless and any(_ELSEWHERE.fullmatch(word) for word in args):
         yield Doubt(f"{name} reaches the network", URL)
     known, grammar = _known(name) or _UNLISTED, grammar_of(command.tool)
@@ -225,6 +227,8 @@ def _reads_itself(command: Command) -> bool:
 def _git_reads(parsed: ParsedArguments) -> bool:
     table, verbs = program_table(), parsed.verbs
     if " ".join(("git", *verbs)) not in table.reads:
+        return False
+    if any("%G" in each.word or "%(signature" in each.word for each in parsed.arguments):  # git starts gpg for these
         return False
     if verbs not in (("branch",), ("tag",)):
         return True

@@ -165,10 +165,11 @@ class Repository:
 
 
 class GitDanger(NamedTuple):
-    """A reason why a command of git asks. `firm` if full-auto refuses it."""
+    """A reason why a command of git asks. `firm` if full-auto refuses it, `by_rule` if a rule for git answers it."""
 
     reason: str
     firm: bool = True
+    by_rule: bool = False
 
 
 def dangers(repository: Repository, subcommand: str) -> Iterator[GitDanger]:
@@ -183,6 +184,8 @@ def dangers(repository: Repository, subcommand: str) -> Iterator[GitDanger]:
     if repository.remote and not reaches:
         return
     yield from (GitDanger(f"{name} {trouble}") for trouble in repository.troubles)
+    if partial and not reaches:
+        yield GitDanger(f"{name} is a partial clone: git fetches what is missing here", firm=False, by_rule=True)
     for setting in repository.settings:
         group = table.group(setting.key)
         if group is None or group.allows(setting.value):

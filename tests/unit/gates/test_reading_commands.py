@@ -28,7 +28,16 @@ READING = (
     *("git blame src/app.py", "git tag -l 'v*'", "git branch --contains HEAD", "git stash list", "git remote -v"),
     *("cd src && cat app.py | head -3", "ls; pwd", "wc -l src/*.py", "sed -n 1,40p src/app.py", "awk '{print $1}' x"),
     *("find . -name '*.py' -exec wc -l {} +", "timeout 5 git status", "ls missing 2>/dev/null || true"),
-    *("diff -u a b", "jq .name package.json", "sort x | uniq -c", "command -v make", "git -C src log -1", "echo hi"),
+    *("sed 's/[^/]*$//' x", "sed -E 's/[[:space:]]+/ /g;/^[#;]/d' x", "printf '%s 100%%n\\n' a", "echo src/*"),
+    *(
+        "time cd src && ls",
+        "diff -u a b",
+        "jq .name package.json",
+        "sort x | uniq -c",
+        "command -v make",
+        "git -C src log -1",
+        "echo hi",
+    ),
 )
 OTHERS = {
     "writes": (
@@ -44,6 +53,14 @@ OTHERS = {
             "date -s 1",
         ),
         *("git worktree prune", "git notes remove x", "sort * ", "git diff *", "tree *", "rg x *", "find *"),
+        *(
+            "sed 's/[/A/g;s,x]/R/w f,y,' x",
+            "sed '/[/p;s,x]/w f,y,' x",
+            "sed 's/[]/A/g;s,x]/R/w f,y,' x",
+            "sed 's/[^]/A/g;s,x]/R/w f,y,' x",
+            "sed 's/[\\]/A/g;s,x]/R/w f,y,' x",
+            "sed -n '\\,[,]p;s/,]/x/w f/;s,p,x,' x",
+        ),
         *("find . -- -delete", "find -L -- . -delete", "yes | head > x", "git symbolic-ref HEAD x", "hostname x"),
     ),
     "runs": (
@@ -63,6 +80,9 @@ OTHERS = {
             "bash -c ls",
             "eval ls",
             "awk 'BEGIN{system(\"x\")}'",
+            "printf '%n' PATH && ls",
+            "printf 'a%-ln' PATH; ls",
+            "printf * && ls",
         ),
         *("sort --compress-program=x y", "sed 1e x", "PATH=. ls", "GIT_PAGER=x git log", "export X=1; ls", "bin/ls"),
         *(
@@ -72,6 +92,7 @@ OTHERS = {
             "tail -f x & make",
             "sudo-ls",
             "ls $(make)",
+            "git log --format=%G?",
         ),
     ),
     "reaches": (
@@ -108,6 +129,14 @@ OTHERS = {
             "grep --exclude-from=/etc/hosts x .",
             "rg --ignore-file=/etc/hosts x",
             "date -r /etc/hosts",
+            'awk \'BEGIN{SYMTAB["AR" "GV"][1]="../x"}{print}\' x',
+            "echo /etc/*",
+            "printf '%s ' ~/.*",
+            "diff -x /etc/host*",
+            "grep -v /etc/host* x",
+            "cut -d /etc/* -f1",
+            "nice cd src && cat ../x",
+            "timeout 5 cd src && cat ../x",
         ),
     ),
     "secrets": (
@@ -133,6 +162,7 @@ OTHERS = {
             "rg --hidden KEY",
             "awk 'BEGIN{print ENVIRON[\"KEY\"]}'",
             "git show HEAD:.env",
+            "grep -v .e* x",
             "diff .env x",
             "set",
             "ps auxe",
@@ -238,6 +268,27 @@ async def test_where_some_files_may_not_be_read_commands_ask(make: Make, tmp_pat
     chain = make()
     await chain.grants.remember(Grant("read", GrantKind.TOOL, "", allowed=False))
     assert await chain.fate(command("cat src/app.py")) == "asked"
+
+
+@pytest.mark.parametrize("text", ["wc *", "wc ?-*", "cd src && cat *", "echo *", "du [-]*"])
+async def test_a_file_that_is_called_like_an_option_asks_if_a_pattern_stands_for_it(make: Make, work: Path, text: str):
+    for folder in (work, work / "src"):
+        (folder / "--files0-from=README.md").touch()
+    (work / "link-out").unlink()
+    assert await make().fate(command(text)) == "asked"
+    assert await make().fate(command("wc -- *; wc ./*; wc r*")) == "silent"
+
+
+async def test_reading_a_partial_clone_asks_since_git_fetches_what_is_missing(make: Make, work: Path):
+    (work / ".git" / "objects").mkdir(parents=True)
+    (work / ".git" / "refs").mkdir()
+    (work / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    (work / ".git" / "config").write_text('[remote "o"]\n\turl = https://host.invalid/x\n\tpromisor = true\n')
+    assert await make().fate(command("git show HEAD:a")) == "asked"
+    assert await make(rules("git *")).fate(command("git show HEAD:a")) == "silent"
+    chain = make()
+    await chain.grants.remember(Grant("bash", GrantKind.PREFIX, "git show", allowed=True))
+    assert await chain.fate(command("git show HEAD:a")) == "silent"
 
 
 def forms() -> Iterator[tuple[list[str], Grammar]]:
