@@ -61,6 +61,7 @@ class StripNoise:
 
 
 _LONGEST_LINE = 500  # characters shown of a line of a truncated text
+_INDEX = re.compile(r"\[\d+\]")  # names one of several things, such as Terraform's `web[3]`
 
 
 class Truncate:
@@ -99,10 +100,10 @@ class Truncate:
         if self._keep is None or not room:
             return []
         data = encoded(text[start:stop])
-        kept: dict[str, str] = {}
+        kept: dict[tuple[str, ...], str] = {}
         for begin, end in self._keep.runs(data):
             for line in decoded(data[begin:end]).removesuffix("\n").split("\n"):
-                kept.setdefault(normalised(line), line)
+                kept.setdefault((normalised(line), *_INDEX.findall(line)), line)
             if len(kept) >= room:
                 break
         return list(kept.values())[:room]

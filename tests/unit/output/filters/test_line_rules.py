@@ -140,6 +140,12 @@ def test_a_text_of_which_every_line_would_stay_but_for_the_limit_is_cut_to_it() 
     assert shown.text == "ab\nac\n[16 lines left out around the next 5]\nad\nae\naf\nag\nah\nay\naz\n"
 
 
+def test_lines_to_keep_that_name_different_members_of_a_list_all_stay() -> None:
+    lines = [f"  # disk.data[{number}] will be destroyed" for number in range(5)]
+    text = "\n".join(["begin", *lines, "middle", "more", "and more", "end", ""])
+    assert Truncate(8, 1, 1, keep=["destroyed"]).apply(text, RUN).text.splitlines()[2:-1] == lines
+
+
 def test_of_lines_to_keep_that_differ_only_in_when_one_stays() -> None:
     text = "".join(f"10:00:{second:02} warning: slow\n" for second in range(30))
     assert Truncate(9, 2, 2, keep=["warning"]).apply(text, RUN).text.splitlines()[2:4] == [
