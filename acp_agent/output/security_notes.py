@@ -91,8 +91,8 @@ _CRASHES = (
 _LOGS = (
     r"(?:^|[\s\[|(<])(?:ERROR|FATAL|CRITICAL|SEVERE|EMERG|PANIC)(?:[\]|):>]|\s+[^\s=]|$)",
     r"^\[?\d[\dT:.,Z +/-]+\]?\s+\[?(?i:error|fatal|critical|err)(?:\]|:|\s)",
-    r"""\b(?:level|lvl|severity)["']?\s*[=:]\s*["']?(?i:error|fatal|critical|panic|emerg)\b""",
-    r"(?:^|\s)\[(?i:error|fatal|critical|err)\]|^[EF][01]\d{3} \d\d:\d\d:\d\d",
+    r"""\b(?:level|lvl|severity)["']?\s*[=:]\s*["']?(?i:error|fatal|crit(?:ical)?|alert|panic|emerg)\b""",
+    r"(?:^|\s)\[(?i:error|fatal|crit(?:ical)?|alert|emerg|err)\]|^[EF][01]\d{3} \d\d:\d\d:\d\d",
     r"^npm (?:ERR!|error) |\bERR_PNPM_|^ ?ERR!? |^yarn error",
 )
 _COULD_NOT = (
@@ -102,7 +102,7 @@ _COULD_NOT = (
     r"(?i:is not recognized as an internal|\bmodule not found\b|\bconnection refused\b)",
     r"^-?(?:\S*/)?(?:[\w.-]+\.sh|(?:ba|da|a|z|k|c|tc)?sh): .*\bnot found\b",
     r"(?i:\b(?:connection|connect|operation|request|read|write|handshake|command) timed out\b)",
-    r"(?i:\btimed out (?:waiting|after)\b)",
+    r"(?i:\b(?:timed out|timeout) (?:waiting|after)\b)|\bUnhandledPromiseRejection",
     r"^curl: \(\d+\)|^ ! \[(?:remote )?rejected\]|^CONFLICT \(|^Automatic merge failed",
     r"(?i:\b(?:exit(?:ed)?(?: with)?(?: status| code)|exit(?:ed)? with|non-zero (?:exit )?(?:status|code)):? -?[1-9])",
     r"(?i:\breturned (?:a )?non-zero)",
@@ -177,11 +177,11 @@ WARNINGS = LinePatterns(
 
 TELLING = LinePatterns(
     (
-        r"(?i:error|\berr\b|fail|fatal|traceback|abort|panic|critical|exception|rejection|emerg|exit|non-zero)|ERR_PNPM_|SEVERE",
+        r"(?i:error|\berr\b|fail|fatal|traceback|abort|panic|crit|alert|exception|rejection|emerg|exit|non-zero)|ERR_PNPM_|SEVERE",
         r"✖|●|✕|✗|✘|\x{d7}|\.pyi?:\d|\.go:\d|^E  |^E: |\*\* \(|\*\*\* |^[EF][01]\d{3} ",
         r"[Uu]ndefined |cannot find|multiple definition|symbol\(s\)|unresolved external|build stopped",
         r"SIG[A-Z]|TIMEOUT|ABORT|^goroutine |Segmentation|core dumped|Bus err|Killed|Aborted",
-        r"not ok |rejected\]|double free|stack overflow|Bail out!|aborted!|(?i:timed out)|^e: ",
+        r"not ok |rejected\]|double free|stack overflow|Bail out!|aborted!|(?i:timed out|timeout )|^e: ",
         r"(?i:out of memory|no space left)|Expired|Timeout|NotFound|DoesNotExist|^(?:Keyboard|System|StopI|Generator)",
         r"Caused by: |(?i:could(?: not|n't)|can(?:'t|not)|unable to|not (?:found|permitted|recognized)|no such file)",
         r"(?i:denied|a directory|read-only|option\b|connection refused)|^curl: |^CONFLICT ",
