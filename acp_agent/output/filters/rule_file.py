@@ -132,7 +132,7 @@ def _strategy(spec: StrategySpec) -> Strategy:  # noqa: PLR0911 - one return a s
             return Truncate(spec.max_lines, spec.head, spec.tail, spec.keep, spec.over_chars)
         case TestSummarySpec():
             ends = spec.fallback
-            fallback = Truncate(ends.max_lines, ends.head, ends.tail) if ends is not None else None
+            fallback = Truncate(ends.max_lines, ends.head, ends.tail, ends.keep) if ends is not None else None
             return SummaryOfTests(spec.max_failures, spec.truncate_stack_trace, fallback)
         case GroupByRuleSpec():
             return GroupByRule(spec.location_pattern, spec.rule_pattern)

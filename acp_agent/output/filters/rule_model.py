@@ -72,6 +72,8 @@ class Ends(_Table):
     max_lines: SomeLines
     head: Lines = 20
     tail: Lines = 20
+    keep: KeptTexts = ()
+    """Of the lines between the ends, those that match stay, up to `max_lines` lines in all."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -86,8 +88,6 @@ class TruncateSpec(Ends):
     """Keep the ends of a long text."""
 
     type: Literal["truncate"]
-    keep: KeptTexts = ()
-    """Of the lines between the ends, those that match stay, up to `max_lines` lines in all."""
     over_chars: Lines = 0
     """A text of at most so many characters is not changed."""
 

@@ -100,3 +100,12 @@ def test_what_prints_files_hits_or_diffs_is_no_log(command: str):
 def test_lines_that_only_look_like_errors_do_not_fill_the_list():
     text = log({at: f"test_error_{at} ... ok" for at in range(100, 9000, 10)} | {9500: "2 errors"})
     assert read(text).split("\n")[36:] == ["[errors among the lines left out, by line number:]", "9500: 2 errors"]
+
+
+def test_the_totals_of_nodes_own_test_runner_stay_although_it_prints_them_in_the_middle():
+    passed = [f"✔ many {at} (0.05ms)" for at in range(150)]
+    totals = ["ℹ tests 151", "ℹ suites 1", "ℹ pass 150", "ℹ fail 1", "ℹ duration_ms 223.2"]
+    details = ["✖ failing tests:", "✖ async (54.5ms)", *(f"      at step{at} (a.js:{at})" for at in range(60))]
+    shown = read("\n".join([*passed, "✖ async (54.5ms)", *totals, "", *details, ""]), "npm test").split("\n")
+    assert [line for line in shown if line in totals] == ["ℹ tests 151", "ℹ pass 150", "ℹ fail 1"]
+    assert "✖ async (54.5ms)" in "\n".join(shown)

@@ -122,7 +122,7 @@ def test_the_numbers_are_those_of_the_requirements(name: str, numbers: tuple[int
         ),
         (
             'name = "a"\nmatch = { prefix = "x" }\nstrategy = { type = "truncate", max_lines = 90, haed = 3 }',
-            "strategy.haed = 3: expected no such key, only max_lines, head, tail, type",
+            "strategy.haed = 3: expected no such key, only max_lines, head, tail, keep",
         ),
         (
             'name = "a"\nmatch = { prefix = "x" }\nstrategy = { type = "git_diff", max_diff_lines = 0 }',
