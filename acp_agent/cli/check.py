@@ -69,7 +69,7 @@ def path_gates(loaded: Loaded, files: Roots, shell: Roots, warn: Callable[[str],
     from acp_agent.gates.grants import GrantStore  # noqa: PLC0415
     from acp_agent.session.toolset.gate_factory import GateContext, build_gates, permission_gate  # noqa: PLC0415
 
-    context = GateContext(options_at_start(loaded), files.resolve, shell)
+    context = GateContext(options_at_start(loaded), files, shell)
     gates = build_gates(loaded, context, permission_gate({}, context, GrantStore(os.devnull, warn)), warn)
     return tuple(gate for gate in gates.in_order if gate.name in ("policy", "verifiers", "protected"))
 

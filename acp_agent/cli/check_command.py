@@ -114,7 +114,7 @@ class CommandJudge:
     def __init__(
         self, loaded: Loaded, files: Roots, shell: Roots, warn: Warn, rules: tuple[Rule, ...] | None = None
     ) -> None:
-        self._context = GateContext(options_at_start(loaded), files.resolve, shell)
+        self._context = GateContext(options_at_start(loaded), files, shell)
         self._spec = Bash().spec()
         self._no_answers = GrantStore(os.devnull, warn)
         self._compiled: dict[str, tuple[Rule, ...]] = {}

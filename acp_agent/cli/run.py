@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 _SETTLE = 0.3  # seconds after a question in which keys are ignored: nobody reads and answers that fast
 _LOOK_AGAIN = 0.2  # seconds between two looks for a Ctrl-C while a line is read
-_LETTERS = {"allow_once": "y", "allow_always": "a", "reject_once": "n", "reject_always": "v"}
+_LETTERS = {"allow_once": "y", "allow_always": "a", "allow_session": "s", "reject_once": "n", "reject_always": "v"}
 _LEAVE = ("/exit", "/quit")
 _SHORTEST_ID = 4  # characters of an id that the user must give at least
 
@@ -357,10 +357,10 @@ def _server_command(args: argparse.Namespace, cwd: str, *, once: bool) -> list[s
 
 
 def answer_keys(options: Sequence[JsonObject]) -> dict[str, JsonObject]:
-    """Return the options by the key that chooses them: a letter, or a digit for a second option of a kind."""
+    """Return the options by the key that chooses them: the letter of its id or kind, or a digit."""
     keys: dict[str, JsonObject] = {}
     for option in options:
-        letter = _LETTERS.get(text_at(option, "kind"), "1")
+        letter = _LETTERS.get(text_at(option, "optionId")) or _LETTERS.get(text_at(option, "kind"), "1")
         keys[next(key for key in (letter, *map(str, range(1, 100))) if key not in keys)] = option
     return keys
 

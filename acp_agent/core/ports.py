@@ -201,6 +201,7 @@ class Decision(StrEnum):
     """The user's decision. CANCELLED: the question was withdrawn. UNANSWERED: the response was no answer."""
 
     ALLOW_ONCE = "allow_once"
+    ALLOW_SESSION = "allow_session"
     ALLOW_ALWAYS = "allow_always"
     REJECT_ONCE = "reject_once"
     REJECT_ALWAYS = "reject_always"
@@ -210,7 +211,7 @@ class Decision(StrEnum):
     @property
     def allowed(self) -> bool:
         """Whether the call may run."""
-        return self in (Decision.ALLOW_ONCE, Decision.ALLOW_ALWAYS)
+        return self in (Decision.ALLOW_ONCE, Decision.ALLOW_SESSION, Decision.ALLOW_ALWAYS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -367,6 +367,8 @@ class Ask:
     by_name   whether a rule without a wildcard that allows this very call answers it: such a rule names the subject
     of_tool   whether it is about who made the tool, and not about what this call does
     by_rule   whether any rule or stored approval that allows the call answers it
+    folders   the folders outside the roots that the call reads, if the question is about nothing else: an answer to
+              them may hold for later calls
     """
 
     reason: str
@@ -374,6 +376,7 @@ class Ask:
     by_name: bool = False
     of_tool: bool = False
     by_rule: bool = False
+    folders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ Every fact of a call is computed when it is first needed, and at most once.
 """
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
@@ -138,6 +139,14 @@ class CallFacts:
     def only_reads(self) -> bool:
         """Whether the call changes nothing: neither its tool, nor the commands that it runs."""
         return all(line.only_reads for line in self.commands) if self.commands else not self.spec.mutates
+
+    def asking(self, asks: list[Ask]) -> "CallFacts":
+        """Return the same facts with other questions."""
+        if asks == self.asks:
+            return self
+        copied = copy(self)
+        copied.asks = asks
+        return copied
 
     def tried_again(self) -> None:
         """Count another attempt."""

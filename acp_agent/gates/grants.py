@@ -9,6 +9,9 @@
     [tools.bash.payloads]
     "5e884898da28…" = "allow"           # exactly one text in one folder, by its SHA-256
 
+    [tools.read.folders]
+    "/usr/include" = "allow"            # reading a folder outside the project, by any tool
+
 These hold everywhere. An answer in a session holds for its project, the session's folder:
 
     [projects."/home/me/app".tools.bash.patterns]
@@ -24,7 +27,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import assert_never, cast
 
@@ -106,14 +109,16 @@ class GrantKind(StrEnum):
     TOOL = "default"
     PREFIX = "patterns"
     PAYLOAD = "payloads"
+    FOLDER = "folders"
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
     """One decision.
 
-    key      a prefix such as "git status", a SHA-256 in hex, or empty for a whole tool
+    key      a prefix such as "git status", a SHA-256 in hex, a folder, or empty for a whole tool
     project  the folder in which it holds, absolute and resolved; empty for everywhere
+    session  whether it holds only for one session
     """
 
     tool: str
@@ -121,6 +126,7 @@ class Grant:
     key: str
     allowed: bool
     project: str = ""
+    session: bool = False
 
     @property
     def covered(self) -> str:
@@ -132,14 +138,21 @@ class Grant:
                 return f"{self.key} …" if self.tool == "bash" else f"{self.tool}: {self.key}"
             case GrantKind.PAYLOAD:
                 return f"exactly one call of {self.tool}, sha256 {self.key[:16]}"
+            case GrantKind.FOLDER:
+                return f"reading {self.key}"
             case _:
                 assert_never(self.kind)
 
     @property
     def told(self) -> str:
         """The decision as one line for the user."""
-        where = f"in {self.project}" if self.project else "everywhere"
+        where = f"in {self.project}" if self.project else "in this session" if self.session else "everywhere"
         return f"always {'allow' if self.allowed else 'reject'} {self.covered}, {where}"
+
+    @property
+    def widens(self) -> bool:
+        """Whether an answer of a project may hold everywhere: not for one text, which is of one folder."""
+        return bool(self.project) and self.kind in (GrantKind.PREFIX, GrantKind.FOLDER)
 
 
 _Key = tuple[str, str, GrantKind, str]
@@ -263,6 +276,50 @@ class GrantStore:
         return {key: allowed for key, allowed in self._kept.items() if not allowed}
 
 
+class SessionAnswers:
+    """The answers of the user that hold for one session, and are never stored."""
+
+    def __init__(self) -> None:
+        self.grants: dict[tuple[str, GrantKind, str], Grant] = {}
+
+
+class GrantsInForce:
+    """The answers that hold in one session: its own, and those that are stored."""
+
+    def __init__(self, stored: GrantStore, session: SessionAnswers | None = None) -> None:
+        self._stored = stored
+        self._session = (session or SessionAnswers()).grants
+
+    def find(self, tool: str, kind: GrantKind, key: str = "", project: str = "") -> bool | None:
+        """Return whether something was allowed or denied for the session, there or everywhere; None if neither."""
+        own = self._session.get((tool, kind, key))
+        found = {own and own.allowed, self._stored.find(tool, kind, key, project)}
+        return None if found == {None} else False not in found
+
+    def listed(self, project: str) -> tuple[Grant, ...]:
+        """Return the answers of the session, then the stored ones that hold in a project."""
+        self._stored.refresh()
+        return (*self._session.values(), *self._stored.listed(project))
+
+    async def remember(self, *grants: Grant) -> None:
+        """Keep answers: for the session if they are of the session, else in the store."""
+        self._session.update({(each.tool, each.kind, each.key): each for each in grants if each.session})
+        stored = [each for each in grants if not each.session]
+        if stored:
+            await self._stored.remember(*stored)
+
+    async def revoke(self, grant: Grant) -> bool:
+        """Forget an answer. Return False if the file cannot be written."""
+        if grant.session:
+            return self._session.pop((grant.tool, grant.kind, grant.key), None) is not None
+        return await self._stored.revoke(grant)
+
+    async def widen(self, grant: Grant) -> bool:
+        """Let a stored answer of a project hold everywhere. Return False if the file cannot be written."""
+        await self._stored.remember(replace(grant, project=""))
+        return await self._stored.revoke(grant)
+
+
 def _read(path: str) -> _Grants:
     """Return the grants in a file; none if there is no file. Raises DamagedFile or OSError."""
     parsed = read_private(path)
@@ -301,7 +358,7 @@ def _entries(tools: dict[str, object]) -> Iterator[tuple[tuple[str, GrantKind, s
             continue
         table = cast("dict[str, object]", value)
         yield (tool, GrantKind.TOOL, ""), table.get(GrantKind.TOOL)
-        for kind in (GrantKind.PREFIX, GrantKind.PAYLOAD):
+        for kind in (GrantKind.PREFIX, GrantKind.PAYLOAD, GrantKind.FOLDER):
             inner = table.get(kind)
             if isinstance(inner, dict):
                 yield from (((tool, kind, key), word) for key, word in cast("dict[str, object]", inner).items())
@@ -314,7 +371,7 @@ def _toml(grants: Mapping[_Key, bool]) -> str:
         whole = grants.get((project, tool, GrantKind.TOOL, ""))
         if whole is not None:
             lines += [f"[{table}]", f'default = "{_WORD[whole]}"', ""]
-        for kind in (GrantKind.PREFIX, GrantKind.PAYLOAD):
+        for kind in (GrantKind.PREFIX, GrantKind.PAYLOAD, GrantKind.FOLDER):
             mine = (project, tool, kind)
             keys = sorted((place[3], allowed) for place, allowed in grants.items() if place[:3] == mine)
             if keys:

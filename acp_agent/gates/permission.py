@@ -41,8 +41,8 @@ from acp_agent.core.types import (
     UrlSubject,
     Verdict,
 )
-from acp_agent.gates.gate import CallFacts, Gate, Resolve, unasked
-from acp_agent.gates.grants import Grant, GrantKind, GrantStore, host_of, site
+from acp_agent.gates.gate import CallFacts, Gate, unasked
+from acp_agent.gates.grants import Grant, GrantKind, GrantsInForce, host_of, site
 from acp_agent.gates.question import build
 from acp_agent.gates.rules.permission_rules import (
     Action,
@@ -58,6 +58,7 @@ from acp_agent.gates.rules.permission_rules import (
 from acp_agent.gates.shell import programs
 from acp_agent.gates.shell.command import Command, ShellText
 from acp_agent.text import visible
+from acp_agent.workspace.roots import Roots
 
 _READERS = ("read", "grep")  # what these may not show, a command does not show without a question either
 _SHELL = "bash"  # the tool whose denials also hold for what is written to a shell in the background
@@ -107,8 +108,24 @@ def _in_words(grant: Grant | None) -> str:
             return f"`{grant.key} …`" if grant.tool == _SHELL else f"pages of {host_of(grant.key)}"
         case GrantKind.PAYLOAD:
             return "exactly this"
+        case GrantKind.FOLDER:
+            return f"reading {grant.key}"
         case _:
             assert_never(grant.kind)
+
+
+def folder_question(facts: CallFacts) -> Settlement:
+    """Return the question about a call that only asks for folders outside the roots. "Always" covers them."""
+    folders = tuple(dict.fromkeys(folder for ask in facts.asks for folder in ask.folders))
+    reasons = tuple(ask.reason for ask in facts.asks)
+    grants = tuple(reading(folder, allowed=True) for folder in folders)
+    always = f"reading {', '.join(folders)}, but for files that may hold secrets"
+    return Settlement(Ask("\n".join(reasons)), reasons, always, grants, grants[0] if len(grants) == 1 else None)
+
+
+def reading(folder: str, *, allowed: bool) -> Grant:
+    """Return the grant of reading a folder outside the roots, by any tool."""
+    return Grant(_READERS[0], GrantKind.FOLDER, folder, allowed=allowed)
 
 
 def command_question(facts: CallFacts, judgement: Judgement, digest: str) -> Settlement:
@@ -228,7 +245,7 @@ class _PredictedFailure(Deny):
 
 def _answer(decision: Decision) -> Verdict:
     match decision:
-        case Decision.ALLOW_ONCE | Decision.ALLOW_ALWAYS:
+        case Decision.ALLOW_ONCE | Decision.ALLOW_SESSION | Decision.ALLOW_ALWAYS:
             return Approved(ApprovedBy.USER)
         case Decision.REJECT_ONCE | Decision.REJECT_ALWAYS:
             return Deny(_USER_DENIED)
@@ -246,7 +263,7 @@ class PermissionGate(Gate):
     rules      by tool name, in order
     conduct    the approval level in force, which is read for each call
     approver   None if no user can be asked; then calls that ask are refused as confirmation_required
-    resolve    FileSystem.resolve; paths are matched as given and as resolved
+    files      the directories of the file tools; paths are matched as given and as resolved
     consent    returns what a lasting yes to a tool covers besides its name; "" for a built-in tool. Another server
                behind the same name, or another definition, is another tool. A no holds for the name
     all_readable  whether every file of the roots may be read, so that commands that only read need no approval
@@ -260,21 +277,22 @@ class PermissionGate(Gate):
         *,
         rules: Mapping[str, tuple[Rule, ...]],
         conduct: SessionOptions,
-        grants: GrantStore,
+        grants: GrantsInForce,
         approver: Approver | None,
-        resolve: Resolve,
+        files: Roots,
         consent: Callable[[Invocation], str] = ours,
         all_readable: bool = True,
         elicitor: Elicitor | None = None,
     ) -> None:
         self.rules = rules
+        self._files = files
         self._elicitor = elicitor
         self._all_readable = all_readable
         self._consent = consent
         self._conduct = conduct
         self._grants = grants
         self._approver = approver
-        self._resolve = resolve
+        self._resolve = files.resolve_readable
         self._one_question = anyio.Lock()
 
     def allows(self, spec: ToolSpec) -> bool:
@@ -286,7 +304,17 @@ class PermissionGate(Gate):
         return self.settle(facts).verdict
 
     async def examine(self, facts: CallFacts) -> Verdict:
-        """Decide the call. Ask the user if nothing else decides. The result is never an Ask."""
+        """Decide the call. Ask the user if nothing else decides. The result is never an Ask.
+
+        An approved call may read the folders outside the roots that it asked for, until it has ended.
+        """
+        verdict = await self._decide(facts)
+        folders = [folder for ask in facts.asks for folder in ask.folders]
+        if folders and isinstance(verdict, Approved):
+            facts.clean_up.append(self._files.readable.open(folders))
+        return verdict
+
+    async def _decide(self, facts: CallFacts) -> Verdict:
         verdict = self.settle(facts).verdict
         if not isinstance(verdict, Ask):
             return verdict
@@ -314,13 +342,16 @@ class PermissionGate(Gate):
         return denial.result if isinstance(denial, _PredictedFailure) else super().refusal(denial)
 
     def answers(self) -> tuple[Grant, ...]:
-        """Return the stored "always" answers that hold in the session's project."""
-        self._grants.refresh()
+        """Return the answers that hold in the session, and the stored ones that hold in its project."""
         return self._grants.listed(self._project)
 
     async def revoke(self, grant: Grant) -> bool:
-        """Forget a stored answer. Return False if it could not be removed from the file."""
+        """Forget an answer. Return False if it could not be removed from the file."""
         return await self._grants.revoke(grant)
+
+    async def widen(self, grant: Grant) -> bool:
+        """Let an answer of the project hold everywhere. Return False if the file could not be written."""
+        return await self._grants.widen(grant)
 
     async def _why(self, facts: CallFacts) -> str:
         """Ask the user why they rejected a call, where the editor has forms. Return their words; empty for none."""
@@ -331,9 +362,11 @@ class PermissionGate(Gate):
         return visible(reason.strip()) if isinstance(reason, str) else ""
 
     async def _remember(self, decision: Decision, settlement: Settlement) -> None:
-        """Store an "always" for the session's project."""
+        """Remember an answer for the session, or store an "always" for its project."""
         project = self._project
-        if decision is Decision.ALLOW_ALWAYS:
+        if decision is Decision.ALLOW_SESSION:
+            await self._grants.remember(*(replace(each, session=True) for each in settlement.grants))
+        elif decision is Decision.ALLOW_ALWAYS:
             await self._grants.remember(*(replace(each, project=project) for each in settlement.grants))
         elif decision is Decision.REJECT_ALWAYS and settlement.denial is not None:
             await self._grants.remember(replace(settlement.denial, allowed=False, project=project))
@@ -358,6 +391,16 @@ class PermissionGate(Gate):
 
     def settle(self, facts: CallFacts) -> Settlement:
         """Return the outcome for a call, before the user is asked."""
+        answers = {
+            folder: self._stored(_READERS[0], GrantKind.FOLDER, folder) for ask in facts.asks for folder in ask.folders
+        }
+        refused = [reading(folder, allowed=False) for folder, answer in answers.items() if answer is False]
+        if refused:
+            return Settlement(self._denied(_READERS[0], *refused))
+        open_asks = [ask for ask in facts.asks if not (ask.folders and all(answers[each] for each in ask.folders))]
+        return self._settle_asking(facts.asking(open_asks))
+
+    def _settle_asking(self, facts: CallFacts) -> Settlement:
         if facts.command is not None:
             settlement = self._settle_command(facts, facts.command)
         else:
@@ -404,6 +447,8 @@ class PermissionGate(Gate):
         ):
             by_rules = True not in answers or judge(line, rules, lambda _: None).action is Action.ALLOW
             approved = Approved(ApprovedBy.POLICY if by_rules else ApprovedBy.ALWAYS)
+        if approved is None and judgement.reads and all(ask.folders for ask in facts.asks):
+            return folder_question(facts)
         return Settlement(approved) if approved else command_question(facts, judgement, digest)
 
     @property
@@ -451,6 +496,8 @@ class PermissionGate(Gate):
             stored = None  # a yes to one deletion does not cover the next one; a stored no has ended the call above
         if approved is None and not self._asks(facts, action, stored=stored, rules=rules):
             approved = on_record(stored, action=action) or Approved(ApprovedBy.AUTO)
+        if approved is None and not spec.mutates and facts.asks and all(ask.folders for ask in facts.asks):
+            return folder_question(facts)
         return Settlement(approved) if approved else tool_question(facts, digest, whole, deletes=deletes)
 
     def _denial(self, invocation: Invocation, action: Action | None, *stored: bool | None) -> Deny | None:

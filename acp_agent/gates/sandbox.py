@@ -4,9 +4,12 @@ A tool's own paths must resolve inside, or the call is refused. A shell command 
 are judged as text:
 
 - A relative path that climbs out by `..` is refused. If that depends on the success of an earlier `cd`, it asks.
-- Any other path outside (absolute, `~`, a link that leads out) asks, with its name: reading /usr/include or a log is
-  ordinary work, and no rule should allow it silently. Full-auto refuses it instead of asking.
+- Any other path outside (absolute, `~`, a link that leads out) asks, with its name: reading a log is ordinary work, and
+  no rule should allow it silently. Full-auto refuses it instead of asking.
 - Devices such as /dev/null are allowed.
+
+Reading a dependency of the project outside (site-packages, the toolchain's sources) asks for its folder, by a tool and
+by a command that only reads. Full-auto does not ask.
 """
 
 import os
@@ -14,6 +17,7 @@ import posixpath
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
+from typing import TypeAlias
 
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access, Allow, Ask, Deny, Verdict
@@ -29,6 +33,7 @@ from acp_agent.gates.paths.links import (
     without_made,
 )
 from acp_agent.gates.shell.command import Command, Plain
+from acp_agent.workspace.roots import ReadableFolder
 
 _SHOWN = 5
 _DEVICES = re.compile(r"/dev/(?:null|zero|full|u?random|tty|stdin|stdout|stderr|fd/\d+)")
@@ -39,11 +44,19 @@ def _no_opinion(url: str) -> None:
     del url
 
 
+def _no_folder(path: str) -> None:
+    del path
+
+
+FindDependency: TypeAlias = Callable[[str], ReadableFolder | None]
+
+
 class SandboxGate(Gate):
     """A gate that judges every path of a call. Both resolve functions raise Refused for a path outside.
 
     resolve           resolves paths that a tool itself touches (FileSystem.resolve)
     resolve_command   resolves paths that a command names; the two sandboxes are configured separately
+    folder, folder_of_command   return the dependency that a path leads into, or None
     refuse_url        returns why a URL is refused whatever the addresses of its host are, or None
     workspace         finds the links that a command may follow
     """
@@ -56,24 +69,31 @@ class SandboxGate(Gate):
         resolve_command: Resolve,
         refuse_url: Callable[[str], str | None] = _no_opinion,
         workspace: Workspace | None = None,
+        *,
+        folder: FindDependency = _no_folder,
+        folder_of_command: FindDependency = _no_folder,
     ) -> None:
+        self._folder = folder
+        self._folder_of_command = folder_of_command
         self._workspace = workspace or UnseenWorkspace()
         self._refuse_url = refuse_url
         self._resolve = resolve
         self._resolve_command = resolve_command
 
     def judge(self, facts: CallFacts) -> Verdict:
-        outside, links = list[str](), list[LinkDoubt]()
+        outside, links, readable = list[str](), list[LinkDoubt](), dict[ReadableFolder, None]()
         for path in facts.paths:
             try:
                 self._resolve(path.path, path.access)
             except (Refused, ToolError) as error:
                 return Deny(str(error), error.failure.category, advice=error.failure.suggestion)
+            if not path.access.changes and (folder := self._folder(path.path)) is not None:
+                readable[folder] = None
         reason = next(filter(None, map(self._refuse_url, facts.urls)), None)
         if reason is not None:
             return Deny(reason)
         for line in facts.commands:
-            verdict = self._command(line)
+            verdict = self._command(line, readable)
             if isinstance(verdict, Deny):
                 return verdict
             outside.extend(verdict)
@@ -81,20 +101,28 @@ class SandboxGate(Gate):
             links.extend(_options_by_pattern(line))
         if any(line.typed for line in facts.commands):
             return Ask("typed into a program that runs commands, in a folder that is not known", firm=True)
-        if not (outside or links):
+        if not (outside or links or readable):
             return Allow()
-        reasons = [f"outside the workspace: {_listed(outside)}"] if outside else []
+        reasons = [f"reads {each.name}, a dependency of this project ({each.path})" for each in readable]
+        if not (outside or links):
+            return Ask("; ".join(reasons), folders=tuple(each.path for each in readable))
+        reasons += [f"outside the workspace: {_listed(outside)}"] if outside else []
         reasons += list(dict.fromkeys(each.reason for each in links))[:_SHOWN]
         return Ask("; ".join(reasons), firm=bool(outside) or any(each.certain for each in links))
 
-    def _command(self, line: CommandFacts) -> list[str] | Deny:
-        """Return the outside paths that a command names, or the refusal of one that climbs out."""
+    def _command(self, line: CommandFacts, readable: dict[ReadableFolder, None]) -> list[str] | Deny:
+        """Return the outside paths that a command names, or the refusal of one that climbs out.
+
+        Those in dependencies are left out if the command only reads: their folders are added to `readable`.
+        """
         outside: dict[str, None] = {}
         made = set[str]()
         judged, plain = 0, isinstance(line.analysis, Plain)
+        reads = line.only_reads and all(step.command.name != "git" for step in line.steps)  # repositories name programs
         for command, _, folders, _ in line.steps:
             if folders.lost:
                 return Deny("it changes the folder more often than can be followed; run it in steps")
+            asked = readable if reads and not command.patterns else None  # names that it stands for may be links
             meant = link_targets(command, partial(self._is_folder, folders.possible, made))
             for word in dict.fromkeys((*path_words(command), *patterns_of(command))):
                 matches = folders.matches(word, command)
@@ -102,7 +130,9 @@ class SandboxGate(Gate):
                 if judged > MAX_WORDS or matches is None:
                     return [*outside, f"(more than {MAX_WORDS} paths)"]
                 where = [
-                    self._is_outside(path, made) for each in meant.get(word, (word,)) for path in folders.places(each)
+                    self._is_outside(path, made, asked)
+                    for each in meant.get(word, (word,))
+                    for path in folders.places(each)
                 ]
                 if _CLIMBS.match(word) and all(where):
                     return Deny(f"'{word}' leads out of the workspace", advice="Name a path inside of it.")
@@ -137,7 +167,9 @@ class SandboxGate(Gate):
         places = [posixpath.join(folder, word) for folder in folders]
         return all(posixpath.normpath(place) in made or self._workspace.is_folder(place) for place in places)
 
-    def _is_outside(self, path: str, made: Collection[str] = ()) -> bool:
+    def _is_outside(
+        self, path: str, made: Collection[str] = (), readable: dict[ReadableFolder, None] | None = None
+    ) -> bool:
         if path.startswith("~"):
             path = os.path.expanduser(path)
             if path.startswith("~"):
@@ -147,6 +179,10 @@ class SandboxGate(Gate):
         try:
             self._resolve_command(path, Access.READ)
         except (Refused, ToolError):
+            folder = self._folder_of_command(path) if readable is not None else None
+            if readable is not None and folder is not None:
+                readable[folder] = None
+                return False
             shorter = without_made(path, made, self._workspace.exists)
             return shorter == path or self._is_outside(shorter)
         return False

@@ -317,23 +317,31 @@ _LONGEST_NAME: Final = 100
 
 
 def options(question: Question) -> list[Json]:
-    """Return the options of a question. The names of "always" say what they cover and where.
+    """Return the options of a question. The names of those that last say what they cover and where.
 
-    Ids equal kinds, and there is one option a kind, because CodeCompanion and GoClaw choose by kind.
+    CodeCompanion and GoClaw choose by kind, so ids equal kinds. The option for the session has no kind of its own: it
+    comes behind the one for the project, and is safe to take for it.
     """
+    offered = [
+        ("allow_once", "allow_once", "Allow once"),
+        ("allow_always", "allow_always", _always("allow", question.option)),
+        ("allow_session", "allow_always", f"Allow {_short(question.option)} for this session"),
+        ("reject_once", "reject_once", "Reject once"),
+        ("reject_always", "reject_always", _always("reject", question.denial)),
+    ]
     return [
-        {"optionId": "allow_once", "kind": "allow_once", "name": "Allow once"},
-        {"optionId": "allow_always", "kind": "allow_always", "name": _always("allow", question.option)},
-        {"optionId": "reject_once", "kind": "reject_once", "name": "Reject once"},
-        {"optionId": "reject_always", "kind": "reject_always", "name": _always("reject", question.denial)},
+        {"optionId": option, "kind": kind, "name": name}
+        for option, kind, name in offered
+        if question.option or option != "allow_session"
     ]
 
 
+def _short(covered: str) -> str:
+    return covered if len(covered) <= _LONGEST_NAME else f"{covered[:_LONGEST_NAME]}…"
+
+
 def _always(verb: str, covered: str) -> str:
-    if not covered:
-        return f"{verb.title()} always"
-    shown = covered if len(covered) <= _LONGEST_NAME else f"{covered[:_LONGEST_NAME]}…"
-    return f"Always {verb} {shown} in this project"
+    return f"Always {verb} {_short(covered)} in this project" if covered else f"{verb.title()} always"
 
 
 class EditorApprover:
@@ -359,7 +367,9 @@ class EditorApprover:
         try:
             timeout = self._timeout or None
             answer = await self._peer.request("session/request_permission", params, timeout=timeout, withdraw=True)
-            return wire.decision(answer)
+            decision = wire.decision(answer)
+            offered = decision is not Decision.ALLOW_SESSION or bool(question.option)
+            return decision if offered else Decision.UNANSWERED
         except ClientTimeout:
             message = f"the user did not answer within {self._timeout:g} s whether this may run, so it did not run"
             raise ToolError(ToolErrorCategory.CONFIRMATION_REQUIRED, message) from None

@@ -218,7 +218,8 @@ def decision(value: Json) -> Decision:
     outcome = _answer("session/request_permission", _Permission, value).outcome
     if isinstance(outcome, _Cancelled):
         return Decision.CANCELLED
-    offered = (Decision.ALLOW_ONCE, Decision.ALLOW_ALWAYS, Decision.REJECT_ONCE, Decision.REJECT_ALWAYS)
+    unoffered = (Decision.CANCELLED, Decision.UNANSWERED)
+    offered = (known for known in Decision if known not in unoffered)
     return next((known for known in offered if known.value == outcome.option_id), Decision.UNANSWERED)
 
 

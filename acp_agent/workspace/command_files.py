@@ -299,7 +299,7 @@ class FoundSecret(NamedTuple):
 class SecretsBelow:
     """A search for the files below folders that may hold secrets, by their names.
 
-    roots   the folders of the session; others may not be listed, and other gates judge them
+    roots   the folders of the session, and those outside that it may be let read; other gates judge other folders
     """
 
     def __init__(self, roots: Roots) -> None:
@@ -311,7 +311,7 @@ class SecretsBelow:
         found, walk = list[FoundSecret](), _Walk(look)
         for folder in folders:
             try:
-                place = self._roots.place(os.path.expanduser(folder), Access.LIST)
+                place = self._roots.place(os.path.expanduser(folder), Access.LIST, unasked=True)
             except (Refused, ToolError):
                 continue
             found += [each._replace(folder=folder) for each in self._below(place, look, walk)]

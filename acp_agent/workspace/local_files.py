@@ -201,7 +201,7 @@ class LocalFileSystem:
         self._ripgrep = ripgrep
 
     def resolve(self, path: str, access: Access) -> str:
-        return self._roots.resolve(path, access)
+        return self._roots.resolve_readable(path, access)
 
     async def read_text(self, path: str) -> str:
         return await to_thread.run_sync(self._read, path)

@@ -1,4 +1,4 @@
-"""The files that may be shown: `deny_read`, `allow_read` and their combination; and our own files.
+"""The files that may be shown: `deny_read`, `allow_read` and their combination; our own files; and dependencies.
 
 A pattern is absolute, `~/...`, `**/...`, relative with a slash (below each of the session's folders), or a bare name
 (at any depth). It matches an entry with everything below it. Patterns are compared with resolved paths. A pattern that
@@ -9,14 +9,17 @@ import os
 import re
 import stat
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from glob import escape
+from glob import glob as matching
 from itertools import islice, takewhile
 from typing import TypeAlias
 
 from acp_agent.core.errors import ConfigError
+from acp_agent.core.secrets import secrecy
 from acp_agent.core.types import Access
 from acp_agent.workspace.beneath import expansion_wanted
-from acp_agent.workspace.roots import PathPolicy
+from acp_agent.workspace.roots import PathPolicy, ReadableFolder, is_below
 
 DENIED = "may not be read (tools.file.deny_read)"
 NOT_ALLOWED = "may not be read (not in tools.file.allow_read)"
@@ -272,3 +275,141 @@ def spellings(path: str) -> tuple[str, str]:
     """Return the path with its folder resolved, and with its last link resolved too: settings files are often links."""
     folder, name = os.path.split(path)
     return os.path.join(os.path.realpath(folder), name), os.path.realpath(path)
+
+
+_PYTHON = "python3*"
+_MACHINE = {
+    "C headers": ("/usr/include", "/usr/local/include", "/opt/homebrew/include", "/usr/lib/gcc"),
+    "Python packages": tuple(
+        f"{folder}/lib/{_PYTHON}" for folder in ("/usr", "/usr/local", "/opt/homebrew", "~/.local")
+    ),
+    "Python packages of a version manager": (
+        f"~/.pyenv/versions/*/lib/{_PYTHON}",
+        f"~/.local/share/uv/python/*/lib/{_PYTHON}",
+        f"/Library/Frameworks/Python.framework/Versions/*/lib/{_PYTHON}",
+    ),
+    "Node packages": ("/usr/lib/node_modules", "/usr/local/lib/node_modules", "/usr/share/nodejs"),
+    "Node packages of a version manager": ("~/.nvm/versions/node/*/lib/node_modules",),
+    "the Go module cache": ("$GOMODCACHE", "$GOPATH/pkg/mod", "~/go/pkg/mod"),
+    "the Go sources": ("$GOROOT/src", "/usr/local/go/src", "/usr/lib/go*/src", "/usr/share/go*/src"),
+    "the Cargo registry": tuple(
+        f"{home}/{each}" for home in ("$CARGO_HOME", "~/.cargo") for each in ("registry/src", "git/checkouts")
+    ),
+    "the Rust toolchain's sources": tuple(
+        f"{home}/toolchains/*/{each}" for home in ("$RUSTUP_HOME", "~/.rustup") for each in ("lib/rustlib/src", "share")
+    ),
+    "the Maven repository": ("~/.m2/repository", "/usr/share/maven-repo"),
+    "the Gradle cache": ("$GRADLE_USER_HOME/caches", "~/.gradle/caches"),
+    "system documentation": ("/usr/share/doc", "/usr/local/share/doc", "/usr/share/man", "/usr/share/info"),
+}
+"""Where toolchains and package managers keep what they install. `$NAME` is of the agent's own environment."""
+
+_ENVIRONMENTS = (".venv", "venv", "env")
+_MODULES = "node_modules"
+_LARGEST_SETTINGS = 16 * 1024
+
+
+class ProjectDependencies:
+    """The dependencies of a project outside its folders: packages, the toolchain's sources, documentation.
+
+    A folder counts by what is there, outside, where no file tool can write. What stands in the project, such as a link
+    or a `pyvenv.cfg`, only leads to it: a name is no proof, nor is a folder above the user's home or a root.
+
+    folders   the roots of the session, absolute, links resolved
+    environ   the agent's own environment, which no command of a model changes
+    """
+
+    def __init__(self, folders: Sequence[str], environ: Mapping[str, str]) -> None:
+        self._folders = tuple(folders)
+        self._environ = environ
+        self._home = os.path.realpath(environ.get("HOME") or os.path.expanduser("~"))
+
+    def find(self, path: str, resolved: str) -> ReadableFolder | None:
+        """Return the dependency that a path leads into; None if there is none, or the file may hold secrets.
+
+        path       absolute, as it was named
+        resolved   the same with its links resolved, outside the roots
+        """
+        if secrecy(resolved) or secrecy(path):
+            return None
+        for found in self._known(path, resolved):
+            if is_below(resolved, found.path) and self._is_sound(found.path):
+                return found
+        return None
+
+    def _known(self, path: str, resolved: str) -> Iterator[ReadableFolder]:
+        yield from self._modules(path, resolved)
+        yield from self._python()
+        for name, patterns in _MACHINE.items():
+            for pattern in patterns:
+                yield from (ReadableFolder(found, name) for found in self._existing(pattern))
+
+    def _is_sound(self, folder: str) -> bool:
+        """Return whether a folder holds neither a root nor the user's home, nor lies in a place of secrets."""
+        holds = any(is_below(each, folder) for each in (*self._folders, self._home))
+        return folder != "/" and not holds and not secrecy(folder) and os.path.isdir(folder)
+
+    def _existing(self, pattern: str) -> Iterator[str]:
+        """Yield the folders that a pattern of the table means, links resolved if they stay what they are called."""
+        first, _, rest = pattern.partition("/")
+        if first.startswith("$"):
+            base = self._environ.get(first[1:], "").partition(os.pathsep)[0]
+            pattern = os.path.join(base, rest) if os.path.isabs(base) else ""
+        elif first == "~":
+            pattern = os.path.join(self._home, rest)
+        for found in matching(pattern) if pattern else ():
+            yield os.path.realpath(found)
+
+    def _modules(self, path: str, resolved: str) -> Iterator[ReadableFolder]:
+        """Yield `node_modules` above a root or behind a link in it, and the packages that links in it lead to."""
+        for folder in self._folders:
+            above = folder
+            while above != (above := os.path.dirname(above)):
+                yield ReadableFolder(os.path.join(above, _MODULES), f"{_MODULES} of {above}")
+            linked = os.path.realpath(os.path.join(folder, _MODULES))
+            if os.path.basename(linked) == _MODULES:
+                yield ReadableFolder(linked, f"{_MODULES} of {os.path.dirname(linked)}")
+            inside = is_below(path, folder) and _MODULES in path.removeprefix(folder).split("/")
+            before, found, rest = resolved.rpartition(f"/{_MODULES}/")
+            if inside and found and rest:
+                names = rest.split("/")
+                package = "/".join(names[: 2 if names[0].startswith("@") else 1])
+                yield ReadableFolder(f"{before}{found}{package}", f"the package {package} in {_MODULES} of {before}")
+
+    def _python(self) -> Iterator[ReadableFolder]:
+        """Yield the packages of the project's virtual environments, and the Python that they were made of."""
+        named = [(os.path.join(folder, name), name) for folder in self._folders for name in _ENVIRONMENTS]
+        active = self._environ.get("VIRTUAL_ENV", "")
+        for found, name in (*named, *([(active, active)] if os.path.isabs(active) else [])):
+            real = os.path.realpath(found)
+            settings = _small_file(os.path.join(real, "pyvenv.cfg"))
+            if settings is None:
+                continue
+            for packages in matching(f"{escape(real)}/lib*/{_PYTHON}/site-packages"):
+                if os.path.realpath(packages) == packages:
+                    yield ReadableFolder(packages, f"site-packages of {name}")
+            home = re.search(r"^home\s*=\s*(/\S.*?)\s*$", settings, re.MULTILINE)
+            yield from _library(os.path.realpath(home[1]), name) if home else ()
+        for folder in self._environ.get("PATH", "").split(os.pathsep):
+            if os.path.isabs(folder) and os.path.isfile(program := os.path.join(folder, "python3")):
+                yield from _library(os.path.dirname(os.path.realpath(program)), "python3")
+                return
+
+
+def _library(programs: str, name: str) -> Iterator[ReadableFolder]:
+    """Yield the standard library of the Python whose programs are in a folder, if it really is one."""
+    for folder in matching(f"{escape(os.path.dirname(programs))}/lib*/{_PYTHON}"):
+        parts = ("os.py", "site.py", "encodings/__init__.py")
+        if os.path.realpath(folder) == folder and all(os.path.isfile(os.path.join(folder, part)) for part in parts):
+            yield ReadableFolder(folder, f"the Python library of {name}")
+
+
+def _small_file(path: str) -> str | None:
+    """Return the text of a small regular file; None for anything else, such as a link or a FIFO."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    with os.fdopen(fd, "rb") as file:
+        regular = stat.S_ISREG(os.fstat(fd).st_mode)
+        return file.read(_LARGEST_SETTINGS).decode("utf-8", "replace") if regular else None

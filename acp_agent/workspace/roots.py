@@ -10,11 +10,12 @@ import os
 import stat
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Self, TypeAlias, TypeVar
+from typing import NamedTuple, Self, TypeAlias, TypeVar
 
 from acp_agent.core.errors import ConfigError, Refused, ToolError, ToolErrorCategory
+from acp_agent.core.secrets import secrecy
 from acp_agent.core.types import Access
 from acp_agent.workspace.beneath import Opener, best_opener, check_text, errors_about, expansion_wanted, path_error
 
@@ -64,6 +65,11 @@ PathPolicy: TypeAlias = Callable[[str, Access], str | None]
 
 _ROOT_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _GENTLY = os.O_NONBLOCK | os.O_NOCTTY  # a FIFO must not block, and a terminal must not become ours
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Return whether a path is a folder, or below it, as text."""
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
 def no_policy(path: str, access: Access) -> None:
@@ -220,11 +226,77 @@ class Place:
                 return None
 
 
+class ReadableFolder(NamedTuple):
+    """A folder outside the roots that may be read if the user agrees.
+
+    path   absolute, links resolved
+    name   what it is, in words: "site-packages of .venv"
+    """
+
+    path: str
+    name: str
+
+
+FindFolder: TypeAlias = Callable[[str, str], ReadableFolder | None]
+"""Returns the folder outside the roots that a path may be read in, if the user agrees, or None.
+
+It is given the absolute path as it was named, and with its links resolved.
+"""
+
+
+def no_folder(path: str, resolved: str) -> None:
+    """Find no folder that may be read outside the roots."""
+    del path, resolved
+
+
+class ReadableFolders:
+    """The folders outside the roots that calls may read, each while a call runs that was allowed to.
+
+    find        tells which folders there are: the dependencies of the project
+    open_root   opens a folder. Raises OSError
+    """
+
+    def __init__(self, find: FindFolder = no_folder, open_root: Callable[[str], Root] = Root) -> None:
+        self.find = find
+        self._open_root = open_root
+        self._lock = threading.Lock()
+        self._open = list[str]()
+
+    def open(self, folders: Sequence[str]) -> Callable[[], Awaitable[None]]:
+        """Let these folders be read until the returned function was called. The same folder may be opened twice."""
+        with self._lock:
+            self._open += folders
+
+        async def close() -> None:
+            with self._lock:
+                for folder in folders:
+                    self._open.remove(folder)
+
+        return close
+
+    def place(self, path: str, resolved: str, given: str, *, unasked: bool = False) -> Place | None:
+        """Return the place of a path in a folder that is open, or in any folder if `unasked`; None if there is none."""
+        if unasked:
+            found = self.find(path, resolved)
+            folder = found and found.path
+        else:
+            with self._lock:
+                folder = next((each for each in self._open if is_below(resolved, each)), None)
+        if folder is None or secrecy(resolved):
+            return None
+        try:
+            root = self._open_root(folder)
+        except OSError:
+            return None
+        relative = root.relative(resolved)
+        return None if relative is None else Place(root, relative, given)
+
+
 class Roots:
     """The directories of a session: its cwd and `extra`. They are closed with the session.
 
     Raises ConfigError if one of them is not a directory that can be opened. The caller closes those that `open_root`
-    opens. `opener` is for tests.
+    opens. `opener` is for tests. `readable` are folders outside that may be read.
     """
 
     def __init__(
@@ -235,8 +307,10 @@ class Roots:
         policy: PathPolicy = no_policy,
         opener: Opener | None = None,
         open_root: Callable[[str], Root] | None = None,
+        readable: ReadableFolders | None = None,
     ) -> None:
         self._policy = policy
+        self.readable = readable or ReadableFolders()
         self._roots: list[Root] = []
         for path in (cwd, *extra):
             try:
@@ -269,25 +343,51 @@ class Roots:
         place = self.place(path, access)
         return place.root.absolute(place.relative)
 
-    def place(self, path: str, access: Access) -> Place:
+    def resolve_readable(self, path: str, access: Access) -> str:
+        """Do what `resolve` does, also for a path in a folder outside that nobody has let the session read yet."""
+        place = self.place(path, access, unasked=True)
+        return place.root.absolute(place.relative)
+
+    def folder(self, path: str) -> ReadableFolder | None:
+        """Return the folder outside the roots in which the user may let a path be read; None for any other path."""
+        try:
+            return self._folder(*self._resolved(os.path.expanduser(path), Access.READ))
+        except (Refused, ToolError):
+            return None
+
+    def _folder(self, given: str, resolved: str) -> ReadableFolder | None:
+        inside = any(root.relative(resolved) is not None for root in self._roots)
+        return None if inside else self.readable.find(os.path.normpath(os.path.join(self.cwd, given)), resolved)
+
+    def place(self, path: str, access: Access, *, unasked: bool = False) -> Place:
         """Return the place of `path` if it may be touched. It need not exist. Raises ToolError or Refused.
 
-        A link at the end is followed unless the access is to the entry itself.
+        A link at the end is followed unless the access is to the entry itself. With `unasked` it may be in a folder
+        outside that nobody has let the session read yet: what is there may be looked at, but not shown.
         """
+        return self._place(*self._resolved(path, access), access, unasked=unasked)
+
+    def _resolved(self, path: str, access: Access) -> tuple[str, str]:
+        """Return a path as it was given, and as it really is. Raises ToolError or Refused."""
         given = check_text(path)
         wanted = expansion_wanted(given)
         if wanted is not None and not os.path.lexists(os.path.join(self.cwd, given.split("/", 1)[0])):
             raise wanted
         resolve = _real_entry if access.of_the_entry else _real
-        resolved = resolve(os.path.join(self.cwd, given), given)
-        for root in self._roots:
-            relative = root.relative(resolved)
-            if relative is not None:
-                reason = self._policy(resolved, access)
-                if reason is not None:
-                    raise Refused(f"{given}: {reason}")
-                return Place(root, relative, given)
-        raise Refused(f"{given}: outside the directories of this session", "Stay below the working directory.")
+        return given, resolve(os.path.join(self.cwd, given), given)
+
+    def _place(self, given: str, resolved: str, access: Access, *, unasked: bool = False) -> Place:
+        found = ((root, root.relative(resolved)) for root in self._roots)
+        place = next((Place(root, relative, given) for root, relative in found if relative is not None), None)
+        if place is None and not access.changes:
+            named = os.path.normpath(os.path.join(self.cwd, given))
+            place = self.readable.place(named, resolved, given, unasked=unasked)
+        if place is None:
+            raise Refused(f"{given}: outside the directories of this session", "Stay below the working directory.")
+        reason = self._policy(resolved, access)
+        if reason is not None:
+            raise Refused(f"{given}: {reason}")
+        return place
 
     def allows(self, resolved: str, access: Access) -> bool:
         """Return whether the policy allows a path that a search found below a place."""

@@ -12,19 +12,23 @@ ASK = "session/request_permission"
 TOUCH = [uses(("bash", {"command": "touch touched"})), says("ok")]
 
 
-async def test_the_question_has_four_options_and_names_the_call(tmp_path):
+async def test_the_question_has_five_options_and_names_the_call(tmp_path):
     async with editing(tmp_path, TOUCH) as editor:
         session = await editor.open()
         await editor.say(session, "go")
     (question,) = editor.requests("session/request_permission")
     assert question["sessionId"] == session
-    kinds = ["allow_once", "allow_always", "reject_once", "reject_always"]
-    assert [(option["optionId"], option["kind"]) for option in question["options"]] == list(
-        zip(kinds, kinds, strict=True)
-    )
+    assert [(option["optionId"], option["kind"]) for option in question["options"]] == [
+        ("allow_once", "allow_once"),
+        ("allow_always", "allow_always"),
+        ("allow_session", "allow_always"),
+        ("reject_once", "reject_once"),
+        ("reject_always", "reject_always"),
+    ]
     assert [option["name"] for option in question["options"]] == [
         "Allow once",
         "Always allow `touch …` in this project",
+        "Allow `touch …` for this session",
         "Reject once",
         "Always reject `touch …` in this project",
     ]
@@ -234,7 +238,7 @@ async def test_the_options_say_what_always_covers_and_permissions_lists_and_revo
         session = await editor.open()
         await editor.say(session, "go")
         (question,) = editor.requests("session/request_permission")
-        names = {option["kind"]: option["name"] for option in question["options"]}
+        names = {option["optionId"]: option["name"] for option in question["options"]}
         assert names["allow_always"] == "Always allow `git tag …` in this project"
         assert names["reject_always"] == "Always reject `git tag …` in this project"
         assert "“Always” covers git tag …, nothing that destroys in this project." in str(
@@ -290,3 +294,57 @@ async def test_only_a_rejection_of_this_call_asks_for_a_reason(tmp_path):
         async with editing(folder, TOUCH, capabilities=offered, decide=decide) as editor:
             await editor.say(await editor.open(), "go")
         assert editor.requests("elicitation/create") == []
+
+
+async def test_a_dependency_outside_is_read_after_a_question_that_says_what_it_is(tmp_path):
+    package = tmp_path / "node_modules" / "left"
+    package.mkdir(parents=True)
+    (package / "index.js").write_text("exports.pad = 1\n")
+    (package / ".env").write_text("SECRET_KEY=fake\n")
+    calls = [
+        [uses(("read", {"path": "../node_modules/left/index.js"}))],
+        [uses(("grep", {"pattern": "pad", "path": "../node_modules"}))],
+        [uses(("list_directory", {"path": "../node_modules"}))],
+        [uses(("find_path", {"pattern": "**/*.js", "path": "../node_modules"}))],
+        [uses(("outline", {"path": "../node_modules/left/index.js"}))],
+        [uses(("bash", {"command": "cat ../node_modules/left/index.js"}))],
+        [uses(("read", {"path": "../node_modules/left/.env"}))],
+        [uses(("write", {"path": "../node_modules/left/index.js", "content": "x"}))],
+    ]
+    script = [*(each for (each,) in calls), says("ok")]
+    async with editing(tmp_path, script, decide=choosing("allow_session"), capabilities=NOTHING) as editor:
+        await editor.say(await editor.open(), "go")
+    (question,) = editor.requests(ASK)
+    folder = tmp_path / "node_modules"
+    told = str(question["toolCall"]["content"])
+    assert f"reads node_modules of {tmp_path}, a dependency of this project ({folder})" in told
+    assert f"Allow reading {folder} for this session" in [each["name"] for each in question["options"]]
+    assert [call.status for call in editor.calls] == [*["completed"] * 6, "failed", "failed"]
+    assert (package / "index.js").read_text() == "exports.pad = 1\n"
+
+
+async def test_an_answer_for_the_session_is_not_stored_and_one_of_a_project_can_hold_everywhere(tmp_path):
+    tag = [uses(("bash", {"command": "git tag v1"})), says("ok")]
+    async with editing(tmp_path, TOUCH, capabilities=NOTHING, decide=choosing("allow_session")) as editor:
+        session = await editor.open()
+        await editor.say(session, "go")
+        await editor.say(session, "again")
+        assert len(editor.requests(ASK)) == 1
+        await editor.say(session, "/permissions")
+        assert "1. always allow touch …, in this session" in editor.told
+        await editor.say(session, "/permissions everywhere 1")
+        assert "cannot hold everywhere" in editor.told
+        other = await editor.open()
+        await editor.say(other, "/permissions")
+        assert "have not answered" in editor.told
+        await editor.say(session, "/permissions revoke 1")
+        await editor.say(session, "and again")
+        assert len(editor.requests(ASK)) == 2
+    async with editing(tmp_path, tag, capabilities=NOTHING, decide=choosing("allow_always")) as editor:
+        session = await editor.open()
+        await editor.say(session, "go")
+        await editor.say(session, "/permissions everywhere 1")
+        assert "Changed: always allow git tag …, everywhere" in editor.told
+        await editor.say(session, "/permissions")
+        assert "1. always allow git tag …, everywhere" in editor.told
+        assert "2. " not in editor.told.rpartition("Your answers")[2]

@@ -87,10 +87,11 @@ class Holding:
 
 
 def choosing(kind: str | None) -> Callable[[dict[str, Any]], Awaitable[str | None]]:
-    """A user who always picks the option of a kind; None dismisses the question."""
+    """A user who always picks the option of a kind, or with this id; None dismisses the question."""
 
     async def decide(params: dict[str, Any]) -> str | None:
-        return next((option["optionId"] for option in params["options"] if option["kind"] == kind), None)
+        offered = params["options"]
+        return next((each["optionId"] for each in offered if kind in (each["kind"], each["optionId"])), None)
 
     return decide
 

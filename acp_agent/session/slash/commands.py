@@ -79,7 +79,9 @@ COMMANDS = (
         "status | check command, path or url",
     ),
     SlashCommand(
-        CommandName.PERMISSIONS, "List your answers with “always” in this project, or revoke one", "revoke N (optional)"
+        CommandName.PERMISSIONS,
+        "List your lasting answers here, revoke one, or let one hold everywhere",
+        "revoke N | everywhere N",
     ),
 )
 

@@ -233,20 +233,28 @@ class SlashCommandHandler:
         return PolicyCommand(self._loaded(), session.workspace, session.active, self.gates()).answer(text)
 
     async def permissions(self, text: str) -> str:
-        """List the stored "always" answers of the project, or revoke one by its number."""
+        """List the answers that hold in the session and its project, revoke one, or let one hold everywhere."""
         gate = next((each for each in self.gates().in_order if isinstance(each, PermissionGate)), None)
         answers = () if gate is None else gate.answers()
         verb, *rest = text.split() or [""]
         if gate is None or not answers:
             return "You have not answered “always” to anything in this project."
-        number = int(rest[0]) if verb == "revoke" and len(rest) == 1 and rest[0].isdecimal() else 0
-        if 1 <= number <= len(answers):
-            done = await gate.revoke(answers[number - 1])
-            return f"{'Revoked' if done else 'Revoked until the agent ends'}: {answers[number - 1].told}"
+        number = int(rest[0]) if len(rest) == 1 and rest[0].isdecimal() else 0
+        answer = answers[number - 1] if 1 <= number <= len(answers) else None
+        if verb == "revoke" and answer is not None:
+            done = await gate.revoke(answer)
+            return f"{'Revoked' if done else 'Revoked until the agent ends'}: {answer.told}"
+        if verb == "everywhere" and answer is not None:
+            if not answer.widens:
+                return f"This cannot hold everywhere: {answer.told}. Only programs, sites and folders in a project can."
+            await gate.widen(answer)
+            return f"Changed: {replace(answer, project='').told}"
         if verb:
-            return f"Usage: `/permissions` or `/permissions revoke N`, with N from 1 to {len(answers)}"
+            usage = "Usage: `/permissions`, `/permissions revoke N` or `/permissions everywhere N`"
+            return f"{usage}, with N from 1 to {len(answers)}"
         lines = (f"{number}. {answer.told}" for number, answer in enumerate(answers, start=1))
-        return "\n".join(("Your answers:", "", *lines, "", "`/permissions revoke N` takes one back."))
+        usage = "`/permissions revoke N` takes one back, `/permissions everywhere N` lets one hold in every project."
+        return "\n".join(("Your answers:", "", *lines, "", usage))
 
     def _list_tools(self) -> str:
         described = ((spec.name, " ".join(spec.description.split())) for spec in self._toolset.specs())

@@ -18,7 +18,7 @@ from acp_agent.core.events import EventSink
 from acp_agent.core.ports import Approver, Elicitor, Invocation
 from acp_agent.core.services import Overflow
 from acp_agent.core.session_options import SessionOptions
-from acp_agent.core.types import ALIASES, Access
+from acp_agent.core.types import ALIASES
 from acp_agent.execution.audit import AuditExecutor, Auditor
 from acp_agent.execution.runner import GatedExecutor, ToolExecutor, ToolRunner
 from acp_agent.execution.wrappers import (
@@ -35,7 +35,7 @@ from acp_agent.gates.anomaly import AnomalyDetector, AnomalyGate
 from acp_agent.gates.blocklist import BlocklistGate
 from acp_agent.gates.gate import Gate, Gates
 from acp_agent.gates.git_calls import GitGuard
-from acp_agent.gates.grants import GrantStore
+from acp_agent.gates.grants import GrantsInForce, GrantStore, SessionAnswers
 from acp_agent.gates.grounding import Exists, GroundingGate, Mentioned, unknown
 from acp_agent.gates.limits import Quota, QuotaGate, RateLimit, RateLimitGate
 from acp_agent.gates.mode import AutonomyGate, ModeGate
@@ -76,7 +76,7 @@ _MOST_REMEMBERED = 1000
 
 @dataclass(frozen=True, slots=True)
 class GateMemory:
-    """The counts, the typed words and the trust of one session so far."""
+    """The counts, the typed words, the trust and the answers for one session so far."""
 
     anomalies: AnomalyDetector
     quota: Quota = field(default_factory=Quota)
@@ -85,6 +85,7 @@ class GateMemory:
     turn: TurnCalls = field(default_factory=TurnCalls)
     mentioned: Mentioned = field(default_factory=Mentioned)
     trust: SessionTrust = field(default_factory=SessionTrust)
+    answers: SessionAnswers = field(default_factory=SessionAnswers)
 
     def trust_served(self, trust: Callable[[Invocation], TrustLevel]) -> None:
         """Use `trust` for the trust level of MCP tools. The owner of the method is not kept alive."""
@@ -134,6 +135,7 @@ class _Carried:
     anomalies: AnomalyDetector
     rate: RateLimit
     trust: SessionTrust
+    answers: SessionAnswers
 
 
 class GateMemories:
@@ -148,9 +150,11 @@ class GateMemories:
         if before is not None:
             memory = replace(memory, anomalies=before.anomalies, rate=before.rate, trust=before.trust)
             memory.limit(tools)
-            if before.folder != folder:
+            if before.folder == folder:
+                memory = replace(memory, answers=before.answers)
+            else:
                 memory.trust.trust_folder(TrustLevel.PROVISIONAL)
-        self._carried[session_id] = _Carried(folder, memory.anomalies, memory.rate, memory.trust)
+        self._carried[session_id] = _Carried(folder, memory.anomalies, memory.rate, memory.trust, memory.answers)
         for oldest in [*self._carried][: max(len(self._carried) - _MOST_REMEMBERED, 0)]:
             del self._carried[oldest]
         return memory
@@ -160,7 +164,7 @@ class GateMemories:
 class GateContext:
     """The dependencies of the gates of a session, except the configuration.
 
-    resolve      returns the real path of a path that a tool touches (FileSystem.resolve)
+    files        the directories of the file tools
     shell        the directories that commands may name
     refuse_url   returns why a URL is refused even without a DNS look-up, or None
     offered      the tools that the client allows; None for all
@@ -168,7 +172,7 @@ class GateContext:
     """
 
     options: SessionOptions
-    resolve: Callable[[str, Access], str]
+    files: Roots
     shell: Roots
     refuse_url: Callable[[str], str | None] = lambda _: None
     offered: tuple[str, ...] | None = None
@@ -227,14 +231,15 @@ def permission_gate(
     *,
     all_readable: bool = True,
     elicitor: Elicitor | None = None,
+    answers: SessionAnswers | None = None,
 ) -> PermissionGate:
     """Return the permission gate. Without an approver it refuses calls about which it would ask."""
     return PermissionGate(
         rules=rules,
         conduct=context.options,
-        grants=grants,
+        grants=GrantsInForce(grants, answers),
         approver=approver,
-        resolve=context.resolve,
+        files=context.files,
         consent=consent,
         all_readable=all_readable,
         elicitor=elicitor,
@@ -267,7 +272,7 @@ def build_gates(
     state   None leaves out the gates that count calls or watch results
     """
     settings, options, trust = loaded.settings, context.options, context.trust
-    resolve, resolve_command = context.resolve, context.shell.resolve
+    resolve, resolve_command = context.files.resolve_readable, context.shell.resolve
     cwd = context.shell.cwd
     _warn_of_unknown_tools(loaded, context, warn, tools)
     gates: tuple[Gate | None, ...] = (
@@ -281,7 +286,7 @@ def build_gates(
         PolicyGate(session_policy(loaded, cwd, warn), cwd=cwd, realpath=os.path.realpath, trust=trust.of),
         PinsGate(state.servers.book, options) if state and state.servers else None,
         VerifierGate(verifiers(settings.tools.verifiers, resolve, context.shell, context.urls)),
-        SandboxGate(resolve, resolve_command, context.refuse_url, WorkspaceFiles(cwd, resolve_command)),
+        _sandbox(context),
         _protected(loaded, context),
         *(_watching_gates(settings, state, exists) if state else ()),
         permission,
@@ -302,7 +307,14 @@ def session_gates(
     rules = permission_rules(loaded, warn, tools)
     everything, elicitor = reads_everything(loaded), state.elicitor
     permission = permission_gate(
-        rules, context, state.grants, state.approver, consent, all_readable=everything, elicitor=elicitor
+        rules,
+        context,
+        state.grants,
+        state.approver,
+        consent,
+        all_readable=everything,
+        elicitor=elicitor,
+        answers=state.memory.answers,
     )
     return build_gates(loaded, context, permission, warn, tools=tools, state=state, exists=exists)
 
@@ -323,12 +335,24 @@ def build_executor(
     return gated if state.auditor is None else AuditExecutor(gated, state.auditor)
 
 
+def _sandbox(context: GateContext) -> SandboxGate:
+    files, shell = context.files, context.shell
+    return SandboxGate(
+        files.resolve_readable,
+        shell.resolve,
+        context.refuse_url,
+        WorkspaceFiles(shell.cwd, shell.resolve),
+        folder=files.folder,
+        folder_of_command=shell.folder,
+    )
+
+
 def _protected(loaded: Loaded, context: GateContext) -> ProtectedGate:
     resolve_command = context.shell.resolve
     return ProtectedGate(
         paths=protected_paths(loaded, context.shell.cwd),
         conduct=context.options,
-        resolve=context.resolve,
+        resolve=context.files.resolve_readable,
         resolve_command=resolve_command,
         git=GitGuard(GitRepositories(resolve_command), GitChanges(resolve_command)),
     )

@@ -41,8 +41,8 @@ from acp_agent.output.redaction.redactor import Redactor, compile_extra
 from acp_agent.output.redaction.rules import KnownSecrets
 from acp_agent.workspace.command_files import SecretsBelow, real_path
 from acp_agent.workspace.protected_paths import ProtectedPaths
-from acp_agent.workspace.read_policy import MOST_CHOICES, OwnFiles, ReadPolicy, all_of
-from acp_agent.workspace.roots import Root, Roots
+from acp_agent.workspace.read_policy import MOST_CHOICES, OwnFiles, ProjectDependencies, ReadPolicy, all_of
+from acp_agent.workspace.roots import ReadableFolders, Root, Roots
 
 Warn = Callable[[str], None]
 """Shows the user a problem of the configuration, in one line."""
@@ -369,7 +369,10 @@ def session_roots(
     closed = credentials_file(os.environ), database_file(os.environ), session_locks_file(os.environ)
     own = OwnFiles(tuple(_own_files(loaded, cwd)), closed)
     reading = _read_policy(loaded, folders, for_shell=for_shell)
-    return Roots(cwd, folders[1:], policy=all_of(own, protected_paths(loaded, cwd), reading), open_root=open_root)
+    policy = all_of(own, protected_paths(loaded, cwd), reading)
+    dependencies = ProjectDependencies([os.path.realpath(folder) for folder in folders], os.environ)
+    readable = ReadableFolders(dependencies.find, open_root or Root)
+    return Roots(cwd, folders[1:], policy=policy, open_root=open_root, readable=readable)
 
 
 def protected_paths(loaded: Loaded, cwd: str) -> ProtectedPaths:

@@ -363,9 +363,7 @@ class SessionTools:
         registry = Registry(self._tools(loaded))
         active, memory = self._session.active, lasting.memory
         trust, model = memory.trust, self._needs.model
-        context = GateContext(
-            active, files.resolve, shell_roots, web.refusal, workspace.tools, memory.urls, trust, model
-        )
+        context = GateContext(active, roots, shell_roots, web.refusal, workspace.tools, memory.urls, trust, model)
         kept = loaded.settings.tools.result_cache
         self._cache = ResultCache(enabled=kept.enabled, ttl=kept.ttl_secs)
         self._filters = filter_engine(loaded)

@@ -189,7 +189,7 @@ class Chain:
         self.trust = SessionTrust(tools=dict.fromkeys(self.foreign, TrustLevel.TRUSTED))
         memory = replace(GateMemory.new(tools), trust=self.trust)
         files, shell = (session_roots(loaded, self.root, for_shell=commands) for commands in (False, True))
-        context = GateContext(self.conduct, files.resolve, shell, urls=memory.urls, trust=memory.trust)
+        context = GateContext(self.conduct, files, shell, urls=memory.urls, trust=memory.trust)
         state = SessionGateState(self.approver or ScriptedApprover(), self.grants, memory, None, _unheard)
         rules = permission_rules(loaded, self.warnings, tuple(SPECS))
         rules = {self.tool: tuple(self.allow)} if self.allow else rules

@@ -71,7 +71,7 @@ class World:
         memory = GateMemory.new(loaded.settings.tools)
         memory.trust.served = self.servers.trust
         files, shell = (session_roots(loaded, str(work), for_shell=commands) for commands in (False, True))
-        context = GateContext(self.conduct, files.resolve, shell, trust=memory.trust)
+        context = GateContext(self.conduct, files, shell, trust=memory.trust)
         grants = GrantStore(str(self.root / "grants.toml"), self.warnings.append)
         state = SessionGateState(self.approver, grants, memory, None, self._emit, servers=self.servers)
         known = KnownSecrets()

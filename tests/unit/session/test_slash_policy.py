@@ -56,7 +56,7 @@ def ask(tmp_path: Path) -> Generator[Ask]:
             roots = stack.enter_context(session_roots(loaded, str(work)))
             shell = stack.enter_context(session_roots(loaded, str(work), for_shell=True))
             problems = list[str]()
-            context = GateContext(conduct, roots.resolve, shell, refused)
+            context = GateContext(conduct, roots, shell, refused)
             grants = GrantStore(str(tmp_path / "grants.toml"), problems.append)
             rules = permission_rules(loaded, problems.append)
             gates = build_gates(loaded, context, permission_gate(rules, context, grants), problems.append)

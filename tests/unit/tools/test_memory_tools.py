@@ -11,12 +11,13 @@ from acp_agent.core.ports import Decision
 from acp_agent.core.services import Memories, PastMessage, Remembered
 from acp_agent.core.session_options import AutoApprove, Mode, SessionOptions
 from acp_agent.core.types import Ask, ToolResult
-from acp_agent.gates.grants import GrantStore
+from acp_agent.gates.grants import GrantsInForce, GrantStore
 from acp_agent.gates.mode import ModeGate
 from acp_agent.gates.permission import PermissionGate
 from acp_agent.gates.rules.permission_rules import Action, Rule
 from acp_agent.tools.memory import MemorySave, MemorySearch
-from tests.unit.gates.chain import Judged, ScriptedApprover, inside
+from acp_agent.workspace.roots import Roots
+from tests.unit.gates.chain import Judged, ScriptedApprover
 from tests.unit.tools.workbench import Workbench
 
 pytestmark = pytest.mark.anyio
@@ -178,9 +179,9 @@ def permission(tmp_path: Path):
         return PermissionGate(
             rules={"memory_save": rules},
             conduct=SessionOptions(auto_approve=level),
-            grants=GrantStore(str(tmp_path / "grants.toml"), print),
+            grants=GrantsInForce(GrantStore(str(tmp_path / "grants.toml"), print)),
             approver=approver,
-            resolve=inside(str(tmp_path)),
+            files=Roots(str(tmp_path)),
         )
 
     return gate
