@@ -118,7 +118,7 @@ async def test_what_the_calls_of_a_round_gave_is_known_though_another_was_killed
         await editor.ask("session/load", place(editor, session))
         await editor.say(session, "hello")
         exported: Any = await editor.ask("_acp_agent/session/export", {"sessionId": session})
-        wrote, ran, note, prompt, _ = exported["session"]["messages"][2]["parts"]  # the last: facts of the workspace
+        wrote, ran, note, prompt = exported["session"]["messages"][2]["parts"]
         assert "new.txt" in wrote["text"]
         assert "is_error" not in wrote
         assert "what came of it is not known" in ran["text"]
