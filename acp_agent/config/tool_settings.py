@@ -241,7 +241,7 @@ class ShellSettings(Section):
         bool,
         Field(
             description="Whether the card of a command shows the files it changed, and the model is told their names. "
-            "Folders with over 20,000 entries are not looked at."
+            "Folders with over 100,000 entries are not looked at."
         ),
         OFF,
     ] = True

@@ -323,7 +323,7 @@ _MOST_NAMED = 20
 class ChangesExecutor:
     """An executor that shows which files a command has changed: the user by diffs, the model by one line.
 
-    A call whose commands are proven to read is not looked at.
+    A call whose commands are proven to read is not looked at. That the folders are too large is said once.
 
     watch   looks at the files below the session's roots
     """
@@ -331,6 +331,7 @@ class ChangesExecutor:
     def __init__(self, wrapped: ToolExecutor, watch: FileWatch) -> None:
         self._wrapped = wrapped
         self._watch = watch
+        self._told_limit = False
 
     async def execute(self, facts: CallFacts) -> ToolResult:
         """Run the call, and look at the files before and after a command."""
@@ -338,13 +339,12 @@ class ChangesExecutor:
             return await self._wrapped.execute(facts)
         before = await anyio.to_thread.run_sync(self._watch.before)
         result = await self._wrapped.execute(facts)
-        if before is None:
-            return result
-        found = await anyio.to_thread.run_sync(self._watch.since, before)
-        if not found.changed and not found.deleted:
+        found = await anyio.to_thread.run_sync(self._watch.since, before) if before is not None else CommandChanges()
+        line = self._line(found)
+        if not line:
             return result
         frame = result.frame or Frame()
-        ending = "\n".join(filter(None, (frame.ending, self._line(found))))
+        ending = "\n".join(filter(None, (frame.ending, line)))
         diffs = (*result.diffs, *found.diffs)
         lines = {each.path: each.line for each in changes_of(diffs)}
         locations = [Location(path, lines.get(path)) for path in found.changed[:MOST_DIFFS]]
@@ -358,7 +358,10 @@ class ChangesExecutor:
             names = [visible(relative(path, self._watch.cwd)) for path in paths[:_MOST_NAMED]]
             names += [f"and {len(paths) - _MOST_NAMED} more"] if len(paths) > _MOST_NAMED else []
             parts += [f"{what}: {', '.join(names)}"] if names else []
-        return f"[{'; '.join(parts)}]"
+        if self._watch.limit and not self._told_limit:
+            self._told_limit = True
+            parts = [f"files that commands change are not told: over {self._watch.limit:,} below the session's folders"]
+        return f"[{'; '.join(parts)}]" if parts else ""
 
 
 _log = Log(__name__)

@@ -1,19 +1,26 @@
 """Tell which files changed: those that a command changed, and those that changed since a session saw them.
 
-The files below the roots are looked at before and after a command. A look takes the status of every file that is not
-ignored, and reads small texts whose status is new, so that the next change of them can be shown as a diff. It runs no
-program. What the user or another program changes while the command runs counts as changed by it.
+The files below the roots are looked at before and after a command. A look takes the status of the files that are not
+ignored, in large trees only in folders that changed, and reads small texts whose status is new, so that the next change
+of them can be shown as a diff. It runs no program. What the user or another program changes while the command runs
+counts as changed by it.
 
 A model edits by what it read. If somebody else changes a file in between, `edit` and `write` refuse once and show the
 difference (`tools/edit.py`), and the next prompt can name the files that changed (`SeenFiles.changed`).
 """
 
+import ctypes
 import difflib
 import os
 import stat
+import struct
+import sys
+import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from math import inf
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
@@ -28,8 +35,12 @@ from acp_agent.workspace.roots import Root, Roots
 from acp_agent.workspace.text_files import MOST_WHOLE, is_binary, text_digest
 from acp_agent.workspace.tree_walk import IgnoreRules, TimeLimit
 
-MOST_FILES = 20_000
+MOST_FILES = 100_000
 """The most entries below the roots. In larger trees no change is noticed."""
+MOST_WALKED = 20_000
+"""The same where the kernel does not tell which folders changed."""
+SMALL = 2000
+"""The entries of a tree that is walked at every look. The kernel is not asked to watch it."""
 MOST_DIFFS = 10
 """The most files of one command of which the difference is shown."""
 DIFF_CHARS = 200 * 1024
@@ -43,10 +54,15 @@ _Stamp: TypeAlias = tuple[int, int, int, int]
 """Modification and status time in ns, size and inode of a file."""
 
 
-class FileState(NamedTuple):
-    """The regular files below the roots, by absolute path."""
+class _Folder(NamedTuple):
+    """A folder as it was listed: its regular files, and the folders in it that are entered, with their inodes."""
 
-    stamps: Mapping[str, _Stamp]
+    files: Mapping[str, _Stamp]
+    folders: Mapping[str, int]
+
+
+FileState: TypeAlias = Mapping[str, _Folder]
+"""The folders below the roots, by absolute path."""
 
 
 class CommandChanges(NamedTuple):
@@ -66,39 +82,44 @@ class FileWatch:
     def __init__(self, roots: Roots) -> None:
         self.cwd = roots.cwd
         self._roots = roots
+        self._tree = _Tree(roots)
         self._texts: dict[str, tuple[_Stamp, str]] = {}
         self._kept = 0
-        self._too_large = False
-        self._rules: dict[str, IgnoreRules] = {}
-        self._ignored: dict[str, bool] = {}
-        self._rule_stamps: dict[str, _Stamp] = {}
+        self._last: FileState = {}
+
+    @property
+    def limit(self) -> int:
+        """The number of entries, if the tree has more and no change is noticed; else 0."""
+        return self._tree.limit
 
     def before(self) -> FileState | None:
         """Return the state before a command, and keep the texts that it may change. None if the tree is too large."""
-        state = self._look()
+        state = self._tree.look()
+        if self._tree.outdated:
+            state = self._tree.look()
         if state is None:
+            self._texts.clear()
             return None
-        for path in self._texts.keys() - state.stamps.keys():
-            self._forget(path)
-        for path, stamp in state.stamps.items():
-            known = self._texts.get(path)
-            if known is not None and known[0] != stamp:
-                self._forget(path)
-            if (known is None or known[0] != stamp) and self._kept < _KEPT_CHARS:
+        found = _differences(self._last, state)
+        for path in found.keys() & self._texts.keys():
+            self._kept -= len(self._texts.pop(path)[1])
+        for path, (_, stamp) in found.items():
+            if stamp is not None and self._kept < _KEPT_CHARS:
                 self._keep(path, stamp)
+        self._last = state
         return state
 
     def since(self, before: FileState) -> CommandChanges:
         """Return what has changed since a look."""
-        after = self._look()
+        after = self._tree.look()
         if after is None:
             return CommandChanges()
-        old, new = before.stamps, after.stamps
-        changed = [path for path in sorted(new) if new[path] != old.get(path) and self._is_shown(path)]
-        deleted = [path for path in sorted(old.keys() - new.keys()) if self._is_shown(path)]
+        found = {path: pair for path, pair in sorted(_differences(before, after).items()) if self._is_shown(path)}
+        changed = [path for path, (_, new) in found.items() if new is not None]
+        deleted = [path for path, (_, new) in found.items() if new is None]
         diffs, room = list[Diff](), DIFF_CHARS
         for path in (*changed, *deleted):
-            diff = self._diff(path, old.get(path), new.get(path))
+            diff = self._diff(path, *found[path])
             size = 0 if diff is None else len(diff.old_text or "") + len(diff.new_text)
             if diff is not None and len(diffs) < MOST_DIFFS and size <= room:
                 diffs.append(diff)
@@ -118,23 +139,15 @@ class FileWatch:
 
     def _is_shown(self, path: str) -> bool:
         """Return whether the user may be shown a file: no rule hides it, and git does not ignore it."""
-        root, relative = self._place(path)
-        return self._roots.allows(path, Access.READ) and not self._rules[root.path].ignores(
-            relative, is_directory=False
-        )
-
-    # ------------------------------------------------------------------------------------------ texts
+        return self._roots.allows(path, Access.READ) and not self._tree.ignores(path, is_directory=False)
 
     def _keep(self, path: str, stamp: _Stamp) -> None:
         if stamp[2] <= _TEXT_BYTES and (text := self._read(path)) is not None:
             self._texts[path] = stamp, text
             self._kept += len(text)
 
-    def _forget(self, path: str) -> None:
-        self._kept -= len(self._texts.pop(path)[1])
-
     def _read(self, path: str) -> str | None:
-        root, relative = self._place(path)
+        root, relative = _place(self._roots, path)
         try:
             fd = root.open_regular(relative)
         except OSError:
@@ -147,60 +160,226 @@ class FileWatch:
         finally:
             os.close(fd)
 
-    def _place(self, path: str) -> tuple[Root, str]:
-        """Return the root of a file that a look found, and its path relative to it."""
-        return next((root, found) for root in self._roots.all if (found := root.relative(path)) is not None)
 
-    # ------------------------------------------------------------------------------------------ looking
+def _differences(old: FileState, new: FileState) -> dict[str, tuple[_Stamp | None, _Stamp | None]]:
+    """Return the files that differ, by absolute path, with their old and their new stamp."""
+    found: dict[str, tuple[_Stamp | None, _Stamp | None]] = {}
+    for folder in old.keys() | new.keys():
+        before, after = old.get(folder), new.get(folder)
+        if before is not after:  # a folder without a change is the same object
+            first, second = (before or _NO_FOLDER).files, (after or _NO_FOLDER).files
+            for name in first.keys() | second.keys():
+                pair = first.get(name), second.get(name)
+                if pair[0] != pair[1]:
+                    found[os.path.join(folder, name)] = pair
+    return found
 
-    def _look(self) -> FileState | None:
-        if self._too_large:
+
+def _place(roots: Roots, path: str) -> tuple[Root, str]:
+    """Return the root of a file that a look found, and its path relative to it."""
+    return next((root, found) for root in roots.all if (found := root.relative(path)) is not None)
+
+
+class _Tree:
+    """The files below the roots of a session, except ignored folders.
+
+    A small tree is walked at every look. In a larger one the kernel tells which folders changed (inotify, on Linux),
+    and only these are listed again.
+
+    limit      the number of entries, once the tree was found to have more; else 0
+    outdated   whether ignore rules have changed. The next look follows the new ones
+    """
+
+    def __init__(self, roots: Roots) -> None:
+        self.limit = 0
+        self.outdated = False
+        self._roots = roots
+        self._rules: dict[str, IgnoreRules] = {}
+        self._ignored: dict[str, bool] = {}
+        self._folders: dict[str, _Folder] = {}
+        self._entries = 0
+        self._watches: _FolderWatches | None = None
+        self._can_watch = sys.platform == "linux"
+
+    def look(self) -> FileState | None:
+        """Return the folders as they are now. None if the tree is too large."""
+        if self.limit:
             return None
-        stamps: dict[str, _Stamp] = {}
-        for root in self._roots.all:
-            self._rules.setdefault(root.path, IgnoreRules(root, ".", TimeLimit(inf)))
-            for path, status in self._files(root):
-                stamps[path] = status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
-                if len(stamps) > MOST_FILES:
-                    self._too_large = True
-                    self._texts.clear()
-                    return None
-        rules = {path: stamp for path, stamp in stamps.items() if path.endswith("/.gitignore")}
-        if rules != self._rule_stamps:  # the next look follows the new rules
-            self._rule_stamps = rules
-            self._rules = {root.path: IgnoreRules(root, ".", TimeLimit(inf)) for root in self._roots.all}
-            self._ignored.clear()
-        return FileState(stamps)
+        try:
+            self._update()
+        except _NotWatched:
+            self._can_watch, self._watches = False, None
+            self._start_over()
+            self._walk(())
+        return None if self.limit else dict(self._folders)
 
-    def _files(self, root: Root) -> Iterator[tuple[str, os.stat_result]]:
-        folders, met = ["."], 0
-        while folders and met <= MOST_FILES:
-            folder = folders.pop()
-            try:
-                fd = root.open_directory(folder)
-            except OSError:
-                continue
-            prefix, path = "" if folder == "." else f"{folder}/", root.absolute(folder).rstrip("/")
-            try:
-                with os.scandir(fd) as entries:
-                    for entry in entries:
-                        met += 1
-                        if entry.is_dir(follow_symlinks=False):
-                            if self._is_entered(root, f"{prefix}{entry.name}", entry.name):
-                                folders.append(f"{prefix}{entry.name}")
-                        elif stat.S_ISREG((status := entry.stat(follow_symlinks=False)).st_mode):
-                            yield f"{path}/{entry.name}", status
-            except OSError:
-                continue
-            finally:
-                os.close(fd)
-        self._too_large = self._too_large or met > MOST_FILES
+    def _update(self) -> None:
+        changed = None if self._watches is None else self._watches.changed()
+        if self.outdated or not self._folders or (changed is None and self._watches is not None):
+            self._start_over()
+        self._walk(self._folders if changed is None else changed)
+        if self._entries > SMALL and self._watches is None and self._can_watch:
+            self._watches = _FolderWatches()
+            self._start_over()
+            self._walk(())
 
-    def _is_entered(self, root: Root, relative: str, name: str) -> bool:
-        path = root.absolute(relative)
+    def ignores(self, path: str, *, is_directory: bool) -> bool:
+        """Return whether git ignores a path below a root."""
+        root, relative = _place(self._roots, path)
+        return self._rules[root.path].ignores(relative, is_directory=is_directory)
+
+    def _start_over(self) -> None:
+        """Forget everything. The next walk begins with the roots."""
+        if self._watches is not None:
+            self._watches = _FolderWatches()
+        self._rules = {root.path: IgnoreRules(root, ".", TimeLimit(inf)) for root in self._roots.all}
+        self._folders.clear()
+        self._ignored.clear()
+        self._entries, self.outdated = 0, False
+
+    def _walk(self, folders: Iterable[str]) -> None:
+        """List these folders again, and those that are new in them. Raises _NotWatched."""
+        waiting = list(folders) if self._folders else [root.path for root in self._roots.all]
+        most = MOST_FILES if self._watches is not None else MOST_WALKED
+        while waiting:
+            path = waiting.pop()
+            known, now = self._folders.get(path), self._listed(path)
+            if now == known:
+                continue
+            before, after = known or _NO_FOLDER, now or _NO_FOLDER
+            if known is not None and before.files.get(".gitignore") != after.files.get(".gitignore"):
+                self.outdated = True
+            for name, inode in before.folders.items():
+                if after.folders.get(name) != inode:
+                    self._drop(os.path.join(path, name))
+            if now is None:
+                self._drop(path)
+                continue
+            self._folders[path] = now
+            self._entries += _size(after) - _size(before)
+            waiting += [
+                os.path.join(path, name) for name, each in now.folders.items() if before.folders.get(name) != each
+            ]
+            if self._entries > (SMALL if self._watches is None and self._can_watch else most):
+                break
+        if self._entries > most:
+            self.limit, self._watches = most, None
+            self._folders.clear()
+
+    def _drop(self, path: str) -> None:
+        """Forget a folder and those below it."""
+        waiting = [path]
+        while waiting:
+            path = waiting.pop()
+            gone = self._folders.pop(path, None)
+            if gone is not None:
+                self._entries -= _size(gone)
+                waiting += [os.path.join(path, name) for name in gone.folders]
+            if self._watches is not None:
+                self._watches.remove(path)
+
+    def _listed(self, path: str) -> _Folder | None:
+        """Return a folder as it is now, and watch it. None if it cannot be listed. Raises _NotWatched."""
+        root, relative = _place(self._roots, path)
+        files, folders = dict[str, _Stamp](), dict[str, int]()
+        try:
+            fd = root.open_directory(relative)
+        except OSError:
+            return None
+        try:
+            if self._watches is not None:
+                self._watches.add(path, fd)  # first, so that no change is missed
+            with os.scandir(fd) as entries:
+                for entry in islice(entries, MOST_FILES + 1):
+                    if entry.is_dir(follow_symlinks=False):
+                        if self._is_entered(os.path.join(path, entry.name), entry.name):
+                            folders[entry.name] = entry.inode()
+                    elif (stamp := _stamp(entry)) is not None:
+                        files[entry.name] = stamp
+        except OSError:
+            return None
+        finally:
+            os.close(fd)
+        return _Folder(files, folders)
+
+    def _is_entered(self, path: str, name: str) -> bool:
         if path not in self._ignored:
-            self._ignored[path] = name in _SKIPPED or self._rules[root.path].ignores(relative, is_directory=True)
+            self._ignored[path] = name in _SKIPPED or self.ignores(path, is_directory=True)
         return not self._ignored[path]
+
+
+def _stamp(entry: "os.DirEntry[str]") -> _Stamp | None:
+    """Return the stamp of a regular file; None for anything else, and for what vanished meanwhile."""
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except OSError:
+        return None
+    is_file = stat.S_ISREG(status.st_mode)
+    return (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino) if is_file else None
+
+
+_NO_FOLDER = _Folder({}, {})
+
+
+def _size(folder: _Folder) -> int:
+    return len(folder.files) + len(folder.folders)
+
+
+class _NotWatched(Exception):
+    """The kernel does not watch as many folders."""
+
+
+class _FolderWatches:
+    """The folders that the kernel watches for changes of their entries (inotify(7), Linux only).
+
+    It watches the folder that is open, wherever its path leads meanwhile. What changes a file through a hard link that
+    is elsewhere is not noticed. Raises _NotWatched if the user has no more such queues.
+    """
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._fd = self._libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+        if self._fd < 0:
+            raise _NotWatched
+        weakref.finalize(self, os.close, self._fd)
+        self._paths: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
+
+    def add(self, path: str, fd: int) -> None:
+        """Watch an open folder under its path. Raises _NotWatched."""
+        number = self._libc.inotify_add_watch(self._fd, b"/proc/self/fd/%d" % fd, _CHANGES)
+        if number < 0:
+            raise _NotWatched
+        self._paths[number], self._numbers[path] = path, number
+
+    def remove(self, path: str) -> None:
+        """Watch a folder no more, unless it is watched under another path by now."""
+        number = self._numbers.pop(path, None)
+        if number is not None and self._paths.get(number) == path:
+            del self._paths[number]
+            self._libc.inotify_rm_watch(self._fd, number)
+
+    def changed(self) -> set[str] | None:
+        """Return the folders that changed since the last call. None if the kernel has forgotten some."""
+        found = set[str]()
+        with suppress(BlockingIOError):
+            while data := os.read(self._fd, _EVENT_BYTES):
+                at = 0
+                while at < len(data):
+                    number, mask, _, length = _EVENT.unpack_from(data, at)
+                    at += _EVENT.size + length
+                    if mask & _OVERFLOW:
+                        return None
+                    if number in self._paths:
+                        found.add(self._paths[number])
+        return found
+
+
+_EVENT = struct.Struct("iIII")
+_EVENT_BYTES = 64 * 1024
+_OVERFLOW = 0x4000
+_CHANGES = 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400
+"""Modified, attributes changed, written and closed, moved away, moved here, created, deleted, deleted itself."""
 
 
 _MOST_TEXTS = 64

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import anyio
 import pytest
@@ -21,8 +22,11 @@ from acp_agent.core.types import (
     ToolSpec,
     UrlSubject,
 )
-from acp_agent.execution.wrappers import CacheExecutor, Key, ResultCache
+from acp_agent.execution.wrappers import CacheExecutor, ChangesExecutor, Key, ResultCache
 from acp_agent.gates.gate import CallFacts
+from acp_agent.workspace import changed_files
+from acp_agent.workspace.changed_files import FileWatch
+from acp_agent.workspace.roots import Roots
 
 pytestmark = pytest.mark.anyio
 
@@ -73,6 +77,20 @@ class World:
 
     async def ask(self, invocation: Invocation) -> ToolResult:
         return await self.executor.execute(CallFacts(invocation))
+
+
+async def test_that_the_folders_are_too_large_for_finding_changes_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changed_files, "MOST_FILES", 2)
+    monkeypatch.setattr(changed_files, "SMALL", 1)
+    for name in "abc":
+        (tmp_path / name).touch()
+    with Roots(str(tmp_path)) as roots:
+        executor = ChangesExecutor(World(), FileWatch(roots))
+        results = [await executor.execute(CallFacts(call("bash", CommandSubject("make")))) for _ in range(2)]
+    said = "[files that commands change are not told: over 2 below the session's folders]"
+    assert [result.frame.ending if result.frame else "" for result in results] == [said, ""]
 
 
 # ------------------------------------------------------------------------------------ hits and misses

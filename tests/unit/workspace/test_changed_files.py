@@ -1,14 +1,21 @@
 """What a command has changed: which files are looked at, and which differences are shown."""
 
+import shutil
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from acp_agent.core.types import Access
 from acp_agent.workspace import changed_files
 from acp_agent.workspace.changed_files import CommandChanges, FileWatch
-from acp_agent.workspace.roots import Roots
+from acp_agent.workspace.roots import Root, Roots
 
 
 class Folder:
@@ -104,10 +111,94 @@ def test_files_that_may_not_be_read_are_not_named(tmp_path: Path) -> None:
 
 def test_large_trees_are_not_looked_at_a_second_time(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changed_files, "MOST_FILES", 5)
+    monkeypatch.setattr(changed_files, "SMALL", 2)
     for number in range(7):
         folder.put(f"{number}.txt")
     assert folder.watch.before() is None
+    assert folder.watch.limit == 5
     (folder.path / "0.txt").unlink()
     (folder.path / "1.txt").unlink()
     (folder.path / "2.txt").unlink()
     assert folder.watch.before() is None
+
+
+def apply(folder: Path, step: tuple[str, str, str]) -> None:
+    """Do one step of a command. A step that cannot be done does nothing."""
+    what, one, two = step
+    first, second = folder / one, folder / two
+    with suppress(OSError):
+        match what:
+            case "write":
+                first.parent.mkdir(parents=True, exist_ok=True)
+                first.write_text(two)
+            case "move":
+                first.rename(second)
+            case "delete":
+                shutil.rmtree(first) if first.is_dir() else first.unlink()
+            case "folder":
+                first.mkdir(parents=True)
+            case _:
+                first.chmod(0o600)
+
+
+PATHS = st.sampled_from(
+    ("a", "b", "d", "d/a", "d/e", "d/e/a", "f", "f/a", "f/e/b", ".gitignore", "build/x", "d/.gitignore")
+)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(("write", "write", "move", "delete", "folder", "mode")), PATHS, PATHS), max_size=6
+)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel does not tell what changed")
+@given(commands=st.lists(STEPS, min_size=1, max_size=4), between=STEPS)
+def test_what_the_kernel_tells_is_what_a_walk_finds(commands: list[Any], between: list[Any]):
+    with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch, Roots(name) as roots:
+        path = Path(name)
+        (path / "d/e").mkdir(parents=True)
+        (path / ".gitignore").write_text("build\n")
+        watched, walking = FileWatch(roots), FileWatch(roots)
+        for steps in commands:
+            for step in between:
+                apply(path, step)
+            patch.setattr(changed_files, "SMALL", 0)
+            here = watched.before()
+            patch.setattr(changed_files, "SMALL", 1000)
+            there = walking.before()
+            assert here == there
+            assert here is not None
+            assert there is not None
+            for step in steps:
+                apply(path, step)
+            assert watched.since(here) == walking.since(there)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel does not tell what changed")
+@pytest.mark.parametrize("trouble", ["it forgets", "it does not watch"])
+def test_a_kernel_that_does_not_tell_what_changed_costs_a_walk(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, trouble: str
+):
+    monkeypatch.setattr(changed_files, "SMALL", 0)
+    if trouble == "it forgets":
+        monkeypatch.setattr(changed_files, "_OVERFLOW", 0xFFFF)
+    else:
+        monkeypatch.setattr(changed_files, "_CHANGES", 0)
+    folder.put("a.txt")
+    folder.put("d/b.txt")
+    found = folder.changes(**{"d/b__txt": "new\n", "e/c__txt": "c\n"})
+    assert folder.names(found) == (["b.txt", "c.txt"], [], ["b.txt", "c.txt"])
+
+
+def test_of_a_large_tree_only_the_folders_that_changed_are_listed_again(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(changed_files, "SMALL", 0)
+    for number in range(50):
+        folder.put(f"d{number}/a.txt")
+    listed: list[str] = []
+    opened = Root.open_directory
+    monkeypatch.setattr(Root, "open_directory", lambda root, path: listed.append(path) or opened(root, path))
+    assert folder.watch.before() is not None
+    listed.clear()
+    found = folder.changes(**{"d7/a__txt": "new\n"})
+    assert folder.names(found) == (["a.txt"], [], ["a.txt"])
+    assert set(listed) == {"d7"}
