@@ -176,7 +176,7 @@ class DynExecutor:
             return Touches(alone=True)
 
     async def _show_start(self, start: ToolStarted) -> None:
-        """Show the start of an announced call. A cancellation waits, so that whoever is told it will show the end."""
+        """Show the start of an announced call. A cancellation waits, so that the caller can show its end."""
         with anyio.move_on_after(_CLEAN_UP, shield=True):
             await self._emit(start)
 

@@ -148,7 +148,10 @@ _LONGEST_SOURCE = 2048
 
 
 def fence(text: str, call_id: str, *, external: str | None = None) -> str:
-    """Return `text` in its fence. `external` is the URL or MCP server it comes from, None for this machine."""
+    """Return `text` in its fence. `external` is the URL or MCP server it comes from, None for this machine.
+
+    The id of the fence never stands in the text, so it need not be secret, and may be the same in every request.
+    """
     tag, source = _LOCAL, ""
     if external is not None:
         from html import escape  # noqa: PLC0415 - loads the table of all entities
