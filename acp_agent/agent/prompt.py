@@ -216,9 +216,9 @@ def _mode(mode: Mode) -> str:
         case Mode.CODE:
             return "code. Carry the task out: change files and run commands as needed."
         case Mode.ARCHITECT:
-            return "architect. Study the project and write a plan. Change no files and run no commands."
+            return "architect. Study the project and write a plan. Change no files; run only commands that read."
         case Mode.ASK:
-            return "ask. Answer questions about the project. Change no files and run no commands."
+            return "ask. Answer questions about the project. Change no files; run only commands that read."
         case _:
             assert_never(mode)
 

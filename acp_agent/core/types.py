@@ -117,6 +117,7 @@ class ToolSpec:
     external    whether its results come from outside: the web, an MCP server
     polls       whether its calls ask how something goes on by itself, so that equal results are no repetition
     asks        whether its calls are questions to the user
+    commands    whether its calls are command lines and nothing else, so that one may only read although it mutates
     queue       the name of a queue in which the calls of one answer keep their order; empty for none
     server      the MCP server of the tool; empty for the built-in ones
     """
@@ -132,6 +133,7 @@ class ToolSpec:
     queue: str = ""
     asks: bool = False
     server: str = ""
+    commands: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Enforce the mode of the session, and the autonomy level `readonly`: which kinds of tools may run at all.
+"""Enforce the mode of the session, and the autonomy level `readonly`: which kinds of tools and commands may run at all.
 
 The permission gate enforces the other levels: `supervised` asks as usual, `full` is full-auto.
 """
@@ -6,7 +6,7 @@ The permission gate enforces the other levels: `supervised` asks as usual, `full
 from collections.abc import Callable
 from typing import ClassVar, assert_never
 
-from acp_agent.core.session_options import Mode, SessionOptions
+from acp_agent.core.session_options import FREEDOMS, Freedom, Mode, SessionOptions
 from acp_agent.core.types import (
     Allow,
     CommandSubject,
@@ -25,10 +25,13 @@ _READING = frozenset((ToolKind.READ, ToolKind.SEARCH, ToolKind.FETCH, ToolKind.T
 _PLANNING = _READING | {ToolKind.SWITCH_MODE}
 
 
+_LEAVING = "the user leaves the mode with the editor's mode selector, or by typing /mode code"
+
+
 class ModeGate(Gate):
     """A gate that refuses tools which the mode does not allow. The mode is read for each call.
 
-    ask         allows reading, searching and fetching
+    ask         allows reading, searching and fetching, and commands that only read
     architect   allows the same and changing the mode: it plans, but neither writes nor executes
     code        allows everything
     """
@@ -45,18 +48,24 @@ class ModeGate(Gate):
             case Mode.CODE:
                 return True
             case Mode.ARCHITECT:
-                return not spec.mutates and spec.kind in _PLANNING
+                return spec.commands or (not spec.mutates and spec.kind in _PLANNING)
             case Mode.ASK:
-                return not spec.mutates and spec.kind in _READING
+                return spec.commands or (not spec.mutates and spec.kind in _READING)
             case _:
                 assert_never(mode)
 
     def judge(self, facts: CallFacts) -> Verdict:
         mode = self._conduct.mode
-        if mode is Mode.CODE or (not facts.commands and self.allows(facts.spec)):
+        if mode is Mode.CODE:
             return Allow()
-        reason = f"'{facts.spec.name}' is not available in {mode} mode; the user can switch the mode to code"
-        return Deny(reason, advice="Go on with what you can read, or tell the user to switch.")
+        if self.allows(facts.spec) and facts.only_reads and facts.spec.commands == bool(facts.commands):
+            return Allow()
+        here, tool = f"{FREEDOMS[Freedom(mode.value)][0]} mode ('{mode}')", facts.spec.name
+        if facts.spec.commands:
+            reason = f"this command is not known to only read, and {here} runs no other"
+        else:
+            reason = f"'{tool}' is not available in {here}"
+        return Deny(f"{reason}; {_LEAVING}", advice="Go on with what you can read, or tell the user to switch.")
 
 
 READING = frozenset(

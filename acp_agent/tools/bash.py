@@ -44,6 +44,7 @@ class Bash(Tool[BashParams]):
     name = "bash"
     kind = ToolKind.EXECUTE
     mutates = True
+    commands = True
     params = BashParams
 
     def __init__(self, longest: float = 600) -> None:
@@ -53,7 +54,7 @@ class Bash(Tool[BashParams]):
         return (CommandSubject(params.command),)
 
     def spec_of(self, params: BashParams) -> ToolSpec:
-        return replace(self.spec(), queue=PROCESSES) if params.background else self.spec()
+        return replace(self.spec(), queue=PROCESSES, commands=False) if params.background else self.spec()
 
     async def summary(self, params: BashParams, files: FileSystem) -> str:
         del files

@@ -447,6 +447,7 @@ class Tool(ABC, Generic[P]):
     external    whether its result comes from outside: the web, an MCP server
     asks        whether its calls are questions to the user
     polls       whether calls look at something that runs, so that equal ones are no repetition
+    commands    whether calls are command lines and nothing else
     params      the model of its parameters
     """
 
@@ -457,6 +458,7 @@ class Tool(ABC, Generic[P]):
     external: ClassVar[bool] = False
     asks: ClassVar[bool] = False
     polls: ClassVar[bool] = False
+    commands: ClassVar[bool] = False
     kind: ToolKind
     params: type[P]
 
@@ -477,6 +479,7 @@ class Tool(ABC, Generic[P]):
             external=self.external,
             asks=self.asks,
             polls=self.polls,
+            commands=self.commands,
         )
 
     def fitted(self, arguments: JsonObject) -> JsonObject:

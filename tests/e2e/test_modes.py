@@ -33,6 +33,26 @@ async def test_a_mode_that_only_reads_can_still_read(tmp_path):
     assert editor.call.status == "completed"
 
 
+async def test_a_mode_that_only_reads_offers_bash_for_commands_that_only_read(tmp_path):
+    calls = [uses(("bash", {"command": "ls && cat a.txt"})), uses(("bash", {"command": "touch touched"})), says("ok")]
+    for mode, name in (("ask", "Read only"), ("architect", "Plan")):
+        folder = tmp_path / mode
+        folder.mkdir()
+        async with editing(folder, calls) as editor:
+            (editor.workspace / "a.txt").write_text("needle\n")
+            session = await editor.open()
+            await editor.ask("session/set_mode", {"sessionId": session, "modeId": mode})
+            await editor.say(session, "go")
+            await editor.say(session, "/tools")
+            assert "- `bash`" in editor.told
+            assert "- `write`" not in editor.told
+        assert [call.status for call in editor.calls] == ["completed", "failed"]
+        assert "needle" in str(editor.calls[0])
+        assert f"{name} mode ('{mode}')" in str(editor.calls[1])
+        assert "/mode code" in str(editor.calls[1])
+        assert not editor.requests("session/request_permission")
+
+
 async def test_full_auto_does_not_lift_the_mode(tmp_path):
     async with editing(tmp_path, RUN) as editor:
         session = await editor.open()

@@ -137,7 +137,8 @@ def test_what_cannot_be_told_is_opaque_and_asks(check: Check):
 
 
 def test_mode_approval_level_stored_answers_and_the_sandbox_count_as_in_a_session(check: Check, tmp_path: Path):
-    assert "not available in ask mode" in check("ls", config="acp.mode = 'ask'").out
+    assert check("ls", config="acp.mode = 'ask'").code == 0
+    assert "Read only mode ('ask') runs no other" in check("make", config="acp.mode = 'ask'").out
     free = check("make", config="acp.auto_approve = 'full-auto'")
     assert (free.code, "full-auto" in free.out) == (0, True)
     assert check("cat ../../x", config="acp.auto_approve = 'full-auto'").code == 1

@@ -1,5 +1,7 @@
 """The mode of a session decides what kinds of tools run at all."""
 
+from dataclasses import replace
+
 import pytest
 
 from acp_agent.config.load import level_at_start
@@ -22,10 +24,12 @@ from acp_agent.gates.mode import READING, AutonomyGate, ModeGate
 from acp_agent.tools.ask_user import AskUser
 from acp_agent.tools.lsp import lsp_tools
 from acp_agent.tools.registry import default_tools
+from tests.rows import each_row
 from tests.unit.gates.chain import SPECS, Judged, call, command
 
 pytestmark = pytest.mark.anyio
 PLAIN_READING = {"read", "grep", "fetch", "list_directory"}
+SHELL = replace(SPECS["bash"], commands=True)
 
 
 @pytest.mark.parametrize(
@@ -38,12 +42,28 @@ async def test_a_mode_allows_its_kinds_and_the_catalogue_says_the_same(mode: Mod
         assert ((await Judged(gate).execute(call(name))).failure is None) == (name in allowed)
 
 
-async def test_a_refusal_is_policy_blocked_and_names_tool_and_mode():
-    result = await Judged(ModeGate(SessionOptions(mode=Mode.ASK))).execute(call("bash"))
+async def test_a_refusal_is_policy_blocked_and_names_tool_and_mode_and_how_the_user_leaves_it():
+    result = await Judged(ModeGate(SessionOptions(mode=Mode.ASK))).execute(call("write"))
     assert result.failure is not None
     assert result.failure.category is ToolErrorCategory.POLICY_BLOCKED
-    assert "'bash'" in result.failure.message
-    assert "ask mode" in result.failure.message
+    for part in ("'write'", "Read only mode ('ask')", "mode selector", "/mode code"):
+        assert part in result.failure.message
+
+
+@each_row("mode", [Mode.ASK, Mode.ARCHITECT])
+def test_commands_that_only_read_run_in_every_mode_and_others_do_not(mode: Mode):
+    gate = ModeGate(SessionOptions(mode=mode))
+    assert gate.allows(SHELL)
+    judged = Judged(gate)
+    for text in ("ls", "cat a | head -n 3", "git log --oneline", "cd src && grep -rn x ."):
+        assert judged.judge(replace(command(text), spec=SHELL)) == Allow(), text
+        # One in the background, where the model could not look at it again.
+        assert isinstance(judged.judge(command(text)), Deny), text
+    for text in ("touch x", "ls > x", "make", "git commit -m x", "ls; rm x", "cat $(touch x)", "find . -delete", ""):
+        refused = judged.judge(replace(command(text), spec=SHELL))
+        assert isinstance(refused, Deny), text
+        assert f"('{mode}')" in refused.reason
+        assert "/mode code" in refused.reason
 
 
 async def test_the_mode_is_read_anew_for_each_call():

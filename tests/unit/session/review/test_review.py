@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.core.session_options import Mode
 from acp_agent.session.slash.commands import Review, review_changes
 from tests.unit.session.live_session import LiveSession
 from tests.unit.session.review.repositories import SECRET, elsewhere, git, repository
@@ -50,8 +49,8 @@ async def test_outside_of_a_repository_and_where_nothing_may_run_a_path_is_asked
     told = str(await review_changes(live.tools))
     assert "cannot be seen: git exited with code" in told
     assert "`/review PATH`" in told
-    live.session.active.mode = Mode.ASK
-    assert "'bash' is not available in ask mode" in str(await review_changes(live.tools))
+    live.session.active.readonly = True
+    assert "'bash' is not available" in str(await review_changes(live.tools))
 
 
 async def test_hooks_may_be_links(live: LiveSession, tmp_path: Path):
