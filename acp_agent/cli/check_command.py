@@ -14,16 +14,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
 
+import anyio
+
 from acp_agent.cli.config import loaded_for, warn
-from acp_agent.config.files import data_path
+from acp_agent.config.files import PERMISSION_FILE, data_path
 from acp_agent.config.layers import RULES, Layer, Reader, key_of
 from acp_agent.config.load import Loaded, options_at_start
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.ports import Invocation, ToolContext
-from acp_agent.core.types import CommandSubject, Json, JsonObject, OutputStats, ToolCall, ToolResult
+from acp_agent.core.types import Ask, CommandSubject, Deny, Json, JsonObject, OutputStats, ToolCall, ToolResult
 from acp_agent.core.untrusted import json_value, toml_table
+from acp_agent.gates.gate import CallFacts
+from acp_agent.gates.git_calls import may_call_git
 from acp_agent.gates.grants import GrantStore
 from acp_agent.gates.permission import PermissionGate
+from acp_agent.gates.protected import ProtectedGate
 from acp_agent.gates.rules.permission_rules import Rule
 from acp_agent.gates.shell.command import Analysis, Command, Opaque, Plain, ShellText
 from acp_agent.gates.shell.printing import printing_commands
@@ -39,7 +44,7 @@ from acp_agent.session.toolset.settings import (
     permission_rules,
     redactor,
 )
-from acp_agent.session.verdicts import Word, judged
+from acp_agent.session.verdicts import Finding, Word, judged
 from acp_agent.text import measure
 from acp_agent.tools.bash import Bash
 from acp_agent.workspace.roots import Roots
@@ -103,7 +108,9 @@ def _told(command: Command, joined: str) -> Iterator[tuple[str, str]]:
 
 
 class CommandJudge:
-    """Judges command lines as a session in this folder would. It runs no command and asks no question.
+    """Judges command lines as a session in this folder would. It runs none of them and asks no question.
+
+    It asks git, as the session does, which files a line would bring into the worktree.
 
     files, shell    the directories of a session, for its file tools and for its commands
     rules           rules for bash instead of the configured ones; the user's "always" answers do not count then
@@ -123,20 +130,33 @@ class CommandJudge:
             self._permission = self._permission_gate(rules)
         else:
             answers = loaded.settings.acp.permission_file
-            answers = answers or os.path.join(data_path(os.environ), "acp-permissions.toml")
+            answers = answers or os.path.join(data_path(os.environ), PERMISSION_FILE)
             configured = permission_rules(loaded, warn)
             stored = GrantStore(answers, warn)
             everything = self._all_readable
             self._permission = permission_gate(configured, self._context, stored, all_readable=everything)
         self._gates = build_gates(loaded, self._context, self._permission, warn)
+        self._protected = next(gate for gate in self._gates.in_order if isinstance(gate, ProtectedGate))
 
     def verdict(self, text: str, rules: tuple[Rule, ...] | None = None) -> CommandVerdict:
         """Judge one command line, by `rules` if they are given, else by those in force."""
         permission = self._permission if rules is None else self._permission_gate(rules)
-        call = ToolCall("check", self._spec.name, {"command": text})
-        facts = self._gates.facts(Invocation(call, self._spec, text, _never, (CommandSubject(text),)))
-        found = judged(facts, (*self._gates.in_order[:-1], permission))
+        gates = (*self._gates.in_order[:-1], permission)
+        facts = self._facts(text)
+        found = judged(facts, gates)
+        if found.word in {"ask", "allow"} and may_call_git(text):
+            brought = anyio.run(self._protected.examine, facts)
+            if isinstance(brought, Deny):
+                found = Finding("deny", self._protected.name, brought.rule, (brought.reason,))
+            elif isinstance(brought, Ask) and brought not in facts.asks:
+                facts = self._facts(text)
+                facts.asks.append(brought)
+                found = judged(facts, gates)
         return CommandVerdict(text, found.word, found.rule, found.reasons, facts.commands[0].analysis)
+
+    def _facts(self, text: str) -> CallFacts:
+        call = ToolCall("check", self._spec.name, {"command": text})
+        return self._gates.facts(Invocation(call, self._spec, text, _never, (CommandSubject(text),)))
 
     def _permission_gate(self, rules: tuple[Rule, ...]) -> PermissionGate:
         everything = self._all_readable

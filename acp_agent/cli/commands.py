@@ -99,7 +99,7 @@ def _add_run(new: Callable[..., CommandLine]) -> None:
 
 def _add_conversation(parser: CommandLine) -> None:
     parser.add_argument(
-        "--yes", action="store_true", help="allow every call without asking; the blocklist and deny rules still hold"
+        "--yes", action="store_true", help="ask nothing: allow calls, and refuse those that only you could allow"
     )
     _add_choices(parser)
     parser.set_defaults(misused=parser.error)

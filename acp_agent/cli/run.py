@@ -202,7 +202,7 @@ class RunView:
         self._line({"type": "question", "toolCall": cast("dict[str, object]", call), "refused": True})
         if self._screen is not None:
             self._screen.question(params, option)
-        self.note("    refused: stdin or stdout is no terminal, so nobody can be asked; --yes allows without asking")
+        self.note("    refused: stdin or stdout is no terminal, so nobody can be asked; --yes asks nothing")
 
     @asynccontextmanager
     async def question(self, params: JsonObject) -> AsyncGenerator[None]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.to_thread
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -156,6 +158,25 @@ def test_the_policy_and_the_verifiers_count_too(check: Check):
     allow = "[[tools.permissions.bash]]\npattern = '*'\naction = 'allow'\n"
     for text, code in (("git clean -fdx", 3), ("cat ~/.ssh/id_rsa", 1), ("cat README", 0)):
         assert check(text, config=allow).code == code, text
+
+
+def test_what_git_would_bring_into_a_protected_place_asks(check: Check, project: Path):
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b.c", *arguments], check=True, cwd=project)
+
+    git("init", "-q", "-b", "main")
+    git("commit", "-q", "--allow-empty", "-m", "one")
+    git("checkout", "-q", "-b", "other")
+    (project / ".husky").mkdir()
+    (project / ".husky" / "pre-commit").write_text("true\n")
+    git("add", ".")
+    git("commit", "-q", "-m", "two")
+    git("checkout", "-q", "main")
+    allowed = "[[tools.permissions.bash]]\npattern = 'git *'\naction = 'allow'\n"
+    asked = check("git checkout other", config=allowed)
+    assert (asked.code, "git would bring or change .husky/pre-commit" in asked.out) == (3, True)
+    assert check("git checkout other", config=f"{allowed}[acp]\nauto_approve = 'full-auto'\n").code == 1
+    assert check("git checkout main", config=allowed).code == 0
 
 
 def test_a_broken_rule_is_told_with_its_file_and_number_and_the_tool_asks(check: Check, tmp_path: Path):
@@ -400,7 +421,8 @@ async def test_the_verdict_is_what_becomes_of_the_call_in_a_session(attacked: Pa
         for text, patterns in table:
             given = rules(*patterns)
             chain.permission.rules = {chain.tool: given}
-            assert judge.verdict(text, given).word == FATES[await chain.fate(command(text))], text
+            verdict = await anyio.to_thread.run_sync(judge.verdict, text, given)
+            assert verdict.word == FATES[await chain.fate(command(text))], text
 
 
 @pytest.mark.anyio
@@ -410,7 +432,7 @@ async def test_it_is_so_also_by_a_configuration_that_denies_in_every_way(attacke
     with judging(attacked, CONFIG) as (judge, loaded):
         chain = Chain(str(attacked), str(tmp_path / "grants"), conduct=options_at_start(loaded), loaded=loaded)
         for text in (*texts, "ls", "git status; cat a/x"):
-            verdict = judge.verdict(text)
+            verdict = await anyio.to_thread.run_sync(judge.verdict, text)
             assert verdict.word == FATES[await chain.fate(command(text))], text
             assert (verdict.word == "allow") == (text not in texts), text
 
