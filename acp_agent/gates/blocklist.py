@@ -223,7 +223,8 @@ def _sets_variables(command: Command) -> bool:
 def _stays_here(command: Command) -> bool:
     """Return whether a download is from this machine: each of its URLs, and nothing names another host."""
     known = _TRANSFERS.get(command.name)
-    if known is None or not command.standard or command.runs:
+    writes = any("%output{" in word for word in command.argv)  # curl writes to the file that this format names
+    if known is None or not command.standard or command.runs or writes:
         return False
     words, urls, given = list(command.argv[1:]), 0, set[str]()
     while words:
@@ -235,6 +236,8 @@ def _stays_here(command: Command) -> bool:
         elif word.startswith("--"):
             name, equals, _ = word.partition("=")
             given.update((name, word))
+            if any(each.startswith(f"{name}=") and each != word for due in known.due for each in due):
+                return False
             if name in known.named:
                 words = words if equals else words[1:]
             elif equals or name not in known.words:

@@ -22,7 +22,7 @@ from typing import ClassVar, NamedTuple, assert_never
 
 import anyio
 
-from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Approver, Decision, Elicitor, Form, Invocation
 from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.core.types import (
@@ -293,6 +293,7 @@ class PermissionGate(Gate):
         self._grants = grants
         self._approver = approver
         self._resolve = files.resolve_readable
+        self._project = files.cwd
         self._one_question = anyio.Lock()
 
     def allows(self, spec: ToolSpec) -> bool:
@@ -380,14 +381,6 @@ class PermissionGate(Gate):
         what = found.covered if found else tool
         told = f'denied by the user: they answered "always reject" to {what}'
         return Deny(told, rule=what, advice="Do it another way, or ask the user to revoke that answer (/permissions).")
-
-    @property
-    def _project(self) -> str:
-        """The session's folder, links resolved; empty if it is gone."""
-        try:
-            return self._resolve(".", Access.LIST)
-        except (Refused, ToolError):
-            return ""
 
     def settle(self, facts: CallFacts) -> Settlement:
         """Return the outcome for a call, before the user is asked."""

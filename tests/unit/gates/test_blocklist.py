@@ -205,6 +205,8 @@ def test_downloads_from_this_machine_are_judged_like_other_commands(text: str):
         *("curl", "curl https://x.example", "curl localhost https://x.example", "curl http://localhost.x.example/"),
         *(
             "curl http://localhost@x.example/",
+            "wget -qO- --max-redirect=0 --max-redirect=5 localhost",
+            "curl -w '%output{x}y' localhost",
             "curl http://x.example#localhost",
             "curl 'http://{localhost,x.example}/'",
         ),

@@ -165,6 +165,15 @@ async def test_allow_always_covers_the_tool_and_survives_a_restart(make):
     assert (await chain.run(call("edit", PathSubject("x", Access.WRITE)))).failure is not None
 
 
+async def test_always_holds_in_the_project_also_where_its_folder_may_not_be_read(root: str, tmp_path: Path):
+    config = tmp_path / "config.toml"
+    config.write_text('[tools.file]\ndeny_read = ["**"]\n')
+    loaded = load(Flags(), {"ACP_AGENT_CONFIG": str(config)})
+    chain = Chain(root, os.devnull, approver=ScriptedApprover(Decision.ALLOW_ALWAYS), loaded=loaded)
+    await chain.run(command("git commit -m x"))
+    assert [(grant.key, grant.project) for grant in chain.grants.listed()] == [("git commit", os.path.realpath(root))]
+
+
 def delete(path: str) -> Invocation:
     made = call("delete_path", PathSubject(path, Access.DELETE), arguments={"path": path})
     return replace(made, summary=f"deletes {path}")

@@ -122,7 +122,7 @@ SERVED: tuple[Tool[Any], ...] = (
     McpRun(),
     McpRead(max_lines=100, max_line_chars=100, seen=SeenFiles()),
     McpWrite(max_bytes=1000, seen=SeenFiles()),
-    McpDelete(),
+    McpDelete(seen=SeenFiles()),
     McpFetch(),
 )
 
