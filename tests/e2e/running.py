@@ -19,6 +19,7 @@ from tests.fakes.forked_command import ForkedCommand, run_forked
 from tests.fakes.held import PATIENCE
 from tests.fakes.home import Home
 from tests.fakes.model_script import Script, write_script
+from tests.fakes.short_waits import VARIABLE
 
 COMMAND = [sys.executable, "-m", "acp_agent"]
 LIMIT = 50  # seconds; something hangs
@@ -37,11 +38,12 @@ class Folder:
         self.home.config.write_text(f'[llm]\nmodel = "{write_script(self.home.root, script)}"\n')
 
     def run(
-        self, *arguments: str, start: list[str] | None = None, cwd: Path | None = None
+        self, *arguments: str, start: list[str] | None = None, cwd: Path | None = None, short_waits: bool = False
     ) -> "subprocess.CompletedProcess[str]":
-        """Return a run to its end; forked, unless `start` says how to start it."""
+        """Return a run to its end; forked, unless `start` says how to start it. Its agent may have `short_waits`."""
         if start is None and CAN_FORK:
-            return run_forked(["run", *arguments], self.home.environment(), str(cwd or self.work), LIMIT)
+            environment = self.home.environment() | ({VARIABLE: "1"} if short_waits else {})
+            return run_forked(["run", *arguments], environment, str(cwd or self.work), LIMIT)
         start = start or COMMAND
         return subprocess.run(
             [*start, "run", *arguments],
@@ -127,15 +129,23 @@ class Terminal:
 
 
 @contextmanager
-def at_terminal(folder: Folder, *arguments: str, command: str = "run") -> Iterator[tuple[Terminal, subprocess.Popen]]:
-    """Start a command whose controlling terminal is a pseudo terminal, so that Ctrl-C is a signal there."""
+def at_terminal(
+    folder: Folder, *arguments: str, command: str = "run", cold: bool = False
+) -> "Iterator[tuple[Terminal, subprocess.Popen[bytes] | ForkedCommand]]":
+    """Start a command whose controlling terminal is a pseudo terminal, so that Ctrl-C is a signal there.
+
+    It is forked, unless it is `cold`: then it is a child of this process, and its agent is a child of it.
+    """
     terminal = Terminal()
-    environment = folder.home.environment() | {"TERM": "dumb"}
-    own = lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # noqa: E731
     streams = dict.fromkeys(("stdin", "stdout", "stderr"), terminal.theirs)
-    words = [*COMMAND, *command.split(), *arguments]
-    options = {"cwd": folder.work, "env": environment, "start_new_session": True, "preexec_fn": own, **streams}
-    with subprocess.Popen(words, **options) as process:
+    where = {"cwd": str(folder.work), "env": folder.home.environment() | {"TERM": "dumb"}}
+    words = [*command.split(), *arguments]
+    if cold or not CAN_FORK:
+        own = {"preexec_fn": lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0), "start_new_session": True}
+        made = subprocess.Popen([*COMMAND, *words], **own, **where, **streams)
+    else:
+        made = ForkedCommand(words, **where, **streams)
+    with made as process:
         try:
             yield terminal, process
         finally:

@@ -3,13 +3,15 @@
 import json
 import os
 import signal
+from functools import partial
 
 import anyio
 import pytest
 
 from acp_agent.cli.agent_process import objects_at
 from tests.e2e.test_endings import HOW, WITHIN, leaves
-from tests.fakes.editor import EVERYTHING, NOTHING, ScriptedEditor, editing
+from tests.fakes import editor as editors
+from tests.fakes.editor import EVERYTHING, NOTHING, ScriptedEditor
 from tests.fakes.held import PATIENCE, processes_ended
 from tests.fakes.model_script import Step, says, uses
 
@@ -36,6 +38,7 @@ print(urllib.request.urlopen(f"http://127.0.0.1:{open('port').read()}/page").rea
 """
 DAEMON = """
 import os, time
+print("up", flush=True)
 if os.fork(): os._exit(0)
 os.setsid()
 if os.fork(): os._exit(0)
@@ -45,6 +48,7 @@ open("up", "w").write(f"{os.getpid()}\\n")
 time.sleep(60)
 """
 FULL_AUTO = '[acp]\nauto_approve = "full-auto"\n'
+editing = partial(editors.editing, short_waits=True)
 EVERYWHERE = pytest.mark.parametrize("capabilities", [NOTHING, EVERYTHING], ids=["local", "in the editor"])
 
 

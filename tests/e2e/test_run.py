@@ -85,7 +85,7 @@ def test_the_model_and_the_mode_of_the_command_line_win_over_the_environment(fol
 
 async def test_sigint_cancels_the_command_and_exits_130(folder, held):
     folder.model(HOLD)
-    with folder.started("--yes", "wait", cold=True) as process:
+    with folder.started("--yes", "wait") as process:
         pids = [int(word) for word in (await held.line()).split()]
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=LIMIT)

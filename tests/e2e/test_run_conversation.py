@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -115,7 +116,7 @@ async def test_a_session_that_an_editor_has_open_is_not_continued(folder):
     async with editing(folder.work.parent, [says("fine")]) as editor:
         session = await editor.open()
         await editor.say(session, "first")
-        done = await anyio.to_thread.run_sync(folder.run, "--continue", "go")
+        done = await anyio.to_thread.run_sync(partial(folder.run, "--continue", "go", short_waits=True))
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(r"acp-agent: .*open.*another.*\n", done.stderr)
 
@@ -365,7 +366,7 @@ async def test_ctrl_c_at_a_question_cancels_the_turn_alone(folder):
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 async def test_an_agent_that_died_while_the_user_typed_is_one_clear_line(folder):
     folder.model([says("fine")])
-    with at_terminal(folder) as (terminal, process):
+    with at_terminal(folder, cold=True) as (terminal, process):
         await terminal.until("> ")
         os.kill(server_of(process.pid), signal.SIGKILL)
         terminal.type("hello\n")

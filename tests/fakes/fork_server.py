@@ -10,6 +10,7 @@ the process becomes that, and the agent it starts is forked as well.
 """
 
 import contextlib
+import fcntl
 import functools
 import gc
 import importlib
@@ -21,6 +22,7 @@ import selectors
 import signal
 import socket
 import sys
+import termios
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
@@ -93,6 +95,8 @@ def _become_agent(request: dict[str, Any], descriptors: list[int], server: str) 
         os.setsid()
         for number, descriptor in enumerate(descriptors):
             os.dup2(descriptor, number)
+        if os.isatty(0) and os.isatty(2):
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # Ctrl-C is a signal there
         os.closerange(3, max(descriptors) + 64)
         os.environ.clear()
         os.environ.update(request["env"])
@@ -124,9 +128,11 @@ def _become_command(server: str) -> None:
     from acp_agent.cli import agent_process  # noqa: PLC0415 - an agent would not load it
     from tests.fakes.forked_agent import fork_agent  # noqa: PLC0415 - it imports this module's callers
 
+    waits = {VARIABLE: "1"} if VARIABLE in os.environ else {}
+
     async def open_agent(command: Sequence[str], environment: Mapping[str, str], cwd: str) -> Process:
         arguments = command[command.index("acp_agent") + 1 :]
-        return await fork_agent(environment, cwd, arguments, server=server)
+        return await fork_agent({**environment, **waits}, cwd, arguments, server=server)
 
     agent_process.open_agent = open_agent
 

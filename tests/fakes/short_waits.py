@@ -13,11 +13,13 @@ def shorten() -> None:
     """Let this process wait a tenth of the usual time, or less, for others. Times are in seconds."""
     from acp_agent.llm.retry import RetryPolicy  # noqa: PLC0415 - the fork server has no module of the tests before
     from acp_agent.mcp import connection  # noqa: PLC0415 - as above
+    from acp_agent.protocol import client_terminal  # noqa: PLC0415 - as above
     from acp_agent.protocol.client_files import ProxyFileSystem  # noqa: PLC0415 - as above
     from acp_agent.session import models  # noqa: PLC0415 - as above
     from acp_agent.session.manager import SessionManager  # noqa: PLC0415 - as above
     from acp_agent.store.db import Database  # noqa: PLC0415 - as above
     from acp_agent.workspace import local_files  # noqa: PLC0415 - as above
+    from acp_agent.workspace.processes import background  # noqa: PLC0415 - as above
 
     _set_default(Database.__init__, "patience", 0.3)
     _set_default(ProxyFileSystem.__init__, "looks", (0.0, 0.01))
@@ -26,6 +28,9 @@ def shorten() -> None:
     _set(models, "_IMPATIENT", models._IMPATIENT._replace(base=0.03))
     _set_default(SessionManager.__init__, "lock_seconds", 0.2)
     _set(local_files, "_SETTLED", 200_000_000)  # nanoseconds
+    _set(client_terminal, "_POLL_SECONDS", 0.02)
+    _set(background, "_LOOK", 0.02)
+    _set(background, "_FIRST_END", 0.01)
 
 
 def _set(module: ModuleType, name: str, value: object) -> None:
