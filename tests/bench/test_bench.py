@@ -8,6 +8,7 @@ from tests.bench import __main__ as bench
 from tests.bench import frames
 
 
+@pytest.mark.soak  # starts eleven agents, which takes seconds
 def test_every_scenario_gives_a_row_with_samples_and_the_table_shows_it():
     rows = [
         *bench.starts(1),

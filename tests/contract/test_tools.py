@@ -140,7 +140,7 @@ async def test_every_tool_does_the_same_whatever_the_editor_offers(tmp_path, off
     project = Project(tmp_path)
     project.make()
     steps = [uses(*((call.tool, call.arguments) for call in CALLS)), says("done")]
-    async with editing(tmp_path, steps, capabilities=CAPABILITIES[offered]) as editor:
+    async with editing(tmp_path, steps, capabilities=CAPABILITIES[offered], short_waits=True) as editor:
         assert await editor.say(await editor.open(), "use them all") == "end_turn"
     project.check()
     asked = {question["toolCall"]["toolCallId"] for question in editor.requests("session/request_permission")}

@@ -80,11 +80,14 @@ class Outcome:
     left: int
 
 
-async def kill_and_look(folder: Path, model: StoryModel, point: Point) -> Outcome:
-    """One agent that is killed at a point, and another that takes the session up. AssertionError tells what is lost."""
+async def kill_and_look(folder: Path, model: StoryModel, point: Point, *, cold: bool = False) -> Outcome:
+    """One agent that is killed at a point, and another that takes the session up. AssertionError tells what is lost.
+
+    Both are forked, unless they are to start `cold`, where it counts how long that takes.
+    """
     folder.mkdir()
     options = {**model.options, "capabilities": CLIENTS[point.client]}
-    async with editing(folder, None, **options, cold=True) as editor:
+    async with editing(folder, None, **options, cold=cold) as editor:
         for name, text in BEFORE.items():
             (editor.workspace / name).write_text(text)
         session = await editor.open()
@@ -97,7 +100,7 @@ async def kill_and_look(folder: Path, model: StoryModel, point: Point) -> Outcom
     _assert_audit_whole(editor.home.data)
 
     begun = time.monotonic()
-    async with editing(folder, None, **options, cold=True) as second:
+    async with editing(folder, None, **options, cold=cold) as second:
         await second.initialize()
         told = await loaded(second, session)
         took = time.monotonic() - begun

@@ -17,9 +17,7 @@ FAULTS = ["task", "exit", "stubborn", "blocked", "request", "reader"]
 
 
 def faulty(tmp_path, fault, script=HOLD):
-    return editing(
-        tmp_path, script, capabilities=NOTHING, environment={"FAULT": fault}, lawful=False, cold=True, agent=FAULTY
-    )
+    return editing(tmp_path, script, capabilities=NOTHING, environment={"FAULT": fault}, lawful=False, agent=FAULTY)
 
 
 async def meet_the_fault(editor, session, fault) -> int:

@@ -38,13 +38,11 @@ def descriptors(editor) -> dict[str, str]:
 @pytest.mark.parametrize("how", ["session/close", "session/delete", "rest"])
 async def test_a_session_that_ends_gives_back_every_descriptor(tmp_path, how):
     config = '[acp]\nmax_sessions = 2\nauto_approve = "full-auto"\n'
-    async with editing(
-        tmp_path, WORK, config=config, capabilities=NOTHING, cold=True, agent=UNCOLLECTED, lawful=False
-    ) as editor:
+    async with editing(tmp_path, WORK, config=config, capabilities=NOTHING, agent=UNCOLLECTED, lawful=False) as editor:
         await editor.initialize()
         folder = str(editor.workspace)
         counts = []
-        for _ in range(4):
+        for _ in range(3):
             for _ in range(2):
                 session = await editor.new_session(folder)
                 assert await editor.say(session, "go") == "end_turn"
@@ -60,7 +58,7 @@ def limited(soft: int, hard: int) -> list[str]:
     return ["/bin/sh", "-c", f'ulimit -S -n {soft} && ulimit -H -n {hard} && exec "$0" -m acp_agent', sys.executable]
 
 
-@pytest.mark.parametrize("limit", [20, 24, 32, 48, 64, 80])
+@pytest.mark.parametrize("limit", [20, *(pytest.param(each, marks=pytest.mark.soak) for each in (24, 48, 80)), 32, 64])
 async def test_out_of_descriptors_every_request_is_answered_and_the_end_of_stdin_ends_it(tmp_path, limit):
     agent = limited(limit, limit)
     async with editing(tmp_path, WORK, capabilities=NOTHING, cold=True, agent=agent, lawful=False) as editor:

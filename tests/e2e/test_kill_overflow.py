@@ -21,12 +21,12 @@ def kills(path, count: int) -> int:
     return acknowledged
 
 
-def test_twenty_kills_in_the_middle_of_writes_lose_nothing_that_was_acknowledged(tmp_path):
-    assert kills(tmp_path / "agent.db", 20) > 20
+def test_kills_in_the_middle_of_writes_lose_nothing_that_was_acknowledged(tmp_path):
+    assert kills(tmp_path / "agent.db", 6) > 6
 
 
-def test_ten_kills_while_a_database_is_made_leave_one_that_works(tmp_path):
-    assert run("births", tmp_path, 10) == ["10"]
+def test_kills_while_a_database_is_made_leave_one_that_works(tmp_path):
+    assert run("births", tmp_path, 5) == ["5"]
 
 
 @pytest.mark.soak

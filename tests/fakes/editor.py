@@ -14,6 +14,7 @@ from anyio.abc import Process
 import acp_agent
 from acp_agent.cli.agent_process import Direction, RecordedFrame, SeenCall, seen_calls, text_at
 from tests.fakes.answers import Call, Override, allowing
+from tests.fakes.fork_server import PREPARED_BY
 from tests.fakes.forked_agent import CAN_FORK, fork_agent
 from tests.fakes.held import PATIENCE, Fifo
 from tests.fakes.home import Home
@@ -210,11 +211,13 @@ async def editing(
 
     script   what the model answers; None configures no model at all
     cold     start the interpreter and all imports anew, where a test is about starting
-    agent    the command that starts a cold agent
+    agent    the command that starts a cold agent. A forked one calls `prepare` of the module that it names
     lawful   check the whole conversation against the protocol's rules and schema when the test is through
     short_waits   let the agent wait a tenth as long for locks and the like, where it is forked
     """
     more = {**(environment or {}), **({VARIABLE: "1"} if short_waits else {})}
+    if agent[1] == "-m" and agent[2] != "acp_agent" and not cold:
+        more[PREPARED_BY] = agent[2]
     home, workspace = Home(folder / "home", more), folder / "work"
     workspace.mkdir(exist_ok=True)
     model = "" if script is None else f'[llm]\nmodel = "{write_script(home.root, script)}"\n'

@@ -75,8 +75,13 @@ async def _faulty(self, params, incoming):
     return {}
 
 
-if __name__ == "__main__":
+def prepare() -> None:
+    """Give this process the fault."""
     assert app._BY_THREAD > 0.3  # pyright: ignore[reportPrivateUsage]
     app._BY_THREAD = 0.3  # pyright: ignore[reportPrivateUsage] - seconds until a process that is stuck is ended
     SessionMethods._set_mode = _faulty  # pyright: ignore[reportPrivateUsage]
+
+
+if __name__ == "__main__":
+    prepare()
     sys.exit(__main__.main([]))

@@ -32,6 +32,8 @@ from anyio.abc import Process
 from tests.fakes.short_waits import VARIABLE, shorten
 
 REQUEST_LIMIT = 256 * 1024  # bytes
+PREPARED_BY = "ACP_AGENT_TEST_PREPARED_BY"
+"""The environment variable that names a module, whose `prepare` is called before the agent starts."""
 
 
 def load_everything() -> None:
@@ -107,6 +109,8 @@ def _become_agent(request: dict[str, Any], descriptors: list[int], server: str) 
             _become_command(server)
         if os.environ.pop(VARIABLE, ""):
             shorten()
+        if module := os.environ.pop(PREPARED_BY, ""):
+            importlib.import_module(module).prepare()
         from acp_agent.__main__ import main  # noqa: PLC0415 - as above
 
         code = main()

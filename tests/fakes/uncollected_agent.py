@@ -10,7 +10,12 @@ def _ignored() -> None:
     """Do nothing: the agent switches the collector on again after it has loaded modules."""
 
 
-if __name__ == "__main__":
+def prepare() -> None:
+    """Switch the collector off for good."""
     gc.enable = _ignored
     gc.disable()
+
+
+if __name__ == "__main__":
+    prepare()
     sys.exit(__main__.main([]))

@@ -20,11 +20,11 @@ KILLS = 50
 async def test_fifty_killed_agents_lose_nothing_that_was_told_and_leave_nothing_half_done(tmp_path, seed):
     outcomes: list[Outcome] = []
     async with story_model() as model:
-        whole = await kill_and_look(tmp_path / "whole", model, END)
+        whole = await kill_and_look(tmp_path / "whole", model, END, cold=True)
         for number, point in enumerate(islice(points(seed, whole.frames, whole.told), KILLS)):
             folder = tmp_path / f"{number}"
             print(f"\nseed {seed}, kill {number} of a story of {whole.frames} frames, {whole.told:.2f} s: {point}")
-            outcomes.append(await kill_and_look(folder, model, point))
+            outcomes.append(await kill_and_look(folder, model, point, cold=True))
             print(outcomes[-1])
             shutil.rmtree(folder)
     print(f"\nseed {seed}: killed during {dict(Counter(outcome.during for outcome in outcomes))}")
