@@ -282,6 +282,8 @@ OPENS = {
     "core/new_file.py": "/proc/self/fd, for files that have no name",
     "core/process_limits.py": "/dev/null, to see whether anything can be opened",
     "workspace/roots.py": "Root itself",
+    "workspace/sandbox/bubblewrap.py": "whether bubblewrap is there, and the filter of system calls",
+    "workspace/sandbox/walls.py": "what is there and protected, to build walls around it; opens no file",
     "workspace/project_notes.py": "the user's own AGENTS.md, beside his configuration",
     "gates/grants.py": "the permission file",
     "gates/trust.py": "what the session's folder really is; opens nothing",

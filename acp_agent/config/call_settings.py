@@ -1,20 +1,25 @@
 """Settings of tool calls: which tools the model is shown, and the limits, checks and retries of its calls."""
 
 import math
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
 from acp_agent.config.llm_settings import OptionalModel
 from acp_agent.config.section import (
+    ADDED,
+    INSIDE,
     LARGER,
     OFF,
     ON,
     SMALLER,
     SMALLER_OR_UNLIMITED,
     SUBSET,
+    Paths,
     Section,
     Words,
+    no_looser,
 )
 
 
@@ -216,3 +221,76 @@ class DependencySettings(Section):
             examples=[{"edit": {"requires": ["read"], "prefers": ["grep"]}}],
         ),
     ] = Field(default_factory=dict[str, ToolNeeds])
+
+
+class SandboxMode(StrEnum):
+    """What builds the walls around commands."""
+
+    AUTO = "auto"
+    BWRAP = "bwrap"
+    LANDLOCK = "landlock"
+    SEATBELT = "seatbelt"
+    OFF = "off"
+
+
+class SandboxProfile(StrEnum):
+    """What contained commands may do."""
+
+    WORKSPACE = "workspace"
+    READ_ONLY = "read-only"
+    NETWORK_ALLOW_ALL = "network-allow-all"
+    OFF = "off"
+
+
+class SandboxSettings(Section):
+    """`[tools.sandbox]`: the walls of the kernel around commands."""
+
+    mode: Annotated[
+        SandboxMode,
+        Field(
+            strict=False,
+            description="auto (the best that works here), bwrap (bubblewrap), landlock, seatbelt (macOS) or off.",
+        ),
+    ] = SandboxMode.OFF
+    profile: Annotated[
+        SandboxProfile,
+        Field(
+            strict=False,
+            description="workspace: commands change the session's folders only and reach no host but this one. "
+            "read-only: they change nothing. network-allow-all: workspace, and they reach all hosts. off: no walls.",
+        ),
+        no_looser(
+            SandboxProfile.OFF, SandboxProfile.NETWORK_ALLOW_ALL, SandboxProfile.WORKSPACE, SandboxProfile.READ_ONLY
+        ),
+    ] = SandboxProfile.WORKSPACE
+    strict: Annotated[
+        bool,
+        Field(description="Whether commands are refused where the walls cannot be built. Otherwise they run without."),
+        ON,
+    ] = False
+    allow_write: Annotated[
+        Paths,
+        Field(
+            description="Files and folders besides the session's own that contained commands may change.",
+            examples=[["~/.gradle"]],
+        ),
+        INSIDE,
+    ] = ()
+    allow_read: Annotated[
+        Paths,
+        Field(
+            description="Files and folders that contained commands may read, besides the session's own, the system's "
+            "and those of toolchains.",
+            examples=[["~/datasets"]],
+        ),
+        INSIDE,
+    ] = ()
+    deny_read: Annotated[
+        Paths,
+        Field(
+            description="Files and folders whose content contained commands do not see, besides the usual places of "
+            "logins and keys.",
+            examples=[["~/work/customers"]],
+        ),
+        ADDED,
+    ] = ()

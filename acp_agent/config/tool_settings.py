@@ -14,6 +14,7 @@ from acp_agent.config.call_settings import (
     PhaseSettings,
     RateLimitSettings,
     RetrySettings,
+    SandboxSettings,
     TafcSettings,
     UtilitySettings,
     VerifierSettings,
@@ -465,6 +466,7 @@ class ToolSettings(Section):
     policy: PolicySettings = PolicySettings()
     authorization: AuthorizationSettings = AuthorizationSettings()
     protection: ProtectionSettings = ProtectionSettings()
+    sandbox: SandboxSettings = SandboxSettings()
     overflow: OverflowSettings = OverflowSettings()
     result_cache: ResultCacheSettings = ResultCacheSettings()
     filters: FilterSettings = FilterSettings()

@@ -250,6 +250,7 @@ class CommandRequest:
 
     background   whether it runs beside the turns of its session. It then has no timeout, all its output is handed over,
                  and it lasts until its last process has ended. Its input can be written if the backend can do that
+    unsandboxed  whether it runs outside the session's sandbox
     """
 
     command: str
@@ -257,6 +258,7 @@ class CommandRequest:
     timeout: float | None = None
     output_limit: int = 10 * 1024 * 1024
     background: bool = False
+    unsandboxed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,13 +28,14 @@ from acp_agent.session.slash.handler import CommandDependencies, SlashCommandHan
 from acp_agent.session.titles import Summarizer, TitleUpdater, TitleWriter
 from acp_agent.session.toolset.backends import SessionBackends, reported_diagnostics
 from acp_agent.session.toolset.gate_factory import GateMemory, SessionGateState
-from acp_agent.session.toolset.settings import redactor
+from acp_agent.session.toolset.settings import redactor, wall_rules
 from acp_agent.session.toolset.toolset import ReloadingToolset, SessionTools, ToolDependencies, same_model
 from acp_agent.session.workspace_facts import WorkspaceFacts
 from acp_agent.store.memories import MemoryStore
 from acp_agent.workspace.changed_files import SeenFiles
 from acp_agent.workspace.project_notes import FoundNotes, NoteReader, project_files, users_file
 from acp_agent.workspace.roots import Roots
+from acp_agent.workspace.sandbox.walls import WallRules
 
 _SLOW = "reading the notes for agents takes too long (a slow disk?): what was read last stands in for them"
 
@@ -286,6 +287,7 @@ class SessionFactory:
         backends = SessionBackends(
             session,
             self._loaded.settings,
+            self._walls(),
             process.script_folder,
             self._emit,
             self._warn,
@@ -304,6 +306,14 @@ class SessionFactory:
             seen,
         )
         return self.tools(session, self._cwd, backends, self._gate_state, needs, self._redactor)
+
+    def _walls(self) -> WallRules | None:
+        """Return what the walls are made from. Where the rules cannot be read, no command runs, so there are none."""
+        workspace = self._session.workspace
+        try:
+            return wall_rules(self._loaded, workspace.cwd, workspace.additional)
+        except ConfigError:
+            return None
 
     def _make_gate_state(self, approver: RedactedApprover, memory: GateMemory) -> SessionGateState:
         settings, connections = self._loaded.settings, self._mcp.connections

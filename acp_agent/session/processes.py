@@ -35,7 +35,7 @@ from acp_agent.store.db import Database
 from acp_agent.store.decisions import McpPins, TrustedFolders
 from acp_agent.store.memories import MemoryStore
 from acp_agent.workspace.entries import sweep
-from acp_agent.workspace.processes.environment import ScriptFolder, remove_abandoned
+from acp_agent.workspace.processes.environment import PrivateFolder, remove_abandoned
 from acp_agent.workspace.processes.tree import CommandWatchdog, OrphanReaper, harden_process, kill_everything
 
 _log = log.Log(__name__)
@@ -72,7 +72,7 @@ class ProcessServices:
         self._database = database or Database(database_file(os.environ), self._warn)
         self.credentials = CredentialStore(os.environ, self.secrets.add)
         self.credentials.introduce()
-        self._scripts = ScriptFolder()
+        self._scripts = PrivateFolder()
         self.watchdog = CommandWatchdog()
         self._orphans = OrphanReaper()
         self.gate_memories = GateMemories()

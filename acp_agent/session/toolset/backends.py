@@ -8,6 +8,8 @@ from functools import partial
 from typing import Generic, TypeAlias, TypeVar
 from uuid import uuid4
 
+from anyio import to_thread
+
 from acp_agent.config.load import Loaded
 from acp_agent.config.settings import Settings
 from acp_agent.core.backends import (
@@ -30,10 +32,12 @@ from acp_agent.output.sanitize import fence
 from acp_agent.session.session import Background, Session
 from acp_agent.workspace.local_files import LocalFileSystem, file_stamp
 from acp_agent.workspace.processes.background import ProcessPool
-from acp_agent.workspace.processes.environment import hidden_variables
+from acp_agent.workspace.processes.environment import child_environment, hidden_variables
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.processes.tree import CommandWatchdog
 from acp_agent.workspace.roots import Roots
+from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, sandbox_tier
+from acp_agent.workspace.sandbox.walls import WallRules
 
 _log = Log(__name__)
 _MOST_DIAGNOSTICS = 100
@@ -44,6 +48,7 @@ class SessionBackends:
     """The backends of one session. Terminals stay the same; files and web are made again for each configuration.
 
     settings        the settings at the session's start
+    walls           what the walls around commands are made from; None if they are off
     script_folder   returns the folder for scripts that the editor's terminal runs
     warn            shows the user a problem
     watchdog        ends commands if this process dies
@@ -51,12 +56,14 @@ class SessionBackends:
     terminal        the terminal for the model's and the user's commands
     programs        the local terminal for programs whose output only a tool reads
     processes       the commands that run beside the turns
+    sandbox         contains the commands of the local terminal; None if it is off, or nothing here can build it
     """
 
     def __init__(
         self,
         session: Session,
         settings: Settings,
+        walls: WallRules | None,
         script_folder: Callable[[], str],
         emit: EventSink,
         warn: Callable[[str], None],
@@ -67,6 +74,7 @@ class SessionBackends:
         self._settings = settings
         self._emit = emit
         self._watchdog = watchdog
+        self.sandbox = None if walls is None else _sandbox(walls, settings)
         self.programs = self._local_terminal(warn)
         self.terminal = self._any_terminal(script_folder)
         self.processes = ProcessPool(self.terminal, background)
@@ -84,6 +92,17 @@ class SessionBackends:
         """
         return _unstamped if self._editor.owns_buffers else partial(file_stamp, roots)
 
+    def adopt(self, walls: WallRules | None) -> None:
+        """Make the walls around new commands from other rules. Whether there are walls is settled for the session."""
+        if self.sandbox is not None and walls is not None:
+            self.sandbox.adopt(walls)
+
+    async def end(self) -> None:
+        """End the background processes and the sandbox."""
+        await self.processes.close()
+        if self.sandbox is not None:
+            await to_thread.run_sync(self.sandbox.close)
+
     def web(self, loaded: Loaded, auditor: Auditor | None) -> GuardedWeb:
         """Return the client for public web pages under a configuration."""
         scrape = loaded.settings.tools.scrape
@@ -98,10 +117,12 @@ class SessionBackends:
     def _local_terminal(self, warn: Callable[[str], None]) -> LocalTerminal:
         shell = self._settings.tools.shell
         try:
-            return LocalTerminal(shell.env_allow, default_timeout=shell.timeout, watchdog=self._watchdog)
+            return LocalTerminal(
+                shell.env_allow, default_timeout=shell.timeout, watchdog=self._watchdog, sandbox=self.sandbox
+            )
         except ConfigError as error:
             warn(str(error))
-            return LocalTerminal(default_timeout=shell.timeout, watchdog=self._watchdog)
+            return LocalTerminal(default_timeout=shell.timeout, watchdog=self._watchdog, sandbox=self.sandbox)
 
     def _any_terminal(self, script_folder: Callable[[], str]) -> Terminal:
         acp = self._settings.acp
@@ -121,6 +142,17 @@ class SessionBackends:
 
     async def _fallen_back(self, error: BackendUnavailable) -> None:
         await self._emit(Notice(Severity.WARNING, f"{error}; done without the editor instead"))
+
+
+def _sandbox(walls: WallRules, settings: Settings) -> SessionSandbox | None:
+    """Return the sandbox of a session, or None where nothing can build one."""
+    if sandbox_tier() is SandboxTier.NONE:
+        return None
+    try:
+        environment = child_environment(os.environ, settings.tools.shell.env_allow)
+    except ConfigError:  # the terminal tells the user
+        environment = child_environment(os.environ)
+    return SessionSandbox(walls, environment)
 
 
 async def _unstamped(path: str) -> None:

@@ -14,7 +14,7 @@ from typing import TypeAlias, cast
 
 from anyio import to_thread
 
-from acp_agent.config.call_settings import VerifierSettings
+from acp_agent.config.call_settings import SandboxMode, SandboxProfile, VerifierSettings
 from acp_agent.config.files import credentials_file, data_path, database_file, session_locks_file
 from acp_agent.config.layers import RULES
 from acp_agent.config.llm_settings import ProviderSettings
@@ -43,6 +43,7 @@ from acp_agent.workspace.command_files import SecretsBelow, real_path
 from acp_agent.workspace.protected_paths import ProtectedPaths
 from acp_agent.workspace.read_policy import MOST_CHOICES, OwnFiles, ProjectDependencies, ReadPolicy, all_of
 from acp_agent.workspace.roots import ReadableFolders, Root, Roots
+from acp_agent.workspace.sandbox.walls import NetworkReach, WallRules
 
 Warn = Callable[[str], None]
 """Shows the user a problem of the configuration, in one line."""
@@ -406,3 +407,31 @@ def _read_policy(loaded: Loaded, folders: Sequence[str], *, for_shell: bool) -> 
     except ConfigError as error:
         where = loaded.origins.get(error.key, error.where)
         raise ConfigError(where, error.key, error.value, error.expected) from error
+
+
+def wall_rules(loaded: Loaded, cwd: str, additional: Sequence[str] = ()) -> WallRules | None:
+    """Return what the walls around a session's commands are made from; None if they are switched off.
+
+    Raises ConfigError if a pattern is malformed.
+    """
+    tools = loaded.settings.tools
+    sandbox, profile = tools.sandbox, tools.sandbox.profile
+    if sandbox.mode is SandboxMode.OFF or profile is SandboxProfile.OFF:
+        return None
+    folders = (cwd, *additional, *filter(os.path.isdir, tools.shell.allowed_paths))
+    protected, own = protected_paths(loaded, cwd), tuple(_own_files(loaded, cwd))
+
+    def protects(path: str) -> bool:
+        found = protected.find(path)
+        return found is not None and not found.everyday
+
+    return WallRules(
+        roots=folders,
+        protects=protects,
+        refuses=_read_policy(loaded, folders, for_shell=True),
+        allow_write=sandbox.allow_write,
+        allow_read=sandbox.allow_read,
+        hidden=(*sandbox.deny_read, *own),
+        read_only=profile is SandboxProfile.READ_ONLY,
+        network=NetworkReach.ALL if profile is SandboxProfile.NETWORK_ALLOW_ALL else NetworkReach.SESSION,
+    )

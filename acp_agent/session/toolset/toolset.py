@@ -44,6 +44,7 @@ from acp_agent.session.toolset.settings import (
     filter_engine,
     pipeline,
     session_roots,
+    wall_rules,
     without_faulty_patterns,
 )
 from acp_agent.tools.registry import Registry, ToolLimits, default_tools
@@ -330,7 +331,7 @@ class SessionTools:
 
     async def end(self) -> None:
         """End the background processes, and close the session's folders."""
-        await self._backends.processes.close()
+        await self._backends.end()
         self.close()
 
     def _types_commands(self, process: str) -> bool:
@@ -359,6 +360,7 @@ class SessionTools:
             warn(str(fault))
         opened = partial(session_roots, loaded, workspace.cwd, workspace.additional, open_root=self._folders.open)
         roots, shell_roots = opened(), opened(for_shell=True)
+        self._backends.adopt(wall_rules(loaded, workspace.cwd, workspace.additional))
         files, web = self._backends.files(roots), self._backends.web(loaded, lasting.auditor)
         registry = Registry(self._tools(loaded))
         active, memory = self._session.active, lasting.memory

@@ -1,14 +1,15 @@
-"""What commands are given: the variables of their environment, and a private folder for their scripts.
+"""What commands are given: the variables of their environment, and private folders.
 
-The folder is for the scripts that an editor's terminal runs. It lies among the temporary files, where other users may
-write. A folder there is ours only if it belongs to this user and no other user has access. Links are not followed, and
-a folder that contains a folder stays. The process holds its folder with `flock`, which ends with the process, however
-it dies. Folders of dead processes are removed.
+One is for the scripts that an editor's terminal runs, others stand for /tmp and the home of contained commands. They
+lie among the temporary files, where other users may write. A folder there is ours only if it belongs to this user and
+no other user has access. Links are not followed, and a folder of scripts that contains a folder stays. The process
+holds its folders with `flock`, which ends with the process, however it dies. Folders of dead processes are removed.
 """
 
 import fcntl
 import os
 import re
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -101,14 +102,19 @@ def _is_ours(name: str) -> bool:
     return upper.startswith(_NEVER_PREFIXES) or upper.endswith(_NEVER_SUFFIXES)
 
 
-_PREFIX = "acp-agent-scripts-"
+_SCRIPTS = "acp-agent-scripts-"
+_SANDBOX = "acp-agent-sandbox-"
 _ATTEMPTS = 10
 
 
-class ScriptFolder:
-    """One folder, made when it is first needed. Only one thread may use it."""
+class PrivateFolder:
+    """One folder, made when it is first needed. Only one thread may use it.
 
-    def __init__(self) -> None:
+    whole   whether `close` removes the folders in it as well: it is for contained commands, and not for scripts
+    """
+
+    def __init__(self, *, whole: bool = False) -> None:
+        self._prefix = _SANDBOX if whole else _SCRIPTS
         self._held: tuple[str, int] | None = None
 
     def path(self) -> str:
@@ -116,11 +122,11 @@ class ScriptFolder:
         if self._held is not None and not _is_at(*self._held):
             self.close()
         if self._held is None:
-            self._held = _made()
+            self._held = _made(self._prefix)
         return self._held[0]
 
     def close(self) -> None:
-        """Remove the folder with all its scripts."""
+        """Remove the folder with what is in it. It blocks."""
         if self._held is not None:
             (path, fd), self._held = self._held, None
             try:
@@ -133,16 +139,16 @@ def remove_abandoned() -> int:
     """Remove the folders of this user whose process is gone. Return their number. It blocks."""
     removed = 0
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
-        for path in [entry.path for entry in entries if entry.name.startswith(_PREFIX)]:
+        for path in [entry.path for entry in entries if entry.name.startswith((_SCRIPTS, _SANDBOX))]:
             with suppress(OSError), holding(_open(path)) as fd:
                 removed += _is_private(fd) and _locked(fd) and _is_at(path, fd) and _remove(path, fd)
     return removed
 
 
-def _made() -> tuple[str, int]:
+def _made(prefix: str) -> tuple[str, int]:
     """Return a new folder and the fd that holds it. If another process removes it before that, make another one."""
     for _ in range(_ATTEMPTS):
-        path = tempfile.mkdtemp(prefix=_PREFIX)
+        path = tempfile.mkdtemp(prefix=prefix)
         with suppress(FileNotFoundError):
             fd = _open(path)
             try:
@@ -152,7 +158,7 @@ def _made() -> tuple[str, int]:
             if ours and _is_at(path, fd):
                 return path, fd
             os.close(fd)
-    raise OSError("every new folder for scripts is removed at once")
+    raise OSError("every new private folder is removed at once")
 
 
 def _open(path: str) -> int:
@@ -183,8 +189,11 @@ def _is_at(path: str, fd: int) -> bool:
 
 
 def _remove(path: str, fd: int) -> bool:
-    """Remove a folder with its files. Return whether it is gone."""
+    """Remove a folder with its files, and one for contained commands with its folders. Return whether it is gone."""
     with suppress(OSError):
+        if os.path.basename(path).startswith(_SANDBOX):
+            shutil.rmtree(path)
+            return True
         for name in os.listdir(fd):
             os.unlink(name, dir_fd=fd)
         os.rmdir(path)

@@ -8,8 +8,8 @@ import shutil
 import signal
 import subprocess
 from collections import deque
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack, contextmanager
 from enum import Enum
 from functools import partial
 
@@ -22,6 +22,8 @@ from acp_agent.core.process_limits import limits_for_child
 from acp_agent.workspace.processes.environment import child_environment
 from acp_agent.workspace.processes.table import MARK
 from acp_agent.workspace.processes.tree import CommandWatchdog, ProcessTree, pidfd_works
+from acp_agent.workspace.sandbox.bubblewrap import Launch
+from acp_agent.workspace.sandbox.sandbox import SessionSandbox
 
 _BLOCK = 64 * 1024
 _APART = 64 * 1024
@@ -363,9 +365,9 @@ def check(request: CommandRequest) -> None:
 
 
 def spawn(
-    shell: str, request: CommandRequest, environment: dict[str, str], tag: int
+    launch: Launch, request: CommandRequest, environment: dict[str, str], tag: int
 ) -> tuple["subprocess.Popen[bytes]", dict[Stream, int], int | None]:
-    """Start a shell in its own session. Return it, and the non-blocking ends of its pipes.
+    """Start a shell as `launch` says, in its own session. Return it, and the non-blocking ends of its pipes.
 
     The last one writes to its input, which only a background command has. Its environment is exactly `environment`;
     `tag` is explained in `process_limits`. Raises ToolError.
@@ -387,13 +389,14 @@ def spawn(
                 os.set_blocking(writing, False)
             with limits_for_child(tag):
                 process = subprocess.Popen(
-                    [shell, "-c", "--", request.command],
+                    launch.arguments,
                     stdin=typed,
                     stdout=writes[Stream.STDOUT],
                     stderr=writes[Stream.STDERR],
                     cwd=request.cwd,
                     env=environment,
                     start_new_session=True,
+                    pass_fds=launch.descriptors,
                 )
         except OSError as error:
             raise _spawn_error(error, request) from error
@@ -420,6 +423,7 @@ class LocalTerminal:
                       ConfigError for one that may not be passed on
     pidfds            whether to wait for ends by pidfd, for tests
     watchdog          ends the commands if this process is killed; None makes one
+    sandbox           contains the commands that do not ask to be free; None leaves all of them free
     grace             seconds for processes that still run when the shell has ended, and again after SIGTERM
     """
 
@@ -430,9 +434,11 @@ class LocalTerminal:
         default_timeout: float = 120.0,
         pidfds: bool | None = None,
         watchdog: CommandWatchdog | None = None,
+        sandbox: SessionSandbox | None = None,
         grace: float = _GRACE,
     ) -> None:
         self._grace = grace
+        self._sandbox = sandbox
         self._environment = child_environment(os.environ, env_allow)
         self._default_timeout = default_timeout
         self._pidfds = pidfd_works() if pidfds is None else pidfds
@@ -449,12 +455,12 @@ class LocalTerminal:
             on_failure.callback(over)
             self._watchdog.watch(tree.mark)
             # Not in a thread: it takes less than a millisecond, and a cancellation could lose the process.
-            process, pipes, typing = spawn(self._shell, request, {**self._environment, MARK: tree.mark}, tree.tag)
+            with self._launch([self._shell, "-c", "--", request.command], request) as launch:
+                process, pipes, typing = spawn(launch, request, {**self._environment, MARK: tree.mark}, tree.tag)
             on_failure.pop_all()
         self._watchdog.watch(tree.mark, process.pid)
-        tree.started(
-            process.pid, frozenset({os.fstat(pipes[Stream.STDOUT]).st_ino, os.fstat(pipes[Stream.STDERR]).st_ino})
-        )
+        own_pipes = frozenset(os.fstat(pipe).st_ino for pipe in pipes.values())
+        tree.started(process.pid, own_pipes, launch.keepers)
         # For both timeouts, 0 means none.
         timeout = (self._default_timeout if request.timeout is None else request.timeout) or None
         if request.background:
@@ -465,3 +471,16 @@ class LocalTerminal:
             pidfd = None
         transcript = CommandOutput(_KEPT_APART if request.background else request.output_limit)
         return LocalCommand(process, pipes, tree, transcript, timeout, pidfd, over, typing)
+
+    @contextmanager
+    def _launch(self, words: Sequence[str], request: CommandRequest) -> Generator[Launch]:
+        """Yield how to start a command: within the sandbox, or free. Raises ToolError."""
+        if self._sandbox is None or request.unsandboxed:
+            yield Launch(tuple(words))
+            return
+        with ExitStack() as held:
+            try:
+                launch = held.enter_context(self._sandbox.launch(words, request.cwd))
+            except OSError as error:
+                raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"the sandbox cannot be built: {error}") from error
+            yield launch

@@ -272,10 +272,15 @@ class ProcessTree:
         self._signalled: set[int] = set()
         self._sessions: set[int] = set()
         self._leader = 0
+        self._keepers = 0
         self._pipes = frozenset[int]()
 
-    def started(self, leader: int, pipes: frozenset[int]) -> None:
-        """Note that the shell runs as process `leader` and writes to pipes with these inodes."""
+    def started(self, leader: int, pipes: frozenset[int], keepers: int = 0) -> None:
+        """Note that the shell runs as process `leader` and writes to pipes with these inodes.
+
+        keepers   the processes of a sandbox that run as long as anything does in it; `end` does not count them
+        """
+        self._keepers = keepers
         self._leader = leader
         _leaders.add(leader)
         self._sessions.add(leader)
@@ -348,7 +353,7 @@ class ProcessTree:
         _end(self.living, deadline, grace, self._table, self._signalled, pidfds=self._pidfds)
         for pid in self._signalled - {self._leader}:
             reap(pid)
-        return len(self._signalled)
+        return max(0, len(self._signalled) - self._keepers)
 
     def _belongs(self, status: Status) -> bool:
         """Return whether a process belongs to this command, or to none that still runs."""

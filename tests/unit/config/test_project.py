@@ -26,6 +26,7 @@ STRICTNESS = {
     "acp.auto_approve": ["full-auto", "auto-edit", "suggest"],
     "tools.autonomy_level": ["full", "supervised", "readonly"],
     "tools.profile": ["full", "coding", "minimal"],
+    "tools.sandbox.profile": ["off", "network-allow-all", "workspace", "read-only"],
 }
 # Keys a project has no say in.
 USERS_ALONE = {
@@ -68,6 +69,7 @@ USERS_ALONE = {
     "tools.retry.max_ms",
     "tools.retry.parameter_reformat_provider",
     "tools.protection.unprotected_paths",
+    "tools.sandbox.mode",
     "tools.overflow.retention_days",
     "tools.overflow.max_overflow_bytes",
     "tools.overflow.max_conversation_bytes",
@@ -97,6 +99,7 @@ policy_rules = st.lists(
     max_size=3,
 )
 SWITCHES_ON = {
+    "tools.sandbox.strict",
     "tools.anomaly.enabled",
     "tools.anomaly.auto_block",
     "tools.verifiers.destructive",
@@ -229,6 +232,12 @@ VALUES = {
     "tools.shell.blocked_groups": st.lists(st.sampled_from(["persistence", "system", "eval"]), max_size=3, unique=True),
     "tools.protection.protected_paths": globs,
     "tools.protection.unprotected_paths": globs,
+    "tools.sandbox.mode": st.sampled_from(["auto", "off"]),
+    "tools.sandbox.profile": st.sampled_from(STRICTNESS["tools.sandbox.profile"]),
+    "tools.sandbox.strict": st.booleans(),
+    "tools.sandbox.allow_write": paths,
+    "tools.sandbox.allow_read": paths,
+    "tools.sandbox.deny_read": paths,
     "tools.max_tool_calls_per_session": st.integers(1, 100),
     "tools.rate_limit.calls_per_hour": st.integers(0, 100),
     "tools.anomaly.enabled": st.booleans(),
@@ -321,6 +330,7 @@ def is_tighter_or_equal(name: str, before, after) -> bool:
             "tools.shell.blocked_commands"
             | "tools.shell.blocked_groups"
             | "tools.file.deny_read"
+            | "tools.sandbox.deny_read"
             | "tools.scrape.denied_domains"
             | "tools.deny"
             | "tools.protection.protected_paths"
@@ -342,7 +352,12 @@ def is_tighter_or_equal(name: str, before, after) -> bool:
             return bool(after) and set(after) <= set(before)
         case "tools.scrape.allowed_domains" | "tools.allow":
             return not before or (bool(after) and set(after) <= set(before))
-        case "tools.shell.allowed_paths" | "tools.file.allowed_paths":
+        case (
+            "tools.shell.allowed_paths"
+            | "tools.file.allowed_paths"
+            | "tools.sandbox.allow_write"
+            | "tools.sandbox.allow_read"
+        ):
             return all(below(path, before) for path in after)
         case _:
             return (infinite if after is None else after) <= (infinite if before is None else before)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.workspace.processes.environment import ScriptFolder, remove_abandoned
+from acp_agent.workspace.processes.environment import PrivateFolder, remove_abandoned
 
 PROGRAM = """
 import os, sys
-from acp_agent.workspace.processes.environment import ScriptFolder
-folder = ScriptFolder()
+from acp_agent.workspace.processes.environment import PrivateFolder
+folder = PrivateFolder()
 open(os.path.join(folder.path(), "a.sh"), "w").write("echo a secret")
 print(folder.path(), flush=True)
 sys.stdin.read()
@@ -29,7 +29,7 @@ def tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_it_is_private_stays_the_same_and_leaves_nothing(tmp: Path) -> None:
-    folder = ScriptFolder()
+    folder = PrivateFolder()
     assert list(tmp.iterdir()) == [], "nothing is made before somebody asks"
     path = Path(folder.path())
     assert path.parent == tmp
@@ -42,7 +42,7 @@ def test_it_is_private_stays_the_same_and_leaves_nothing(tmp: Path) -> None:
 
 
 def test_one_that_was_swept_away_is_made_anew(tmp: Path) -> None:
-    folder = ScriptFolder()
+    folder = PrivateFolder()
     first = Path(folder.path())
     first.rmdir()
     second = Path(folder.path())
@@ -62,7 +62,7 @@ def test_what_a_killed_process_left_goes_with_the_next_and_nothing_of_one_that_l
     ) as process:
         assert process.stdout is not None
         script = Path(process.stdout.readline().strip()) / "a.sh"
-        mine = ScriptFolder()
+        mine = PrivateFolder()
         mine.path()
         assert remove_abandoned() == 0
         assert script.read_text() == "echo a secret"

@@ -1,0 +1,177 @@
+"""Contain commands with bubblewrap: namespaces of their own, a read-only system, and a filter of system calls.
+
+The commands of a session share one network, in which there is nothing but 127.0.0.1: a server and the request to it
+meet, and no packet leaves. A small process holds that network until the session ends; a command enters it by nsenter
+and then drops all capabilities. https://github.com/containers/bubblewrap
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+
+from acp_agent.workspace.sandbox.seccomp import filter_program
+from acp_agent.workspace.sandbox.walls import NetworkReach, Walls
+
+_PREFERRED = "/usr/bin/bwrap"  # AppArmor profiles name this path
+_NEEDED = 5.0  # seconds that a trial or the holder of a network may take
+_NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
+_SOMEBODY = "1000"  # the user that root is within: not root
+_NO_FILE = "/dev/null"
+_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # in many systems, of folders in /usr
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A command as it is started.
+
+    descriptors   those that it must inherit
+    keepers       the processes of the sandbox that run as long as anything does in it
+    """
+
+    arguments: tuple[str, ...]
+    descriptors: tuple[int, ...] = ()
+    keepers: int = 0
+
+
+@cache
+def bubblewrap() -> str:
+    """Return the path of bubblewrap, or "" where it is missing or cannot make namespaces. It is tried once."""
+    found = _PREFERRED if os.access(_PREFERRED, os.X_OK) else shutil.which("bwrap") or ""
+    trial = [found, *_NAMESPACES, "--unshare-net", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"]
+    try:
+        done = found and subprocess.run(trial, capture_output=True, check=False, timeout=_NEEDED).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return found if done else ""
+
+
+class SessionNetwork:
+    """A network without any host but this one, for the commands of one session. It lasts until `close`.
+
+    Commands can be started in it while it is open. Raises OSError if it cannot be made.
+    """
+
+    def __init__(self) -> None:
+        reading, writing = os.pipe()
+        words = [bubblewrap(), "--unshare-user", "--unshare-net", "--uid", "0", "--gid", "0", "--die-with-parent"]
+        words += ["--cap-add", "CAP_SYS_ADMIN", "--ro-bind", "/", "/", "--info-fd", str(writing), "--", "cat"]
+        with open(reading, "rb") as told:
+            try:
+                self._holder = subprocess.Popen(
+                    words,
+                    stdin=subprocess.PIPE,  # it ends when this end is closed, however this process dies
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    bufsize=0,
+                    pass_fds=[writing],
+                    env={"PATH": "/usr/bin:/bin"},
+                    cwd="/",
+                    start_new_session=True,
+                )
+            finally:
+                os.close(writing)
+            answer = told.read()
+        assert self._holder.stdin is not None
+        assert self._holder.stdout is not None
+        try:
+            self._process = int(json.loads(answer)["child-pid"])
+            self._holder.stdin.write(b".")
+            ready = self._holder.stdout.read(1)  # from then on its user is mapped, and others may enter
+        except (ValueError, KeyError, OSError):
+            ready = b""
+        if not ready:
+            self.close()
+            raise OSError("bubblewrap made no network")
+
+    def words(self) -> tuple[str, ...]:
+        """Return the words that start a command in this network."""
+        spaces = f"/proc/{self._process}/ns"
+        return ("nsenter", f"--user={spaces}/user", f"--net={spaces}/net", "--preserve-credentials", "--")
+
+    def close(self) -> None:
+        """End the network. Commands that still run in it keep it."""
+        for pipe in (self._holder.stdin, self._holder.stdout):
+            assert pipe is not None
+            pipe.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._holder.wait(_NEEDED)
+
+
+class BubblewrapSandbox:
+    """The sandbox of one session.
+
+    folder   an empty private folder, whose folders `tmp` and `home` stand for /tmp and for the user's home
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        for name in ("tmp", "home"):
+            os.makedirs(os.path.join(folder, name), mode=0o700, exist_ok=True)
+        self._network: SessionNetwork | None = None
+        program = filter_program(internet=True)
+        self._filter: int | None = None
+        if program is not None:
+            self._filter = os.memfd_create("seccomp", os.MFD_CLOEXEC)
+            os.write(self._filter, program)
+
+    @contextmanager
+    def launch(self, command: Sequence[str], cwd: str, walls: Walls) -> Generator[Launch]:
+        """Yield how a command is started within walls. Its descriptors are open in the body. Raises OSError."""
+        descriptors: list[int] = []
+        enter: tuple[str, ...] = ()
+        if walls.network is NetworkReach.SESSION:
+            self._network = self._network or SessionNetwork()
+            enter = self._network.words()
+        words = [*enter, bubblewrap(), *_NAMESPACES, "--cap-drop", "ALL", *_user()]
+        if walls.network is NetworkReach.NONE:
+            words.append("--unshare-net")
+        words += [*self._mounts(walls), "--chdir", cwd]
+        try:
+            if self._filter is not None:  # opened anew, because bubblewrap reads it from its position to its end
+                descriptors.append(os.open(f"/proc/self/fd/{self._filter}", os.O_RDONLY | os.O_CLOEXEC))
+                words += ["--seccomp", str(descriptors[0])]
+            yield Launch((*words, "--", *command), tuple(descriptors), keepers=1)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def close(self) -> None:
+        """End the session's network."""
+        network, self._network = self._network, None
+        if network is not None:
+            network.close()
+        if self._filter is not None:
+            os.close(self._filter)
+            self._filter = None
+
+    def _mounts(self, walls: Walls) -> list[str]:
+        """Return the mounts, each before those below it."""
+        temporary, home = (os.path.join(self._folder, name) for name in ("tmp", "home"))
+        mounts: dict[str, tuple[str, ...]] = {"/proc": ("--proc",), "/dev": ("--dev",)}
+        mounts |= {path: ("--ro-bind", path) for path in walls.readable}
+        mounts |= {"/tmp": ("--bind", temporary), "/var/tmp": ("--bind", temporary)}  # noqa: S108 - a mount point
+        mounts[walls.home] = ("--bind", home)
+        mounts |= {path: ("--bind", path) for path in (*walls.writable, *walls.pinned)}
+        mounts |= {path: ("--ro-bind", path) for path in walls.frozen}
+        mounts |= {path: ("--tmpfs",) if os.path.isdir(path) else ("--ro-bind", _NO_FILE) for path in walls.hidden}
+        if walls.network is NetworkReach.ALL:
+            names = os.path.realpath("/etc/resolv.conf")
+            mounts.setdefault(names, ("--ro-bind", names))
+        words = [word for path, (how, *source) in sorted(mounts.items()) for word in (how, *source, path)]
+        for link in _LINKS:
+            if os.path.islink(link):
+                words += ["--symlink", os.readlink(link), link]
+        return [
+            *words,
+            *(word for path in (*walls.hidden, "/") if os.path.isdir(path) for word in ("--remount-ro", path)),
+        ]
+
+
+def _user() -> tuple[str, ...]:
+    """Return the words that make the command no root, even if this process is."""
+    return ("--uid", _SOMEBODY, "--gid", _SOMEBODY) if os.geteuid() == 0 else ()

@@ -1,0 +1,196 @@
+"""Walls: what a contained command may change, read and reach, and how they are found for a session's folders."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from acp_agent.core.types import Access
+
+_DEEPEST = 3  # folders below a root in which protected and unreadable files are looked for
+_MOST_ENTRIES = 1_000
+_UNSEARCHED = frozenset(("node_modules", ".venv", "venv", "target", "dist", "build", "__pycache__", ".tox", ".nox"))
+_GIT_OBEYED = ("hooks", "config", "config.worktree", "info/attributes", "commondir", "gitdir")
+_LOGINS = """
+.ssh .gnupg .aws .azure .kube .docker .config/gh .config/gcloud .npmrc .netrc .pypirc .pgpass .my.cnf
+.git-credentials .config/git/credentials .cargo/credentials.toml .cargo/credentials .gem/credentials
+.m2/settings.xml .vault-token .m2/settings-security.xml .nuget/NuGet .gradle/gradle.properties
+.local/share/keyrings .password-store .terraform.d
+""".split()  # noqa: SIM905 - a table
+_SECRETS = """
+/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/sudoers /etc/sudoers.d /etc/ssh
+""".split()  # noqa: SIM905 - a table
+_SYSTEM = """
+/usr /bin /sbin /lib /lib32 /lib64 /libx32 /etc /opt /nix /snap /sys /var/lib/dpkg /var/lib/rpm
+/var/lib/pacman /var/lib/apt /var/lib/snapd/snap /var/lib/flatpak
+""".split()  # noqa: SIM905 - a table
+_TOOLCHAINS = """
+.gitconfig .config/git .gitignore .gitignore_global .gitattributes .editorconfig .prettierrc .cargo
+.rustup go .go .goenv .nvm .volta .bun .deno .fnm .nodenv .npm .yarn .pyenv .rye .conda miniconda3
+anaconda3 miniforge3 mambaforge .virtualenvs .rbenv .rvm .gem .bundle .sdkman .jenv .jabba .m2 .gradle
+.ivy2 .sbt .coursier .dotnet .nuget .asdf .proto .local/bin .local/lib .local/pipx .local/share/mise
+.local/share/uv .local/share/pnpm .opam .local/share/pipx .local/share/virtualenvs .local/share/fnm
+.ghcup .stack .cabal .elan .mix .hex .juliaup .julia .pub-cache .swiftly .zig .zvm .linuxbrew
+.nix-profile .cache/pip .cache/uv .cache/pypoetry .cache/yarn .cache/pre-commit .cache/ms-playwright
+""".split()  # noqa: SIM905 - a table; below the user's home
+_HOMES = """
+VIRTUAL_ENV CONDA_PREFIX PYENV_ROOT NVM_DIR VOLTA_HOME PNPM_HOME BUN_INSTALL DENO_DIR CARGO_HOME
+RUSTUP_HOME GOPATH GOROOT GOMODCACHE JAVA_HOME GRADLE_USER_HOME GEM_HOME RBENV_ROOT ASDF_DIR
+MISE_DATA_DIR SDKROOT DEVELOPER_DIR SSL_CERT_DIR SSL_CERT_FILE
+""".split()  # noqa: SIM905 - a table; the variables that name a toolchain's folder
+
+Protects: TypeAlias = Callable[[str], bool]
+"""Tell whether a path may not be changed by a command, because something runs or obeys it later."""
+Refuses: TypeAlias = Callable[[str, Access], str | None]
+"""Return why a path may not be used, or None; a PathPolicy of `workspace/roots`."""
+
+
+class NetworkReach(StrEnum):
+    """The hosts that a contained command can reach."""
+
+    NONE = "none"
+    SESSION = "session"  # the other commands of its session, on 127.0.0.1
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Walls:
+    """What a contained command may change, read and reach. Paths are absolute and resolved.
+
+    writable   folders and files that may be changed
+    readable   folders and files that may be read; of all others nothing is there
+    pinned     folders that keep their place, because something frozen lies in them
+    frozen     files and folders in writable ones that stay as they are
+    hidden     files and folders below the others whose content is not there
+    home       the user's home, for which an empty private folder stands
+    network    which hosts can be reached
+    """
+
+    writable: tuple[str, ...]
+    readable: tuple[str, ...]
+    pinned: tuple[str, ...] = ()
+    frozen: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    home: str = ""
+    network: NetworkReach = NetworkReach.SESSION
+
+
+@dataclass(frozen=True, slots=True)
+class WallRules:
+    """From what the walls of a session are made.
+
+    roots         the session's folders
+    allow_write   further files and folders that may be changed
+    allow_read    further files and folders that may be read
+    hidden        files and folders whose content is hidden beside the usual places of logins and keys
+    protects      whether a path stays as it is
+    refuses       why a path may not be read
+    read_only     whether nothing may be changed but /tmp and the private home
+    """
+
+    roots: tuple[str, ...]
+    protects: Protects
+    refuses: Refuses
+    allow_write: tuple[str, ...] = ()
+    allow_read: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    read_only: bool = False
+    network: NetworkReach = NetworkReach.SESSION
+
+    def walls(self, environment: Mapping[str, str]) -> Walls:
+        """Look for what is protected and unreadable, and return the walls. It blocks for some milliseconds.
+
+        Protected and unreadable files are found in the writable folders and `_DEEPEST` levels below.
+
+        environment   the variables that commands get, which tell where toolchains are
+        """
+        home = os.path.realpath(environment.get("HOME") or os.path.expanduser("~"))
+        folders = _existing((*self.roots, *self.allow_write))
+        readable = [*_SYSTEM, *self.allow_read, *_toolchains(home, environment)]
+        frozen: list[str] = []
+        unreadable: list[str] = []
+        for folder in folders:
+            for path, is_git in _entries(folder):
+                if is_git:
+                    frozen += filter(os.path.lexists, (os.path.join(path, name) for name in _GIT_OBEYED))
+                    frozen += _submodules(path)
+                elif self.protects(path):
+                    frozen.append(path)
+                if self.refuses(path, Access.READ):
+                    unreadable.append(path)
+        if self.read_only:
+            readable += folders
+            folders, frozen = (), []
+        pinned = dict.fromkeys(parent for path in frozen for parent in _between(path, folders))
+        logins = (os.path.join(home, name) for name in _LOGINS)
+        seen = (*folders, *_existing(readable))
+        secret = _existing((*logins, *_SECRETS, *self.hidden, *unreadable))
+        hidden = tuple(path for path in secret if any(is_below(path, above) for above in seen))
+        return Walls(folders, _existing(readable), tuple(pinned), tuple(frozen), hidden, home, self.network)
+
+
+def _toolchains(home: str, environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield the folders of programs and libraries outside the system's ones: known ones, and those of PATH."""
+    yield from (os.path.join(home, name) for name in _TOOLCHAINS)
+    yield from (folder for name in _HOMES if (folder := environment.get(name, "")).startswith("/"))
+    for folder in filter(os.path.isabs, environment.get("PATH", "").split(":")):
+        above, name = os.path.split(os.path.normpath(folder))
+        whole = name in ("bin", "sbin") and above not in ("/", home)
+        if folder != home:
+            yield above if whole else folder
+
+
+def _existing(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the resolved paths of those that exist, without those below another one."""
+    real = sorted({os.path.realpath(path) for path in paths if os.path.exists(path)})
+    kept: list[str] = []
+    for path in real:
+        if not any(is_below(path, above) for above in kept):
+            kept.append(path)
+    return tuple(kept)
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Return whether a path is a folder, or is below it."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _entries(root: str) -> Iterator[tuple[str, bool]]:
+    """Yield the entries of the upper levels of a folder, and whether each is the folder of a git repository."""
+    left = _MOST_ENTRIES
+    level = [root]
+    for _ in range(_DEEPEST + 1):
+        below: list[str] = []
+        for folder in level:
+            try:
+                with os.scandir(folder) as found:
+                    entries = [(entry.name, entry.path, entry.is_dir(follow_symlinks=False)) for entry in found]
+            except OSError:
+                continue
+            for name, path, is_folder in entries:
+                left -= 1
+                if left < 0:
+                    return
+                is_git = is_folder and name == ".git"
+                yield path, is_git
+                if is_folder and not is_git and name not in _UNSEARCHED:
+                    below.append(path)
+        level = below
+
+
+def _submodules(git: str) -> Iterator[str]:
+    """Yield the hooks and settings of the submodules and worktrees whose data is in a `.git` folder."""
+    for kind in ("modules", "worktrees"):
+        for folder, names, files in os.walk(os.path.join(git, kind)):
+            obeyed = [name for name in (*names, *files) if name in ("hooks", "config", "config.worktree", "commondir")]
+            yield from (os.path.join(folder, name) for name in obeyed)
+            names[:] = [name for name in names if name not in ("objects", "refs", "logs", "hooks")]
+
+
+def _between(path: str, writable: Sequence[str]) -> Iterator[str]:
+    """Yield the folders above a path that are in a writable one, the upper ones first. That one itself is left out."""
+    root = next(folder for folder in writable if is_below(path, folder))
+    parts = os.path.relpath(os.path.dirname(path), root).split("/")
+    if parts != ["."]:
+        yield from (os.path.join(root, *parts[: count + 1]) for count in range(len(parts)))

@@ -1,0 +1,170 @@
+"""What commands can do within the walls, on the real kernel."""
+
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import pytest
+
+from acp_agent.core.backends import CommandOutcome, CommandRequest
+from acp_agent.workspace.processes.environment import child_environment
+from acp_agent.workspace.processes.terminal import LocalTerminal
+from acp_agent.workspace.processes.tree import harden_process
+from acp_agent.workspace.protected_paths import ProtectedPaths
+from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, sandbox_tier
+from acp_agent.workspace.sandbox.walls import WallRules
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(sandbox_tier() is SandboxTier.NONE, reason="no sandbox can be built on this machine"),
+]
+PROTECTED = ProtectedPaths()
+
+
+def protects(path: str) -> bool:
+    found = PROTECTED.find(path)
+    return found is not None and not found.everyday
+
+
+@dataclass
+class Contained:
+    """A terminal within the walls around a git repository."""
+
+    root: Path
+    terminal: LocalTerminal
+    sandbox: SessionSandbox
+
+    async def run(self, command: str, **request) -> CommandOutcome:
+        running = await self.terminal.start(CommandRequest(command, str(self.root), **request))
+
+        async def ignored(output: str) -> None:
+            del output
+
+        return await running.wait(ignored)
+
+    async def output(self, command: str) -> str:
+        return (await self.run(command)).output
+
+
+@pytest.fixture
+async def contained(tmp_path) -> AsyncIterator[Contained]:
+    harden_process()
+    root = tmp_path / "root"
+    await anyio.run_process(["git", "init", "-q", str(root)])
+    (root / ".env").write_text("TOKEN=visible-if-it-escapes\n")
+    (root / ".vscode").mkdir()
+    (root / ".vscode/tasks.json").write_text("{}")
+    (tmp_path / "outside.txt").write_text("outside\n")
+    environment = child_environment(os.environ)
+    rules = WallRules((str(root),), protects, lambda path, _: "secret" if path.endswith(".env") else None)
+    sandbox = SessionSandbox(rules, environment)
+    yield Contained(root, LocalTerminal(sandbox=sandbox), sandbox)
+    sandbox.close()
+
+
+async def test_a_contained_command_works_in_its_folder(contained):
+    outcome = await contained.run("echo x > made && git add made && cat made && pwd")
+    assert outcome.output == f"x\n{contained.root}\n"
+    assert outcome.exit_code == 0
+    assert (contained.root / "made").read_text() == "x\n"
+
+
+async def test_nothing_outside_the_folder_can_be_changed_or_read(contained, tmp_path):
+    said = await contained.output(f"cat {tmp_path}/outside.txt; echo y >> {tmp_path}/outside.txt; touch /etc/made")
+    assert "No such file or directory" in said
+    assert "Read-only file system" in said
+    assert (tmp_path / "outside.txt").read_text() == "outside\n"
+
+
+async def test_hooks_and_editor_tasks_stay_as_they_are(contained):
+    tried = (
+        "echo x > .git/hooks/pre-commit; git config a.b c; echo x > .vscode/tasks.json; rm -rf .vscode; mv .git g; true"
+    )
+    said = await contained.output(tried)
+    assert said.count("Read-only file system") + said.count("busy") >= 4
+    assert not (contained.root / ".git/hooks/pre-commit").exists()
+    assert (contained.root / ".vscode/tasks.json").read_text() == "{}"
+
+
+async def test_secrets_cannot_be_read(contained):
+    said = await contained.output(
+        "cat .env; cat /etc/shadow; ls -A ~/.ssh; head -c 200 /proc/*/environ | tr '\\0' '\\n'"
+    )
+    assert "visible-if-it-escapes" not in said
+    assert "root:" not in said
+
+
+async def test_no_host_is_reached_but_a_server_of_the_session_is(contained):
+    said = await contained.output(
+        "python3 - <<'P'\nimport socket\ns = socket.socket()\ns.settimeout(2)\n"
+        "try:\n    s.connect(('192.0.2.1', 80))\nexcept OSError as error:\n    print(error)\nP"
+    )
+    assert "unreachable" in said
+    server = (
+        "import socket\ns = socket.create_server(('127.0.0.1', 8123))\n"
+        "print('ready', flush=True)\ns.accept()[0].send(b'hi')"
+    )
+    async with anyio.create_task_group() as tasks:
+        running = await contained.terminal.start(CommandRequest(f'python3 -c "{server}"', str(contained.root)))
+        ready = anyio.Event()
+
+        async def listen(output: str) -> None:
+            if "ready" in output:
+                ready.set()
+
+        tasks.start_soon(running.wait, listen)
+        await ready.wait()
+        client = "import socket\nprint(socket.create_connection(('127.0.0.1', 8123)).recv(9))"
+        assert await contained.output(f'python3 -c "{client}"') == "b'hi'\n"
+
+
+async def test_it_is_nobody_and_sees_no_other_process(contained):
+    said = await contained.output(
+        "id -u; grep CapEff /proc/self/status; ls /proc | grep -c '^[0-9]'; kill -0 " + str(os.getpid())
+    )
+    uid, capabilities, count, killed = said.splitlines()
+    assert uid != "0"
+    assert capabilities.split() == ["CapEff:", "0000000000000000"]
+    assert int(count) < 10
+    assert "No such process" in killed
+
+
+async def test_no_further_namespace_or_mount_can_be_made(contained):
+    said = await contained.output("unshare -U true; mount -t tmpfs x /mnt; umount /usr; ls /usr | head -1")
+    assert (
+        said.count("Operation not permitted") + said.count("must be superuser") + said.count("permission denied") >= 2
+    )
+    assert said.splitlines()[-1] == "bin"
+
+
+async def test_tmp_and_home_are_private_and_last_for_the_session(contained, tmp_path):
+    await contained.run("echo a > /tmp/acp-agent-test-private; echo b > ~/acp-agent-test-private")
+    assert await contained.output("cat /tmp/acp-agent-test-private ~/acp-agent-test-private") == "a\nb\n"
+    assert not Path("/tmp/acp-agent-test-private").exists()
+    assert not Path("~/acp-agent-test-private").expanduser().exists()
+
+
+async def test_processes_left_behind_end_with_the_command_and_are_counted(contained):
+    outcome = await contained.run("env -i setsid sleep 61 & sleep 62 & echo started")
+    assert outcome.output == "started\n\n[2 background processes ended with the command]\n"
+
+
+async def test_a_command_that_takes_too_long_may_clean_up(contained):
+    outcome = await contained.run("trap 'echo cleaned; exit 5' TERM; echo started; sleep 60", timeout=1)
+    assert outcome.timed_out
+    assert "cleaned" in outcome.output
+
+
+async def test_a_command_that_asks_for_it_runs_free(contained, tmp_path):
+    outcome = await contained.run(f"cat {tmp_path}/outside.txt", unsandboxed=True)
+    assert outcome.output == "outside\n"
+
+
+async def test_no_folder_and_no_process_of_the_sandbox_is_left(contained):
+    await contained.run("touch /tmp/x")
+    folder = contained.sandbox.folder
+    assert os.path.isdir(folder)
+    contained.sandbox.close()
+    assert not os.path.exists(folder)

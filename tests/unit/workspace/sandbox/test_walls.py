@@ -1,0 +1,145 @@
+"""What the walls around a session's commands are made of."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from acp_agent.core.types import Access
+from acp_agent.workspace.protected_paths import ProtectedPaths
+from acp_agent.workspace.sandbox.sandbox import wall_named
+from acp_agent.workspace.sandbox.walls import WallRules, Walls
+
+PROTECTED = ProtectedPaths()
+
+
+def protects(path: str) -> bool:
+    found = PROTECTED.find(path)
+    return found is not None and not found.everyday
+
+
+def refuses_env(path: str, access: Access) -> str | None:
+    return "secret" if access is Access.READ and os.path.basename(path) == ".env" else None
+
+
+@pytest.fixture
+def home(tmp_path) -> Path:
+    home = tmp_path / "home"
+    home.mkdir()
+    return home
+
+
+@pytest.fixture
+def root(home) -> Path:
+    root = home / "project"
+    root.mkdir()
+    return root
+
+
+def walls(root: Path, home: Path, **rules) -> Walls:
+    path = rules.pop("path", "/usr/bin:/bin")
+    return WallRules((str(root),), protects, refuses_env, **rules).walls({"HOME": str(home), "PATH": path})
+
+
+def test_only_the_folders_of_the_session_may_be_changed(root, home):
+    found = walls(root, home)
+    assert found.writable == (str(root),)
+    assert str(home) not in found.readable
+    assert found.home == str(home)
+
+
+def test_hooks_and_settings_of_git_are_frozen_and_their_folder_keeps_its_place(root, home):
+    for name in ("hooks", "objects"):
+        (root / ".git" / name).mkdir(parents=True)
+    (root / ".git/config").touch()
+    found = walls(root, home)
+    assert set(found.frozen) == {str(root / ".git/hooks"), str(root / ".git/config")}
+    assert found.pinned == (str(root / ".git"),)
+
+
+def test_a_repository_deep_in_a_submodule_folder_is_frozen_too(root, home):
+    hooks = root / ".git/modules/a/b/hooks"
+    hooks.mkdir(parents=True)
+    found = walls(root, home)
+    assert str(hooks) in found.frozen
+    assert str(root / ".git/modules/a") in found.pinned
+
+
+def test_protected_files_in_lower_folders_are_frozen(root, home):
+    (root / "a/b/.vscode").mkdir(parents=True)
+    (root / "a/b/.vscode/tasks.json").touch()
+    found = walls(root, home)
+    assert found.frozen == (str(root / "a/b/.vscode/tasks.json"),)
+    assert found.pinned == (str(root / "a"), str(root / "a/b"), str(root / "a/b/.vscode"))
+
+
+def test_files_that_tools_may_not_read_are_hidden(root, home):
+    (root / ".env").touch()
+    assert str(root / ".env") in walls(root, home).hidden
+
+
+def test_toolchains_of_the_user_are_readable_and_their_logins_hidden(root, home):
+    (home / ".cargo/bin").mkdir(parents=True)
+    (home / ".cargo/credentials.toml").touch()
+    (home / ".ssh").mkdir()
+    found = walls(root, home)
+    assert str(home / ".cargo") in found.readable
+    assert str(home / ".cargo/credentials.toml") in found.hidden
+    assert str(home / ".ssh") not in {*found.readable, *found.hidden}  # it is not there at all
+
+
+def test_the_folder_above_a_bin_on_the_path_is_readable_but_never_the_home_itself(root, home):
+    tools = home / "tools/x/bin"
+    tools.mkdir(parents=True)
+    (home / "bin").mkdir()
+    found = walls(root, home, path=f"{tools}:{home}/bin:{home}:relative")
+    assert {str(home / "tools/x"), str(home / "bin")} <= set(found.readable)
+    assert str(home) not in found.readable
+
+
+def test_with_the_read_only_profile_nothing_may_be_changed(root, home):
+    (root / ".git/hooks").mkdir(parents=True)
+    found = walls(root, home, read_only=True)
+    assert (found.writable, found.frozen, found.pinned) == ((), (), ())
+    assert str(root) in found.readable
+
+
+def test_what_the_user_allows_and_denies_is_added(root, home, tmp_path):
+    for name in ("written", "read", "read/secret"):
+        (tmp_path / name).mkdir()
+    found = walls(
+        root, home,
+        allow_write=(str(tmp_path / "written"),),
+        allow_read=(str(tmp_path / "read"),),
+        hidden=(str(tmp_path / "read/secret"), str(tmp_path / "absent")),
+    )  # fmt: skip
+    assert str(tmp_path / "written") in found.writable
+    assert str(tmp_path / "read") in found.readable
+    assert str(tmp_path / "read/secret") in found.hidden
+    assert str(tmp_path / "absent") not in found.hidden
+
+
+def test_a_link_is_followed_before_a_wall_is_built(root, home, tmp_path):
+    target = tmp_path / "target"
+    target.mkdir()
+    (home / ".cargo").symlink_to(target)
+    assert str(target) in walls(root, home).readable
+
+
+def test_the_wall_that_stopped_a_command_is_named_by_what_it_printed():
+    named = {
+        "touch: cannot touch '/etc/x': Read-only file system": "/etc/x may only be read",
+        "bash: line 1: .git/hooks/pre-commit: Read-only file system": ".git/hooks/pre-commit may only be read",
+        "Error: EROFS: read-only file system, open '/etc/y'": "/etc/y may only be read",
+        "OSError: [Errno 30] Read-only file system: '/opt/z'": "/opt/z may only be read",
+        "curl: (6) Could not resolve host: example.com": "the host example.com cannot be reached",
+        "npm error getaddrinfo ENOTFOUND registry.example": "the host registry.example cannot be reached",
+        "dial tcp: lookup proxy.example on [::1]:53": "the host proxy.example cannot be reached",
+        "socket.gaierror: [Errno -3] Temporary failure in name resolution": "no host but this one can be reached",
+    }
+    assert {text: wall_named(text, 1) for text in named} == named
+
+
+@pytest.mark.parametrize(("output", "code"), [("Read-only file system", 0), ("AssertionError: 1 != 2", 1), ("", 1)])
+def test_a_command_that_met_no_wall_names_none(output, code):
+    assert wall_named(output, code) == ""
