@@ -6,33 +6,18 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.running import LIMIT, Folder, server_of, shown
-from tests.fakes.held import Fifo, processes_ended
+from tests.e2e.running import LIMIT, server_of, shown
+from tests.fakes.held import processes_ended
 from tests.fakes.model_script import says, uses, write_script
 
 pytestmark = pytest.mark.anyio
 
 EDIT = [uses(("edit", {"path": "a.txt", "old_string": "one", "new_string": "two"})), says("done")]
 HOLD = [uses(("bash", {"command": "sh hold.sh"})), says("never said")]
-
-
-@pytest.fixture
-def folder(tmp_path) -> Folder:
-    return Folder(tmp_path)
-
-
-@pytest.fixture
-def held(folder) -> Iterator[Fifo]:
-    """The command of HOLD: it says its pid, and its child's, and sleeps."""
-    fifo = Fifo(folder.work / "alive")
-    (folder.work / "hold.sh").write_text('sleep 60 &\necho "$$ $!" > alive\nwait\n')
-    yield fifo
-    fifo.close()
 
 
 def test_yes_does_the_edit_and_exits_0(folder):

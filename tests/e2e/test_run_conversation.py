@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import pytest
 
 from acp_agent.cli.screen import run_schema
 from tests.e2e.model_servers import listening_model
-from tests.e2e.running import LIMIT, Folder, at_terminal, server_of
+from tests.e2e.running import LIMIT, at_terminal, server_of
 from tests.fakes.editor import AGENT, editing
 from tests.fakes.held import Fifo, processes_ended
 from tests.fakes.model_script import says, uses, write_script
@@ -24,20 +23,6 @@ from tests.fakes.model_script import says, uses, write_script
 pytestmark = pytest.mark.anyio
 
 TOUCH = uses(("bash", {"command": "touch touched"}))
-
-
-@pytest.fixture
-def folder(tmp_path) -> Folder:
-    return Folder(tmp_path)
-
-
-@pytest.fixture
-def held(folder) -> Iterator[Fifo]:
-    """The command `sh hold.sh`: it says its pid, and its child's, and sleeps."""
-    fifo = Fifo(folder.work / "alive")
-    (folder.work / "hold.sh").write_text('sleep 60 &\necho "$$ $!" > alive\nwait\n')
-    yield fifo
-    fifo.close()
 
 
 def lines_of(stdout: str) -> list[dict]:

@@ -76,6 +76,7 @@ def test_a_log_below_sixteen_thousand_characters_stays():
     "command",
     [
         "cat app.log",
+        "zcat app.log.gz",
         "tail -n 5000 build/out.log",
         "head -c 100000 x",
         "sed -n 1,4000p src/a.py",
