@@ -236,10 +236,10 @@ async def ending(wire: WireFormat, name: str) -> Ending:
     return Ending(error.kind, error.status, error.retry_after, bool(events))
 
 
-@pytest.mark.parametrize("other", [each for each in FORMATS if each != THROUGH])
 @each_row("name", FAULTS)
-async def test_every_adapter_says_the_same_of_a_fault(other: str, name: str) -> None:
-    assert await ending(FORMATS[other], name) == await ending(FORMATS[THROUGH], name)
+async def test_every_adapter_says_the_same_of_a_fault(name: str) -> None:
+    endings = {each: await ending(wire, name) for each, wire in FORMATS.items()}
+    assert set(endings.values()) == {endings[THROUGH]}, endings
 
 
 @each(ODDITIES)

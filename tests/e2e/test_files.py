@@ -239,7 +239,7 @@ async def test_an_edit_of_a_file_that_others_changed_is_refused_once_and_shows_t
         (editor.workspace / "a.txt").write_text("alpha\nbeta\ndelta\n")
         await editor.say(session, "edit it")
     assert [call.status for call in editor.calls] == ["completed", "failed", "completed"]
-    assert "was changed by others" in editor.calls[1].text
+    assert "was changed since you last read or wrote it" in editor.calls[1].text
     assert "+delta" in editor.calls[1].text
     assert len(editor.requests("session/request_permission")) == 1, "a call that is refused anyway is not asked about"
     assert (editor.workspace / "a.txt").read_text() == "alpha\ngamma\ndelta\n"

@@ -380,7 +380,7 @@ server.run()
 async def test_a_call_waits_for_the_server_of_its_tool_that_starts_slowly(tmp_path: Path):
     served = Served(tmp_path / "state")
     script = [*ECHO[:1], uses(("mcp_bare_echo", {"text": "again"})), says("ok")]
-    async with editing(tmp_path, script, config=FULL_AUTO) as editor:
+    async with editing(tmp_path, script, config=FULL_AUTO, short_waits=True) as editor:
         gate = editor.fifo("gate")
         line = f'read x < "{editor.workspace}/gate"; exec "$0" "$@"'
         entry = f"command = 'sh'\nargs = {['-c', line, sys.executable, *served.args]!r}\n"

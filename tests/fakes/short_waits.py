@@ -15,7 +15,7 @@ def shorten() -> None:
     from acp_agent.mcp import connection  # noqa: PLC0415 - as above
     from acp_agent.protocol import client_terminal  # noqa: PLC0415 - as above
     from acp_agent.protocol.client_files import ProxyFileSystem  # noqa: PLC0415 - as above
-    from acp_agent.session import models  # noqa: PLC0415 - as above
+    from acp_agent.session import mcp_connections, models  # noqa: PLC0415 - as above
     from acp_agent.session.manager import SessionManager  # noqa: PLC0415 - as above
     from acp_agent.store.db import Database  # noqa: PLC0415 - as above
     from acp_agent.workspace import local_files  # noqa: PLC0415 - as above
@@ -25,6 +25,7 @@ def shorten() -> None:
     _set_default(ProxyFileSystem.__init__, "looks", (0.0, 0.01))
     _set_default(RetryPolicy.__new__, "base", 0.03)
     _set(connection, "_RECONNECT_DELAYS", (0.2, *(connection._RECONNECT_DELAYS[1:])))
+    _set(mcp_connections, "_PATIENCE", 0.3)
     _set(models, "_IMPATIENT", models._IMPATIENT._replace(base=0.03))
     _set_default(SessionManager.__init__, "lock_seconds", 0.2)
     _set(local_files, "_SETTLED", 200_000_000)  # nanoseconds
