@@ -149,7 +149,7 @@ def assert_told(session: Session, fault: Fault) -> None:
     assert len(session.retries) == fault.requests - 1
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@each_row("name", FAULTS)
 async def test_a_fault_ends_the_turn_with_one_message_and_the_session_goes_on(name: str) -> None:
     fault, wire = FAULTS[name], FORMATS[THROUGH]
     async with session_with(wire, fault.timeout) as session:
@@ -164,7 +164,7 @@ async def test_a_fault_ends_the_turn_with_one_message_and_the_session_goes_on(na
         await session.assert_usable()
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@each_row("name", FAULTS)
 async def test_a_fault_after_a_tool_call_repeats_no_call_and_loses_no_result(name: str) -> None:
     fault, wire = FAULTS[name], FORMATS[THROUGH]
     async with session_with(wire, fault.timeout) as session:
@@ -181,7 +181,7 @@ async def test_a_fault_after_a_tool_call_repeats_no_call_and_loses_no_result(nam
         session.assert_accepted()
 
 
-@pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if fault.requests > 1])
+@each_row("name", [name for name, fault in FAULTS.items() if fault.requests > 1])
 async def test_a_fault_that_passes_costs_one_more_request_and_no_message(name: str) -> None:
     fault, wire = FAULTS[name], FORMATS[THROUGH]
     async with session_with(wire, fault.timeout) as session:

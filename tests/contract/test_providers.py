@@ -30,6 +30,7 @@ from acp_agent.core.messages import (
 from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType
 from tests.fakes.scripted_http import Cut, Hang, Reply, Request, Reset, ScriptedHttp, Send, Until
+from tests.rows import each_row
 from tests.unit.llm import responses_streams, streams
 from tests.unit.llm.streams import CALL, OTHER_CALL
 
@@ -276,8 +277,8 @@ STOPS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "stop", "expected"),
+@each_row(
+    "name, stop, expected",
     [(name, stop, expected) for name, stops in STOPS.items() for stop, expected in stops.items()],
 )
 async def test_stop_reasons_are_told_in_our_words(name: str, stop: str, expected: ModelStop) -> None:

@@ -12,6 +12,7 @@ from acp_agent.core.errors import ToolErrorCategory as Category
 from acp_agent.core.mcp import HttpServer, McpOrigin, McpServer, McpState
 from tests.mcp.stage import http, on_stage
 from tests.mcp.web_server import event, reply, stream, web_server
+from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -119,7 +120,7 @@ async def test_a_forgotten_session_is_begun_anew():
 # ------------------------------------------------------------------------------------- where it may be
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
         "http://127.0.0.1:{port}/mcp",

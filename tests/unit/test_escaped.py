@@ -5,6 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acp_agent.text import escaped, unescaped
+from tests.rows import each_row
 
 PIECES = st.sampled_from(
     [
@@ -64,7 +65,7 @@ def test_ordinary_text_is_unchanged(text: str):
         assert escaped(text) == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "می\u200cخواهم",

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from acp_agent.cli.agent_process import Direction, RecordedFrame, Recording
+from tests.rows import each_row
 from tests.wire import rules, schema
 
 SESSION = "s"
@@ -71,8 +72,8 @@ def test_a_lawful_conversation_breaks_nothing():
     assert rules.broken(recording) == []
 
 
-@pytest.mark.parametrize(
-    ("frames", "problem"),
+@each_row(
+    "frames, problem",
     [
         ([*OPEN, answers(1, {})], "second one"),
         ([answers(9, {})], "nothing that was asked"),

@@ -12,6 +12,7 @@ from acp_agent.core.errors import ProviderError, ProviderErrorKind, ToolErrorCat
 from acp_agent.core.messages import ModelStop
 from acp_agent.core.types import JsonObject, ToolCall, ToolKind, ToolSpec
 from tests.fakes.scripted_provider import Hang, Script, ScriptedProvider, Step, call, say, use
+from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -49,7 +50,7 @@ async def test_the_model_is_given_the_schema_the_mistake_and_the_arguments_and_n
     assert mender.mend.status() == ("Argument mending: by small:model, 1 of 1 calls mended",)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "answer",
     [
         say("null"),

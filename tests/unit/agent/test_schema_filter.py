@@ -18,6 +18,7 @@ from acp_agent.agent.aids.selection import (
 )
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.types import ToolSpec
+from tests.rows import each_row
 from tests.unit.agent.tool_specs import ALL, BASH, EDIT, ISSUE, PULL, QUERY, READ, SCRAPE, TERSE, WEATHER, of_server
 
 pytestmark = pytest.mark.anyio
@@ -194,8 +195,8 @@ async def test_status_is_one_line_with_what_is_shown():
 # ------------------------------------------------------------------------------------------------- mentions
 
 
-@pytest.mark.parametrize(
-    ("prompt", "found"),
+@each_row(
+    "prompt, found",
     [
         ("use read", {"read"}),
         ("READ it.", {"read"}),

@@ -4,17 +4,17 @@ import html
 import re
 
 import lxml.html
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.cli.page_parts import markdown
+from tests.rows import each_row
 
 NOFOLLOW = 'rel="noopener noreferrer nofollow"'
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"),
+@each_row(
+    "source, expected",
     [
         ("one\ntwo\n\nthree", "<p>one\ntwo</p>\n<p>three</p>"),
         ("one  \ntwo\\\nthree", "<p>one<br>\ntwo<br>\nthree</p>"),
@@ -72,8 +72,8 @@ def tight(written: str) -> str:
     return re.sub(r"(?<=>)\n+(?=<)", "", written)
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"),
+@each_row(
+    "source, expected",
     [
         (
             '[a **b**](https://x.example/?q=1&r=(2) "t")',
@@ -105,9 +105,7 @@ def test_a_link_leads_to_the_web_and_says_where(source, expected):
     assert markdown(source) == f"<p>{expected}</p>"
 
 
-@pytest.mark.parametrize(
-    "piece", ["`", "**", "[", "![", "![](", "> ", "- ", "|", "```\n", "_a", "*a ", "https://", "<", "1. "]
-)
+@each_row("piece", ["`", "**", "[", "![", "![](", "> ", "- ", "|", "```\n", "_a", "*a ", "https://", "<", "1. "])
 def test_a_text_of_nothing_but_beginnings_takes_no_longer_than_others(piece):
     assert len(markdown(piece * (16_000 // len(piece)))) < 1_600_000
 

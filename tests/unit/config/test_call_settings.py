@@ -18,6 +18,7 @@ from acp_agent.config.settings import AgentSettings
 from acp_agent.config.tool_settings import ToolSettings
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import Phase
+from tests.rows import each_row
 
 
 def test_nothing_is_limited_and_all_but_grounding_is_watched_when_nobody_sets_anything():
@@ -28,7 +29,7 @@ def test_nothing_is_limited_and_all_but_grounding_is_watched_when_nobody_sets_an
     assert settings.verifiers == VerifierSettings(destructive=True, injection=True, url_grounding=False, firewall=True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "table",
     [
         {"max_tool_calls_per_session": 0},
@@ -55,8 +56,8 @@ def test_what_cannot_be_meant_is_refused(table):
         ToolSettings.model_validate(table)
 
 
-@pytest.mark.parametrize(
-    ("section", "field", "user", "project", "value"),
+@each_row(
+    "section, field, user, project, value",
     [
         (ToolSettings, "max_tool_calls_per_session", None, 50, 50),
         (ToolSettings, "max_tool_calls_per_session", 50, None, 50),
@@ -103,7 +104,7 @@ def test_only_retries_are_on_when_nobody_sets_anything():
     assert not AgentSettings().hallucination_detection
 
 
-@pytest.mark.parametrize(
+@each_row(
     "table",
     [
         {"retry": {"max_attempts": -1}},
@@ -134,8 +135,8 @@ def test_the_detection_of_hallucinations_is_a_switch():
         AgentSettings.model_validate({"hallucination_detection": 1})
 
 
-@pytest.mark.parametrize(
-    ("section", "field", "user", "project", "value"),
+@each_row(
+    "section, field, user, project, value",
     [
         (RetrySettings, "max_attempts", 2, 0, 0),
         (RetrySettings, "max_attempts", 2, 5, 2),

@@ -11,6 +11,7 @@ from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import ALIASES
 from acp_agent.gates.rules.permission_rules import Action, Rule, judge
 from acp_agent.gates.shell.command import ShellText
+from tests.rows import each_row
 
 RULES = "tools.permissions.bash"
 DENY, ASK, ALLOW = RuleAction.DENY, RuleAction.ASK, RuleAction.ALLOW
@@ -51,8 +52,8 @@ def test_the_lists_become_denies_then_asks_then_allow_the_rest():
     assert len(USUAL) == 12
 
 
-@pytest.mark.parametrize(
-    ("text", "outcome"),
+@each_row(
+    "text, outcome",
     [
         ("ls -la", Action.ALLOW),
         ("python x.py", Action.ALLOW),

@@ -12,6 +12,7 @@ from acp_agent.config.settings import (
     SessionsSettings,
     TitleSource,
 )
+from tests.rows import each_row
 
 ALL = [
     (section, field)
@@ -31,8 +32,8 @@ def test_the_default_names_are_names_that_may_be_set():
     assert InstructionSettings.model_validate({"files": list(NOTE_FILES)}).files == NOTE_FILES
 
 
-@pytest.mark.parametrize(
-    ("section", "table"),
+@each_row(
+    "section, table",
     [
         (MemorySettings, {"enabled": "yes"}),
         (MemorySettings, {"max_notes": 0}),

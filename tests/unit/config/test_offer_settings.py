@@ -9,6 +9,7 @@ from acp_agent.agent.aids.arguments import DEFAULT_THRESHOLD, fit_threshold
 from acp_agent.config.call_settings import DependencySettings, TafcSettings, ToolFilterSettings, ToolNeeds
 from acp_agent.config.layers import SettingKey
 from acp_agent.config.section import Section
+from tests.rows import each_row
 
 SECTIONS = (TafcSettings, ToolFilterSettings, DependencySettings)
 
@@ -39,8 +40,8 @@ def test_rules_are_read_by_tool():
     }
 
 
-@pytest.mark.parametrize(
-    ("section", "table"),
+@each_row(
+    "section, table",
     [
         (TafcSettings, {"complexity_threshold": "high"}),
         (TafcSettings, {"threshold": 0.5}),

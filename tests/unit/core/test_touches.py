@@ -1,10 +1,10 @@
 """Which calls of one answer run together, and which keep their order."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.types import Touches
+from tests.rows import each_row
 
 ALL = frozenset({"/"})
 
@@ -17,8 +17,8 @@ def changes(*paths: str) -> Touches:
     return Touches(changes=frozenset(paths))
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "ordered"),
+@each_row(
+    "one, other, ordered",
     [
         (reads("/w/a"), reads("/w/a"), False),
         (reads("/w/a"), changes("/w/a"), True),

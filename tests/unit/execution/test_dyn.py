@@ -37,6 +37,7 @@ from acp_agent.gates.permission import Approved
 from tests.fakes.fake_terminal import FakeTerminal
 from tests.fakes.fake_web import FakeWeb
 from tests.fakes.memory_files import MemoryFileSystem
+from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -303,8 +304,8 @@ TOOLS: dict[str, tuple[Any, ...]] = {
 ALONE = Touches(alone=True)
 
 
-@pytest.mark.parametrize(
-    ("name", "touched"),
+@each_row(
+    "name, touched",
     [
         ("read", Touches(reads=frozenset({"/project/a"}))),
         ("search", Touches(reads=frozenset({"/project/src"}))),

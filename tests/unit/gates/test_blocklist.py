@@ -8,6 +8,7 @@ from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.core.types import Allow, Ask, CallOrigin, Deny
 from acp_agent.gates.blocklist import BlocklistGate, BlocklistPolicy, Substitution, judge
 from acp_agent.gates.shell.command import ShellText, survey
+from tests.rows import each_row
 from tests.unit.gates import everyday, hostile
 from tests.unit.gates.chain import Chain, Judged, ScriptedApprover, call, command, rules
 
@@ -26,8 +27,8 @@ def test_everyday_commands_are_not_refused():
     assert not (broken := {text: verdict for text, verdict in judged.items() if verdict != Allow()}), str(broken)
 
 
-@pytest.mark.parametrize(
-    ("text", "pattern"),
+@each_row(
+    "text, pattern",
     [
         ("ls && sudo x", "sudo"),
         ("mkfs.ext4 /dev/sda", "mkfs"),
@@ -61,8 +62,8 @@ def test_the_refusal_names_the_pattern_that_matched(text: str, pattern: str):
     assert verdict.category is ToolErrorCategory.POLICY_BLOCKED
 
 
-@pytest.mark.parametrize(
-    ("pattern", "text"),
+@each_row(
+    "pattern, text",
     [
         ("terraform", "terraform plan"),
         ("terraform", "/usr/local/bin/terraform plan"),
@@ -137,7 +138,7 @@ def test_substitution_is_blocked_inspected_or_asked_about():
         assert judge(ShellText("echo '$(date)'"), policy) == Allow()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         *("$(cat x)", "`cat x` y", "s$(echo ud)o ls", 'eval "$(cat x)"', "bash <(cat x)", "source <(echo sudo ls)"),
@@ -199,7 +200,7 @@ def test_downloads_from_this_machine_are_judged_like_other_commands(text: str):
     assert isinstance(judge(ShellText(text), BlocklistPolicy(blocked=("curl", "wget"))), Deny)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         *("curl", "curl https://x.example", "curl localhost https://x.example", "curl http://localhost.x.example/"),

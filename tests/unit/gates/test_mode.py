@@ -138,8 +138,8 @@ async def test_the_level_is_read_anew_for_each_call():
 SUGGEST, EDIT, FULL = AutoApprove.SUGGEST, AutoApprove.AUTO_EDIT, AutoApprove.FULL_AUTO
 
 
-@pytest.mark.parametrize(
-    ("autonomy", "auto_approve", "level"),
+@each_row(
+    "autonomy, auto_approve, level",
     [
         (None, None, SUGGEST),
         (Autonomy.SUPERVISED, None, SUGGEST),

@@ -6,15 +6,14 @@ from hypothesis import strategies as st
 
 from acp_agent.core.types import Diff
 from acp_agent.gates.question import unseen
+from tests.rows import each_row
 
 
 def warned(new: str, old: str | None = None) -> str:
     return "".join(unseen((Diff("/w/x", old, new),)))
 
 
-@pytest.mark.parametrize(
-    "code", [0x200B, 0x202E, 0x2066, 0x2069, 0xFEFF, 0x1B, 0, 0x7F, 0xAD, 0x2028, 0x3164, 0xE0041, 0xFE00]
-)
+@each_row("code", [0x200B, 0x202E, 0x2066, 0x2069, 0xFEFF, 0x1B, 0, 0x7F, 0xAD, 0x2028, 0x3164, 0xE0041, 0xFE00])
 def test_each_kind_of_unseen_character_is_named_with_its_lines(code: int):
     text = warned(f"one\nt{chr(code)}wo\nthree\n{chr(code)}four\n")
     assert f"U+{code:04X}" in text

@@ -11,6 +11,7 @@ from acp_agent.core.types import JsonObject
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType, parse_model
 from acp_agent.llm.endpoint import ModelEndpoint
 from acp_agent.llm.models import load_table
+from tests.rows import each_row
 
 KEY = "fake-key-1234567890"
 
@@ -53,8 +54,8 @@ def test_an_unknown_provider_names_the_known_ones() -> None:
         Catalog([]).build(ModelRef("c", "x"))
 
 
-@pytest.mark.parametrize(
-    ("type_", "given", "used"),
+@each_row(
+    "type_, given, used",
     [
         (ProviderType.ANTHROPIC, "", "https://api.anthropic.com"),
         (ProviderType.ANTHROPIC, "https://proxy.test/v1/", "https://proxy.test"),

@@ -8,6 +8,7 @@ from acp_agent.config.llm_settings import Effort, ModelOptions, ModelSettings, O
 from acp_agent.core.types import JsonObject
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType
 from acp_agent.llm.endpoint import ModelEndpoint
+from tests.rows import each_row
 
 KEY = "fake-key-1234567890"
 
@@ -49,8 +50,8 @@ def test_openai_itself_is_spoken_to_by_responses_and_others_by_chat_completions(
     assert adapter(base_url, api=api)[0] == chosen
 
 
-@pytest.mark.parametrize(
-    ("type_", "model", "fields", "added"),
+@each_row(
+    "type_, model, fields, added",
     [
         (ProviderType.ANTHROPIC, "claude-opus-5", {"effort": Effort.LOW}, {"output_config": {"effort": "low"}}),
         (ProviderType.ANTHROPIC, "claude-opus-5", {"temperature": 0.5}, {}),

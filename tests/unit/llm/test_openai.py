@@ -27,6 +27,7 @@ from acp_agent.llm.models import load_table
 from acp_agent.llm.openai import OpenAIQuirk, OpenAIReply, quirk_in, request_body
 from tests.fakes.scripted_http import Reply as HttpReply
 from tests.fakes.scripted_http import ScriptedHttp
+from tests.rows import each_row
 from tests.unit.llm import streams
 from tests.unit.llm.streams import chat_chunk
 
@@ -173,8 +174,8 @@ def test_max_tokens_and_the_users_own_fields() -> None:
 # ---------------------------------------------------------------------------------------- quirks
 
 
-@pytest.mark.parametrize(
-    ("status", "text", "quirk"),
+@each_row(
+    "status, text, quirk",
     [
         (400, "Unrecognized request argument supplied: stream_options", OpenAIQuirk.NO_STREAM_OPTIONS),
         (422, "extra fields not permitted: stream_options", OpenAIQuirk.NO_STREAM_OPTIONS),

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.mcp.definitions import MAX_SCHEMA, estimated_size, fit_schema
+from tests.rows import each_row
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -64,7 +65,7 @@ def test_a_reference_that_leads_nowhere_is_refused(reference):
         fit_schema({**of(x={"$ref": reference}, list={"anyOf": [{}]}), "$defs": {"a": {}}})
 
 
-@pytest.mark.parametrize(
+@each_row(
     "part",
     [
         *({"type": "any"}, {"type": ["string", "text"]}, {"type": []}, {"type": None}, {"required": True}),

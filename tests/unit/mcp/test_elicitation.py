@@ -15,6 +15,7 @@ from acp_agent.core.types import Json, JsonObject
 from acp_agent.mcp.channel import MessageChannel
 from acp_agent.mcp.elicitation import MAX_CHOICES, MAX_FIELDS, SecretRequestedError, ServerElicitations, form_schema
 from tests.fakes.fake_elicitor import FakeElicitor
+from tests.rows import each_row
 from tests.wire import schema
 
 pytestmark = pytest.mark.anyio
@@ -200,7 +201,7 @@ def test_what_acp_has_no_word_for_is_left_out(keywords: dict[str, Any], becomes:
     assert field(**keywords) == becomes
 
 
-@pytest.mark.parametrize(
+@each_row(
     "asked",
     [
         None,

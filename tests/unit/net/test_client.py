@@ -14,6 +14,7 @@ import pytest
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.net.client import ERROR_BODY_LIMIT, HttpClient, HttpRequest, _translated
 from tests.fakes.scripted_http import Cut, Hang, Reply, Reset, ScriptedHttp, Send
+from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -213,7 +214,7 @@ def every_error_of_httpx() -> list[type[Exception]]:
     return [cls for cls in found if cls is not httpx.HTTPStatusError]
 
 
-@pytest.mark.parametrize("cls", every_error_of_httpx())
+@each_row("cls", every_error_of_httpx())
 async def test_every_error_of_httpx_becomes_ours_and_never_quotes_its_text(cls: type[Exception]) -> None:
     with pytest.raises(ProviderError) as caught, _translated(post("http://127.0.0.1:1")):
         raise cls(f"header {KEY}")

@@ -43,8 +43,8 @@ def test_no_public_address_is_refused(address: str) -> None:
     assert canonical_host(address) == str(ip_address(address))
 
 
-@pytest.mark.parametrize(
-    ("first", "last"),
+@each_row(
+    "first, last",
     [
         ("0.0.0.0", "0.255.255.255"),
         ("10.0.0.0", "10.255.255.255"),
@@ -87,8 +87,8 @@ def test_a_host_has_one_canonical_form_that_stays_as_it_is(text: str, host: str)
     assert canonical_host(host) == host
 
 
-@pytest.mark.parametrize(
-    ("allowed", "denied", "host", "block"),
+@each_row(
+    "allowed, denied, host, block",
     [
         ((), (), "example.com", None),
         (("example.com",), (), "example.com", None),
@@ -182,7 +182,7 @@ def test_the_host_is_spelt_as_the_dns_has_it_and_the_rest_in_ascii(url: str, sho
     assert browser_url(url) == shown
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
         "http://example.com/",

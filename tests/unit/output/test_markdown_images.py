@@ -212,7 +212,7 @@ def test_a_tag_that_loads_is_broken(text: str) -> None:
     assert loaded(guarded(text)) == []
 
 
-@pytest.mark.parametrize("text", HARMLESS_TAGS)
+@each_row("text", HARMLESS_TAGS)
 def test_what_loads_nothing_stays_as_it_is(text: str) -> None:
     assert guarded(text) == text
 

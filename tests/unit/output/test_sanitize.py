@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from acp_agent.output.markdown_images import AnswerGuard, ControlGuard, defused
 from acp_agent.output.sanitize import Escapes, faithful, fence, sanitize
+from tests.rows import each_row
 
 LONG = "x" * 8192  # the length from which a piece of a line is no longer taken for a progress bar
 FORBIDDEN = {chr(code) for code in (*range(32), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"} | set(
@@ -98,8 +99,8 @@ def test_of_a_line_with_carriage_returns_the_last_piece_counts(lines: list[list[
     assert sanitize(text) == "".join(line + "\n" for line in expected)
 
 
-@pytest.mark.parametrize(
-    ("raw", "clean"),
+@each_row(
+    "raw, clean",
     [
         ("\x1b[1;31merror\x1b[0m: x", "error: x"),
         ("\x1b[38:2::1:2:3mcolour\x1b[?25l\x1b[2 q", "colour"),

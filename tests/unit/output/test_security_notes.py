@@ -54,7 +54,7 @@ def test_a_line_that_only_looks_like_an_error_is_not(line: str):
     assert preserved(f"before\n{line}\nafter\n", "before\nafter\n") == ""
 
 
-@pytest.mark.parametrize("line", KINDS)
+@each_row("line", KINDS)
 def test_each_of_the_seventeen_kinds_of_warning_is_preserved(line: str):
     assert (
         preserved(f"a\n{line}\nb\n", "a\nb\n") == f"[weaknesses among the lines left out, by line number:]\n2: {line}"

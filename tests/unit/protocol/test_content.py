@@ -35,6 +35,7 @@ from acp_agent.workspace.read_policy import DENIED, NOT_ALLOWED, ReadPolicy
 from acp_agent.workspace.roots import Roots
 from tests.fakes.fake_web import FakeWeb
 from tests.fakes.memory_files import MemoryFileSystem
+from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -282,8 +283,8 @@ async def test_what_may_not_be_read_is_not_linked_either(tmp_path: Path) -> None
 WINDOWS = LinkTarget(refused="a Windows path, which leads nowhere on this machine")
 
 
-@pytest.mark.parametrize(
-    ("uri", "leads_to"),
+@each_row(
+    "uri, leads_to",
     [
         ("file:///a/b%20c", LinkTarget(path="/a/b c")),
         ("FILE://localhost/a#L10:20", LinkTarget(path="/a")),

@@ -13,12 +13,13 @@ from acp_agent.session.slash.commands import (
     offered,
     parse,
 )
+from tests.rows import each_row
 
 NOTE = "System note: you are in a chat with other personas."
 
 
-@pytest.mark.parametrize(
-    ("texts", "command"),
+@each_row(
+    "texts, command",
     [
         (["/help"], (CommandName.HELP, "")),
         (["  /run  ls -l\n"], (CommandName.RUN, "ls -l")),
@@ -82,7 +83,7 @@ def test_help_and_the_editor_are_told_the_same(available: set[CommandName]):
     assert [line.split("`")[1] for line in help_text(available).splitlines()[2:]] == [f"/{n}" for n in listed]
 
 
-@pytest.mark.parametrize("name", sorted(CommandName))
+@each_row("name", sorted(CommandName))
 def test_words_behind_a_command_that_takes_none_are_told(name: CommandName):
     """`/clear the build folder and rebuild` is a sentence, and what is forgotten stays forgotten."""
     told = in_vain(name, "the build folder and rebuild")

@@ -30,6 +30,7 @@ from acp_agent.store.session_json import (
     session_pieces,
     to_json,
 )
+from tests.rows import each_row
 from tests.unit.cli.stored_sessions import at, events, saved, telling
 from tests.unit.store.records import EVENTS, MESSAGES, any_of
 
@@ -81,8 +82,8 @@ def test_every_kind_of_event_has_a_name_that_stays(events):
     ]
 
 
-@pytest.mark.parametrize(
-    ("kind", "body"),
+@each_row(
+    "kind, body",
     [
         ("hologram", b"{}"),
         ("text", b"{}"),
@@ -191,8 +192,8 @@ async def test_ten_thousand_events_are_taken_and_not_one_more():
         read_session_file(await session_object(saved(), telling(at(told(MOST_EVENTS + 1)))))
 
 
-@pytest.mark.parametrize(
-    ("change", "error"),
+@each_row(
+    "change, error",
     [
         ({"format": "x" * 99}, "format: expected 'acp-agent-session', not 'xxxx"),
         ({"version": 2}, "version: expected 1, not 2"),

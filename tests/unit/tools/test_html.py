@@ -9,6 +9,7 @@ from acp_agent.tools import html_page
 from acp_agent.tools.html_page import TreeBuilder, page_markdown, tree
 from acp_agent.tools.html_page import plain_text as plain_text_of
 from acp_agent.tools.web import is_html, readable
+from tests.rows import each_row
 
 URL = "https://e.com/docs/page"
 
@@ -21,8 +22,8 @@ def plain_text(markup: str) -> str:
     return plain_text_of(tree(markup, TreeBuilder()))
 
 
-@pytest.mark.parametrize(
-    ("markup", "expected"),
+@each_row(
+    "markup, expected",
     [
         ("", ""),
         ("   ", ""),
@@ -43,8 +44,8 @@ def test_blocks_words_and_entities(markup: str, expected: str):
     assert text(markup) == expected
 
 
-@pytest.mark.parametrize(
-    ("markup", "expected"),
+@each_row(
+    "markup, expected",
     [
         ('<a href="x">y</a>', "[y](https://e.com/docs/x)"),
         ('<a href="/x?a=1&amp;b=2">y\n z</a>', "[y z](https://e.com/x?a=1&b=2)"),
@@ -95,7 +96,7 @@ def test_a_table_that_lays_out_a_page_becomes_blocks():
     assert [line for line in text(markup).split("\n") if line] == ["a", "b", "- c", "## D", "e", "f", "g"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "hidden",
     [
         "<script>no</script>",

@@ -18,6 +18,7 @@ from acp_agent.core.sessions import OVERFLOW_PREFIX
 from acp_agent.core.types import ToolKind
 from acp_agent.tools import read_overflow
 from acp_agent.tools.read_overflow import KeptText, ReadOverflow
+from tests.rows import each_row
 from tests.unit.tools.workbench import Workbench
 
 pytestmark = pytest.mark.anyio
@@ -62,7 +63,7 @@ def next_arguments(page: str) -> dict[str, int]:
 # ------------------------------------------------------------------------------------------ ids
 
 
-@pytest.mark.parametrize(
+@each_row(
     "bad",
     ["", "overflow:", "1", ID[:-1], f"{ID}0", ID.replace("-", ""), f"{{{ID}}}", f"urn:uuid:{ID}", f"overflow:x{ID[1:]}",
      f"overflow:overflow:{ID}", "' OR 1=1 --", "../../etc/passwd", f"{ID}\0", "x" * 100_000],

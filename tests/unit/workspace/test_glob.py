@@ -5,6 +5,7 @@ from wcmatch import glob as oracle
 
 from acp_agent.core.errors import AgentError, Refused, ToolError, ToolErrorCategory
 from acp_agent.workspace.glob import FileGlob, Glob
+from tests.rows import each_row
 
 FLAGS = oracle.GLOBSTAR | oracle.DOTGLOB | oracle.BRACE
 
@@ -17,8 +18,8 @@ def matches(pattern: str, path: str) -> bool:
     return path.startswith(f"{glob.prefix}/") and glob.matches(path[len(glob.prefix) + 1 :])
 
 
-@pytest.mark.parametrize(
-    ("pattern", "yes", "no"),
+@each_row(
+    "pattern, yes, no",
     [
         ("*.py", ["a.py", ".py", ".a.py"], ["a.pyc", "d/a.py", "py"]),
         ("**/*.py", ["a.py", "d/a.py", "d/e/a.py"], ["a.txt", "d/a.py/x"]),

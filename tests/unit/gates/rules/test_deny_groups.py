@@ -6,6 +6,7 @@ from acp_agent.config.tool_settings import DEFAULT_GROUPS, DenyGroup
 from acp_agent.gates.blocklist import _matches as matches
 from acp_agent.gates.rules.deny_groups import MAX_TEXT, deny_groups, find_in_groups
 from acp_agent.gates.shell.command import survey
+from tests.rows import each_row
 from tests.unit.gates import everyday
 
 EXAMPLES = {
@@ -95,7 +96,7 @@ def test_the_names_in_the_configuration_are_those_of_the_table():
     assert all(group.about for group in deny_groups().values())
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@each_row("name", EXAMPLES)
 def test_a_group_finds_what_it_is_for_and_says_so(name: str):
     asks, texts = deny_groups()[name].asks, EXAMPLES[name]
     found = {text: find_in_groups(survey(text), [name], matches, asking=asks) for text in texts}

@@ -6,6 +6,7 @@ import pytest
 
 from acp_agent.gates.rules.permission_rules import Action, Judgement, Rule, judge
 from acp_agent.gates.shell.command import ShellText
+from tests.rows import each_row
 from tests.unit.gates.chain import rules
 
 
@@ -57,8 +58,8 @@ def test_the_first_matching_rule_wins():
     assert decide("git push", ask("git push*"), "git *").pattern == "git push*"
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
+@each_row(
+    "text, why",
     [
         ("git log > out", "writes to out"),
         ("git log >> out", "writes to out"),
@@ -142,7 +143,7 @@ BOTH = (
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "git log --format=%x2fetc%x2fpasswd | xargs cat",
@@ -166,7 +167,7 @@ def test_names_out_of_another_command_or_a_list_are_asked_about(text: str):
     assert action(text, *FED, "wc *", "tar *", "file *", "parallel *") is not Action.ALLOW
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "find . -name '*.py' -mtime -1 | xargs cat",
@@ -188,7 +189,7 @@ def test_a_rule_that_names_both_programs_allows_names_of_files_below_the_folder(
     assert action(text, *BOTH) is Action.ALLOW
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "git log --name-only | xargs cat",

@@ -4,8 +4,6 @@ import subprocess
 import sys
 import time
 
-import pytest
-
 from acp_agent.gates.shell.command import MAX_BYTES, MAX_DEPTH, Command, Opaque, Plain, Redirection, analyse
 from tests.rows import each_row
 from tests.unit.gates import everyday, hostile
@@ -25,8 +23,8 @@ def only(text: str) -> Command:
     return verdict.commands[0]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each_row(
+    "text, expected",
     [
         ("git status", [["git", "status"]]),
         ("  ls\t-la  ", [["ls", "-la"]]),
@@ -126,7 +124,7 @@ def test_what_cannot_be_proven_is_opaque_and_says_why(text: str, reason: str):
     assert reason in verdict.reason
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "env --no-such-option ls",

@@ -14,6 +14,7 @@ from acp_agent.gates.rules.permission_rules import Action, judge
 from acp_agent.gates.shell.command import Plain, ShellText, analyse
 from acp_agent.gates.shell.grammar import GUESS, KEYS, Grammar, ParsedArguments, WordKind, grammar_of, known_programs
 from acp_agent.gates.shell.programs import program_table
+from tests.rows import each_row
 from tests.unit.gates.chain import rules
 
 FILES = [each.name for each in files("acp_agent.gates").joinpath("grammars").iterdir() if each.name.endswith(".toml")]
@@ -167,8 +168,8 @@ def test_git_looks_at_patches_and_notes_unasked(text: str):
     assert allowed(text, "git *")
 
 
-@pytest.mark.parametrize(
-    ("text", "rule"),
+@each_row(
+    "text, rule",
     [
         ("git hash-object -w --stdin", "git *"),
         ("git hash-object -w --stdin-paths", "git *"),

@@ -92,8 +92,8 @@ def test_a_file_that_is_read_is_found(text: str, path: str):
     assert path in set(path_words(only(text).commands[0]))
 
 
-@pytest.mark.parametrize(
-    ("text", "path"),
+@each_row(
+    "text, path",
     [
         ("pytest --junitxml=/out", "/out"),
         ("pytest --junitxml out.xml", "out.xml"),
@@ -222,7 +222,7 @@ ORACLES = {
 }
 
 
-@pytest.mark.parametrize(("call", "least"), ORACLES.items())
+@each_row("call, least", ORACLES.items())
 def test_programs_give_their_options_a_value_where_the_grammar_does(call: tuple[str, ...], least: int):
     form = grammar_of(Path(call[0]).name)
     for verb in call[1:]:

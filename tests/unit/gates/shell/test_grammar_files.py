@@ -487,8 +487,8 @@ def test_no_listed_option_reads_or_writes_what_it_does_not_name(ground: Ground, 
     assert [fault for argv in calls(ground, program) for fault in ground.faults(argv)] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "changed"),
+@each_row(
+    "text, changed",
     [
         ("tee --ignore-interrupts hook", "hook"),
         ("cp a -x hook", "hook"),

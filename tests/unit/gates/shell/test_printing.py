@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 
 from acp_agent.gates.shell.command import ShellText
 from acp_agent.gates.shell.printing import printing_commands
+from tests.rows import each_row
 
 
-@pytest.mark.parametrize(
-    ("text", "printing"),
+@each_row(
+    "text, printing",
     [
         ("make", ["make"]),
         ("ls 'a b' \"c d\" e\\ f", ["ls a b c d e f"]),

@@ -43,8 +43,8 @@ def test_every_key_of_the_wrapper_table_is_known():
     assert set(tables().danger) == set(data["danger"])
 
 
-@pytest.mark.parametrize(
-    ("text", "prefix"),
+@each_row(
+    "text, prefix",
     [
         ("git status -s", "git status"),
         ("/usr/bin/git -C sub log", "git log"),
@@ -177,8 +177,8 @@ def test_no_approval_of_a_prefix_covers_what_destroys(text: str):
     assert programs.prefix(plain(text)) == ()
 
 
-@pytest.mark.parametrize(
-    ("text", "key"),
+@each_row(
+    "text, key",
     [
         ("git push --force", "git push"),
         ("git push --force", "git"),
@@ -202,7 +202,7 @@ def test_a_denial_of_one_subcommand_is_none_of_another():
     assert tuple(programs.denials(plain("git status push"))) == ("git", "git status")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "script",
     [
         "p",
@@ -226,7 +226,7 @@ def test_plain_sed_scripts(script: str):
     assert sed_asks(("-n", script, "file")) == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     "script",
     [
         "e",

@@ -466,8 +466,8 @@ def test_a_command_that_destroys_is_refused_and_one_that_may_is_asked_about(text
 # ---------------------------------------------------------------------------------------- injection
 
 
-@pytest.mark.parametrize(
-    ("url", "shape"),
+@each_row(
+    "url, shape",
     [
         ("https://x.org/?id=1' OR '1'='1", "SQL"),
         ("https://x.org/?id=1%27%20or%201%3D1", "SQL"),

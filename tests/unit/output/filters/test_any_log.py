@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from acp_agent.gates.shell.printing import printing_commands
 from acp_agent.output.filters.engine import FilterEngine
 from acp_agent.output.filters.strategy import CommandRun
 from acp_agent.output.pipeline import shortened
+from tests.rows import each_row
 
 ENGINE = FilterEngine()
 NOTE = re.compile(r"\[[\d,]+ lines? left out\]|\[(?:errors|weaknesses) among the lines left out, by line number:\]")
@@ -72,7 +72,7 @@ def test_a_log_below_sixteen_thousand_characters_stays():
     assert read(text) == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "cat app.log",

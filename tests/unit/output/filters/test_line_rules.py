@@ -18,6 +18,7 @@ from acp_agent.output.filters.line_rules import (
     normalised,
 )
 from acp_agent.output.filters.strategy import Applied, CommandRun
+from tests.rows import each_row
 from tests.unit.output.filters.samples import applied, sample, unchanged
 
 PUSHED = CommandRun("git push", ("git push",), 0)
@@ -244,8 +245,8 @@ def shown(text: str) -> str:
     return Dedup().apply(text, LOGGED).text
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
+@each_row(
+    "one, other",
     [
         ("2026-11-21T16:59:28.123Z a", "2025-01-02T03:04:05Z a"),
         ("2026-11-21 16:59:28,123 a", "2026-11-21 17:00:00,001 a"),

@@ -350,7 +350,7 @@ def test_what_stands_around_the_command_that_prints_does_not_matter(command: str
     assert rules_for(command) == rules
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         *(

@@ -149,7 +149,7 @@ def test_what_names_no_secret_stays_as_it_is(kind, text):
     assert redact(f"    {text}\n    return x\n") == f"    {text}\n    return x\n", kind
 
 
-@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in SECRETS.items() for text in texts])
+@each_row("kind, text", [(kind, text) for kind, texts in SECRETS.items() for text in texts])
 def test_what_gives_a_secret_away_goes(kind, text):
     once = redact(text)
     assert once.count("[REDACTED:") == 1, kind

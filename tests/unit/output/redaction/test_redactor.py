@@ -24,7 +24,7 @@ def test_a_secret_goes_and_no_twelve_characters_of_it_stay(text, secret):
     assert redact(f"before\n{text}\nafter").endswith("\nafter")
 
 
-@pytest.mark.parametrize("text", INNOCENT)
+@each_row("text", INNOCENT)
 def test_what_only_looks_like_a_secret_stays(text):
     assert redact.redact(text).text == text
     assert not redact.redact(text).found

@@ -14,6 +14,7 @@ from acp_agent.output.redaction.assignments import KeyKind, key_of
 from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.output.redaction.rules import KnownSecrets, Reads, built_in
 from acp_agent.regex import compiled_rule
+from tests.rows import each_row
 
 RULES = built_in().rules
 CATEGORIES = {"api-key", "token", "private-key", "password", "connection-string", "cloud-metadata"}
@@ -65,8 +66,8 @@ def test_a_token_of_a_known_form_goes_wherever_it_stands(context):
     assert not (broken := {token: text for token, text in redacted.items() if token[12:24] in text}), str(broken)
 
 
-@pytest.mark.parametrize(
-    ("key", "meant"),
+@each_row(
+    "key, meant",
     [
         ("password", KeyKind.PASSWORD), ("dbPassword", KeyKind.PASSWORD), ("SMTP_PASS", KeyKind.PASSWORD),
         ("apiKey", KeyKind.SECRET),

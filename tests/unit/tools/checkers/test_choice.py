@@ -5,6 +5,7 @@ import pytest
 from acp_agent.gates.shell.command import Plain, analyse
 from acp_agent.tools.checkers import MARKERS, choose
 from tests.fakes.memory_files import MemoryFileSystem
+from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -40,8 +41,8 @@ async def test_a_marker_chooses_the_language(files: dict[str, str], wanted: list
     assert await commands(files) == wanted
 
 
-@pytest.mark.parametrize(
-    ("files", "wanted"),
+@each_row(
+    "files, wanted",
     [
         ({"setup.py": ""}, [RUFF]),
         ({"pyproject.toml": "[tool.ruff]"}, [RUFF]),
