@@ -9,6 +9,7 @@ import re
 import shutil
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import takewhile
 from typing import Annotated, Literal, NamedTuple, TextIO, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
 
 from acp_agent.cli.agent_process import Direction, RecordedFrame, at, objects_at, text_at
@@ -100,6 +101,7 @@ _BOLD, _DIM, _RED, _GREEN, _YELLOW, _BLUE = "1", "2", "31", "32", "33", "36"
 _SHOWN_LINES = 8  # lines of a tool's text; the output of a terminal is shown whole
 _DEFAULT_WIDTH = 88
 _INDENT = 8  # columns before a message
+_TIMED_OUT = "[error] timed out"
 _OF_LINES = {"text", "output"}  # members of a message that may have several lines
 _OF_FILES = {"oldText", "newText"}  # members of which every character is shown
 
@@ -235,8 +237,8 @@ class Screen:
             self.terminal_output(call_id, f"{rest}\n")
         said, code = text_at(update, "rawOutput", "output"), at(update, "rawOutput", "exit_code")
         ending = f"exit {code}" if isinstance(code, int) else status
-        if said.startswith("timed out"):
-            ending, _, _ = said.partition("\n")
+        if said.startswith(_TIMED_OUT):
+            ending = said.removeprefix("[error] ").partition("\n")[0]
         elapsed = time - self._started.get(call_id, time)
         mark = self._paint("✔", _GREEN) if status == "completed" else self._paint("✘", _RED)
         title = self._running.pop(call_id, "")
@@ -247,6 +249,9 @@ class Screen:
         if call_id not in self._in_terminal:
             # A terminal that printed nothing has no text beside it.
             self._texts([text_at(item, "content", "text") for item in content] if not terminal else [said])
+        elif text_at(update, "rawOutput", "process"):  # what is said of it stands behind its output
+            for line in reversed(list(takewhile(lambda line: line.startswith("["), reversed(said.splitlines())))):
+                self._bar(line)
         raw, shown = at(update, "_meta", "acp_agent", "rawLines"), at(update, "_meta", "acp_agent", "shownLines")
         if isinstance(raw, int) and isinstance(shown, int):
             stats = OutputStats(raw, shown, 0, 0)

@@ -267,9 +267,17 @@ def test_output_of_two_commands_at_once_has_the_title_of_its_command_above_it():
 
 def test_a_command_that_printed_nothing_says_what_came_of_it():
     assert "    │ denied by the user\n" in seen(command("1", "make"), ended("1", "denied by the user", 1))
-    timed_out = seen(command("1", "make"), printed("one\n"), ended("1", "timed out after 120 s\none", 124))
+    timed_out = seen(command("1", "make"), printed("one\n"), ended("1", "[error] timed out after 120 s\none", 124))
     assert "✘ bash  make  timed out after 120 s, 0.00 s" in timed_out
     assert timed_out.count("one") == 1
+
+
+def test_what_is_said_of_a_background_process_stands_below_its_output():
+    final = ended("1", "up\n[waited 2 s in vain]\n[p1 running for 2 s: serve]")
+    final["rawOutput"]["process"] = "p1"
+    shown = seen(command("1", "wait for the end of p1"), printed("up\n"), final)
+    assert shown.endswith("    │ [waited 2 s in vain]\n    │ [p1 running for 2 s: serve]\n")
+    assert shown.count("│ up\n") == 1
 
 
 def test_a_plan_is_drawn_with_the_status_of_its_steps():
