@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 import anyio
-import anyio.lowlevel
 
 from acp_agent.agent.hooks import Received
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
@@ -151,7 +150,6 @@ async def _run(
         if pending.touches is None or each.touches is None or pending.touches.keeps_order_with(each.touches):
             await each.over.wait()
     async with limiter:
-        await anyio.lowlevel.checkpoint_if_cancelled()
         pending.started = True
         pending.result = await toolset.run(pending.call, announced=pending.touches is not None)
         pending.over.set()

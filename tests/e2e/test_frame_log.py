@@ -47,6 +47,13 @@ async def test_a_file_that_cannot_be_opened_is_told_and_the_agent_works(tmp_path
     assert "ACP_AGENT_LOG_FRAMES" in editor.told
 
 
+def test_a_log_that_others_could_read_is_made_private(tmp_path: Path):
+    file = tmp_path / "frames.jsonl"
+    file.touch(mode=0o644)
+    FrameLog(str(file), lambda value: value)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
 def test_a_full_log_is_set_aside_and_texts_are_cut_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(stdio, "FRAMES_LIMIT", 60_000)
     file = tmp_path / "frames.jsonl"

@@ -287,7 +287,7 @@ async def test_a_turn_without_a_limit_of_rounds_goes_on_until_the_model_is_done(
 
 async def test_the_iteration_cap_comes_before_a_doom_loop() -> None:
     talk = Conversation(
-        [use(call("look", n=1)) for _ in range(3)], {"look": echo}, limits=Limits(max_tool_iterations=3)
+        [use(call("look", n=1)) for _ in range(6)], {"look": echo}, limits=Limits(max_tool_iterations=6)
     )
     assert await talk.prompt() is StopReason.MAX_TURN_REQUESTS
 

@@ -87,6 +87,15 @@ async def settled(editing: Editor, count: int) -> None:
             await editing.grown.wait()
 
 
+async def test_a_command_on_another_machine_is_stopped_by_the_editor(tmp_path: Path) -> None:
+    async with editor(**HAPPY) as editing:
+        command = await terminal(editing, tmp_path).start(CommandRequest("serve", "/w", background=True))
+        await command.stop(0)
+        await settled(editing, 2)
+        await command.release()
+    assert editing.methods[:2] == ["terminal/create", "terminal/kill"]
+
+
 async def test_a_folder_with_special_characters_makes_the_command_an_argument(tmp_path: Path) -> None:
     folder = tmp_path / "with space"
     folder.mkdir()

@@ -218,3 +218,12 @@ async def test_other_files_are_looked_at_at_the_same_moments(live: Live):
     await tools.backends()
     await tools.run(CALL)
     assert live.looks == 3
+
+
+async def test_a_problem_is_not_told_between_the_start_and_the_end_of_a_call(live: Live):
+    live.begin("plain")
+    live.block("odd")
+    assert (await live.tools.run(CALL, announced=True)).text == "odd"
+    assert not live.emitted, "a cancellation would leave the card of the call open"
+    await live.now()
+    assert live.emitted == ["configuration: an odd word"]

@@ -207,3 +207,13 @@ async def test_a_store_that_cannot_be_read_costs_the_better_title_alone(tasks: a
     names = naming(named, tasks)
     await names.answered(DONE)
     assert named.titles == []
+
+
+async def test_no_model_is_asked_for_a_session_that_another_process_may_have(tasks: anyio.abc.TaskGroup) -> None:
+    named = Named()
+    names = naming(named, tasks)
+    names.began("one")
+    await anyio.wait_all_tasks_blocked()
+    names.close()
+    await names.answered(DONE)
+    assert (named.titles, named.asked) == (["one"], [])
