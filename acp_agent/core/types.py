@@ -83,10 +83,12 @@ class CommandSubject:
     """A shell command line, whole.
 
     typed   whether a shell that runs already reads it. Its folder, and what it has defined, is unknown
+    stays   whether it goes on after the call. What it opens then may be another file than the gates saw
     """
 
     command: str
     typed: bool = False
+    stays: bool = False
 
 
 @dataclass(frozen=True, slots=True)

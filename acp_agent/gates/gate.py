@@ -65,17 +65,19 @@ class CommandFacts(ShellText):
 
     expand   returns the files that a pattern of a command stands for
     typed    whether a shell that runs already reads it, in a folder and with names that are not known
+    stays    whether it goes on after the call, while other calls may move files
     """
 
-    def __init__(self, text: str, expand: Expand = unexpanded, *, typed: bool = False) -> None:
+    def __init__(self, text: str, expand: Expand = unexpanded, *, typed: bool = False, stays: bool = False) -> None:
         super().__init__(text)
         self.expand = expand
         self.typed = typed
+        self.stays = stays
 
     @cached_property
     def only_reads(self) -> bool:
         """Whether the text is proven to run only commands that change nothing and reach no host."""
-        proven = isinstance(self.analysis, Plain) and not self.typed
+        proven = isinstance(self.analysis, Plain) and not (self.typed or self.stays)
         return proven and all(map(only_reads, self.commands))
 
     @cached_property
@@ -123,8 +125,8 @@ class CallFacts:
         self.urls: list[str] = []
         for subject in self.subjects:
             match subject:
-                case CommandSubject(text, typed):
-                    self.commands.append(CommandFacts(text, self._files, typed=typed))
+                case CommandSubject(text, typed, stays):
+                    self.commands.append(CommandFacts(text, self._files, typed=typed, stays=stays))
                 case PathSubject():
                     self.paths.append(subject)
                 case UrlSubject(url):

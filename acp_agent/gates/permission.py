@@ -41,7 +41,7 @@ from acp_agent.core.types import (
     UrlSubject,
     Verdict,
 )
-from acp_agent.gates.gate import CallFacts, Gate, unasked
+from acp_agent.gates.gate import CallFacts, CommandFacts, Gate, unasked
 from acp_agent.gates.grants import Grant, GrantKind, GrantsInForce, host_of, site
 from acp_agent.gates.question import build
 from acp_agent.gates.rules.permission_rules import (
@@ -56,7 +56,7 @@ from acp_agent.gates.rules.permission_rules import (
     without_wildcards,
 )
 from acp_agent.gates.shell import programs
-from acp_agent.gates.shell.command import Command, ShellText
+from acp_agent.gates.shell.command import Command
 from acp_agent.text import visible
 from acp_agent.workspace.roots import Roots
 
@@ -402,7 +402,7 @@ class PermissionGate(Gate):
             return Settlement(unasked("; ".join(ask.reason for ask in facts.asks if ask.firm)))
         return settlement
 
-    def _settle_command(self, facts: CallFacts, line: ShellText) -> Settlement:
+    def _settle_command(self, facts: CallFacts, line: CommandFacts) -> Settlement:
         tool = facts.spec.name
         settlement = self._settle_command_of(tool, facts, line)
         if isinstance(settlement.verdict, Deny) or not any(each.typed for each in facts.commands):
@@ -410,7 +410,7 @@ class PermissionGate(Gate):
         as_call = self._settle_command_of(_SHELL, facts, line)  # a shell that runs already is no way around its rules
         return as_call if isinstance(as_call.verdict, Deny) else settlement
 
-    def _settle_command_of(self, tool: str, facts: CallFacts, line: ShellText) -> Settlement:
+    def _settle_command_of(self, tool: str, facts: CallFacts, line: CommandFacts) -> Settlement:
         """Return the outcome for a command by the rules and the stored answers of a tool."""
         whole = self._stored(tool, GrantKind.TOOL)
         answers, denied = set[bool | None](), list[str]()
@@ -422,7 +422,7 @@ class PermissionGate(Gate):
             return answer
 
         rules = rules_of(self.rules, tool) if self.rules else ()
-        judgement = judge(line, rules, granted, reads=self._reads_freely)
+        judgement = judge(line, rules, granted, reads=self._reads_freely and not line.stays)
         digest = self._digest(tool, line.text)
         exact = self._stored(tool, GrantKind.PAYLOAD, digest)
         if judgement.action is Action.DENY and judgement.pattern:

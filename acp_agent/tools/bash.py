@@ -51,7 +51,7 @@ class Bash(Tool[BashParams]):
         self._longest = longest
 
     def subjects(self, params: BashParams) -> tuple[Subject, ...]:
-        return (CommandSubject(params.command),)
+        return (CommandSubject(params.command, stays=params.background),)
 
     def spec_of(self, params: BashParams) -> ToolSpec:
         return replace(self.spec(), queue=PROCESSES, commands=False) if params.background else self.spec()

@@ -119,6 +119,20 @@ async def test_the_question_says_that_the_command_goes_on(tmp_path):
         assert "to the background process p1" in written
 
 
+async def test_a_command_that_only_reads_asks_since_its_files_may_change_while_it_runs(tmp_path):
+    script = [
+        start("sleep 0.2; cat note"),
+        uses(("move_path", {"source": "link", "destination": "note"})),
+        says("ok"),
+    ]
+    config = '[acp]\nauto_approve = "auto-edit"\n'
+    async with editing(tmp_path, script, config=config, capabilities=NOTHING) as editor:
+        (editor.workspace / "link").symlink_to("/etc/hostname")
+        await editor.say(await editor.open(), "go")
+        (question,) = editor.requests("session/request_permission")
+        assert question["toolCall"]["title"] == "sleep 0.2; cat note"
+
+
 async def test_the_terminal_of_the_editor_is_embedded_and_lives_as_long_as_the_command(tmp_path):
     async with editing(tmp_path, [start(), says("runs")]) as editor:
         session = await opened(editor)
@@ -251,7 +265,7 @@ async def test_what_is_written_reaches_the_program(tmp_path):
         ended = output_of(editor.calls[-1])
         assert ended.startswith("some words\nbye")
         assert "p1 exited 0 after" in ended
-        assert len(editor.requests("session/request_permission")) == 1, "only what is written asks"
+        assert len(editor.requests("session/request_permission")) == 2, "the command, and what is written to it"
 
 
 async def test_what_is_written_to_a_shell_asks_and_full_auto_refuses_it(tmp_path):
