@@ -93,7 +93,7 @@ def test_a_call_is_judged_by_the_gates_of_the_session(ask: Ask, text: str, told:
 
 
 def test_the_mode_in_force_counts(ask: Ask):
-    assert "- run: **denied** by mode" in ask("check git log", mode=Mode.ASK)
+    assert "- run: **denied** by mode" in ask("check git push", mode=Mode.ASK)
 
 
 def test_the_rules_of_a_policy_are_told_up_to_the_one_that_decides(ask: Ask):
