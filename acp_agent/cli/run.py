@@ -48,6 +48,7 @@ from acp_agent.cli.screen import (
     TurnOutcome,
     TurnUsage,
     UpdateLine,
+    notice_of,
     plain,
 )
 from acp_agent.core.errors import AgentError
@@ -132,7 +133,7 @@ class RunView:
         match text_at(frame.update, "sessionUpdate"):
             case "tool_call":
                 self.said = ""
-            case "agent_message_chunk":
+            case "agent_message_chunk" if not notice_of(frame.update):
                 self.said += text_at(frame.update, "content", "text")
             case _:
                 pass

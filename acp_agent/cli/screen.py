@@ -169,7 +169,12 @@ class Screen:
 
     def _draw(self, frame: RecordedFrame) -> None:
         update, params = _plain_object(frame.update), _plain_object(frame.params)
-        match text_at(update, "sessionUpdate") or frame.method:
+        match notice_of(update) or text_at(update, "sessionUpdate") or frame.method:
+            case "info" | "warning" | "error" as severity:
+                text = text_at(update, "content", "text").strip().removeprefix(f"> **{severity}**: ")
+                mark = self._paint("!", _RED if severity == "error" else _YELLOW)
+                self._line("")
+                self._wrapped(f"  {mark} ", text, _DIM if severity == "info" else "")
             case "agent_message_chunk":
                 self._say("agent", _BOLD, text_at(update, "content", "text"))
             case "agent_thought_chunk":
@@ -364,6 +369,11 @@ class Screen:
 
     def _paint(self, text: str, style: str) -> str:
         return f"\x1b[{style}m{text}\x1b[0m" if self._colour else text
+
+
+def notice_of(update: JsonObject) -> str:
+    """Return the severity of an update that is a notice of the agent and no word of the model, else ""."""
+    return text_at(update, "_meta", "acp_agent", "notice")
 
 
 def plain(text: str) -> str:

@@ -193,13 +193,17 @@ def _chunk(kind: str, text: str, message_id: str) -> JsonObject:
 
 
 def notice(event: events.Notice, *, known: bool) -> JsonObject:
-    """Return a notice; for clients that do not know notices, a message or a thought with the same text."""
+    """Return a notice; for clients that do not know notices, a message or a thought with the same text.
+
+    `_meta.acp_agent.notice` has the severity then, so that `acp-agent run` can tell it from the model's words.
+    """
     text = defused(event.text)
     if known:
         return {"sessionUpdate": "notice", "severity": event.severity.value, "title": text}
+    chunk = _chunk("agent_message_chunk", f"\n> **{event.severity.value}**: {text}\n\n", str(uuid4()))
     if event.severity is events.Severity.INFO:
-        return _chunk("agent_thought_chunk", f"\n{text}\n", str(uuid4()))
-    return _chunk("agent_message_chunk", f"\n> **{event.severity.value}**: {text}\n\n", str(uuid4()))
+        chunk = _chunk("agent_thought_chunk", f"\n{text}\n", str(uuid4()))
+    return {**chunk, "_meta": {"acp_agent": {"notice": event.severity.value}}}
 
 
 _State: TypeAlias = (

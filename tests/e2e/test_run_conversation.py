@@ -182,6 +182,16 @@ def test_json_writes_updates_as_they_come_and_the_outcome_last(folder):
     assert set(last["usage"]) == {"inputTokens", "outputTokens", "cachedReadTokens", "cachedWriteTokens"}
 
 
+def test_a_warning_is_no_word_of_the_agent(folder):
+    folder.model([says("fine")])
+    config = folder.home.config
+    config.write_text(config.read_text() + "nonsense = 1\n")
+    *updates, last = lines_of(folder.run("--json", "hello").stdout)
+    assert "nonsense" in json.dumps(updates)
+    assert last["text"] == "fine"
+    assert re.search(r"\n  ! configuration: [^>]*nonsense", folder.run("hello").stdout)
+
+
 def test_json_says_that_a_question_was_refused_and_exits_with_3(folder):
     folder.model([TOUCH, says("so be it")])
     done = folder.run("--json", "do it")
