@@ -136,7 +136,7 @@ class History:
         """Note that the model counted `tokens` for everything up to and including the last message."""
         self._fill = self._fill._replace(tokens=tokens)
 
-    def took_up(self, knowledge: int, tokens: int) -> None:
+    def restore_counts(self, knowledge: int, tokens: int) -> None:
         """Note how many leading parts are summaries and how many tokens were counted, after a session was restored."""
         first = self._messages[0].parts if self._messages else ()
         texts = len([*takewhile(lambda part: isinstance(part, TextPart), first)])
@@ -383,7 +383,7 @@ def restored(
             damaged()
         history = History(unsigned(history.messages()))  # thoughts are signed for the messages before them
     if state.messages[:1] == history.messages()[:1]:
-        history.took_up(state.knowledge, state.tokens if sound else history.estimate())
+        history.restore_counts(state.knowledge, state.tokens if sound else history.estimate())
     if cut is not None:
         _break_off(history, cut, {each.use_id: result_part(each.use_id, each.result) for each in ended})
     history.repair(_INTERRUPTED)

@@ -186,7 +186,7 @@ class DoomLoop:
         return Repetition.TOLD
 
 
-def _told_in(part: ToolResultPart, use: ToolUsePart, result: ToolResult) -> ToolResultPart:
+def _with_note(part: ToolResultPart, use: ToolUsePart, result: ToolResult) -> ToolResultPart:
     """Return the part of a result. If it belongs to `use`, it gets a note that the result repeats."""
     if part.id != use.id:
         return part
@@ -363,7 +363,7 @@ class _Turn:
             repetition = self._doom_loop.watch(counted)
             results = [result_part(use.id, result) for use, result in outcomes]
             if repetition is Repetition.TOLD:
-                results = [_told_in(part, *counted[-1]) for part in results]
+                results = [_with_note(part, *counted[-1]) for part in results]
             self._history.append(Message(Role.USER, tuple(results)))
             hooks.offer.finished(outcomes)
         self._in_text = False

@@ -402,7 +402,7 @@ def options_at_start(loaded: Loaded) -> SessionOptions:
 
 
 def options_opened(loaded: Loaded, saved: SessionOptions) -> tuple[SessionOptions, str]:
-    """Return the same as `options_taken_up`, for a session that this process opens for the first time.
+    """Return the same as `resumed_options`, for a session that this process opens for the first time.
 
     A level, mode or model of the command line replaces what the user chose in the session. Level and mode are not
     stored.
@@ -411,10 +411,10 @@ def options_opened(loaded: Loaded, saved: SessionOptions) -> tuple[SessionOption
     saved = replace(saved, chosen=tuple(name for name in saved.chosen if name not in flagged))
     if loaded.origins.get("llm.model") == _MODEL_FLAG:
         saved = replace(saved, model="")
-    return options_taken_up(loaded, saved)
+    return resumed_options(loaded, saved)
 
 
-def options_taken_up(loaded: Loaded, saved: SessionOptions) -> tuple[SessionOptions, str]:
+def resumed_options(loaded: Loaded, saved: SessionOptions) -> tuple[SessionOptions, str]:
     """Return the options of a session that continues under this configuration, and a message for the user or "".
 
     It equals the options of a new session, except for what the user chose in this session. A choice does not lift what
@@ -429,7 +429,7 @@ def options_taken_up(loaded: Loaded, saved: SessionOptions) -> tuple[SessionOpti
         start.auto_approve if sets_level else AutoApprove.FULL_AUTO,
         readonly=start.readonly,
     )
-    now = saved.taken_up(start, most)
+    now = saved.resumed(start, most)
     stricter: list[str] = []
     if now.mode is not saved.mode and tighter(now.mode, saved.mode) is now.mode:
         stricter.append(f"mode {now.mode} instead of {saved.mode}")

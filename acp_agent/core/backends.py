@@ -412,6 +412,6 @@ class BackgroundProcesses(Protocol):
         """
         ...
 
-    def shown(self, id: str) -> None:  # noqa: A002 - as above
+    def card_closed(self, id: str) -> None:  # noqa: A002 - as above
         """Note that the starting call is over, so that its terminal may be released once the command has ended."""
         ...

@@ -147,7 +147,7 @@ class SessionOptions:
         chosen = tuple(name for name in LEAVE if name in self.chosen or name in stored.chosen)
         return replace(self, **lent, chosen=chosen)
 
-    def taken_up(self, start: "SessionOptions", most: "SessionOptions") -> "SessionOptions":
+    def resumed(self, start: "SessionOptions", most: "SessionOptions") -> "SessionOptions":
         """Return the settings with which a stored session goes on under the current configuration.
 
         Of `LEAVE` the user's choices hold unless they are looser than `most`. The others are those of a new session.

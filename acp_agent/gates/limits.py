@@ -43,7 +43,7 @@ class Quota:
         """Allow this many batches from now on; None for no limit."""
         self.limit = limit
 
-    def take_up(self, batches: int, calls: int) -> None:
+    def restore(self, batches: int, calls: int) -> None:
         """Go on counting from what a stored session has used."""
         self._earlier = (batches, calls)
 

@@ -147,7 +147,7 @@ class SessionState:
             self._memory.learn(text)
         self._fill = (tally.used, tally.size)
         self._models.ledger.restore(tally)
-        self._memory.quota.take_up(tally.batches, tally.calls)
+        self._memory.quota.restore(tally.batches, tally.calls)
 
     def measured(self, event: UsageChanged) -> UsageChanged:
         """Record how full the window is. Return the event with the cost of the session so far."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 
-from acp_agent.config.load import Loaded, options_taken_up
+from acp_agent.config.load import Loaded, resumed_options
 from acp_agent.core.editor import LanguageSettings, ReadPrompt, SessionEditor, SharedLanguages
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import (
@@ -421,7 +421,7 @@ class Session:
 
     def apply_config(self, loaded: Loaded) -> None:
         """Apply a changed configuration to the user's options, and warn them of every option that became stricter."""
-        options, stricter = options_taken_up(loaded, self.options)
+        options, stricter = resumed_options(loaded, self.options)
         if stricter:
             self.notices.warn(stricter)
         if options != self.options:

@@ -83,7 +83,7 @@ class Bash(Tool[BashParams]):
         process = await processes.start(params.command, context.cwd)
 
         async def card_closed() -> None:
-            processes.shown(process.id)
+            processes.card_closed(process.id)
 
         context.defer(card_closed)
         if process.terminal_id is not None:

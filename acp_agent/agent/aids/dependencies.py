@@ -22,7 +22,7 @@ class Needs:
 
 
 @dataclass(frozen=True, slots=True)
-class Gated:
+class SelectionChanges:
     """The changes that dependencies make to the tools that passed the filter.
 
     hidden   the tools that are hidden, each with the tools it waits for
@@ -81,7 +81,7 @@ class Dependencies:
         done = {tool: len(self._completed.intersection(preferred)) for tool, preferred in self._prefers.items()}
         return {tool: min(count * self._boost, self._most_boost) for tool, count in done.items() if count}
 
-    def gate(self, included: Collection[str], known: Collection[str]) -> Gated:
+    def changes(self, included: Collection[str], known: Collection[str]) -> SelectionChanges:
         """Return which of the `included` tools are hidden now. `known` are all tools."""
         self._look_for_unknown(known)
         hidden = {tool: missing for tool in included if (missing := self.missing(tool, known))}
@@ -90,8 +90,8 @@ class Dependencies:
         if hidden and not added and len(hidden) == len(waiting):
             self._lifted = True
             self._warn_once("every tool that is not always on waits for another: all are shown until the turn ends")
-            return Gated({})
-        return Gated(hidden, added)
+            return SelectionChanges({})
+        return SelectionChanges(hidden, added)
 
     def missing(self, tool: str, known: Collection[str]) -> tuple[str, ...]:
         """Return the tools that `tool` still waits for. Empty if it may be called. `known` are all tools."""

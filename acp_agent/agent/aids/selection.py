@@ -14,7 +14,7 @@ from typing import Protocol
 import anyio
 
 from acp_agent.agent.aids.arguments import Tafc, strip
-from acp_agent.agent.aids.dependencies import Dependencies, Gated
+from acp_agent.agent.aids.dependencies import Dependencies, SelectionChanges
 from acp_agent.agent.hooks import Received
 from acp_agent.core.errors import ProviderError
 from acp_agent.core.messages import Message, ToolUsePart
@@ -360,13 +360,17 @@ class AidedToolSelection:
         else:
             selection = self._filter.select(specs)
         known = selection.included.keys() | selection.excluded.keys()
-        gated = Gated({}) if self._dependencies is None else self._dependencies.gate(selection.included, known)
+        changes = (
+            SelectionChanges({})
+            if self._dependencies is None
+            else self._dependencies.changes(selection.included, known)
+        )
         shown = tuple(
             spec
             for spec in dressed
-            if spec.name in gated.added or spec.name in selection.included.keys() - gated.hidden
+            if spec.name in changes.added or spec.name in selection.included.keys() - changes.hidden
         )
-        self._explain(selection, gated, tuple(spec.name for spec in shown))
+        self._explain(selection, changes, tuple(spec.name for spec in shown))
         return shown
 
     def received(self, message: Message) -> Received:
@@ -405,15 +409,15 @@ class AidedToolSelection:
             lines.append(self._dependencies.status([spec.name for spec in self._specs]))
         return lines
 
-    def _explain(self, selection: FilterResult, gated: Gated, shown: tuple[str, ...]) -> None:
+    def _explain(self, selection: FilterResult, changes: SelectionChanges, shown: tuple[str, ...]) -> None:
         if shown == self._shown:
             return
         self._shown = shown
         self._log.debug(
             "tools offered",
             included={name: str(selection.included.get(name, Inclusion.PREREQUISITE)) for name in shown},
-            excluded={name: str(rank) for name, rank in selection.excluded.items() if name not in gated.added},
-            dependency_exclusions={name: f"waits for {', '.join(missing)}" for name, missing in gated.hidden.items()},
+            excluded={name: str(rank) for name, rank in selection.excluded.items() if name not in changes.added},
+            dependency_exclusions={name: f"waits for {', '.join(missing)}" for name, missing in changes.hidden.items()},
         )
 
 

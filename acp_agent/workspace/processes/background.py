@@ -263,7 +263,7 @@ class ProcessPool:
         self._forget_oldest()
         return process
 
-    def shown(self, id: str) -> None:  # noqa: A002 - as above
+    def card_closed(self, id: str) -> None:  # noqa: A002 - as above
         if process := self._processes.get(id):
             process.card_closed.set()
 
@@ -279,5 +279,5 @@ class ProcessPool:
     def _forget_oldest(self) -> None:
         ended = [each.id for each in self._processes.values() if each.outcome is not None]
         for gone in ended[:-_MOST_ENDED]:
-            self.shown(gone)
+            self.card_closed(gone)
             del self._processes[gone]

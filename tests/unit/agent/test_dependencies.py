@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.agent.aids.dependencies import Dependencies, Gated, Needs
+from acp_agent.agent.aids.dependencies import Dependencies, Needs, SelectionChanges
 from acp_agent.core.errors import ToolErrorCategory
 
 KNOWN = ("read", "grep", "edit", "write", "bash", "mcp_ci_check", "mcp_ci_deploy")
@@ -31,21 +31,21 @@ def after(*names: str) -> Needs:
 
 def test_a_tool_is_hidden_until_all_it_requires_has_succeeded():
     deps, told = depending({"edit": after("read", "grep")})
-    assert deps.gate(KNOWN, KNOWN) == Gated({"edit": ("read", "grep")})
+    assert deps.changes(KNOWN, KNOWN) == SelectionChanges({"edit": ("read", "grep")})
     deps.completed("read")
-    assert deps.gate(KNOWN, KNOWN) == Gated({"edit": ("grep",)})
+    assert deps.changes(KNOWN, KNOWN) == SelectionChanges({"edit": ("grep",)})
     deps.completed("grep")
-    assert deps.gate(KNOWN, KNOWN) == Gated({})
+    assert deps.changes(KNOWN, KNOWN) == SelectionChanges({})
     deps.begin(frozenset())
-    assert deps.gate(KNOWN, KNOWN) == Gated({}), "it lasts for the session"
+    assert deps.changes(KNOWN, KNOWN) == SelectionChanges({}), "it lasts for the session"
     deps.clear()
-    assert deps.gate(KNOWN, KNOWN) == Gated({"edit": ("read", "grep")})
+    assert deps.changes(KNOWN, KNOWN) == SelectionChanges({"edit": ("read", "grep")})
     assert not told
 
 
 def test_aliases_mean_their_tools_and_two_names_of_one_tool_are_one():
     deps, _ = depending({"edit_file": after("cat"), "str_replace": after("Read", "rg")})
-    assert deps.gate(KNOWN, KNOWN).hidden == {"edit": ("read", "grep")}
+    assert deps.changes(KNOWN, KNOWN).hidden == {"edit": ("read", "grep")}
 
 
 def test_a_refusal_names_what_is_missing_and_what_to_do():
@@ -62,21 +62,21 @@ def test_a_refusal_names_what_is_missing_and_what_to_do():
 def test_a_tool_the_user_names_waits_for_nothing_in_that_turn():
     deps, _ = depending({"edit": after("read")})
     deps.begin(frozenset({"edit"}))
-    assert not deps.gate(KNOWN, KNOWN).hidden
+    assert not deps.changes(KNOWN, KNOWN).hidden
     deps.begin(frozenset())
-    assert deps.gate(KNOWN, KNOWN).hidden
+    assert deps.changes(KNOWN, KNOWN).hidden
 
 
 def test_a_tool_that_is_always_on_waits_for_nothing_and_the_user_is_told():
     deps, told = depending({"edit": after("read"), "write": after("read"), "bash": Needs()}, always_on=("edit", "bash"))
-    assert deps.gate(KNOWN, KNOWN).hidden == {"write": ("read",)}
+    assert deps.changes(KNOWN, KNOWN).hidden == {"write": ("read",)}
     assert told == ["tools.dependencies: edit is always on (agent.tool_filter.always_on): what it requires is ignored"]
 
 
 def test_what_a_hidden_tool_waits_for_takes_its_place_where_the_filter_had_left_it_out():
     deps, _ = depending({"edit": after("write"), "write": after("read"), "bash": after("read", "grep")})
-    gated = deps.gate(("edit", "bash", "grep"), KNOWN)
-    assert gated == Gated({"edit": ("write",), "bash": ("read", "grep")}, frozenset({"read"}))
+    changes = deps.changes(("edit", "bash", "grep"), KNOWN)
+    assert changes == SelectionChanges({"edit": ("write",), "bash": ("read", "grep")}, frozenset({"read"}))
 
 
 # --------------------------------------------------------------------------------- names, cycles, deadlocks
@@ -84,22 +84,22 @@ def test_what_a_hidden_tool_waits_for_takes_its_place_where_the_filter_had_left_
 
 def test_a_name_nobody_offers_is_told_once_and_ignored():
     deps, told = depending({"edit": after("raed"), "absent": after("gone")})
-    assert not deps.gate(KNOWN, KNOWN).hidden
-    assert not deps.gate(KNOWN, KNOWN).hidden
+    assert not deps.changes(KNOWN, KNOWN).hidden
+    assert not deps.changes(KNOWN, KNOWN).hidden
     assert told == ["tools.dependencies: edit requires raed, not offered in this session: ignored"]
 
 
 def test_while_tools_may_still_join_an_unknown_one_is_waited_for():
     starting = [True]
     deps, told = depending({"bash": after("mcp_late_check")}, joining=lambda: starting[0])
-    assert deps.gate(KNOWN, KNOWN) == Gated({"bash": ("mcp_late_check",)})
+    assert deps.changes(KNOWN, KNOWN) == SelectionChanges({"bash": ("mcp_late_check",)})
     assert not told
 
     joined = (*KNOWN, "mcp_late_check")
     starting[0] = False
-    assert deps.gate(joined, joined) == Gated({"bash": ("mcp_late_check",)})
+    assert deps.changes(joined, joined) == SelectionChanges({"bash": ("mcp_late_check",)})
     assert not told
-    assert not deps.gate(KNOWN, KNOWN).hidden, "it never came, or is gone again"
+    assert not deps.changes(KNOWN, KNOWN).hidden, "it never came, or is gone again"
     assert len(told) == 1
 
 
@@ -113,7 +113,7 @@ def test_tools_that_require_each_other_require_nothing_and_are_told_together():
             "mcp_ci_deploy": after("read"),
         }
     )
-    assert deps.gate(KNOWN, KNOWN).hidden == {"mcp_ci_deploy": ("read",)}
+    assert deps.changes(KNOWN, KNOWN).hidden == {"mcp_ci_deploy": ("read",)}
     assert told == [
         "tools.dependencies: the requirements of read, grep, edit form a cycle: ignored",
         "tools.dependencies: the requirements of write form a cycle: ignored",
@@ -123,11 +123,11 @@ def test_tools_that_require_each_other_require_nothing_and_are_told_together():
 def test_when_every_tool_that_is_not_always_on_waits_none_does_until_the_turn_ends():
     deps, told = depending({"edit": after("read"), "write": after("read")}, always_on=("read",))
     included = ("read", "edit", "write")
-    assert deps.gate(included, included) == Gated({})
+    assert deps.changes(included, included) == SelectionChanges({})
     assert deps.missing("edit", included) == ()
     assert len(told) == 1
     deps.begin(frozenset())
-    assert deps.gate((*included, "bash"), (*included, "bash")).hidden == {"edit": ("read",), "write": ("read",)}
+    assert deps.changes((*included, "bash"), (*included, "bash")).hidden == {"edit": ("read",), "write": ("read",)}
     assert len(told) == 1
 
 
@@ -169,12 +169,12 @@ def test_whatever_the_rules_every_tool_the_filter_left_in_can_be_set_free(needs,
     deps.begin(frozenset(mentioned & known))
     done: set[str] = set()
     for _ in range(len(known) + 1):
-        gated = deps.gate(included, known)
-        shown = (set(included) - gated.hidden.keys()) | gated.added
-        assert gated.added <= known - set(included)
-        assert all(set(missing) <= known for missing in gated.hidden.values())
-        assert all(missing for missing in gated.hidden.values()), "every hidden tool has a reason"
-        assert gated.hidden.keys().isdisjoint(always_on | mentioned)
+        changes = deps.changes(included, known)
+        shown = (set(included) - changes.hidden.keys()) | changes.added
+        assert changes.added <= known - set(included)
+        assert all(set(missing) <= known for missing in changes.hidden.values())
+        assert all(missing for missing in changes.hidden.values()), "every hidden tool has a reason"
+        assert changes.hidden.keys().isdisjoint(always_on | mentioned)
         assert all(not deps.missing(tool, known) for tool in shown)
         done |= shown
         for tool in shown:
@@ -186,7 +186,7 @@ def test_whatever_the_rules_every_tool_the_filter_left_in_can_be_set_free(needs,
 def test_no_tool_requires_itself_in_the_end(needs):
     deps, _ = depending(needs)
     everything = {f"t{i}" for i in range(7)}
-    hidden = deps.gate(("free", *sorted(everything)), {"free", *everything}).hidden
+    hidden = deps.changes(("free", *sorted(everything)), {"free", *everything}).hidden
     order = [tool for tool in everything if tool not in hidden]
     while len(order) < len(everything):
         ready = [tool for tool in hidden if tool not in order and set(hidden[tool]) <= set(order)]
@@ -198,5 +198,5 @@ def test_no_tool_requires_itself_in_the_end(needs):
 def test_cycles_of_any_length_are_found(length):
     ring = {f"t{i}": after(f"t{(i + 1) % length}") for i in range(length)}
     deps, told = depending(ring)
-    assert not deps.gate([*ring], [*ring]).hidden
+    assert not deps.changes([*ring], [*ring]).hidden
     assert len(told) == 1

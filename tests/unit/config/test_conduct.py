@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.config.load import Flags, options_at_start, options_opened, options_taken_up
+from acp_agent.config.load import Flags, options_at_start, options_opened, resumed_options
 from acp_agent.core.session_options import LEAVE, AutoApprove, Autonomy, Mode, SessionOptions
 
 SUGGEST, EDIT, FULL = AutoApprove.SUGGEST, AutoApprove.AUTO_EDIT, AutoApprove.FULL_AUTO
@@ -48,12 +48,12 @@ def tightness(conduct: SessionOptions) -> tuple[int, int, int]:
 
 @given(CONDUCTS, CONDUCTS, CONDUCTS)
 def test_no_session_is_taken_up_with_more_leave_than_the_user_took_or_the_configuration_gives(saved, start, most):
-    taken = saved.taken_up(start, most)
+    taken = saved.resumed(start, most)
     sources = [saved if name in saved.chosen else start for name in LEAVE]
     for at, (source, now) in enumerate(zip(sources, tightness(taken), strict=True)):
         assert now == max(tightness(source)[at], tightness(most)[at])
     assert (taken.model, taken.chosen) == (saved.model, saved.chosen)
-    assert taken.taken_up(start, most) == taken
+    assert taken.resumed(start, most) == taken
 
 
 CHOSEN = SessionOptions(Mode.CODE, FULL, chosen=LEAVE)
@@ -90,7 +90,7 @@ def test_a_level_of_the_command_line_holds_in_this_process_and_no_longer(loading
 def test_what_the_user_chooses_after_a_level_of_the_command_line_is_theirs(loading):
     flagged = loading("", flags=Flags(auto_approve="full-auto"))
     chosen = SessionOptions(auto_approve=EDIT, chosen=("auto_approve",))
-    assert options_taken_up(flagged, chosen)[0].auto_approve is EDIT, "it rested, and wakes"
+    assert resumed_options(flagged, chosen)[0].auto_approve is EDIT, "it rested, and wakes"
     assert chosen.to_keep(SessionOptions()).auto_approve is EDIT
 
 
@@ -108,7 +108,7 @@ def test_what_the_user_chooses_after_a_level_of_the_command_line_is_theirs(loadi
     ],
 )
 def test_what_the_user_chose_holds_but_for_what_is_forbidden_by_now(loading, user, folder, mode, level, readonly):
-    conduct, told = options_taken_up(loading(user, folder), CHOSEN)
+    conduct, told = resumed_options(loading(user, folder), CHOSEN)
     assert (conduct.mode, conduct.auto_approve, conduct.readonly) == (mode, level, readonly)
     assert bool(told) == (conduct != CHOSEN)
     assert ("read-only" in told) == readonly
@@ -118,6 +118,6 @@ def test_what_the_user_has_not_chosen_is_the_configurations(loading):
     for name, user in product(LEAVE, ["acp.mode = 'ask'\n", "acp.auto_approve = 'auto-edit'\n"]):
         loaded = loading(user)
         start = options_at_start(loaded)
-        conduct, _ = options_taken_up(loaded, SessionOptions(Mode.ASK, FULL, readonly=True, chosen=(name,)))
+        conduct, _ = resumed_options(loaded, SessionOptions(Mode.ASK, FULL, readonly=True, chosen=(name,)))
         assert all(getattr(conduct, each) == getattr(start, each) for each in LEAVE if each != name)
-    assert options_taken_up(loading(""), SessionOptions(Mode.ASK, readonly=True)) == (SessionOptions(), "")
+    assert resumed_options(loading(""), SessionOptions(Mode.ASK, readonly=True)) == (SessionOptions(), "")

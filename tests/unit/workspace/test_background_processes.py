@@ -92,7 +92,7 @@ async def test_a_terminal_is_released_after_its_card_was_closed_and_not_before()
         process = await processes.start("build", "/")
         await process.ended.wait()
         assert terminal.started[0].releases == 0
-        processes.shown(process.id)
+        processes.card_closed(process.id)
     assert terminal.started[0].releases == 1
 
 
