@@ -43,7 +43,7 @@ def stranger():
 
 
 async def test_all_that_a_command_started_is_gone_and_nothing_else(tmp_path, stranger):
-    async with editing(tmp_path, SCRIPT, capabilities=NOTHING, lawful=False, cold=True) as editor:
+    async with editing(tmp_path, SCRIPT, capabilities=NOTHING, lawful=False) as editor:
         (editor.workspace / "hold.sh").write_text(HOLD)
         alive = editor.fifo("alive")
         session = await editor.open()
@@ -64,7 +64,7 @@ async def test_all_that_a_command_started_is_gone_and_nothing_else(tmp_path, str
 
 
 async def test_an_agent_that_ends_as_it_should_takes_its_watchdog_with_it(tmp_path):
-    async with editing(tmp_path, [SCRIPT[0], says("done")], capabilities=NOTHING, cold=True) as editor:
+    async with editing(tmp_path, [SCRIPT[0], says("done")], capabilities=NOTHING) as editor:
         await editor.say(await editor.open(), "go")
         (watchdog,) = psutil.Process(editor.agent.pid).children(recursive=True)
         await editor.agent.close_stdin()
