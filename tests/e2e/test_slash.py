@@ -29,7 +29,7 @@ async def test_a_review_reads_and_nothing_else_even_in_full_auto_and_the_next_tu
         asked = model.requests[0]
         names = {tool["function"]["name"] for tool in asked["tools"]}
         assert {"read", "list_directory", "grep"} <= names
-        assert names.isdisjoint({"bash", "write", "edit", "delete_path", "memory_save"})
+        assert names.isdisjoint({"write", "edit", "delete_path", "memory_save"}), "bash is there for commands that read"
         assert "Review what is at `.`" in told(asked)
         assert "what is there" in told(model.requests[3])
         assert not (work / "made.txt").exists()
