@@ -85,7 +85,8 @@ of capabilities. Versions other than 1 are answered 1. What is *served* is used 
 this page (`ACP_AGENT_PROTOCOL=write`).
 
 Of the unstable part only `session/fork` is served, with `ACP_AGENT_ACP_FORK=1`. Of what the protocol once had,
-`session/set_model` is served for older clients. Requests of our own are in [sessions.md](sessions.md).
+`session/set_model` is served for older clients. Requests of our own are in [sessions.md](sessions.md). A client that
+does not ask for notices gets them as messages, with the severity under `_meta.acp_agent.notice`.
 
 ## What is served
 
