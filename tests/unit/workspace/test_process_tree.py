@@ -181,12 +181,13 @@ class Counting(LinuxProcessTable):
 def test_where_nothing_is_left_one_look_is_enough():
     with subreaper(on=True):
         table = Counting()
-        others = len(table.children(os.getpid()))
+        others = table.children(os.getpid())
         tree = ProcessTree(table=table)
         with subprocess.Popen(["true"], start_new_session=True) as process:
             tree.started(process.pid, frozenset())
         table.questions.clear()
         assert tree.living() == []
-        assert table.questions.count("children") == 1
-        assert table.questions.count("status") <= others
+        looks = table.questions.count("children")
+        assert looks == 1 or any(map(ended, others)), "one that another test has left may end meanwhile"
+        assert table.questions.count("status") <= looks * len(others)
         assert "pids" not in table.questions
