@@ -51,7 +51,7 @@ _UNSEEN = re.compile(
 )
 """Controls without tab and line end, invisible and bidirectional characters, line separators, lone surrogates."""
 _NOTE = re.compile(r" \[line \d+ holds U\+[0-9A-F]{4,6}(?:, U\+[0-9A-F]{4,6})*(?:, \.\.\.)?\]\Z")
-_ESCAPABLE = re.compile(rf"{_UNSEEN.pattern}|\\(?=u[0-9A-Fa-f]{{4}})")
+_ESCAPABLE = re.compile(rf"{_UNSEEN.pattern}|\\(?=u[0-9A-Fa-f]{{4}})|(?<= )\[(?=line \d+ holds U\+)")
 _ESCAPES = re.compile(r"(?:\\u[0-9A-Fa-f]{4})+")
 _LINE_NUMBER = re.compile(r" *(\d{1,9})\t")
 _LISTED_NUMBER = re.compile(r" *(\d{1,9})[\t:-]")
@@ -65,7 +65,7 @@ def escaped(text: str, *, listed: bool = False) -> str:
     r"""Return the text with each character that a reader would not see as its JSON escape, and a note on that line.
 
     `a<U+200B>b` becomes `a\u200bb [line 3 holds U+200B]`. On a line with a note, a backslash that stands before
-    something like an escape is escaped itself, and so is the bracket of a text that only looks like a note. So
+    something like an escape is escaped itself, and so is the bracket of what only looks like a note. So
     `unescaped` restores every line exactly. Lines without a note are as they were.
 
     Joiners between letters and in emoji stay as they are, and so do flags and the variants of Han characters.
@@ -93,24 +93,19 @@ def _is_plain(text: str) -> bool:
 
 
 def _escaped_line(line: str, number: str) -> str:
-    forged = _NOTE.search(line)
     belongs = {at for flag in _FLAG.finditer(line) for at in range(flag.start(), flag.end())}
-    if forged is None and all(_belongs(line, found.start(), belongs) for found in _UNSEEN.finditer(line)):
+    if _NOTE.search(line) is None and all(_belongs(line, found.start(), belongs) for found in _UNSEEN.finditer(line)):
         return line
     names = dict[str, None]()
 
     def escape(found: re.Match[str]) -> str:
         char = found[0]
-        if char != "\\" and _belongs(line, found.start(), belongs):
+        if char not in "\\[" and _belongs(line, found.start(), belongs):
             return char
         names[f"U+{ord(char):04X}"] = None
         return _json_escape(char)
 
-    bracket = len(line) if forged is None else forged.start() + 1
-    shown = _ESCAPABLE.sub(escape, line[:bracket])
-    if forged is not None:
-        names["U+005B"] = None
-        shown += _json_escape("[") + line[bracket + 1 :]
+    shown = _ESCAPABLE.sub(escape, line)
     named = [*names][:_MOST_NAMED] + ["..."] * (len(names) > _MOST_NAMED)
     return f"{shown} [line {number} holds {', '.join(named)}]"
 

@@ -16,7 +16,7 @@ from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.secrets import placeholders
 from acp_agent.core.types import Access, Diff, JsonObject, PathSubject, Subject, ToolCall, ToolKind, ToolResult
 from acp_agent.text import visible
-from acp_agent.tools.edit_match import Adapted, ExplainedFailure, NoMatch, adapted, replace_exactly
+from acp_agent.tools.edit_match import Adapted, ExplainedFailure, NoMatch, adapted, check_readings, replace_exactly
 from acp_agent.tools.tool import Name, Params, Text, Tool, changed, cut
 from acp_agent.workspace.changed_files import SeenFiles
 
@@ -216,6 +216,8 @@ class Edit(FileWriter[EditParams]):
 def _edited(text: str, params: EditParams) -> Adapted:
     """Return the text after the edit. Raises ToolError."""
     old, new = params.old_string, params.new_string
+    if not params.replace_all:
+        check_readings(text, old)
     try:
         return Adapted(*replace_exactly(text, old, new, every=params.replace_all), "")
     except NoMatch:

@@ -15,6 +15,7 @@ import unicodedata
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from heapq import nlargest
 from typing import NamedTuple
 
@@ -178,13 +179,37 @@ def adapted(text: str, old: str, new: str) -> Adapted | None:
     """Return the text with the only place replaced that differs in escapes, line ends or indentation; None for none."""
     if len(text) > _MAX_TEXT:
         return None
-    for every_line in (False, True):
-        real = unescaped(old, every_line=every_line)
-        if real != old and real and (found := _once(text, real, unescaped(new, every_line=every_line))):
+    for reading in _READINGS:
+        real = reading(old)
+        if real != old and real and (found := _once(text, real, reading(new))):
             return Adapted(*found, "the escapes in old_string and new_string stand for the characters they name")
     if "\r" in old and (found := _once(text, old.replace("\r\n", "\n"), new.replace("\r\n", "\n"))):
         return Adapted(*found, "applied with the file's line ends")
     return _reindented(text, old.replace("\r\n", "\n"), new.replace("\r\n", "\n"))
+
+
+def _cut_off(text: str) -> str:
+    """Return the text without escapes if its last line has lost its note, because it is only a part of a line."""
+    head, end, last = text.rpartition("\n")
+    return f"{unescaped(head)}{end}{unescaped(last, every_line=True)}"
+
+
+_READINGS = (unescaped, _cut_off, partial(unescaped, every_line=True))
+"""What the escapes of a text may stand for, as it was shown."""
+
+
+def check_readings(text: str, old: str) -> None:
+    """Raise ToolError if `old` is in the text as it is and with its escapes read, or in two ways of reading them."""
+    if "\\u" not in old:
+        return
+    folded = text.replace("\r\n", "\n")
+    found = {each for reading in _READINGS if (each := reading(old)) and each in folded}
+    if len(found) + (old in folded and old not in found) > 1:
+        raise ToolError(
+            ToolErrorCategory.PERMANENT_FAILURE,
+            "old_string is in the file as it is written, and also with its escapes as the characters they name",
+            "Copy more of it: whole lines with their notes, and lines around it.",
+        )
 
 
 def _once(text: str, old: str, new: str) -> tuple[str, int] | None:

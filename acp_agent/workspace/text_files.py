@@ -86,6 +86,12 @@ def from_windows(data: bytes) -> str:
     return data.decode("latin-1").translate(_WINDOWS)
 
 
+WINDOWS_BYTES = {
+    0xDC00 + code: _WINDOWS.get(code, "\ufffd" if code < 0xA0 else chr(code)) for code in range(0x80, 0x100)
+}
+"""What stands for a byte that the error handler "surrogateescape" gave. A control would act on a terminal."""
+
+
 def decode_line(line: bytes) -> str:
     """Return the text of a line: UTF-8, or else Windows-1252."""
     try:

@@ -24,6 +24,7 @@ from acp_agent.workspace.processes.table import MARK
 from acp_agent.workspace.processes.tree import CommandWatchdog, ProcessTree, pidfd_works
 from acp_agent.workspace.sandbox.bubblewrap import Launch
 from acp_agent.workspace.sandbox.sandbox import SessionSandbox
+from acp_agent.workspace.text_files import WINDOWS_BYTES
 
 _BLOCK = 64 * 1024
 _APART = 64 * 1024
@@ -112,14 +113,19 @@ class CommandOutput:
         decoder, apart = codecs.getincrementaldecoder("utf-8"), min(limit, _APART)
         self.both = HeadTail(limit - limit // _SPARE)
         self.apart = {Stream.STDOUT: HeadTail(apart), Stream.STDERR: HeadTail(apart)}
-        self._decoders = {Stream.STDOUT: decoder("replace"), Stream.STDERR: decoder("replace")}
+        self._decoders = {stream: decoder("surrogateescape") for stream in Stream}
 
     def add(self, stream: Stream, data: bytes, *, final: bool = False) -> bytes:
         """Add bytes of a stream. Return them as whole characters of valid UTF-8.
 
-        An incomplete character waits for its rest, or for `final`.
+        An incomplete character waits for its rest, or for `final`. A byte that is not UTF-8 is read as Windows-1252, as
+        in files, so that a line that was printed is the file's.
         """
-        text = self._decoders[stream].decode(data, final).encode()
+        decoded = self._decoders[stream].decode(data, final)
+        try:
+            text = decoded.encode()
+        except UnicodeEncodeError:
+            text = decoded.translate(WINDOWS_BYTES).encode()
         if text:
             self.both.add(text)
             self.apart[stream].add(text)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.workspace.processes.terminal import CommandOutput, HeadTail, Stream
+from acp_agent.workspace.text_files import WINDOWS_BYTES
 
 GAP = re.compile(r"\n\[\.\.\. (\d+) bytes left out \.\.\.\]\n")
 
@@ -104,8 +105,11 @@ def test_streams_are_kept_as_they_came_and_apart():
 
 def test_a_character_split_between_reads_is_put_together_even_when_the_other_stream_speaks_in_between():
     assert transcript(100, (OUT, b"\xc3"), (ERR, b"!"), (OUT, b"\xa9")) == ("!é", "é", "!")
-    assert transcript(100, (OUT, b"a\xe2\x82")) == ("a\ufffd", "a\ufffd", "")
-    assert transcript(100, (OUT, b"\xff\xfeok")) == ("\ufffd\ufffdok", "\ufffd\ufffdok", "")
+    assert transcript(100, (OUT, b"a\xe2\x82")) == ("aâ‚", "aâ‚", "")
+
+
+def test_what_is_not_utf_8_is_windows_1252_as_in_files_without_controls():
+    assert transcript(100, (OUT, b"caf\xe9 \x80\x9d\xff")) == ("café €\ufffdÿ", "café €\ufffdÿ", "")
 
 
 def test_little_on_one_stream_survives_much_on_the_other():
@@ -119,5 +123,6 @@ def test_little_on_one_stream_survives_much_on_the_other():
 @given(st.lists(st.tuples(st.sampled_from(Stream), st.binary(max_size=6)), max_size=20))
 def test_each_stream_is_what_decoding_it_alone_gives(spoken: list[tuple[Stream, bytes]]):
     _, stdout, stderr = transcript(10_000, *spoken)
-    assert stdout == b"".join(data for stream, data in spoken if stream is OUT).decode("utf-8", "replace")
-    assert stderr == b"".join(data for stream, data in spoken if stream is ERR).decode("utf-8", "replace")
+    for said, name in ((stdout, OUT), (stderr, ERR)):
+        alone = b"".join(data for stream, data in spoken if stream is name)
+        assert said == alone.decode("utf-8", "surrogateescape").translate(WINDOWS_BYTES)

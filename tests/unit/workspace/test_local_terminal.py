@@ -69,8 +69,8 @@ async def test_a_fatal_signal_is_128_plus_its_number_and_has_a_name(terminal: Lo
         assert (outcome.exit_code, outcome.signal) == (128 + signal.SIGRTMIN + 3, f"SIG{signal.SIGRTMIN + 3}")
 
 
-async def test_bytes_that_are_no_utf_8_are_replaced(terminal: LocalTerminal, tmp_path: Path):
-    assert (await run(terminal, r"printf 'a\xff\xc3\xa9\xe2'", tmp_path)).output == "a\ufffdé\ufffd"
+async def test_bytes_that_are_no_utf_8_are_windows_1252(terminal: LocalTerminal, tmp_path: Path):
+    assert (await run(terminal, r"printf 'a\xff\xc3\xa9\xe2'", tmp_path)).output == "aÿéâ"
 
 
 @pytest.mark.parametrize(
