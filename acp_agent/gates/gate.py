@@ -25,7 +25,14 @@ from acp_agent.core.types import (
     UrlSubject,
     Verdict,
 )
-from acp_agent.gates.paths.command_paths import CommandStep, Expand, steps_of, unexpanded
+from acp_agent.gates.paths.command_paths import (
+    CommandStep,
+    Expand,
+    IsFolder,
+    nothing_known,
+    steps_of,
+    unexpanded,
+)
 from acp_agent.gates.shell.command import Plain, ShellText
 from acp_agent.gates.shell.programs import only_reads
 
@@ -64,13 +71,23 @@ class CommandFacts(ShellText):
     """A command line, the commands that it runs, and their folders.
 
     expand   returns the files that a pattern of a command stands for
+    is_folder  returns whether a path is a folder now
     typed    whether a shell that runs already reads it, in a folder and with names that are not known
     stays    whether it goes on after the call, while other calls may move files
     """
 
-    def __init__(self, text: str, expand: Expand = unexpanded, *, typed: bool = False, stays: bool = False) -> None:
+    def __init__(
+        self,
+        text: str,
+        expand: Expand = unexpanded,
+        is_folder: IsFolder = nothing_known,
+        *,
+        typed: bool = False,
+        stays: bool = False,
+    ) -> None:
         super().__init__(text)
         self.expand = expand
+        self._is_folder = is_folder
         self.typed = typed
         self.stays = stays
 
@@ -85,12 +102,16 @@ class CommandFacts(ShellText):
         """The steps of `commands`, proven ones if the text is proven."""
         if self.commands == self.survey.commands:
             return self.surveyed_steps
-        return tuple(steps_of(self.commands, self.expand))
+        return tuple(steps_of(self.commands, self.expand, self._known_folder))
 
     @cached_property
     def surveyed_steps(self) -> tuple[CommandStep, ...]:
         """The steps of everything that stands in the text."""
-        return tuple(steps_of(self.survey.commands, self.expand))
+        return tuple(steps_of(self.survey.commands, self.expand, self._known_folder))
+
+    def _known_folder(self, path: str) -> bool:
+        """Return whether a path is a folder, if nothing but the commands that are proven runs meanwhile."""
+        return isinstance(self.analysis, Plain) and not (self.typed or self.stays) and self._is_folder(path)
 
 
 class CallFacts:
@@ -107,7 +128,14 @@ class CallFacts:
     clean_up   gives back what the tool opened, after the call's last update was sent
     """
 
-    def __init__(self, invocation: Invocation, expand: Expand = unexpanded, *, repair: str = "") -> None:
+    def __init__(
+        self,
+        invocation: Invocation,
+        expand: Expand = unexpanded,
+        is_folder: IsFolder = nothing_known,
+        *,
+        repair: str = "",
+    ) -> None:
         self.invocation = invocation
         self.call = invocation.call
         self.spec = invocation.spec
@@ -126,7 +154,7 @@ class CallFacts:
         for subject in self.subjects:
             match subject:
                 case CommandSubject(text, typed, stays):
-                    self.commands.append(CommandFacts(text, self._files, typed=typed, stays=stays))
+                    self.commands.append(CommandFacts(text, self._files, is_folder, typed=typed, stays=stays))
                 case PathSubject():
                     self.paths.append(subject)
                 case UrlSubject(url):
@@ -135,7 +163,7 @@ class CallFacts:
                     pass
         self.command = self.commands[0] if self.commands else None
         if len(self.commands) > 1:
-            self.command = CommandFacts("\n".join(each.text for each in self.commands), self._files)
+            self.command = CommandFacts("\n".join(each.text for each in self.commands), self._files, is_folder)
 
     @property
     def only_reads(self) -> bool:
@@ -197,15 +225,17 @@ class Gate:
 class Gates:
     """The gates of a session. Calls pass them from the first to the last.
 
-    expand   returns the files that a pattern of a command stands for
+    expand     returns the files that a pattern of a command stands for
+    is_folder  returns whether a path of a command is a folder now
     """
 
     in_order: tuple[Gate, ...] = ()
     expand: Expand = unexpanded
+    is_folder: IsFolder = nothing_known
 
     def facts(self, invocation: Invocation, repair: str = "") -> CallFacts:
         """Return the facts of a call. `repair` tells the user how a model made its arguments fit."""
-        return CallFacts(invocation, self.expand, repair=repair)
+        return CallFacts(invocation, self.expand, self.is_folder, repair=repair)
 
     def asks(self, facts: CallFacts) -> bool:
         """Return whether the gates would ask the user about a call. They leave their questions in the facts."""

@@ -119,7 +119,7 @@ class SandboxGate(Gate):
         made = set[str]()
         judged, plain = 0, isinstance(line.analysis, Plain)
         reads = line.only_reads and all(step.command.name != "git" for step in line.steps)  # repositories name programs
-        for command, _, folders, _ in line.steps:
+        for command, _, folders, after in line.steps:
             if folders.lost:
                 return Deny("it changes the folder more often than can be followed; run it in steps")
             asked = readable if reads and not command.patterns else None  # names that it stands for may be links
@@ -144,6 +144,8 @@ class SandboxGate(Gate):
             outside.update(dict.fromkeys(odd))
             for folder in made_folders(command):
                 made.update(map(posixpath.normpath, folders.places(folder)))
+            if command.name in ("cd", "pushd"):  # what runs behind it found the folder, if only by then
+                made.update(each for each in map(posixpath.normpath, after.possible) if _CLIMBS.match(each) is None)
         return list(outside)
 
     def _odd_outside(self, command: Command, folders: Folders) -> list[str] | None:

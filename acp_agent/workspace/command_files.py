@@ -62,8 +62,8 @@ class WorkspaceFiles:
         return False
 
     def is_folder(self, path: str) -> bool:
-        """Return whether `path` is a folder or leads to one."""
-        return os.path.isdir(self._path(path))
+        """Return whether `path` is a folder that can be entered, or leads to one."""
+        return os.path.isdir(self._path(path)) and os.access(self._path(path), os.X_OK)
 
     def exists(self, path: str) -> bool:
         """Return whether there is anything at `path`, if only a broken link."""

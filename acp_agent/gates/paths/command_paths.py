@@ -7,12 +7,15 @@ not begin like a path.
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import NamedTuple
 
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.grammar import ParsedArguments, WordKind, grammar_of
+from acp_agent.gates.shell.options import tables
+from acp_agent.gates.shell.programs import only_reads
 
 _PRINTERS = frozenset(("echo", "printf", "print", "test", "expr"))
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -22,6 +25,7 @@ _IGNORE_FILE = re.compile(r"(?:^|/)\.\w*ignore$|(?:^|/)info/exclude$")
 _HIDDEN = re.compile(r"(?:^|/)\.\w*[*?\[]")
 _LOOKERS = frozenset(("cat", "head", "tail", "grep", "rg", "ls", "wc", "test", "stat", "diff", "cmp"))
 _SAME_SHELL = frozenset(("time", "command", "builtin", "noglob", "nocorrect"))
+_CHAINED = frozenset(("git", "make", "gmake"))
 _VALUE = re.compile(r"(?:--?[\w.:-]+|[A-Za-z_][\w.:]*)=(.+)", re.DOTALL)
 _BUNDLE = re.compile(r"-([A-Za-z0-9]{1,16})")
 _UNBUNDLED = re.compile(
@@ -43,6 +47,19 @@ MAX_WORDS = 1000
 
 Expand = Callable[[str, str], Sequence[str] | None]
 """Returns the paths that a shell's pattern stands for in a folder, relative to it; None if there are too many."""
+
+
+IsFolder = Callable[[str], bool]
+"""Returns whether a path relative to the session's folder names a folder, or leads to one."""
+
+_ELSEWHERE = ("~",)
+"""Stands for a folder that nobody knows: what is named from there counts as outside."""
+
+
+def nothing_known(path: str) -> bool:
+    """Return an `IsFolder` that knows of no folder."""
+    del path
+    return False
 
 
 def unexpanded(pattern: str, folder: str) -> Sequence[str]:
@@ -82,16 +99,19 @@ class Folders:
             found.update(dict.fromkeys(posixpath.join(folder, name) for name in names))
         return tuple(found)
 
-    def entered_by(self, command: Command) -> tuple[str, ...] | None:
+    def entered_by(self, command: Command, searched: Sequence[str] = ()) -> tuple[str, ...] | None:
         """Return the folders that a `cd` may lead to; None for too many.
 
-        An unknown folder (`cd -`, `cd $x`) adds nothing: its word is judged.
+        An unknown folder (`cd $x`) adds nothing: its word is judged.
+
+        searched   the folders of CDPATH, where a name is looked for as well
         """
         target = next((word for word in command.argv[1:] if not word.startswith("-")), "~")
         if _UNKNOWN.search(target):
             return ()
         matches = self.matches(target, command)
-        named = [posixpath.join(folder, target) for folder in self.possible]
+        above = searched if not target.startswith(("/", "~", ".")) else ()
+        named = [*self.places(target), *(posixpath.join(folder, target) for folder in above)]
         # bash takes `link/..` for the folder of the link, `cd -P` for the parent of what it leads to.
         logical = [posixpath.normpath(each) for each in named if ".." in each.split("/")]
         return None if matches is None else (*named, *("" if each == "." else each for each in logical), *matches)
@@ -109,32 +129,164 @@ class CommandStep(NamedTuple):
     after: Folders
 
 
-def steps_of(commands: Sequence[Command], expand: Expand) -> Iterator[CommandStep]:
+def steps_of(commands: Sequence[Command], expand: Expand, is_folder: IsFolder = nothing_known) -> Iterator[CommandStep]:
     """Yield every command of a line, outermost first, with its possible folders.
 
-    A `cd` surely takes effect only if everything before it is joined by `&&`: in `true || cd a && b` it is skipped, in
-    `true | cd a && b` and `nice cd a && b` it is another process, and `b` runs every time.
+    A command behind `cd a &&` runs only if the `cd` worked. In `true || cd a && b` it is skipped, in `true | cd a && b`
+    and `(cd a) && b` it is another process, and `b` runs every time. `cd a; b` may fail, unless `a` is a folder now and
+    nothing before it in the line may have changed that.
+
+    is_folder   returns whether a folder is there; it is asked only if the commands are proven to be all that run
     """
-    folders, seen, certain = Folders(expand), ("",), True
-    for command, parents in _nested(commands, ()):
-        if command.joined not in ("&&", ""):
-            folders, certain = replace(folders, possible=seen), False
-        entered = folders.entered_by(command) if command.name in ("cd", "pushd") else ()
-        after = replace(folders, changes_ignores=True) if _may_change_ignores(command) else folders
-        if entered:
-            apart = bool(parents) and parents[-1].wrapper and parents[-1].name not in _SAME_SHELL
-            possible = tuple(dict.fromkeys((*(() if certain and not apart else folders.possible), *entered)))
-            after, seen = replace(after, possible=possible), tuple(dict.fromkeys((*seen, *possible)))
-        if entered is None or len(seen) > MAX_FOLDERS:
-            after, seen = replace(after, possible=("",), lost=True), ("",)
-        yield CommandStep(command, parents, folders, after)
-        folders = after
+    return _Walk(expand, is_folder).steps(commands, (), _Shell())
 
 
-def _nested(commands: Sequence[Command], parents: tuple[Command, ...]) -> Iterator[tuple[Command, tuple[Command, ...]]]:
-    for command in commands:
-        yield command, parents
-        yield from _nested(command.runs, (*parents, command))
+def _union(*folders: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(each for some in folders for each in some))
+
+
+@dataclass(frozen=True, slots=True)
+class _Shell:
+    """Where a shell may be.
+
+    now     the folders in which the next command may run
+    begun   those in which the present list of commands began
+    ends    those in which it may end so far
+    sure    whether `&&` alone joins the list, so that the next command runs only if all before it worked
+    before  where `cd -` leads; empty if nothing is known
+    stack   what `pushd` put aside, the last on top; `vague` if some of it may be missing
+    """
+
+    now: tuple[str, ...] = ("",)
+    begun: tuple[str, ...] = ("",)
+    ends: tuple[str, ...] = ("",)
+    sure: bool = True
+    before: tuple[str, ...] = ()
+    stack: tuple[tuple[str, ...], ...] = ()
+    vague: bool = False
+
+    def inside(self) -> "_Shell":
+        """Return the shell at the beginning of a list inside its present command."""
+        return replace(self, begun=self.now, ends=self.now, sure=True)
+
+    def behind(self, operator: str) -> "_Shell":
+        """Return the shell before the command that an operator joins."""
+        match operator:
+            case "&&":
+                return self
+            case ";" | "":
+                return replace(self, now=self.ends, begun=self.ends, sure=True)
+            case _:  # what stood before it may have failed, or been another process
+                every = _union(self.begun, self.ends, self.now)
+                return replace(self, now=every, ends=every, sure=False, vague=True)
+
+    def moved(self, folders: Sequence[str], *, certain: bool, stack: tuple[tuple[str, ...], ...]) -> "_Shell":
+        """Return the shell after a command that enters one of these folders, or fails unless it is `certain`."""
+        now = tuple(folders) if self.sure else _union(self.now, folders)
+        ends = tuple(folders) if certain and self.sure else _union(self.ends, folders)
+        before = self.now if self.sure else _union(self.before or _ELSEWHERE, self.now)
+        return replace(self, now=now, ends=ends, before=before, stack=stack, vague=self.vague or not self.sure)
+
+    def after_group(self, inner: "_Shell", *, certain: bool) -> "_Shell":
+        """Return the shell after commands that it ran itself, all of them in their order if `certain`."""
+        if certain and self.sure:
+            return replace(inner, begun=self.begun, ends=_union(self.ends, inner.ends))
+        every = _union(self.now, self.ends, inner.begun, inner.ends, inner.now)
+        return replace(inner, now=every, begun=_union(self.begun, every), ends=every, sure=False, vague=True)
+
+
+class _Walk:
+    """A walk through the commands of a line."""
+
+    def __init__(self, expand: Expand, is_folder: IsFolder) -> None:
+        self._folders = Folders(expand)
+        self._is_folder = is_folder
+        self._seen: tuple[str, ...] = ("",)
+        self._searched: tuple[str, ...] = ()  # CDPATH
+        self._steady = True  # whether no command so far may have changed a folder
+
+    def steps(
+        self, commands: Sequence[Command], parents: tuple[Command, ...], shell: _Shell
+    ) -> Generator[CommandStep, None, _Shell]:
+        """Yield the steps of commands that a shell runs. Return the shell after them."""
+        scopes, outer = tuple[str, ...](), list[_Shell]()
+        for number, command in enumerate(commands):
+            kept = _common(scopes, command.scopes)
+            for scope in reversed(scopes[kept:]):
+                shell = self._left(scope, outer.pop(), shell)
+            if number and not command.joined:  # another spelling of the line, or a text that nobody can parse
+                shell = replace(shell, ends=self._seen)
+            shell = shell.behind(command.joined) if number else shell
+            for _ in command.scopes[kept:]:
+                outer.append(shell)
+                shell = shell.inside()
+            scopes = command.scopes
+            folders = replace(self._folders, possible=shell.now)
+            shell = self._entered(
+                command, folders, shell, alone=not parents and all(each.startswith("(") for each in scopes)
+            )
+            self._note(command, shell)
+            shell = _Shell() if self._folders.lost else shell
+            yield CommandStep(command, parents, folders, replace(self._folders, possible=shell.now))
+            if command.runs:
+                inner = yield from self.steps(command.runs, (*parents, command), shell.inside())
+                if command.wrapper and command.name in _SAME_SHELL:
+                    shell = shell.after_group(inner, certain=True)
+                elif not (command.wrapper or command.name in tables().shells):
+                    shell = shell.after_group(inner, certain=False)
+        for scope in reversed(scopes):
+            shell = self._left(scope, outer.pop(), shell)
+        return shell
+
+    def _left(self, scope: str, outer: _Shell, inner: _Shell) -> _Shell:
+        """Return the shell behind a bracket: a subshell changes nothing, and what is in a condition may not run."""
+        if scope.startswith("("):
+            return outer
+        grouped = scope.startswith("{")
+        return outer.after_group(inner if grouped else replace(inner, ends=self._seen), certain=grouped)
+
+    def _entered(self, command: Command, folders: Folders, shell: _Shell, *, alone: bool) -> _Shell:
+        """Return the shell after a command that may change its folder."""
+        args, stack = command.argv[1:], shell.stack
+        if command.name not in ("cd", "pushd", "popd") or self._folders.lost:
+            return shell
+        plain = not any(word.startswith(("-", "+")) for word in args)
+        if command.name == "cd" and args == ("-",):
+            found: tuple[str, ...] | None = shell.before or _ELSEWHERE
+        elif command.name == "cd" or (command.name == "pushd" and args and plain):
+            found = folders.entered_by(command, self._searched)
+            stack = stack if command.name == "cd" else (*stack, shell.now)
+        elif plain and not args and stack and not shell.vague:  # popd, or pushd alone, which swaps
+            found, stack = stack[-1], (*stack[:-1], shell.now) if command.name == "pushd" else stack[:-1]
+        else:
+            named = folders.entered_by(command, self._searched) if command.name == "pushd" and args else ()
+            found = None if named is None else _union(shell.now, *stack, named)
+            shell = replace(shell, vague=True)
+        if found is None:
+            self._folders = replace(self._folders, lost=True)
+        if not found:
+            return shell
+        bare = len(args) == 1 and not (command.redirections or command.assignments)
+        first = alone and bare and command.joined in ("", ";")
+        certain = first and self._steady and not self._searched and all(map(self._is_folder, found))
+        return shell.moved(found, certain=certain, stack=stack)
+
+    def _note(self, command: Command, shell: _Shell) -> None:
+        """Note what a command may change for those behind it."""
+        self._seen = _union(self._seen, shell.now, shell.ends)
+        if len(self._seen) > MAX_FOLDERS:
+            self._folders, self._seen = replace(self._folders, lost=True), ("",)
+        if _may_change_ignores(command):
+            self._folders = replace(self._folders, changes_ignores=True)
+        for word in (*command.assignments, *command.argv):
+            if word.startswith("CDPATH="):
+                self._searched += tuple(word.removeprefix("CDPATH=").split(":"))
+        harmless = command.name in ("cd", "pushd", "popd") or only_reads(command)
+        self._steady = self._steady and harmless and not command.assignments
+
+
+def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _may_change_ignores(command: Command) -> bool:
@@ -157,7 +309,7 @@ def path_words(command: Command) -> Iterator[str]:
         yield command.argv[0]
     grammar = grammar_of(command.tool)
     found = (
-        _as_read(grammar.parse(command.own))
+        _as_read(grammar.parse(command.own), chained=command.tool in _CHAINED)
         if grammar is not None
         else (each for word in command.own for each in candidates(word, command.name))
     )
@@ -190,9 +342,17 @@ def odd_words(command: Command) -> Iterator[str]:
             yield word
 
 
-def _as_read(parsed: ParsedArguments) -> Iterator[str]:
-    """Yield the words that are paths by the program's grammar, also seen from the folder that an option names."""
+def _as_read(parsed: ParsedArguments, *, chained: bool) -> Iterator[str]:
+    """Yield the words that are paths by the program's grammar, also seen from the folder that an option names.
+
+    With `chained` every such option is relative to the one before it, and all other paths to the last one.
+    """
     folders = [each.word for each in parsed.arguments if each.kind is WordKind.FOLDER]
+    if chained and folders and not parsed.unknown:
+        yield from (posixpath.join(*folders[: at + 1]) for at in range(len(folders)))
+        others = [each.word for each in parsed.arguments if each.kind.path and each.kind is not WordKind.FOLDER]
+        yield from (posixpath.join(*folders, each) for word in others for each in candidates(word))
+        return
     for each in parsed.arguments:
         if not each.kind.path:
             continue

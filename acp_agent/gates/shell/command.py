@@ -86,6 +86,8 @@ class Command:
     unclear       why it is unclear what it starts; empty if `runs` is all of it
     stdin         the literal text of a here-document, a here-string or `echo … |` that it reads
     patterns      the words that bash may replace by file names (`*.py`), as written
+    scopes        the brackets around it in its text, outermost first, each with its number: `(1` for a subshell or a
+                  substitution, `{1` for a group, `?1` for what may not run, such as a loop or a function
     """
 
     argv: tuple[str, ...]
@@ -98,6 +100,7 @@ class Command:
     unclear: str = ""
     stdin: str = ""
     patterns: frozenset[str] = frozenset()
+    scopes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

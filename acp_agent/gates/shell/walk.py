@@ -35,6 +35,7 @@ class Candidate:
     redirections: list[Redirection] = field(default_factory=list[Redirection])
     patterns: set[str] = field(default_factory=set[str])
     joined: str = ""
+    scopes: tuple[str, ...] = ()
     stdin: str = ""
 
     def feed(self, text: str) -> None:
@@ -202,7 +203,8 @@ def commands(
                 # Values and braces may contain patterns as well.
                 more = {word for word in argv if not _GLOB.isdisjoint(word)} - quoted if guesses.known else ()
                 command = Command(argv, tuple(candidate.redirections), tuple(candidate.assignments), candidate.joined)
-                found.append(finish(replace(command, stdin=candidate.stdin, patterns=frozenset({*patterns, *more}))))
+                known = replace(command, scopes=candidate.scopes, stdin=candidate.stdin)
+                found.append(finish(replace(known, patterns=frozenset({*patterns, *more}))))
     return tuple(found)
 
 
@@ -241,6 +243,8 @@ class Walk:
     unread: str = ""
     _operator: str = ""
     _left: bool = False
+    _scopes: tuple[str, ...] = ()
+    _count: int = 0
 
     def tree(self) -> "Walk":
         """Walk the whole tree."""
@@ -263,16 +267,26 @@ class Walk:
                 self._substitution(node, depth)
             case "function_definition":
                 self._function(node, depth)
-            case "subshell" | "negated_command":  # what follows `! cd x &&` runs where the `cd` failed
+            case "negated_command":  # what follows `! cd x &&` runs where the `cd` failed
                 self._children(node, depth)
                 self._left = True
+            case "subshell" | "compound_statement":
+                self._scoped("(" if node.type == "subshell" else "{", node, depth)
+            case "if_statement" | "while_statement" | "case_statement" | "c_style_for_statement":
+                self._scoped("?", node, depth)
             case "for_statement":
                 self._loop(node)
-                self._children(node, depth)
+                self._scoped("?", node, depth)
             case kind if kind in _OPERATORS and not node.is_named:
                 self._operator = _OPERATORS[kind]
             case _:
                 self._children(node, depth)
+
+    def _scoped(self, bracket: str, node: Node, depth: int) -> None:
+        self._count += 1
+        outer, self._scopes = self._scopes, (*self._scopes, f"{bracket}{self._count}")
+        self._children(node, depth)
+        self._scopes = outer
 
     def _children(self, node: Node, depth: int) -> None:
         for child in node.children:
@@ -281,7 +295,7 @@ class Walk:
     def _command(self, node: Node, depth: int) -> None:
         parts = [node] if node.type == "variable_assignment" else node.children
         for group in self._torn(parts):
-            candidate = Candidate(joined=self._joined())
+            candidate = Candidate(joined=self._joined(), scopes=self._scopes)
             self.candidates.append(candidate)
             for child in group:
                 self._part(candidate, child, depth)
@@ -302,7 +316,7 @@ class Walk:
         return [group for group in groups if group]
 
     def _joined(self) -> str:
-        """Return the operator before the next command; behind a subshell `&&` does not carry its directory on."""
+        """Return the operator before the next command."""
         left, self._left = self._left, False
         return ";" if left and self._operator == "&&" else self._operator
 
@@ -342,7 +356,7 @@ class Walk:
         default = Construct.BACKTICK if backtick else Construct.COMMAND_SUBSTITUTION
         self.constructs.add(_CONSTRUCTS.get(node.type, default))
         operator, self._operator = self._operator, ""
-        self._children(node, depth)
+        self._scoped("(", node, depth)
         self._operator = operator
 
     def _redirected(self, node: Node, depth: int) -> None:
@@ -353,7 +367,7 @@ class Walk:
             if not child.type.endswith("_redirect"):
                 self._visit(child, depth + 1)
         if len(self.candidates) == before:
-            self.candidates.append(Candidate(joined=self._joined()))
+            self.candidates.append(Candidate(joined=self._joined(), scopes=self._scopes))
         candidate = self.candidates[-1]
         if len(redirects) > MAX_COMMANDS:
             self.unread = f"has more than {MAX_COMMANDS} redirections"
@@ -418,7 +432,7 @@ class Walk:
 
     def _function(self, node: Node, depth: int) -> None:
         before = len(self.candidates)
-        self._children(node, depth)
+        self._scoped("?", node, depth)
         name = next((self.parsed.text(child) for child in node.children if child.type == "word"), "")
         body = node.child_by_field_name("body")
         if body is not None:

@@ -272,8 +272,7 @@ def build_gates(
     state   None leaves out the gates that count calls or watch results
     """
     settings, options, trust = loaded.settings, context.options, context.trust
-    resolve, resolve_command = context.files.resolve_readable, context.shell.resolve
-    cwd = context.shell.cwd
+    resolve, cwd = context.files.resolve_readable, context.shell.cwd
     _warn_of_unknown_tools(loaded, context, warn, tools)
     gates: tuple[Gate | None, ...] = (
         BlocklistGate(blocklist_policy(settings.tools.shell)),
@@ -291,7 +290,8 @@ def build_gates(
         *(_watching_gates(settings, state, exists) if state else ()),
         permission,
     )
-    return Gates(tuple(gate for gate in gates if gate is not None), partial(shell_names, resolve=resolve_command))
+    passed, files = tuple(gate for gate in gates if gate is not None), WorkspaceFiles(cwd, context.shell.resolve)
+    return Gates(passed, partial(shell_names, resolve=context.shell.resolve), files.is_folder)
 
 
 def session_gates(

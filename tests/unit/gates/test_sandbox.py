@@ -126,7 +126,6 @@ def test_ordinary_commands_are_not_asked_about(gate: Judged, text: str):
         ("grep -f /etc/passwd src", "/etc/passwd"),
         ("cd a; cat ../x", "../x"),
         ("cd a || cat ../x", "../x"),
-        ("(cd a && ls) && cat ../x", "../x"),
     ],
 )
 def test_a_path_outside_is_asked_about_by_name(gate: Judged, text: str, path: str):
@@ -149,6 +148,7 @@ def test_a_path_outside_is_asked_about_by_name(gate: Judged, text: str, path: st
         "cp --target-directory=../x a",
         "bash -c 'cat ../x'",
         "for f in a; do cat ../x; done",
+        "(cd a && ls) && cat ../x",
     ],
 )
 async def test_climbing_out_is_refused(gate: Judged, text: str):
