@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from anyio import to_thread
 
+from acp_agent.config.call_settings import SandboxMode
 from acp_agent.config.load import Loaded
 from acp_agent.config.settings import Settings
 from acp_agent.core.backends import (
@@ -36,7 +37,7 @@ from acp_agent.workspace.processes.environment import child_environment, hidden_
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.processes.tree import CommandWatchdog
 from acp_agent.workspace.roots import Roots
-from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, sandbox_tier
+from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, sandbox_tier, why_missing
 from acp_agent.workspace.sandbox.walls import WallRules
 
 _log = Log(__name__)
@@ -74,7 +75,7 @@ class SessionBackends:
         self._settings = settings
         self._emit = emit
         self._watchdog = watchdog
-        self.sandbox = None if walls is None else _sandbox(walls, settings)
+        self.sandbox = None if walls is None else session_sandbox(walls, settings, warn)
         self.programs = self._local_terminal(warn)
         self.terminal = self._any_terminal(script_folder)
         self.processes = ProcessPool(self.terminal, background)
@@ -138,21 +139,40 @@ class SessionBackends:
                 watchdog=self._watchdog,
             )
         )
-        return self.programs if proxy is None else CompositeTerminal([proxy, self.programs], self._fallen_back)
+        if proxy is None or self._settings.tools.sandbox.strict:  # the editor's terminal has no walls
+            return self.programs
+        return CompositeTerminal([proxy, self.programs], self._fallen_back)
 
     async def _fallen_back(self, error: BackendUnavailable) -> None:
         await self._emit(Notice(Severity.WARNING, f"{error}; done without the editor instead"))
 
 
-def _sandbox(walls: WallRules, settings: Settings) -> SessionSandbox | None:
-    """Return the sandbox of a session, or None where nothing can build one."""
-    if sandbox_tier() is SandboxTier.NONE:
-        return None
+_TIERS = {
+    SandboxMode.BWRAP: SandboxTier.BUBBLEWRAP,
+    SandboxMode.LANDLOCK: SandboxTier.LANDLOCK,
+    SandboxMode.SEATBELT: SandboxTier.SEATBELT,
+}
+
+
+def session_sandbox(walls: WallRules, settings: Settings, warn: Callable[[str], None]) -> SessionSandbox | None:
+    """Return the sandbox of a session, or None where nothing can build one, which the user is told.
+
+    A strict one refuses every command there.
+    """
+    chosen = settings.tools.sandbox
+    wanted = _TIERS.get(chosen.mode)
+    tier = sandbox_tier(wanted)
+    if tier is SandboxTier.NONE:
+        left = "Commands are refused" if chosen.strict else "Commands run without walls, and are asked about"
+        advice = "install bubblewrap" if wanted is None else "set `[tools.sandbox] mode` to auto or off"
+        warn(f"no sandbox can be built: {why_missing(wanted)}. {left}; {advice}")
+        if not chosen.strict:
+            return None
     try:
         environment = child_environment(os.environ, settings.tools.shell.env_allow)
     except ConfigError:  # the terminal tells the user
         environment = child_environment(os.environ)
-    return SessionSandbox(walls, environment)
+    return SessionSandbox(walls, environment, tier)
 
 
 async def _unstamped(path: str) -> None:

@@ -22,8 +22,8 @@ from acp_agent.core.process_limits import limits_for_child
 from acp_agent.workspace.processes.environment import child_environment
 from acp_agent.workspace.processes.table import MARK
 from acp_agent.workspace.processes.tree import CommandWatchdog, ProcessTree, pidfd_works
-from acp_agent.workspace.sandbox.bubblewrap import Launch
 from acp_agent.workspace.sandbox.sandbox import SessionSandbox
+from acp_agent.workspace.sandbox.walls import Launch
 from acp_agent.workspace.text_files import WINDOWS_BYTES
 
 _BLOCK = 64 * 1024
@@ -375,8 +375,8 @@ def spawn(
 ) -> tuple["subprocess.Popen[bytes]", dict[Stream, int], int | None]:
     """Start a shell as `launch` says, in its own session. Return it, and the non-blocking ends of its pipes.
 
-    The last one writes to its input, which only a background command has. Its environment is exactly `environment`;
-    `tag` is explained in `process_limits`. Raises ToolError.
+    The last one writes to its input, which only a background command has. Its environment is `environment`
+    as `launch` changes it; `tag` is explained in `process_limits`. Raises ToolError.
     """
     with contextlib.ExitStack() as on_failure, contextlib.ExitStack() as writing_ends:
         reads: dict[Stream, int] = {}
@@ -393,17 +393,19 @@ def spawn(
                 writing_ends.callback(os.close, typed)
                 on_failure.callback(os.close, writing)
                 os.set_blocking(writing, False)
+            popen = partial(
+                subprocess.Popen[bytes],
+                launch.arguments,
+                stdin=typed,
+                stdout=writes[Stream.STDOUT],
+                stderr=writes[Stream.STDERR],
+                cwd=request.cwd,
+                env={**environment, **launch.variables},
+                start_new_session=True,
+                pass_fds=launch.descriptors,
+            )
             with limits_for_child(tag):
-                process = subprocess.Popen(
-                    launch.arguments,
-                    stdin=typed,
-                    stdout=writes[Stream.STDOUT],
-                    stderr=writes[Stream.STDERR],
-                    cwd=request.cwd,
-                    env=environment,
-                    start_new_session=True,
-                    pass_fds=launch.descriptors,
-                )
+                process = launch.start(popen)
         except OSError as error:
             raise _spawn_error(error, request) from error
         on_failure.pop_all()

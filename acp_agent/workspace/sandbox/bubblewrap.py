@@ -11,11 +11,10 @@ import shutil
 import subprocess
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 
 from acp_agent.workspace.sandbox.seccomp import filter_program
-from acp_agent.workspace.sandbox.walls import NetworkReach, Walls
+from acp_agent.workspace.sandbox.walls import Launch, NetworkReach, PrivateHome, Walls
 
 _PREFERRED = "/usr/bin/bwrap"  # AppArmor profiles name this path
 _NEEDED = 5.0  # seconds that a trial or the holder of a network may take
@@ -23,19 +22,6 @@ _NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-ut
 _SOMEBODY = "1000"  # the user that root is within: not root
 _NO_FILE = "/dev/null"
 _LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # in many systems, of folders in /usr
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """A command as it is started.
-
-    descriptors   those that it must inherit
-    keepers       the processes of the sandbox that run as long as anything does in it
-    """
-
-    arguments: tuple[str, ...]
-    descriptors: tuple[int, ...] = ()
-    keepers: int = 0
 
 
 @cache
@@ -109,11 +95,9 @@ class BubblewrapSandbox:
     """
 
     def __init__(self, folder: str) -> None:
-        self._folder = folder
-        for name in ("tmp", "home"):
-            os.makedirs(os.path.join(folder, name), mode=0o700, exist_ok=True)
+        self._home = PrivateHome(folder)
         self._network: SessionNetwork | None = None
-        program = filter_program(internet=True)
+        program = filter_program(internet=True, namespaces=True)
         self._filter: int | None = None
         if program is not None:
             self._filter = os.memfd_create("seccomp", os.MFD_CLOEXEC)
@@ -151,7 +135,7 @@ class BubblewrapSandbox:
 
     def _mounts(self, walls: Walls) -> list[str]:
         """Return the mounts, each before those below it."""
-        temporary, home = (os.path.join(self._folder, name) for name in ("tmp", "home"))
+        temporary, home = self._home.folders
         mounts: dict[str, tuple[str, ...]] = {"/proc": ("--proc",), "/dev": ("--dev",)}
         mounts |= {path: ("--ro-bind", path) for path in walls.readable}
         mounts |= {"/tmp": ("--bind", temporary), "/var/tmp": ("--bind", temporary)}  # noqa: S108 - a mount point

@@ -1,29 +1,84 @@
 """The sandbox of a session: which tier this machine has, how a command is started in it, and what its walls stopped."""
 
+import os
 import re
+import sys
 import time
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from enum import StrEnum
+from typing import Protocol
 
 from acp_agent.workspace.processes.environment import PrivateFolder
-from acp_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox, Launch, bubblewrap
-from acp_agent.workspace.sandbox.walls import NetworkReach, WallRules, Walls
+from acp_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox, bubblewrap
+from acp_agent.workspace.sandbox.landlock import LandlockSandbox, landlock_abi, landlock_limits
+from acp_agent.workspace.sandbox.seatbelt import SANDBOX_EXEC, SeatbeltSandbox
+from acp_agent.workspace.sandbox.walls import Launch, NetworkReach, WallRules, Walls
 
 _FRESH = 10.0  # seconds for which the walls that were found hold
 
 
 class SandboxTier(StrEnum):
-    """What builds the walls on this machine."""
+    """What builds the walls on this machine. The best comes first."""
 
     BUBBLEWRAP = "bwrap"
+    LANDLOCK = "landlock"
+    SEATBELT = "seatbelt"
     NONE = "none"
 
 
-def sandbox_tier() -> SandboxTier:
-    """Return the best tier that works on this machine. The first call tries it, which takes some milliseconds."""
-    return SandboxTier.BUBBLEWRAP if bubblewrap() else SandboxTier.NONE
+_MISSING = {
+    SandboxTier.BUBBLEWRAP: "bubblewrap is not installed, or may not make namespaces",
+    SandboxTier.LANDLOCK: "this kernel has no Landlock, or its filter for this machine is not known",
+    SandboxTier.SEATBELT: "there is no sandbox-exec: it is a program of macOS",
+    SandboxTier.NONE: "neither bubblewrap nor Landlock works on this machine",
+}
+
+
+def tier_works(tier: SandboxTier) -> bool:
+    """Return whether a tier works on this machine. The first call tries it, which takes some milliseconds."""
+    match tier:
+        case SandboxTier.BUBBLEWRAP:
+            return bool(bubblewrap())
+        case SandboxTier.LANDLOCK:
+            return landlock_abi() > 0
+        case SandboxTier.SEATBELT:
+            return sys.platform == "darwin" and os.access(SANDBOX_EXEC, os.X_OK)
+        case SandboxTier.NONE:
+            return True
+
+
+def sandbox_tier(wanted: SandboxTier | None = None) -> SandboxTier:
+    """Return the tier that is wanted, or the best one, if it works on this machine, and else NONE."""
+    tiers = SandboxTier if wanted is None else (wanted, SandboxTier.NONE)
+    return next(tier for tier in tiers if tier_works(tier))
+
+
+def why_missing(wanted: SandboxTier | None) -> str:
+    """Return why the tier that is wanted, or any, does not work on this machine."""
+    return _MISSING[wanted or SandboxTier.NONE]
+
+
+def tier_limits(tier: SandboxTier) -> tuple[str, ...]:
+    """Return what a tier cannot do, in words for the user."""
+    match tier:
+        case SandboxTier.BUBBLEWRAP:
+            return ()
+        case SandboxTier.LANDLOCK:
+            return landlock_limits(landlock_abi())
+        case SandboxTier.SEATBELT:
+            return ("servers of this machine on 127.0.0.1 can be reached",)
+        case SandboxTier.NONE:
+            return ("commands are judged by their text only",)
+
+
+class _Walled(Protocol):
+    """What builds the walls of a session: one of the tiers."""
+
+    def launch(self, command: Sequence[str], cwd: str, walls: Walls) -> AbstractContextManager[Launch]: ...
+
+    def close(self) -> None: ...
 
 
 class SessionSandbox:
@@ -31,13 +86,15 @@ class SessionSandbox:
 
     rules         what the walls are made from
     environment   the variables of the commands
+    tier          what builds the walls; NONE refuses every command
     """
 
-    def __init__(self, rules: WallRules, environment: Mapping[str, str]) -> None:
+    def __init__(self, rules: WallRules, environment: Mapping[str, str], tier: SandboxTier) -> None:
         self._rules = rules
         self._environment = environment
+        self.tier = tier
         self._folder = PrivateFolder(whole=True)
-        self._bubblewrap: BubblewrapSandbox | None = None
+        self._walled: _Walled | None = None
         self._walls: Walls | None = None
         self._looked = 0.0
 
@@ -59,8 +116,8 @@ class SessionSandbox:
         walls = self.walls()
         if network is not None:
             walls = replace(walls, network=network)
-        self._bubblewrap = self._bubblewrap or BubblewrapSandbox(self._folder.path())
-        with self._bubblewrap.launch(command, cwd, walls) as launch:
+        self._walled = self._walled or self._made()
+        with self._walled.launch(command, cwd, walls) as launch:
             yield launch
 
     def walls(self) -> Walls:
@@ -72,10 +129,21 @@ class SessionSandbox:
 
     def close(self) -> None:
         """End the session's network and delete its private folders. It blocks."""
-        if self._bubblewrap is not None:
-            self._bubblewrap.close()
-            self._bubblewrap = None
+        if self._walled is not None:
+            self._walled.close()
+            self._walled = None
         self._folder.close()
+
+    def _made(self) -> _Walled:
+        match self.tier:
+            case SandboxTier.BUBBLEWRAP:
+                return BubblewrapSandbox(self._folder.path())
+            case SandboxTier.LANDLOCK:
+                return LandlockSandbox(self._folder.path())
+            case SandboxTier.SEATBELT:
+                return SeatbeltSandbox(self._folder.path())
+            case SandboxTier.NONE:
+                raise OSError("nothing on this machine can build it, and `[tools.sandbox] strict` is set")
 
 
 # ------------------------------------------------------------------------------------------- what stopped a command
@@ -94,6 +162,7 @@ _SIGNS = (
         re.compile(
             r"Temporary failure in name resolution|Name or service not known|getaddrinfo failed|Network is unreachable"
             r"|ENETUNREACH|[Cc]ould not resolve (?:host|proxy)|failed to lookup address"
+            r"|EAFNOSUPPORT|Address family not supported"
         ),
         "no host but this one can be reached",
     ),

@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from acp_agent.core.types import Access
 
@@ -40,6 +42,14 @@ RUSTUP_HOME GOPATH GOROOT GOMODCACHE JAVA_HOME GRADLE_USER_HOME GEM_HOME RBENV_R
 MISE_DATA_DIR SDKROOT DEVELOPER_DIR SSL_CERT_DIR SSL_CERT_FILE
 """.split()  # noqa: SIM905 - a table; the variables that name a toolchain's folder
 
+_USERS_FOLDERS = {
+    "XDG_CONFIG_HOME": ".config",
+    "XDG_CACHE_HOME": ".cache",
+    "XDG_DATA_HOME": ".local/share",
+    "XDG_STATE_HOME": ".local/state",
+}
+
+T = TypeVar("T")
 Protects: TypeAlias = Callable[[str], bool]
 """Tell whether a path may not be changed by a command, because something runs or obeys it later."""
 Refuses: TypeAlias = Callable[[str, Access], str | None]
@@ -74,6 +84,73 @@ class Walls:
     hidden: tuple[str, ...] = ()
     home: str = ""
     network: NetworkReach = NetworkReach.SESSION
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A command as it is started within walls, or free.
+
+    descriptors   those that it must inherit
+    keepers       the processes of the sandbox that run as long as anything does in it
+    variables     the variables of its environment that differ
+    confine       puts the walls around the thread that starts it, which then must end; None if `arguments` do that
+    """
+
+    arguments: tuple[str, ...]
+    descriptors: tuple[int, ...] = ()
+    keepers: int = 0
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    confine: Callable[[], None] | None = None
+
+    def start(self, popen: Callable[[], T]) -> T:
+        """Return the result of `popen`, which starts the command. It is called in the thread that is confined.
+
+        Raises what `popen` raises, and OSError.
+        """
+        confine = self.confine
+        if confine is None:
+            return popen()
+
+        def confined() -> T:
+            confine()
+            return popen()
+
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(confined).result()
+
+
+class PrivateHome:
+    """The private folders that stand for /tmp and for the user's home.
+
+    folders   the folder for temporary files, and the home
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folders = os.path.join(folder, "tmp"), os.path.join(folder, "home")
+        for path in self.folders:
+            os.makedirs(path, mode=0o700, exist_ok=True)
+        self._linked = False
+
+    def variables(self, walls: Walls) -> dict[str, str]:
+        """Return the variables that name the folders, for a sandbox that cannot mount them at their places.
+
+        Toolchains and the session's folders in the user's home are found in the private one by links. They are made
+        before the first command, because a later one could have put a link of its own in their way.
+        """
+        temporary, home = self.folders
+        variables = {"TMPDIR": temporary}
+        if any(is_below(walls.home, folder) for folder in walls.writable):
+            return variables
+        if not self._linked:
+            self._linked = True
+            for path in sorted({*walls.readable, *walls.writable}):
+                if path != walls.home and is_below(path, walls.home):
+                    link = os.path.join(home, os.path.relpath(path, walls.home))
+                    with suppress(OSError):
+                        os.makedirs(os.path.dirname(link), mode=0o700, exist_ok=True)
+                        os.symlink(path, link)
+        own = {name: os.path.join(home, folder) for name, folder in _USERS_FOLDERS.items()}
+        return {**variables, "HOME": home, **own}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +231,13 @@ def _existing(paths: Iterable[str]) -> tuple[str, ...]:
 def is_below(path: str, folder: str) -> bool:
     """Return whether a path is a folder, or is below it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def folders_above(path: str) -> Iterator[str]:
+    """Yield the folders above a path, the nearest first."""
+    while path != "/":
+        path = os.path.dirname(path)
+        yield path
 
 
 def _entries(root: str) -> Iterator[tuple[str, bool]]:

@@ -1,11 +1,19 @@
-"""What no session may touch, wherever it works."""
+"""What no session may touch, wherever it works, and which walls are around its commands."""
 
 import pytest
 
+from acp_agent.config.call_settings import SandboxMode, SandboxSettings
 from acp_agent.config.load import Flags, load
-from acp_agent.core.errors import Refused
+from acp_agent.config.settings import Settings
+from acp_agent.config.tool_settings import ToolSettings
+from acp_agent.core.backends import CommandRequest
+from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access
+from acp_agent.session.toolset.backends import session_sandbox
 from acp_agent.session.toolset.settings import session_roots
+from acp_agent.workspace.processes.terminal import LocalTerminal
+from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, sandbox_tier, tier_works
+from acp_agent.workspace.sandbox.walls import WallRules
 
 
 @pytest.mark.parametrize("for_shell", [False, True])
@@ -20,3 +28,39 @@ def test_stored_keys_are_read_by_nobody_even_where_the_session_covers_them(tmp_p
             with pytest.raises(Refused, match="the agent's own keys"):
                 roots.resolve(f"data/{name}", Access.READ)
         assert roots.resolve("data/acp-permissions.toml", Access.READ)
+
+
+def made_sandbox(**fields) -> tuple[SessionSandbox | None, list[str]]:
+    told: list[str] = []
+    walls = WallRules(("/",), lambda _: False, lambda *_: None)
+    settings = Settings(tools=ToolSettings(sandbox=SandboxSettings(**fields)))
+    return session_sandbox(walls, settings, told.append), told
+
+
+def test_the_best_walls_of_this_machine_are_taken_without_a_word():
+    if sandbox_tier() is SandboxTier.NONE:
+        pytest.skip("no walls can be built on this machine")
+    made, told = made_sandbox(mode=SandboxMode.AUTO)
+    assert made is not None
+    assert made.tier is sandbox_tier()
+    assert not told
+
+
+def test_walls_that_are_wanted_by_name_and_missing_are_announced_and_commands_run_without():
+    if tier_works(SandboxTier.SEATBELT):
+        pytest.skip("they work on this machine")
+    made, told = made_sandbox(mode=SandboxMode.SEATBELT)
+    assert made is None
+    assert len(told) == 1
+    assert "no sandbox-exec" in told[0]
+    assert "Commands run without walls, and are asked about" in told[0]
+
+
+@pytest.mark.anyio
+async def test_where_walls_are_demanded_and_missing_no_command_runs():
+    if tier_works(SandboxTier.SEATBELT):
+        pytest.skip("they work on this machine")
+    made, told = made_sandbox(mode=SandboxMode.SEATBELT, strict=True)
+    assert "Commands are refused" in told[0]
+    with pytest.raises(ToolError, match="strict"):
+        await LocalTerminal(sandbox=made).start(CommandRequest("true", "/"))

@@ -1,0 +1,255 @@
+"""Contain commands with Landlock and a filter of system calls, where no namespaces can be made.
+
+The thread that starts a command restricts itself before that, and ends. The command inherits the restriction, and so
+does everything that it starts. Landlock allows what it is told, with all that lies below, and cannot take back a part
+of it. So a folder above something frozen or hidden gets no right but to be listed, and each of its entries gets its
+own. Nothing can be made, renamed or deleted directly in such a folder. https://docs.kernel.org/userspace-api/landlock.html
+"""
+
+import ctypes
+import os
+import stat
+import struct
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from enum import IntFlag
+from functools import cache, partial
+
+from acp_agent.workspace.sandbox.seccomp import filter_program
+from acp_agent.workspace.sandbox.walls import Launch, NetworkReach, PrivateHome, Walls, folders_above, is_below
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # system calls, on every machine
+_VERSION = 1
+_PATH_BENEATH = 1
+_SET_SECCOMP, _FILTER, _NO_NEW_PRIVILEGES, _DROP_FROM_BOUND = 22, 2, 38, 24
+_CAPABILITY_VERSION = 0x20080522
+_NETWORK_ABI, _SCOPE_ABI = 4, 6
+_TCP = 0b11  # bind and connect
+_SCOPES = 0b11  # abstract sockets and signals
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+# Without the folders of processes, which tell the arguments of others.
+_PROC = """
+sys meminfo cpuinfo stat uptime loadavg version filesystems vmstat cgroups devices swaps pressure
+""".split()  # noqa: SIM905 - a table
+
+
+class Right(IntFlag):
+    """The rights to files and folders, as the kernel numbers them."""
+
+    EXECUTE = 1
+    WRITE_FILE = 1 << 1
+    READ_FILE = 1 << 2
+    READ_DIR = 1 << 3
+    REMOVE_DIR = 1 << 4
+    REMOVE_FILE = 1 << 5
+    MAKE_CHAR = 1 << 6
+    MAKE_DIR = 1 << 7
+    MAKE_REG = 1 << 8
+    MAKE_SOCK = 1 << 9
+    MAKE_FIFO = 1 << 10
+    MAKE_BLOCK = 1 << 11
+    MAKE_SYM = 1 << 12
+    REFER = 1 << 13
+    TRUNCATE = 1 << 14
+    IOCTL_DEV = 1 << 15
+
+
+_READ = Right.EXECUTE | Right.READ_FILE | Right.READ_DIR
+_WRITE = (
+    *(Right.WRITE_FILE, Right.TRUNCATE, Right.REFER, Right.REMOVE_DIR, Right.REMOVE_FILE),
+    *(Right.MAKE_DIR, Right.MAKE_REG, Right.MAKE_SOCK, Right.MAKE_FIFO, Right.MAKE_SYM),
+)
+_CHANGE = _READ | sum(_WRITE, Right(0))
+_DEVICE = Right.READ_FILE | Right.WRITE_FILE | Right.TRUNCATE | Right.IOCTL_DEV
+_OF_FILES = Right.EXECUTE | _DEVICE
+
+
+def known_rights(abi: int) -> Right:
+    """Return the rights that a version of Landlock can refuse. Others are free to all."""
+    newest = Right.MAKE_SYM if abi < 2 else Right.REFER if abi < 3 else Right.TRUNCATE if abi < 5 else Right.IOCTL_DEV
+    return Right((newest << 1) - 1)
+
+
+@cache
+def landlock_abi() -> int:
+    """Return the version of Landlock in this kernel, or 0 if it has none or the filter is not known for the machine."""
+    if os.uname().sysname != "Linux" or filter_program(internet=False, namespaces=False) is None:
+        return 0
+    return max(0, ctypes.CDLL(None).syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(_VERSION)))
+
+
+def landlock_limits(abi: int) -> tuple[str, ...]:
+    """Return what this tier cannot do with a version of Landlock, in words for the user."""
+    lacking = (
+        (3, "commands can empty files that they may only read"),
+        (_SCOPE_ABI, "commands can send signals to other processes of the user"),
+    )
+    return (
+        "no entry is made, renamed or deleted directly in a folder with protected files below (a repository's top)",
+        "no command reaches another one on 127.0.0.1, and none makes a local socket or a terminal",
+        "the usual folders for temporary files and shared memory are closed: TMPDIR names a private one",
+        *(words for needed, words in lacking if abi < needed),
+    )
+
+
+def grants(walls: Walls) -> dict[str, Right]:
+    """Return the rights that each path gets, and with it what lies below. They amount to the walls."""
+    found: dict[str, Right] = {}
+    for paths, rights in ((walls.readable, _READ), (walls.writable, _CHANGE)):
+        closed = frozenset((*walls.hidden, *(walls.frozen if rights is _CHANGE else ())))
+        above = frozenset(folder for path in closed for folder in folders_above(path))
+        for path in paths:
+            found |= dict(_around(path, rights, walls.hidden, closed, above))
+    return found
+
+
+def _around(
+    path: str, rights: Right, hidden: Iterable[str], closed: frozenset[str], above: frozenset[str]
+) -> Iterator[tuple[str, Right]]:
+    """Yield the paths that get rights, so that nothing closed gets them.
+
+    closed   what stays as it is, and what is hidden
+    above    the folders with something closed below
+    """
+    if path in closed:
+        if path in hidden:
+            return
+        rights = _READ
+    if path not in above:
+        yield path, rights
+        return
+    yield path, Right.READ_DIR
+    with suppress(OSError), os.scandir(path) as entries:
+        for entry in entries:
+            if not entry.is_symlink():
+                yield from _around(entry.path, rights, hidden, closed, above)
+
+
+class LandlockSandbox:
+    """The sandbox of one session.
+
+    folder   an empty private folder, whose folders `tmp` and `home` the variables of commands name
+    abi      the version of Landlock to use, not above that of the kernel
+    """
+
+    def __init__(self, folder: str, abi: int | None = None) -> None:
+        self._home = PrivateHome(folder)
+        self._abi = landlock_abi() if abi is None else abi
+        self._made: tuple[Walls, tuple[int, ...], int] | None = None  # the ruleset, and from what it was made
+
+    @contextmanager
+    def launch(self, command: Sequence[str], cwd: str, walls: Walls) -> Generator[Launch]:
+        """Yield how a command is started within walls. It must be started in the body. Raises OSError."""
+        del cwd  # any folder can be entered
+        variables = self._home.variables(walls)
+        program = filter_program(internet=walls.network is NetworkReach.ALL, namespaces=False)
+        assert program is not None  # landlock_abi
+        ruleset = self._ruleset(walls)
+        yield Launch(tuple(command), variables=variables, confine=partial(_confine, ruleset, program))
+
+    def close(self) -> None:
+        """Close the ruleset. Commands that run keep their walls."""
+        made, self._made = self._made, None
+        if made is not None:
+            os.close(made[2])
+
+    def _ruleset(self, walls: Walls) -> int:
+        """Return the descriptor of a ruleset. It is made again when a folder has changed whose entries have rules."""
+        if self._made is not None:
+            known, times, ruleset = self._made
+            if known == walls and times == _times(walls):
+                return ruleset
+            self.close()
+        times = _times(walls)  # before the look, which then finds at least what there was at that time
+        ruleset = _new_ruleset(self._abi, tcp=walls.network is NetworkReach.ALL)
+        try:
+            allowed = grants(walls)
+            allowed |= dict.fromkeys(self._home.folders, _CHANGE) | dict.fromkeys(_DEVICES, _DEVICE)
+            allowed |= {f"/proc/{name}": _READ for name in _PROC}
+            if walls.network is NetworkReach.ALL:
+                allowed.setdefault(os.path.realpath("/etc/resolv.conf"), _READ)
+            for path, rights in allowed.items():
+                _allow(ruleset, path, rights & known_rights(self._abi))
+        except BaseException:
+            os.close(ruleset)
+            raise
+        self._made = walls, times, ruleset
+        return ruleset
+
+
+def _times(walls: Walls) -> tuple[int, ...]:
+    """Return when the folders changed last whose entries have rules of their own."""
+    seen = (*walls.writable, *walls.readable)
+    closed = (*walls.hidden, *walls.frozen)
+    folders = {
+        folder for path in closed for folder in folders_above(path) if any(is_below(folder, each) for each in seen)
+    }
+    return tuple(_changed(folder) for folder in sorted(folders))
+
+
+def _changed(folder: str) -> int:
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _new_ruleset(abi: int, *, tcp: bool) -> int:
+    """Return the descriptor of a ruleset that refuses everything that this version can refuse. Raises OSError."""
+    fields = [int(known_rights(abi))]
+    if abi >= _NETWORK_ABI:
+        fields.append(0 if tcp else _TCP)
+    if abi >= _SCOPE_ABI:
+        fields.append(_SCOPES)
+    attributes = struct.pack(f"={len(fields)}Q", *fields)
+    ruleset = _called(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0))
+    os.set_inheritable(ruleset, False)
+    return ruleset
+
+
+def _allow(ruleset: int, path: str, rights: Right) -> None:
+    """Add a rule for a path; none if there is nothing any more, or a link was put there meanwhile. Raises OSError."""
+    try:
+        fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        mode = os.fstat(fd).st_mode
+        rights = rights if stat.S_ISDIR(mode) else rights & _OF_FILES
+        if rights and not stat.S_ISLNK(mode):
+            rule = struct.pack("=Qi", rights, fd)
+            _called(_ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(_PATH_BENEATH), rule, ctypes.c_uint(0))
+    finally:
+        os.close(fd)
+
+
+def _confine(ruleset: int, program: bytes) -> None:
+    """Put the walls around this thread and all that it starts from now on. Raises OSError."""
+    library = ctypes.CDLL(None, use_errno=True)
+    code = ctypes.create_string_buffer(program, len(program))
+    filter_ = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
+    _drop_capabilities(library)
+    _check(library.prctl(_NO_NEW_PRIVILEGES, *map(ctypes.c_ulong, (1, 0, 0, 0))))
+    _called(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint(0))
+    _check(library.prctl(_SET_SECCOMP, ctypes.c_ulong(_FILTER), filter_))
+
+
+def _drop_capabilities(library: ctypes.CDLL) -> None:
+    """Take the capabilities of root from this thread, for good. Raises OSError."""
+    if os.geteuid() == 0:
+        number = 0
+        while library.prctl(_DROP_FROM_BOUND, *map(ctypes.c_ulong, (number, 0, 0, 0))) == 0:
+            number += 1
+        header, none = struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24)
+        _check(library.capset(header, none))
+
+
+def _called(number: int, *arguments: object) -> int:
+    return _check(ctypes.CDLL(None, use_errno=True).syscall(ctypes.c_long(number), *arguments))
+
+
+def _check(result: int) -> int:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return result

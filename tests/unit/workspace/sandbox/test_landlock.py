@@ -1,0 +1,130 @@
+"""The rights that amount to the walls, for each version of Landlock, and the start within them."""
+
+import os
+import subprocess
+import threading
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from acp_agent.workspace.sandbox.landlock import LandlockSandbox, Right, grants, known_rights, landlock_abi
+from acp_agent.workspace.sandbox.walls import Launch, PrivateHome, Walls
+
+needs_landlock = pytest.mark.skipif(landlock_abi() == 0, reason="this kernel has no Landlock")
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    root = tmp_path / "root"
+    for folder in (".git/hooks", ".git/objects", "src/deep"):
+        (root / folder).mkdir(parents=True)
+    for file in (".git/config", ".git/hooks/pre-commit", ".env", "Makefile", "src/a.py"):
+        (root / file).touch()
+    return root
+
+
+def walls(root: Path, **fields) -> Walls:
+    given = {"writable": (str(root),), "readable": (), "home": "/nowhere"} | fields
+    return Walls(**given)
+
+
+def test_a_folder_without_anything_closed_gets_all_rights_at_once(root):
+    found = grants(walls(root))
+    assert set(found) == {str(root)}
+    assert Right.MAKE_REG in found[str(root)]
+    assert not found[str(root)] & (Right.MAKE_CHAR | Right.MAKE_BLOCK | Right.IOCTL_DEV)
+
+
+def test_above_something_frozen_or_hidden_each_entry_has_its_own_rights(root):
+    frozen = tuple(str(root / name) for name in (".git/hooks", ".git/config"))
+    found = {
+        os.path.relpath(path, root): rights
+        for path, rights in grants(walls(root, frozen=frozen, hidden=(str(root / ".env"),))).items()
+    }
+    assert found["."] == found[".git"] == Right.READ_DIR
+    assert found[".git/hooks"] == found[".git/config"] == Right.READ_FILE | Right.READ_DIR | Right.EXECUTE
+    assert all(Right.WRITE_FILE in found[name] for name in ("src", ".git/objects", "Makefile"))
+    assert ".env" not in found
+    assert "src/deep" not in found
+
+
+def test_a_link_gets_no_rights(root):
+    (root / "link").symlink_to("/etc")
+    assert str(root / "link") not in grants(walls(root, hidden=(str(root / ".env"),)))
+
+
+def test_each_version_can_refuse_what_the_kernel_documents():
+    added = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16, 6: 16, 7: 16}
+    assert {abi: int(known_rights(abi)).bit_length() for abi in added} == added
+
+
+@needs_landlock
+@pytest.mark.parametrize("abi", range(1, 8))
+def test_each_version_refuses_files_outside_and_sockets(root, tmp_path, abi):
+    if abi > landlock_abi():
+        pytest.skip(f"the kernel has version {landlock_abi()}")
+    (tmp_path / "private").mkdir()
+    (tmp_path / "outside").write_text("outside")
+    sandbox = LandlockSandbox(str(tmp_path / "private"), abi)
+    tried = f"cat {tmp_path}/outside; cat .git/config && echo x > src/b && cat src/b; exec 3<>/dev/tcp/127.0.0.1/9"
+    usual = ("/usr", "/bin", "/lib", "/lib64", "/etc")
+    around = walls(root, readable=usual, frozen=(str(root / ".git/config"),))
+    with sandbox.launch(["bash", "-c", tried], str(root), around) as launch:
+        popen = partial(
+            subprocess.Popen[str], launch.arguments, cwd=root, stdout=-1, stderr=subprocess.STDOUT, text=True
+        )
+        said = launch.start(popen).communicate()[0]
+    sandbox.close()
+    assert "outside: Permission denied" in said
+    assert "\nx\n" in said
+    assert "Address family not supported" in said
+
+
+@needs_landlock
+def test_only_the_thread_that_starts_the_command_is_restricted(root, tmp_path):
+    sandbox = LandlockSandbox(str(tmp_path))
+    with sandbox.launch(["true"], "/", walls(root, readable=("/usr",))) as launch:
+        names: list[str] = []
+        launch.start(lambda: names.append(threading.current_thread().name))
+    sandbox.close()
+    assert names != [threading.current_thread().name]
+    assert "\nSeccomp:\t0\n" in Path("/proc/thread-self/status").read_text()
+
+
+@needs_landlock
+def test_a_file_made_meanwhile_beside_something_closed_gets_its_rights(root, tmp_path):
+    sandbox = LandlockSandbox(str(tmp_path))
+    around = walls(root, readable=("/usr", "/bin", "/lib", "/lib64"), hidden=(str(root / ".env"),))
+
+    def ran(command: str) -> str:
+        with sandbox.launch(["bash", "-c", command], "/", around) as launch:
+            popen = partial(subprocess.Popen[str], launch.arguments, stdout=-1, stderr=-1, text=True)
+            return launch.start(popen).communicate()[0]
+
+    ran("true")
+    (root / "new").write_text("new")
+    assert ran(f"cat {root}/new {root}/.env") == "new"
+    sandbox.close()
+
+
+def test_what_cannot_start_raises_where_it_was_asked_for():
+    def broken() -> None:
+        raise OSError("no walls")
+
+    with pytest.raises(OSError, match="no walls"):
+        Launch(("true",), confine=broken).start(lambda: pytest.fail("it was started without walls"))
+
+
+def test_the_private_home_links_to_toolchains_and_folders_of_the_session(root, tmp_path):
+    home = tmp_path / "home"
+    (home / ".local/bin").mkdir(parents=True)
+    private = PrivateHome(str(tmp_path / "private"))
+    variables = private.variables(walls(root, home=str(tmp_path), readable=(str(home / ".local/bin"),)))
+    assert os.path.realpath(variables["HOME"] + "/home/.local/bin") == str(home / ".local/bin")
+    assert os.path.realpath(variables["HOME"] + "/root") == str(root)
+    assert variables["XDG_CACHE_HOME"] == variables["HOME"] + "/.cache"
+
+
+def test_a_home_that_the_session_works_in_stays_the_home(root, tmp_path):
+    assert "HOME" not in PrivateHome(str(tmp_path / "private")).variables(walls(root, home=str(root)))
