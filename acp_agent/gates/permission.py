@@ -210,8 +210,9 @@ def ours(invocation: Invocation) -> str:
 
 
 def denied_by(tool: str, rules: tuple[Rule, ...], at: int) -> Deny:
-    """Return the refusal by one rule. Its pattern and place are for the audit."""
-    return Deny("a permission rule denies this call", rule=f"{rules[at].pattern} (rule {at + 1} of {tool})")
+    """Return the refusal by one rule. It names the rule and its place in the configuration."""
+    told = f"{visible(rules[at].pattern)!r} ([[tools.permissions.{tool}]], rule {at + 1})"
+    return Deny(f"a permission rule denies this call: {told}", rule=f"{rules[at].pattern} (rule {at + 1} of {tool})")
 
 
 def invocation_sites(invocation: Invocation) -> Iterator[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from acp_agent.core.ports import Invocation, Question
 from acp_agent.core.types import Diff, Json
 from acp_agent.gates.gate import CallFacts
-from acp_agent.gates.shell.command import Plain, ShellText
+from acp_agent.gates.shell.command import Opaque, Plain, ShellText
 from acp_agent.gates.shell.options import tables
 from acp_agent.text import BLANK
 
@@ -160,6 +160,11 @@ def _details(line: ShellText) -> list[str]:
             lines.append(f"runs: {' '.join(filter(None, words))}")
         if len(analysis.commands) > _MAX_LINES:
             lines.append(f"runs {len(analysis.commands) - _MAX_LINES} more commands")
+    if isinstance(analysis, Opaque):  # a loop, a condition, a substitution: what stands in it
+        inside = [*dict.fromkeys(shlex.join(each.argv) for each in line.commands if each.argv)]
+        lines += [f"may run: {each}" for each in inside[:_MAX_LINES]]
+        if len(inside) > _MAX_LINES:
+            lines.append(f"may run {len(inside) - _MAX_LINES} more commands")
     return lines
 
 

@@ -348,3 +348,15 @@ async def test_an_answer_for_the_session_is_not_stored_and_one_of_a_project_can_
         await editor.say(session, "/permissions")
         assert "1. always allow git tag …, everywhere" in editor.told
         assert "2. " not in editor.told.rpartition("Your answers")[2]
+
+
+async def test_a_refusal_names_its_rule_and_a_question_about_a_loop_the_commands_in_it(tmp_path):
+    loop = uses(("bash", {"command": "for f in a b; do touch $f; rm -f $f.o; done"}))
+    steps = [uses(("bash", {"command": "git push origin main"})), loop, says("ok")]
+    rule = '[[tools.permissions.bash]]\npattern = "git push*"\naction = "deny"\n'
+    async with editing(tmp_path, steps, capabilities=NOTHING, decide=rejecting, config=rule) as editor:
+        await editor.say(await editor.open(), "go")
+    assert "'git push*' ([[tools.permissions.bash]], rule 1)" in str(editor.calls[0])
+    (question,) = editor.requests(ASK)
+    for inside in ("may run: touch a", "may run: touch b", "may run: rm -f a.o"):
+        assert inside in str(question["toolCall"]["content"]), question

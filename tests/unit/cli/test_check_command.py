@@ -110,7 +110,7 @@ def test_the_configured_rules_decide_and_the_deciding_one_is_named(check: Check)
     assert check("git push --force", config=GIT).out.splitlines()[:3] == [
         "denied     git push --force",
         "rule       git push*",
-        "reason     a permission rule denies this call",
+        "reason     a permission rule denies this call: 'git push*' ([[tools.permissions.bash]], rule 1)",
     ]
     allowed = check("git status; git log -1", config=GIT)
     assert (allowed.code, allowed.out.splitlines()[:3]) == (
@@ -318,7 +318,7 @@ def test_each_line_gets_its_verdict_by_its_own_rules_or_the_configured_ones(chec
             "command": "git push",
             "verdict": "deny",
             "rule": "git push*",
-            "reasons": ["a permission rule denies this call"],
+            "reasons": ["a permission rule denies this call: 'git push*' ([[tools.permissions.bash]], rule 1)"],
             "commands": [["git", "push"]],
             "opaque": None,
         },

@@ -69,7 +69,10 @@ def ask(tmp_path: Path) -> Generator[Ask]:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("git push --force", "- run: **denied** by permission, rule `git push*`: a permission rule denies this call"),
+        (
+            "git push --force",
+            "- run: **denied** by permission, rule `git push*`: a permission rule denies this call: 'git push*' ([[tools.permissions.bash]], rule 1)",  # noqa: E501 - one line of the answer
+        ),
         ("git log", "- run: **allowed**, rule `git *`: rules allow all of it"),
         ("shutdown now", "- run: **blocked, and nothing lifts that** by blocklist"),
         ("make all", "- run: **asked about**"),
