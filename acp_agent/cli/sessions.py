@@ -1,4 +1,4 @@
-"""`acp-agent sessions list|show|resume|export|delete`: the stored sessions of the user.
+"""`acp-agent sessions list|show|resume|export|undo|delete`: the stored sessions of the user.
 
 An exported file gets its name when it is complete. An HTML page may be shown to others, so secrets are removed from it.
 JSON is meant to be imported again, so it is unchanged.
@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Sequence
-from contextlib import aclosing, closing, contextmanager
+from contextlib import aclosing, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import TextIO
@@ -18,7 +18,7 @@ import anyio
 
 from acp_agent.cli.config import warn
 from acp_agent.cli.session_text import dollars, when, write_text
-from acp_agent.config.files import DATA_VARIABLE, database_file, session_locks_file
+from acp_agent.config.files import DATA_VARIABLE, database_file, session_locks_file, snapshots_folder
 from acp_agent.config.load import Flags, load
 from acp_agent.core.errors import AgentError, ConfigError
 from acp_agent.core.events import UserMessage
@@ -36,7 +36,11 @@ from acp_agent.store.session_locks import SessionLocks
 from acp_agent.store.sessions import SessionStore
 from acp_agent.text import title, visible
 from acp_agent.workspace.beneath import holding
+from acp_agent.workspace.changed_files import SessionSnapshots
 from acp_agent.workspace.entries import rename_new
+from acp_agent.workspace.git.objects import SnapshotLimits
+from acp_agent.workspace.roots import Roots
+from acp_agent.workspace.undo import UndoError, journal_file, report, store_folder
 
 
 async def without_secrets(events: AsyncIterator[StoredEvent], redact: Redact) -> AsyncIterator[StoredEvent]:
@@ -254,6 +258,8 @@ async def _run(args: argparse.Namespace, path: str) -> int:
             case "export":
                 saved = await _saved(store, args.id)
                 await export(args, saved, store.of(saved.record.id), _redactor(args))
+            case "undo":
+                print(_restored(args, await _named(store, args.id)))
             case _:
                 return await _delete(args, store)
         return 0
@@ -318,11 +324,13 @@ async def _delete(args: argparse.Namespace, store: SessionStore) -> int:
         return 1
     locks, code = SessionLocks(session_locks_file(os.environ)), 0
     try:
-        for each in records:
+        for each, record in records.items():
             if not locks.take(each):
                 warn(f"session {title(each)} is open in another process; close it there first")
                 code = 1
             elif await store.delete(each):
+                with suppress(OSError):  # it changed no files
+                    os.unlink(journal_file(_snapshots(record), each))
                 print(f"deleted {title(each)}")
     finally:
         locks.close()
@@ -341,6 +349,32 @@ def _agreed(records: Sequence[SessionRecord]) -> bool:
     except EOFError:
         print()
         return False
+
+
+# ------------------------------------------------------------------------------------------ undo
+
+
+def _restored(args: argparse.Namespace, record: SessionRecord) -> str:
+    """Take back the changes of a turn, or bring them back. Return what the user is told. Raises AgentError."""
+    settings = load(Flags(config=args.config), os.environ).settings.tools.undo
+    limits = SnapshotLimits(settings.max_file_bytes, settings.max_bytes, settings.max_age_days)
+    cwd = os.path.realpath(record.cwd)
+    locks = SessionLocks(session_locks_file(os.environ))
+    try:
+        if not locks.take(record.id):
+            raise AgentError(f"session {title(record.id)} is open in another process; use /undo there, or close it")
+        snapshots = SessionSnapshots(_snapshots(record), record.id)
+        with closing(snapshots), Roots(cwd, record.additional) as roots:
+            restored = snapshots.restore(roots, limits, args.turn, redo=args.redo)
+            return report(restored, cwd, redo=args.redo)
+    except UndoError as error:
+        raise AgentError(_redactor(args)(str(error))) from None
+    finally:
+        locks.close()
+
+
+def _snapshots(record: SessionRecord) -> str:
+    return store_folder(snapshots_folder(os.environ), os.path.realpath(record.cwd))
 
 
 # ---------------------------------------------------------------------------------------- finding

@@ -168,6 +168,11 @@ def session_locks_file(environ: Mapping[str, str]) -> str:
     return os.path.join(data_path(environ), "sessions.lock")
 
 
+def snapshots_folder(environ: Mapping[str, str]) -> str:
+    """Return the path of the folder with the old contents of files, for `/undo`. Raises ConfigError."""
+    return os.path.join(data_path(environ), "undo")
+
+
 @dataclass(frozen=True, slots=True)
 class Credential:
     """A stored key.

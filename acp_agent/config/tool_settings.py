@@ -158,6 +158,29 @@ class OverflowSettings(Section):
     ] = False
 
 
+class UndoSettings(Section):
+    """`[tools.undo]`: what `/undo` needs. The old contents of files are kept in the data folder."""
+
+    enabled: Annotated[
+        bool, Field(description="Whether the contents of files are kept before calls change them, for /undo.")
+    ] = True
+    max_file_bytes: Annotated[
+        int, Field(ge=0, le=1_000_000_000, description="Bytes of the largest file that is kept. Larger ones stay out.")
+    ] = 10_000_000
+    max_bytes: Annotated[
+        int,
+        Field(
+            ge=1_000_000,
+            le=1 << 40,
+            description="The most bytes that are kept for one folder. Where its files have more, only the changes of "
+            "the file tools can be taken back.",
+        ),
+    ] = 1_000_000_000
+    max_age_days: Annotated[
+        float, Field(gt=0, le=3650, allow_inf_nan=False, description="Days after which a session's changes stay.")
+    ] = 7.0
+
+
 class ResultCacheSettings(Section):
     """`[tools.result_cache]`: results of reading calls, kept in memory until something changes."""
 
@@ -468,6 +491,7 @@ class ToolSettings(Section):
     protection: ProtectionSettings = ProtectionSettings()
     sandbox: SandboxSettings = SandboxSettings()
     overflow: OverflowSettings = OverflowSettings()
+    undo: UndoSettings = UndoSettings()
     result_cache: ResultCacheSettings = ResultCacheSettings()
     filters: FilterSettings = FilterSettings()
     tafc: TafcSettings = TafcSettings()

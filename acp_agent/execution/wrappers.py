@@ -321,26 +321,35 @@ _MOST_NAMED = 20
 
 
 class ChangesExecutor:
-    """An executor that shows which files a command has changed: the user by diffs, the model by one line.
+    """An executor that notes for `/undo` what a call changes, and shows which files a command has changed.
 
-    A call whose commands are proven to read is not looked at. That the folders are too large is said once.
+    The user is shown diffs, the model one line with the names. A call that is proven to read is not looked at. That the
+    folders are too large is said once.
 
     watch   looks at the files below the session's roots
+    shown   whether changes are shown, or only noted
     """
 
-    def __init__(self, wrapped: ToolExecutor, watch: FileWatch) -> None:
+    def __init__(self, wrapped: ToolExecutor, watch: FileWatch, *, shown: bool = True) -> None:
         self._wrapped = wrapped
         self._watch = watch
+        self._is_shown = shown
         self._told_limit = False
 
     async def execute(self, facts: CallFacts) -> ToolResult:
-        """Run the call, and look at the files before and after a command."""
-        if not facts.commands or facts.only_reads:
+        """Run the call, and look before and after it at all files, or at those that its tool names."""
+        paths = [each for each in facts.paths if each.access.changes]
+        anything = bool(facts.commands) or (facts.spec.mutates and bool(facts.spec.server))
+        if facts.only_reads or not (anything or paths):
             return await self._wrapped.execute(facts)
-        before = await anyio.to_thread.run_sync(self._watch.before)
-        result = await self._wrapped.execute(facts)
-        found = await anyio.to_thread.run_sync(self._watch.since, before) if before is not None else CommandChanges()
-        line = self._line(found)
+        before = await anyio.to_thread.run_sync(self._watch.before, None if anything else paths)
+        found = CommandChanges()
+        try:
+            result = await self._wrapped.execute(facts)
+        finally:
+            with anyio.CancelScope(shield=True):  # what a cancelled call has changed can be taken back too
+                found = await anyio.to_thread.run_sync(self._watch.since, before)
+        line = self._line(found) if self._is_shown and facts.commands else ""
         if not line:
             return result
         frame = result.frame or Frame()

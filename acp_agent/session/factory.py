@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
+from anyio import to_thread
+
 from acp_agent.agent.aids.arguments import Reformatter
 from acp_agent.agent.prompt import ProjectNote, notes_block
 from acp_agent.agent.tool_calls import ShownPlan
@@ -32,10 +34,11 @@ from acp_agent.session.toolset.settings import redactor, wall_rules
 from acp_agent.session.toolset.toolset import ReloadingToolset, SessionTools, ToolDependencies, same_model
 from acp_agent.session.workspace_facts import WorkspaceFacts
 from acp_agent.store.memories import MemoryStore
-from acp_agent.workspace.changed_files import SeenFiles
+from acp_agent.workspace.changed_files import SeenFiles, SessionSnapshots
 from acp_agent.workspace.project_notes import FoundNotes, NoteReader, project_files, users_file
 from acp_agent.workspace.roots import Roots
 from acp_agent.workspace.sandbox.walls import WallRules
+from acp_agent.workspace.undo import store_folder
 
 _SLOW = "reading the notes for agents takes too long (a slow disk?): what was read last stands in for them"
 
@@ -204,6 +207,9 @@ class SessionFactory:
         memory.learn(typed)
         memory.turn.turn_began()
         self._tools.turn_began()
+        watch = self._tools.watch
+        if watch is not None and watch.is_large:
+            self._process.background(partial(to_thread.run_sync, watch.prepare, abandon_on_cancel=True))
         self._titles.began(typed)
 
     async def _forget(self) -> None:
@@ -305,7 +311,8 @@ class SessionFactory:
             lambda: self._models.in_force,
             seen,
         )
-        return self.tools(session, self._cwd, backends, self._gate_state, needs, self._redactor)
+        snapshots = SessionSnapshots(store_folder(process.data_file("undo"), self._cwd), session.id)
+        return self.tools(session, self._cwd, backends, self._gate_state, needs, self._redactor, snapshots)
 
     def _walls(self) -> WallRules | None:
         """Return what the walls are made from. Where the rules cannot be read, no command runs, so there are none."""
@@ -381,6 +388,7 @@ class SessionFactory:
             gates=lambda: self._tools.gates,
             more=self._more_status,
             servers=self._mcp.connections.status,
+            restore=self._tools.restore,
         )
 
     def _chosen(self, model: str) -> Chosen:

@@ -1,385 +1,369 @@
 """Tell which files changed: those that a command changed, and those that changed since a session saw them.
 
-The files below the roots are looked at before and after a command. A look takes the status of the files that are not
-ignored, in large trees only in folders that changed, and reads small texts whose status is new, so that the next change
-of them can be shown as a diff. It runs no program. What the user or another program changes while the command runs
-counts as changed by it.
+The files below the roots are looked at before and after a command (`workspace/snapshots`), and so are the paths that a
+file tool changes. What has changed is shown, and noted for `/undo` (`workspace/undo`). What the user or another program
+changes while the command runs counts as changed by it.
 
 A model edits by what it read. If somebody else changes a file in between, `edit` and `write` refuse once and show the
 difference (`tools/edit.py`), and the next prompt can name the files that changed (`SeenFiles.changed`).
 """
 
-import ctypes
 import difflib
 import os
-import stat
-import struct
-import sys
-import weakref
+import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
-from itertools import islice
-from math import inf
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.secrets import Redact, Secrecy, secrecy, verbatim
 from acp_agent.core.sessions import SeenFile
-from acp_agent.core.types import Access, Diff
+from acp_agent.core.types import Access, Diff, PathSubject
 from acp_agent.core.untrusted import now_ns
+from acp_agent.workspace.beneath import holding
+from acp_agent.workspace.git.objects import ObjectStore, SnapshotLimits, SnapshotOff, prune_stores
 from acp_agent.workspace.local_files import current_stamp, text_on_disk
 from acp_agent.workspace.roots import Root, Roots
+from acp_agent.workspace.snapshots import (
+    FILE,
+    FOLDER,
+    EntryChange,
+    FolderWatch,
+    TextStore,
+    TooManyEntries,
+    TreeEntry,
+    read_entry,
+)
 from acp_agent.workspace.text_files import MOST_WHOLE, is_binary, text_digest
-from acp_agent.workspace.tree_walk import IgnoreRules, TimeLimit
+from acp_agent.workspace.undo import Journal, RestoredTurn, Undo, UndoError
 
-MOST_FILES = 100_000
-"""The most entries below the roots. In larger trees no change is noticed."""
-MOST_WALKED = 20_000
-"""The same where the kernel does not tell which folders changed."""
-SMALL = 2000
-"""The entries of a tree that is walked at every look. The kernel is not asked to watch it."""
 MOST_DIFFS = 10
 """The most files of one command of which the difference is shown."""
 DIFF_CHARS = 200 * 1024
 """Characters of all differences of one command, both sides together."""
 _TEXT_BYTES = DIFF_CHARS // 2
-_KEPT_CHARS = 4 * 1024 * 1024
-"""Characters of the texts that are kept for later differences."""
-_SKIPPED = frozenset((".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv"))
-
-_Stamp: TypeAlias = tuple[int, int, int, int]
-"""Modification and status time in ns, size and inode of a file."""
-
-
-class _Folder(NamedTuple):
-    """A folder as it was listed: its regular files, and the folders in it that are entered, with their inodes."""
-
-    files: Mapping[str, _Stamp]
-    folders: Mapping[str, int]
-
-
-FileState: TypeAlias = Mapping[str, _Folder]
-"""The folders below the roots, by absolute path."""
+_MOST_COMPARED_FILES = 50
+_TEXTS = SnapshotLimits(_TEXT_BYTES, 1 << 62)
+"""What is kept to show differences if nothing is kept for `/undo`."""
+_MOST_CAPTURED = 5000
+"""Entries below a path that a file tool changes, of which the contents are kept."""
 
 
 class CommandChanges(NamedTuple):
-    """The files that differ between two looks, as absolute paths in order, and the differences that can be shown."""
+    """The files and links that a call changed, as absolute paths in order, and the differences that can be shown."""
 
     changed: Sequence[str] = ()
     deleted: Sequence[str] = ()
     diffs: tuple[Diff, ...] = ()
 
 
-class FileWatch:
-    """Looks at the files below the roots of a session. Use it in one worker thread at a time.
+class SessionSnapshots:
+    """The snapshots of one session: the contents, the journal for `/undo`, and what was seen of each root.
 
-    cwd   the session's folder
+    folder    the private repository of the session's folder; it is made when it is needed
     """
 
-    def __init__(self, roots: Roots) -> None:
+    def __init__(self, folder: str, session_id: str) -> None:
+        self.folder = folder
+        self.session_id = session_id
+        self.lock = threading.RLock()
+        self.troubles: dict[str, str] = {}
+        self._store: ObjectStore | None = None
+        self._watches: dict[str, FolderWatch] = {}
+        self._data = os.path.realpath(os.path.dirname(os.path.dirname(folder)))
+        self._turn: int | None = None
+        self._stop = threading.Event()
+
+    def turn_began(self) -> None:
+        """Count the next change to a new turn."""
+        self._turn = None
+
+    def store(self, limits: SnapshotLimits) -> ObjectStore:
+        """Return the contents. Raises SnapshotOff."""
+        with self.lock:
+            if self._store is None:
+                prune_stores(os.path.dirname(self.folder), self.folder, limits)
+                self._store = ObjectStore(self.folder)
+            return self._store
+
+    def journal(self) -> Journal:
+        """Return the journal of the session."""
+        return Journal(self.folder, self.session_id)
+
+    def restore(self, roots: Roots, limits: SnapshotLimits, number: int | None, *, redo: bool) -> RestoredTurn:
+        """Take back a turn, by default the last one, or bring it back. Raises UndoError."""
+        with self.lock:
+            try:
+                undo = Undo(self.store(limits), self.journal(), roots.all, limits.file_bytes)
+            except SnapshotOff as error:
+                raise UndoError(f"Undo is off: {error}.") from error
+            return undo.restore(number, redo=redo)
+
+    def watch(self, root: Root, limits: SnapshotLimits | None) -> FolderWatch:
+        """Return what looks at a root, for the whole session. It keeps few texts if no contents are to be kept."""
+        wanted, known = limits or _TEXTS, self._watches.get(root.path)
+        if known is None or known.root is not root or known.wanted != wanted:
+            if known is not None:
+                known.close()
+            known = self._watches[root.path] = self._new_watch(root, limits)
+        return known
+
+    def _new_watch(self, root: Root, limits: SnapshotLimits | None) -> FolderWatch:
+        if limits is not None:
+            try:
+                return FolderWatch(root, self.store(limits), limits, self._stop, self._data)
+            except SnapshotOff as error:
+                self.troubles.setdefault(root.path, str(error))
+        return FolderWatch(root, TextStore(), _TEXTS, self._stop, self._data, wanted=limits)
+
+    def keep_less(self, root: Root, limits: SnapshotLimits) -> None:
+        """Keep only few texts of a root from now on, because it is too large."""
+        self._watches[root.path].close()
+        self._watches[root.path] = FolderWatch(root, TextStore(), _TEXTS, self._stop, self._data, wanted=limits)
+
+    def contents(self, names: set[str]) -> dict[str, bytes]:
+        """Return the contents of entries, as far as they are kept."""
+        found = dict[str, bytes]()
+        for watch in self._watches.values():
+            found |= watch.store.get(names - found.keys()) if names - found.keys() else {}
+        return found
+
+    def is_large(self, root: Root) -> bool:
+        """Return whether a root is known to be large."""
+        known = self._watches.get(root.path)
+        return known is not None and known.is_large
+
+    def record(self, changes: Sequence[EntryChange], left_out: Sequence[str]) -> None:
+        """Write what a call changed into the journal. Raises SnapshotOff."""
+        with self.lock:
+            journal = self.journal()
+            try:
+                if self._turn is None:
+                    self._turn = max(journal.turns(), default=0) + 1
+                journal.append(self._turn, changes, left_out)
+            except OSError as error:
+                raise SnapshotOff(f"the journal cannot be written: {error.strerror}") from error
+
+    def close(self) -> None:
+        """End every look, and release the repository."""
+        self._stop.set()
+        if not self.lock.acquire(blocking=False):  # a thread still looks: the process closes what it holds
+            return
+        try:
+            for each in self._watches.values():
+                each.close()
+            if self._store is not None:
+                self._store.close()
+        finally:
+            self.lock.release()
+
+
+@dataclass(frozen=True, slots=True)
+class StateBefore:
+    """The state before a call.
+
+    paths   the entries at the paths that the call names, and below them; None if everything was looked at
+    """
+
+    paths: Mapping[tuple[Root, str], Mapping[str, TreeEntry] | None] | None = None
+
+
+class FileWatch:
+    """Looks at the files below the roots of a session before and after a call. Its methods are for worker threads.
+
+    cwd     the session's folder
+    limits  what is kept for `/undo`; None to keep nothing, and then no difference is shown
+    """
+
+    def __init__(self, roots: Roots, snapshots: SessionSnapshots, limits: SnapshotLimits | None) -> None:
         self.cwd = roots.cwd
+        self.limits = limits
         self._roots = roots
-        self._tree = _Tree(roots)
-        self._texts: dict[str, tuple[_Stamp, str]] = {}
-        self._kept = 0
-        self._last: FileState = {}
+        self._snapshots = snapshots
+        self._open = 0
+        self._limit = 0
+        self._unclaimed: list[EntryChange] = []
+
+    @property
+    def is_large(self) -> bool:
+        """Whether a look at everything takes long, by the last look or by the index of the user's repository."""
+        return any(map(self._is_large, self._roots.all))
+
+    def prepare(self) -> None:
+        """Look at everything, so that the first call of a turn need not."""
+        with self._snapshots.lock:
+            if not self._open:
+                self._look(first=True, whole=True)
+
+    def before(self, paths: Sequence[PathSubject] | None = None) -> StateBefore:
+        """Return the state before a call.
+
+        paths   what a tool changes by itself; None for a command, which may change anything
+        """
+        with self._snapshots.lock:
+            if paths is not None:
+                places = self._places(paths) if self.limits is not None else ()
+                return StateBefore({place: self._captured(*place) for place in places})
+            changes = self._look(first=not self._open)
+            if self._open:  # of a call that runs beside this one
+                self._unclaimed += changes
+            self._open += 1
+        return StateBefore()
+
+    def since(self, look: StateBefore) -> CommandChanges:
+        """Return what has changed since `before`, and note it for `/undo`."""
+        left_out = list[str]()
+        with self._snapshots.lock:
+            if look.paths is None:
+                self._open -= 1
+                changes, self._unclaimed = [*self._unclaimed, *self._look()], []
+            else:
+                changes = list[EntryChange]()
+                for (root, relative), old in look.paths.items():
+                    new = self._captured(root, relative)
+                    if old is None or new is None:
+                        left_out.append(root.absolute(relative))
+                    else:
+                        paths = sorted(old.keys() | new.keys())
+                        changes += [EntryChange(path, old.get(path), new.get(path)) for path in paths]
+                changes = [each for each in changes if each.before != each.after]
+            if self.limits is not None and (changes or left_out):
+                with self._noted(self.cwd):
+                    self._snapshots.record(changes, left_out)
+        return self._shown(changes) if look.paths is None else CommandChanges()
 
     @property
     def limit(self) -> int:
-        """The number of entries, if the tree has more and no change is noticed; else 0."""
-        return self._tree.limit
+        """The most entries that a root may have, if one has more and no change in it is noticed; else 0."""
+        return self._limit
 
-    def before(self) -> FileState | None:
-        """Return the state before a command, and keep the texts that it may change. None if the tree is too large."""
-        state = self._tree.look()
-        if self._tree.outdated:
-            state = self._tree.look()
-        if state is None:
-            self._texts.clear()
-            return None
-        found = _differences(self._last, state)
-        for path in found.keys() & self._texts.keys():
-            self._kept -= len(self._texts.pop(path)[1])
-        for path, (_, stamp) in found.items():
-            if stamp is not None and self._kept < _KEPT_CHARS:
-                self._keep(path, stamp)
-        self._last = state
-        return state
-
-    def since(self, before: FileState) -> CommandChanges:
-        """Return what has changed since a look."""
-        after = self._tree.look()
-        if after is None:
-            return CommandChanges()
-        found = {path: pair for path, pair in sorted(_differences(before, after).items()) if self._is_shown(path)}
-        changed = [path for path, (_, new) in found.items() if new is not None]
-        deleted = [path for path, (_, new) in found.items() if new is None]
-        diffs, room = list[Diff](), DIFF_CHARS
-        for path in (*changed, *deleted):
-            diff = self._diff(path, *found[path])
-            size = 0 if diff is None else len(diff.old_text or "") + len(diff.new_text)
-            if diff is not None and len(diffs) < MOST_DIFFS and size <= room:
-                diffs.append(diff)
-                room -= size
-        same = {diff.path for diff in diffs if diff.old_text == diff.new_text}  # only touched
-        shown = tuple(diff for diff in diffs if diff.path not in same)
-        return CommandChanges([path for path in changed if path not in same], deleted, shown)
-
-    def _diff(self, path: str, old: _Stamp | None, new: _Stamp | None) -> Diff | None:
-        """Return the difference of one file. None if a side of it is unknown, no text, or may be secret."""
-        known = self._texts.get(path)
-        if secrecy(path) is not Secrecy.OPEN or (old is not None and (known is None or known[0] != old)):
-            return None
-        before = None if old is None or known is None else known[1]
-        after = "" if new is None else self._read(path)
-        return None if after is None else Diff(path, before, after)
-
-    def _is_shown(self, path: str) -> bool:
-        """Return whether the user may be shown a file: no rule hides it, and git does not ignore it."""
-        return self._roots.allows(path, Access.READ) and not self._tree.ignores(path, is_directory=False)
-
-    def _keep(self, path: str, stamp: _Stamp) -> None:
-        if stamp[2] <= _TEXT_BYTES and (text := self._read(path)) is not None:
-            self._texts[path] = stamp, text
-            self._kept += len(text)
-
-    def _read(self, path: str) -> str | None:
-        root, relative = _place(self._roots, path)
+    @contextmanager
+    def _noted(self, place: str) -> Generator[None]:
+        """Note why there is no snapshot, instead of the error."""
         try:
-            fd = root.open_regular(relative)
-        except OSError:
-            return None
-        try:
-            data = os.read(fd, _TEXT_BYTES + 1)
-            return None if len(data) > _TEXT_BYTES or is_binary(data) else data.decode()
-        except (OSError, UnicodeDecodeError):
-            return None
-        finally:
-            os.close(fd)
+            yield
+        except SnapshotOff as error:
+            self._snapshots.troubles[place] = str(error)
 
+    # ------------------------------------------------------------------------------------------ everything
 
-def _differences(old: FileState, new: FileState) -> dict[str, tuple[_Stamp | None, _Stamp | None]]:
-    """Return the files that differ, by absolute path, with their old and their new stamp."""
-    found: dict[str, tuple[_Stamp | None, _Stamp | None]] = {}
-    for folder in old.keys() | new.keys():
-        before, after = old.get(folder), new.get(folder)
-        if before is not after:  # a folder without a change is the same object
-            first, second = (before or _NO_FOLDER).files, (after or _NO_FOLDER).files
-            for name in first.keys() | second.keys():
-                pair = first.get(name), second.get(name)
-                if pair[0] != pair[1]:
-                    found[os.path.join(folder, name)] = pair
-    return found
-
-
-def _place(roots: Roots, path: str) -> tuple[Root, str]:
-    """Return the root of a file that a look found, and its path relative to it."""
-    return next((root, found) for root in roots.all if (found := root.relative(path)) is not None)
-
-
-class _Tree:
-    """The files below the roots of a session, except ignored folders.
-
-    A small tree is walked at every look. In a larger one the kernel tells which folders changed (inotify, on Linux),
-    and only these are listed again.
-
-    limit      the number of entries, once the tree was found to have more; else 0
-    outdated   whether ignore rules have changed. The next look follows the new ones
-    """
-
-    def __init__(self, roots: Roots) -> None:
-        self.limit = 0
-        self.outdated = False
-        self._roots = roots
-        self._rules: dict[str, IgnoreRules] = {}
-        self._ignored: dict[str, bool] = {}
-        self._folders: dict[str, _Folder] = {}
-        self._entries = 0
-        self._watches: _FolderWatches | None = None
-        self._can_watch = sys.platform == "linux"
-
-    def look(self) -> FileState | None:
-        """Return the folders as they are now. None if the tree is too large."""
-        if self.limit:
-            return None
-        try:
-            self._update()
-        except _NotWatched:
-            self._can_watch, self._watches = False, None
-            self._start_over()
-            self._walk(())
-        return None if self.limit else dict(self._folders)
-
-    def _update(self) -> None:
-        changed = None if self._watches is None else self._watches.changed()
-        if self.outdated or not self._folders or (changed is None and self._watches is not None):
-            self._start_over()
-        self._walk(self._folders if changed is None else changed)
-        if self._entries > SMALL and self._watches is None and self._can_watch:
-            self._watches = _FolderWatches()
-            self._start_over()
-            self._walk(())
-
-    def ignores(self, path: str, *, is_directory: bool) -> bool:
-        """Return whether git ignores a path below a root."""
-        root, relative = _place(self._roots, path)
-        return self._rules[root.path].ignores(relative, is_directory=is_directory)
-
-    def _start_over(self) -> None:
-        """Forget everything. The next walk begins with the roots."""
-        if self._watches is not None:
-            self._watches = _FolderWatches()
-        self._rules = {root.path: IgnoreRules(root, ".", TimeLimit(inf)) for root in self._roots.all}
-        self._folders.clear()
-        self._ignored.clear()
-        self._entries, self.outdated = 0, False
-
-    def _walk(self, folders: Iterable[str]) -> None:
-        """List these folders again, and those that are new in them. Raises _NotWatched."""
-        waiting = list(folders) if self._folders else [root.path for root in self._roots.all]
-        most = MOST_FILES if self._watches is not None else MOST_WALKED
-        while waiting:
-            path = waiting.pop()
-            known, now = self._folders.get(path), self._listed(path)
-            if now == known:
-                continue
-            before, after = known or _NO_FOLDER, now or _NO_FOLDER
-            if known is not None and before.files.get(".gitignore") != after.files.get(".gitignore"):
-                self.outdated = True
-            for name, inode in before.folders.items():
-                if after.folders.get(name) != inode:
-                    self._drop(os.path.join(path, name))
-            if now is None:
-                self._drop(path)
-                continue
-            self._folders[path] = now
-            self._entries += _size(after) - _size(before)
-            waiting += [
-                os.path.join(path, name) for name, each in now.folders.items() if before.folders.get(name) != each
-            ]
-            if self._entries > (SMALL if self._watches is None and self._can_watch else most):
-                break
-        if self._entries > most:
-            self.limit, self._watches = most, None
-            self._folders.clear()
-
-    def _drop(self, path: str) -> None:
-        """Forget a folder and those below it."""
-        waiting = [path]
-        while waiting:
-            path = waiting.pop()
-            gone = self._folders.pop(path, None)
-            if gone is not None:
-                self._entries -= _size(gone)
-                waiting += [os.path.join(path, name) for name in gone.folders]
-            if self._watches is not None:
-                self._watches.remove(path)
-
-    def _listed(self, path: str) -> _Folder | None:
-        """Return a folder as it is now, and watch it. None if it cannot be listed. Raises _NotWatched."""
-        root, relative = _place(self._roots, path)
-        files, folders = dict[str, _Stamp](), dict[str, int]()
-        try:
-            fd = root.open_directory(relative)
-        except OSError:
-            return None
-        try:
-            if self._watches is not None:
-                self._watches.add(path, fd)  # first, so that no change is missed
-            with os.scandir(fd) as entries:
-                for entry in islice(entries, MOST_FILES + 1):
-                    if entry.is_dir(follow_symlinks=False):
-                        if self._is_entered(os.path.join(path, entry.name), entry.name):
-                            folders[entry.name] = entry.inode()
-                    elif (stamp := _stamp(entry)) is not None:
-                        files[entry.name] = stamp
-        except OSError:
-            return None
-        finally:
-            os.close(fd)
-        return _Folder(files, folders)
-
-    def _is_entered(self, path: str, name: str) -> bool:
-        if path not in self._ignored:
-            self._ignored[path] = name in _SKIPPED or self.ignores(path, is_directory=True)
-        return not self._ignored[path]
-
-
-def _stamp(entry: "os.DirEntry[str]") -> _Stamp | None:
-    """Return the stamp of a regular file; None for anything else, and for what vanished meanwhile."""
-    try:
-        status = entry.stat(follow_symlinks=False)
-    except OSError:
-        return None
-    is_file = stat.S_ISREG(status.st_mode)
-    return (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino) if is_file else None
-
-
-_NO_FOLDER = _Folder({}, {})
-
-
-def _size(folder: _Folder) -> int:
-    return len(folder.files) + len(folder.folders)
-
-
-class _NotWatched(Exception):
-    """The kernel does not watch as many folders."""
-
-
-class _FolderWatches:
-    """The folders that the kernel watches for changes of their entries (inotify(7), Linux only).
-
-    It watches the folder that is open, wherever its path leads meanwhile. What changes a file through a hard link that
-    is elsewhere is not noticed. Raises _NotWatched if the user has no more such queues.
-    """
-
-    def __init__(self) -> None:
-        self._libc = ctypes.CDLL(None, use_errno=True)
-        self._fd = self._libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
-        if self._fd < 0:
-            raise _NotWatched
-        weakref.finalize(self, os.close, self._fd)
-        self._paths: dict[int, str] = {}
-        self._numbers: dict[str, int] = {}
-
-    def add(self, path: str, fd: int) -> None:
-        """Watch an open folder under its path. Raises _NotWatched."""
-        number = self._libc.inotify_add_watch(self._fd, b"/proc/self/fd/%d" % fd, _CHANGES)
-        if number < 0:
-            raise _NotWatched
-        self._paths[number], self._numbers[path] = path, number
-
-    def remove(self, path: str) -> None:
-        """Watch a folder no more, unless it is watched under another path by now."""
-        number = self._numbers.pop(path, None)
-        if number is not None and self._paths.get(number) == path:
-            del self._paths[number]
-            self._libc.inotify_rm_watch(self._fd, number)
-
-    def changed(self) -> set[str] | None:
-        """Return the folders that changed since the last call. None if the kernel has forgotten some."""
-        found = set[str]()
-        with suppress(BlockingIOError):
-            while data := os.read(self._fd, _EVENT_BYTES):
-                at = 0
-                while at < len(data):
-                    number, mask, _, length = _EVENT.unpack_from(data, at)
-                    at += _EVENT.size + length
-                    if mask & _OVERFLOW:
-                        return None
-                    if number in self._paths:
-                        found.add(self._paths[number])
+    def _look(self, *, first: bool = False, whole: bool = False) -> list[EntryChange]:
+        found = list[EntryChange]()
+        for root in self._roots.all:
+            if self._limit:
+                return []
+            watch = self._snapshots.watch(root, self.limits)
+            if whole:
+                watch.look_at_all()
+            try:
+                found += watch.look(first=first)
+            except TooManyEntries as error:
+                self._limit = error.most
+                self._snapshots.troubles[root.path] = str(error)
+            except SnapshotOff as error:
+                self._snapshots.troubles[root.path] = str(error)
+                if self.limits is not None:
+                    self._snapshots.keep_less(root, self.limits)
         return found
 
+    def _is_large(self, root: Root) -> bool:
+        try:
+            return self._snapshots.is_large(root) or os.stat(os.path.join(root.path, ".git", "index")).st_size > _INDEX
+        except OSError:
+            return False
 
-_EVENT = struct.Struct("iIII")
-_EVENT_BYTES = 64 * 1024
-_OVERFLOW = 0x4000
-_CHANGES = 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400
-"""Modified, attributes changed, written and closed, moved away, moved here, created, deleted, deleted itself."""
+    def _shown(self, changes: Sequence[EntryChange]) -> CommandChanges:
+        shown = [each for each in changes if self._roots.allows(each.path, Access.READ)]
+        changed = [each for each in shown if each.after is not None and each.after.kind != FOLDER]
+        deleted = [each for each in shown if each not in changed and each.before and each.before.kind != FOLDER]
+        diffs, room = list[Diff](), DIFF_CHARS
+        for diff in self._diffs([*changed, *deleted][:_MOST_COMPARED_FILES]):
+            size = len(diff.old_text or "") + len(diff.new_text)
+            if len(diffs) < MOST_DIFFS and size <= room:
+                diffs.append(diff)
+                room -= size
+        return CommandChanges([each.path for each in changed], [each.path for each in deleted], tuple(diffs))
+
+    def _diffs(self, changes: Sequence[EntryChange]) -> Iterator[Diff]:
+        """Yield the differences of files that are text on both sides, and may not be secret."""
+        plain = [each for each in changes if secrecy(each.path) is Secrecy.OPEN]
+        names = {entry.content for each in plain for entry in (each.before, each.after) if entry is not None}
+        contents = self._snapshots.contents({name for name in names if name and not name.startswith("?")})
+        for path, before, after in plain:
+            old, new = (_text(entry, contents) for entry in (before, after))
+            if old is not None and new is not None and old != new:
+                yield Diff(path, None if before is None else old, new)
+
+    # ------------------------------------------------------------------------------------------ single paths
+
+    def _places(self, paths: Sequence[PathSubject]) -> Iterator[tuple[Root, str]]:
+        """Yield the uppermost entry that each path may create or change."""
+        for subject in paths:
+            with suppress(Refused, ToolError, OSError):
+                place = self._roots.place(subject.path, subject.access)
+                top = place.relative
+                while (above := os.path.dirname(top)) and not _is_there(place.root, above):
+                    top = above
+                yield place.root, top
+
+    def _captured(self, root: Root, relative: str) -> dict[str, TreeEntry] | None:
+        """Return the entries at a path and below it, and keep their contents. None if they are too many."""
+        if self.limits is None:
+            return {}
+        found, room = dict[str, TreeEntry](), self.limits.bytes // 10
+        pending = [relative]
+        with self._noted(self.cwd):
+            store = self._snapshots.store(self.limits)
+            while pending:
+                path = pending.pop()
+                try:
+                    fd = root.open_directory(os.path.dirname(path) or ".")
+                except OSError:
+                    continue
+                with holding(fd):
+                    read = read_entry(fd, os.path.basename(path), self.limits.file_bytes)
+                if read is None:
+                    continue
+                entry, data = read
+                found[root.absolute(path)] = entry
+                if data is not None:
+                    room -= len(data)
+                    store.put(data)
+                if entry.kind == FOLDER:
+                    with suppress(OSError), holding(root.open_directory(path)) as fd:
+                        pending += [f"{path}/{name}" for name in os.listdir(fd)]
+                if room < 0 or len(found) > _MOST_CAPTURED:
+                    return None
+            return found
+        return None
+
+
+_INDEX = 300_000
+"""Bytes of a repository's index with about 3,000 files."""
+
+
+def _is_there(root: Root, relative: str) -> bool:
+    try:
+        root.status(relative)
+    except OSError:
+        return False
+    return True
+
+
+def _text(entry: TreeEntry | None, contents: Mapping[str, bytes]) -> str | None:
+    """Return the text of a file, "" for no file. None if it is long, no text, or not kept."""
+    if entry is None:
+        return ""
+    data = contents.get(entry.content)
+    if entry.kind != FILE or data is None or len(data) > _TEXT_BYTES or is_binary(data):
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 _MOST_TEXTS = 64

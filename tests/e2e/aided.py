@@ -121,7 +121,9 @@ class Aided:
     def traces(self) -> str:
         """All that is left of the session: frames, the log, and every file of the data folder."""
         frames = json.dumps([frame.message for frame in self.editor.recording.frames], ensure_ascii=False)
-        kept = [path.read_bytes().decode("utf-8", "replace") for path in self.editor.home.data.iterdir()]
+        kept = [
+            path.read_bytes().decode("utf-8", "replace") for path in self.editor.home.data.rglob("*") if path.is_file()
+        ]
         return "\n".join((frames, self.editor.log, *kept))
 
 

@@ -213,10 +213,13 @@ class Search:
                 self.text(f"model: {where}", text)
 
     def files(self, editor: ScriptedEditor) -> None:
-        """All below the user's home but what the test itself put there: audit, database, log, data, caches."""
+        """All below the user's home but what the test itself put there: audit, database, log, data, caches.
+
+        `data/undo` is left out. It has copies of the user's own files, and their names, to restore them.
+        """
         ours = {editor.home.config, editor.home.root / "script.json"}
         for path in editor.home.root.rglob("*"):
-            if path.is_file() and path not in ours:
+            if path.is_file() and path not in ours and editor.home.data / "undo" not in path.parents:
                 self.text(f"file: {path.relative_to(editor.home.root)}", path.read_bytes().decode("latin-1"))
             self.text("file: a name", path.name)
 

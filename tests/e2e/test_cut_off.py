@@ -84,7 +84,7 @@ async def test_the_model_knows_what_the_user_saw_of_an_answer_and_why_it_has_no_
         said = SAID if how != "cancelled" else [*SAID[:-1], notes.CANCELLED]
         assert await known(editor, session) == [*said, "hello", "Hello."]
         assert SECRET[7:] not in editor.told
-    assert [f.name for f in editor.home.data.iterdir() if SECRET[7:].encode() in f.read_bytes()] == []
+    assert [f.name for f in editor.home.data.rglob("*") if f.is_file() and SECRET[7:].encode() in f.read_bytes()] == []
 
 
 async def test_a_prompt_is_known_to_whoever_goes_on_after_a_kill_before_any_answer(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ class CommandName(StrEnum):
     COMPACT = "compact"
     REVIEW = "review"
     RUN = "run"
+    UNDO = "undo"
+    REDO = "redo"
     TOOLS = "tools"
     STATUS = "status"
     COST = "cost"
@@ -64,6 +66,8 @@ COMMANDS = (
     SlashCommand(_N.COMPACT, "Sum up the conversation so far to make room", "what to keep above all (optional)"),
     SlashCommand(_N.REVIEW, "Review uncommitted changes, or what is at a path", "path (optional)"),
     SlashCommand(_N.RUN, "Run a shell command yourself, through the same gates", "command"),
+    SlashCommand(_N.UNDO, "Take back what the agent changed in its last turn, or in another", "turn (optional)"),
+    SlashCommand(_N.REDO, "Bring back what /undo has taken back", "turn (optional)"),
     SlashCommand(
         _N.TOOLS, "List the tools the agent has in this mode, or allow blocked ones again", "reset tool (optional)"
     ),

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import Protocol, assert_never
 from uuid import uuid4
 
 from acp_agent.agent.prompt import ran
@@ -73,6 +73,14 @@ def _line(note: Remembered) -> str:
     return f"- `{note.id}` ({day}) {text if len(text) <= _LONGEST else f'{text[:_LONGEST]}…'}"
 
 
+class Restore(Protocol):
+    """Takes back the changes of a turn, by default the last one, or brings them back."""
+
+    async def __call__(self, number: int | None, *, redo: bool) -> str:
+        """Return the message for the user. Raises UndoError."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class CommandDependencies:
     """The dependencies of the commands, except the session and its conversation.
@@ -85,6 +93,7 @@ class CommandDependencies:
     gates            returns the gates in force, in their order
     more             returns the lines of /status about optional parts
     servers          returns a line for each MCP server
+    restore          takes back the changes of a turn, or brings them back, and returns the message. Raises UndoError
     """
 
     forget: Callable[[], Awaitable[None]]
@@ -95,6 +104,7 @@ class CommandDependencies:
     gates: Callable[[], Gates]
     more: Callable[[], Sequence[str]]
     servers: Callable[[], Sequence[str]]
+    restore: Restore
 
 
 class SlashCommandHandler:
@@ -170,6 +180,8 @@ class SlashCommandHandler:
                 return await (review_path(argument, files) if argument else review_changes(self._toolset))
             case CommandName.RUN:
                 return await self._run_command(argument)
+            case CommandName.UNDO | CommandName.REDO:
+                return await self._restore(argument, redo=name is CommandName.REDO)
             case CommandName.TOOLS:
                 return self._reset_tools(argument) if argument else self._list_tools()
             case CommandName.STATUS:
@@ -288,6 +300,18 @@ class SlashCommandHandler:
             return f"`{command}`: {result.failure.message}"
         code = (result.envelope or {}).get("exit_code")
         return f"`{command}` finished." if code == 0 else f"`{command}` exited with code {code}."
+
+    async def _restore(self, turn: str, *, redo: bool) -> str:
+        """Take back the agent's changes of a turn, or bring them back. The model learns of it in the next turn.
+
+        Raises UndoError.
+        """
+        if turn and not (turn.isdecimal() and len(turn) < _LONGEST):
+            return f"Usage: `/{'redo' if redo else 'undo'}` or `/{'redo' if redo else 'undo'} TURN`, the turn's number"
+        told = await self._needs.restore(int(turn) if turn else None, redo=redo)
+        note = f"I {'brought back' if redo else 'took back'} changes that you made to files. {told}"
+        self._conversation.history.append(Message(Role.USER, (TextPart(note),)))
+        return told
 
     def ran(self, command: str, output: str) -> None:
         """Add a command that the user has run to the conversation."""

@@ -169,7 +169,6 @@ class GateContext:
     refuse_url   returns why a URL is refused even without a DNS look-up, or None
     offered      the tools that the client allows; None for all
     model        returns the model in force as `PROVIDER:MODEL`; "" stands for the configured one
-    contained    whether a sandbox contains the commands
     """
 
     options: SessionOptions
@@ -180,7 +179,6 @@ class GateContext:
     urls: UrlMemory = field(default_factory=UrlMemory)
     trust: SessionTrust = field(default_factory=SessionTrust)
     model: Callable[[], str] = str
-    contained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +213,7 @@ class ResultWrappers:
 
     cache   the results that may be returned again
     stamp   returns a value that changes with a file, for the cache
-    watch   looks which files a command changes; None if that is switched off
+    watch   looks which files a call changes; None if that is switched off
     """
 
     pipeline: Pipeline
@@ -264,9 +262,10 @@ def build_gates(
     state: SessionGateState | None = None,
     exists: Exists = unknown,
 ) -> Gates:
-    """Return the gates under a configuration, in their order. Raises ConfigError.
+    """Return the gates under a configuration. Their order is the order of this list. Raises ConfigError.
 
-    Those that deny come before those that ask, and the permission gate, which settles the questions, is the last one.
+    Gates that deny come before gates that ask, and the blocklist comes first. The permission gate is the last one: it
+    settles the questions that the others ask.
 
     warn    called with problems that the user should correct
     tools   the names of all tools; empty if unknown names are accepted
@@ -291,14 +290,8 @@ def build_gates(
         *(_watching_gates(settings, state, exists) if state else ()),
         permission,
     )
-    return _gates_of(tuple(gate for gate in gates if gate is not None), context)
-
-
-def _gates_of(in_order: tuple[Gate, ...], context: GateContext) -> Gates:
-    """Return the gates with what they look up in the folders of commands."""
-    shell = context.shell
-    names = partial(shell_names, resolve=shell.resolve)
-    return Gates(in_order, names, WorkspaceFiles(shell.cwd, shell.resolve).is_folder, context.contained)
+    passed, files = tuple(gate for gate in gates if gate is not None), WorkspaceFiles(cwd, context.shell.resolve)
+    return Gates(passed, partial(shell_names, resolve=context.shell.resolve), files.is_folder)
 
 
 def session_gates(
@@ -336,7 +329,11 @@ def build_executor(
     """
     retry = settings.tools.retry
     retries = ToolRetries(retry.max_attempts, retry.base_ms / 1000, retry.max_ms / 1000, retry.budget_secs)
-    shown = runner if wrappers.watch is None else ChangesExecutor(runner, wrappers.watch)
+    shown = (
+        runner
+        if wrappers.watch is None
+        else ChangesExecutor(runner, wrappers.watch, shown=settings.tools.shell.show_changes)
+    )
     output = OutputExecutor(RetryExecutor(shown, retries), wrappers.pipeline, state.overflow, state.summarize)
     gated = GatedExecutor(gates, CacheExecutor(output, wrappers.cache, wrappers.stamp))
     return gated if state.auditor is None else AuditExecutor(gated, state.auditor)

@@ -15,7 +15,7 @@ from typing import TypeAlias, cast
 from anyio import to_thread
 
 from acp_agent.config.call_settings import SandboxMode, SandboxProfile, VerifierSettings
-from acp_agent.config.files import credentials_file, data_path, database_file, session_locks_file
+from acp_agent.config.files import credentials_file, data_path, database_file, session_locks_file, snapshots_folder
 from acp_agent.config.layers import RULES
 from acp_agent.config.llm_settings import ProviderSettings
 from acp_agent.config.load import Loaded
@@ -366,8 +366,13 @@ def session_roots(
     allowed = tools.shell.allowed_paths if for_shell else tools.file.allowed_paths
     folders = (cwd, *additional, *filter(os.path.isdir, allowed))
     loaded, _ = without_faulty_patterns(loaded, folders)
-    # Tools may neither read the credentials nor delete the locks.
-    closed = credentials_file(os.environ), database_file(os.environ), session_locks_file(os.environ)
+    # Tools may neither read the credentials or old contents of other files, nor delete the locks.
+    closed = (
+        credentials_file(os.environ),
+        database_file(os.environ),
+        session_locks_file(os.environ),
+        snapshots_folder(os.environ),
+    )
     own = OwnFiles(tuple(_own_files(loaded, cwd)), closed)
     reading = _read_policy(loaded, folders, for_shell=for_shell)
     policy = all_of(own, protected_paths(loaded, cwd), reading)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Never
 
+from anyio import to_thread
+
 from acp_agent.agent.aids.arguments import Reformatter
 from acp_agent.agent.tool_calls import ShownPlan
 from acp_agent.config.files import stamp
@@ -49,10 +51,12 @@ from acp_agent.session.toolset.settings import (
 )
 from acp_agent.tools.registry import Registry, ToolLimits, default_tools
 from acp_agent.tools.tool import Tool
-from acp_agent.workspace.changed_files import FileWatch, SeenFiles
+from acp_agent.workspace.changed_files import FileWatch, SeenFiles, SessionSnapshots
+from acp_agent.workspace.git.objects import SnapshotLimits
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.roots import Root, RootPool, Roots
+from acp_agent.workspace.undo import report
 
 _log = Log(__name__)
 
@@ -290,6 +294,7 @@ class SessionTools:
     cwd     the session's folder, links resolved
     gates   the gates of the last snapshot, in their order
     roots   the roots of the last snapshot; None if nothing may be read
+    watch   notes what calls change, under the last configuration; None if that is switched off
     seen    the files that the session has read or written
     """
 
@@ -301,9 +306,12 @@ class SessionTools:
         lasting: SessionGateState,
         dependencies: ToolDependencies,
         redactor: Redactor,
+        snapshots: SessionSnapshots,
     ) -> None:
         self._session = session
         self._cwd = cwd
+        self.snapshots = snapshots
+        self.watch: FileWatch | None = None
         self._backends = backends
         self._lasting = lasting
         self._needs = dependencies
@@ -319,10 +327,12 @@ class SessionTools:
     def turn_began(self) -> None:
         """Forget cached results, because the user may have changed files. No earlier call is still running."""
         self._cache.turn_began()
+        self.snapshots.turn_began()
         self._folders.close_replaced()
 
     def close(self) -> None:
         """Close the session's folders. Nothing in them can be opened afterwards."""
+        self.snapshots.close()
         self._folders.close()
 
     def runs_processes(self) -> bool:
@@ -338,6 +348,15 @@ class SessionTools:
         """Return whether what is written to a background process may run as commands."""
         found = self._backends.processes.find(process)
         return found is not None and runs_its_input(found.command)
+
+    async def restore(self, number: int | None, *, redo: bool) -> str:
+        """Take back what the agent changed in a turn, or bring it back. Return what the user is told."""
+        if self.watch is None or self.watch.limits is None or self.roots is None:
+            return "Undo is off (`tools.undo.enabled`)."
+        action = partial(self.snapshots.restore, self.roots, self.watch.limits, number, redo=redo)
+        with self._cache.changing():
+            restored = await to_thread.run_sync(action)
+        return report(restored, self._cwd, redo=redo)
 
     def clear(self) -> None:
         """Drop the cached results."""
@@ -363,7 +382,9 @@ class SessionTools:
         self._backends.adopt(wall_rules(loaded, workspace.cwd, workspace.additional))
         files, web = self._backends.files(roots), self._backends.web(loaded, lasting.auditor)
         registry = Registry(self._tools(loaded))
-        context = self._gate_context(roots, shell_roots, web.refusal)
+        active, memory = self._session.active, lasting.memory
+        trust, model = memory.trust, self._needs.model
+        context = GateContext(active, roots, shell_roots, web.refusal, workspace.tools, memory.urls, trust, model)
         kept = loaded.settings.tools.result_cache
         self._cache = ResultCache(enabled=kept.enabled, ttl=kept.ttl_secs)
         self._filters = filter_engine(loaded)
@@ -372,32 +393,26 @@ class SessionTools:
             words,
             self._cache,
             self._backends.stamp(roots),
-            FileWatch(roots) if loaded.settings.tools.shell.show_changes else None,
+            self._watch(loaded, roots),
         )
         gates = session_gates(loaded, context, lasting, registry.names, warn, exists_in(files))
         backends = self._all_backends(loaded, files, web)
+        self.watch = wrappers.watch
         runner = ToolRunner(backends, self._cwd, lasting.emit)
         executor = build_executor(loaded.settings, gates, lasting, wrappers, runner)
         catalogue = registry if lasting.servers is None else McpCatalogue(registry, lasting.servers)
         toolset = self._front_door(catalogue, executor, gates, backends)
-        lasting.memory.limit(loaded.settings.tools)
+        memory.limit(loaded.settings.tools)
         self.gates = gates
         self.roots = roots
         return ToolsetSnapshot(toolset, backends)
 
-    def _gate_context(self, files: Roots, shell: Roots, refuse_url: Callable[[str], str | None]) -> GateContext:
-        session, memory = self._session, self._lasting.memory
-        return GateContext(
-            session.active,
-            files,
-            shell,
-            refuse_url,
-            session.workspace.tools,
-            memory.urls,
-            memory.trust,
-            self._needs.model,
-            self._backends.contained,
-        )
+    def _watch(self, loaded: Loaded, roots: Roots) -> FileWatch | None:
+        undo = loaded.settings.tools.undo
+        limits = SnapshotLimits(undo.max_file_bytes, undo.max_bytes, undo.max_age_days) if undo.enabled else None
+        if limits is None and not loaded.settings.tools.shell.show_changes:
+            return None
+        return FileWatch(roots, self.snapshots, limits)
 
     def _all_backends(self, loaded: Loaded, files: FileSystem, web: Web) -> Backends:
         memories = self._needs.memories(loaded)
@@ -464,7 +479,6 @@ class SessionTools:
             compression=settings.agent.compress_context,
             questions=asker is not None and asker.forms,
             types_commands=self._types_commands,
-            contained=self._backends.contained,
         )
         languages, lsp = self._languages(loaded), settings.acp.lsp
         if languages is None:

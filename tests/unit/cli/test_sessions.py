@@ -1,4 +1,4 @@
-"""`acp-agent sessions list|show|export|delete`, on a real database."""
+"""`acp-agent sessions list|show|export|undo|delete`, on a real database."""
 
 import argparse
 import itertools

@@ -24,8 +24,8 @@ from acp_agent.core.types import (
 )
 from acp_agent.execution.wrappers import CacheExecutor, ChangesExecutor, Key, ResultCache
 from acp_agent.gates.gate import CallFacts
-from acp_agent.workspace import changed_files
-from acp_agent.workspace.changed_files import FileWatch
+from acp_agent.workspace import snapshots
+from acp_agent.workspace.changed_files import FileWatch, SessionSnapshots
 from acp_agent.workspace.roots import Roots
 
 pytestmark = pytest.mark.anyio
@@ -82,12 +82,11 @@ class World:
 async def test_that_the_folders_are_too_large_for_finding_changes_is_said_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changed_files, "MOST_FILES", 2)
-    monkeypatch.setattr(changed_files, "SMALL", 1)
+    monkeypatch.setattr(snapshots, "MOST_ENTRIES", 2)
     for name in "abc":
         (tmp_path / name).touch()
     with Roots(str(tmp_path)) as roots:
-        executor = ChangesExecutor(World(), FileWatch(roots))
+        executor = ChangesExecutor(World(), FileWatch(roots, SessionSnapshots("/dev/null/undo/a", "a"), None))
         results = [await executor.execute(CallFacts(call("bash", CommandSubject("make")))) for _ in range(2)]
     said = "[files that commands change are not told: over 2 below the session's folders]"
     assert [result.frame.ending if result.frame else "" for result in results] == [said, ""]

@@ -66,6 +66,9 @@ class Shop:
     def grants(self, chosen: str | None) -> GrantStore:
         return GrantStore(chosen or os.path.join(data_dir(os.environ), PERMISSION_FILE), self._warnings.append)
 
+    def data_file(self, name: str) -> str:
+        return os.path.join(data_dir(os.environ), name)
+
     def auditor(self, *_: Any) -> None:
         return None
 

@@ -71,7 +71,7 @@ def configured(tmp_path: Path) -> Configured:
             events.append(event)
 
         gates = GateMemory.new(ToolSettings())
-        unused: dict[str, Any] = dict.fromkeys(("forget", "refresh_models", "notes", "gates"))
+        unused: dict[str, Any] = dict.fromkeys(("forget", "refresh_models", "notes", "gates", "restore"))
         unused |= {"forget_results": tuple, "models": lambda: None, "more": tuple, "servers": lambda: fixed.servers}
         needs = CommandDependencies(**(unused | more))
         desk = SlashCommandHandler(fixed, lambda: fixed.loaded, fixed, fixed, gates, emit, FakeToolset({}), needs)

@@ -1,5 +1,6 @@
 """What a command has changed: which files are looked at, and which differences are shown."""
 
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -13,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.types import Access
-from acp_agent.workspace import changed_files
-from acp_agent.workspace.changed_files import CommandChanges, FileWatch
-from acp_agent.workspace.roots import Root, Roots
+from acp_agent.workspace import changed_files, snapshots
+from acp_agent.workspace.changed_files import CommandChanges, FileWatch, SessionSnapshots
+from acp_agent.workspace.git.objects import SnapshotLimits
+from acp_agent.workspace.roots import Roots
+from acp_agent.workspace.snapshots import FolderWatch, TextStore
 
 
 class Folder:
@@ -23,7 +26,7 @@ class Folder:
 
     def __init__(self, path: Path, roots: Roots) -> None:
         self.path = path
-        self.watch = FileWatch(roots)
+        self.watch = FileWatch(roots, SessionSnapshots("/dev/null/undo/a", "a"), None)
 
     def put(self, name: str, text: str | bytes = "text\n") -> None:
         file = self.path / name
@@ -33,7 +36,6 @@ class Folder:
     def changes(self, **files: str | bytes | None) -> CommandChanges:
         """Return what is noticed if these files are written or, for None, deleted; `__` stands for a dot."""
         state = self.watch.before()
-        assert state is not None
         for name, text in files.items():
             path = name.replace("__", ".")
             if text is None:
@@ -72,7 +74,6 @@ def test_ignored_files_and_the_folders_of_tools_are_not_looked_at(folder: Folder
     folder.put("out/a", "a")
     folder.put(".git/index", "a")
     state = folder.watch.before()
-    assert state is not None
     for name in ("x.log", "out/a", ".git/index", "node_modules/m/index.js", "src/kept.py"):
         folder.put(name, "new\n")
     assert folder.names(folder.watch.since(state)) == (["kept.py"], [], ["kept.py"])
@@ -93,10 +94,9 @@ def test_links_are_not_followed(folder: Folder, tmp_path_factory: pytest.TempPat
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (folder.path / "link").symlink_to(elsewhere)
     state = folder.watch.before()
-    assert state is not None
     (elsewhere / "x.txt").write_text("x")
     (folder.path / "other").symlink_to("/etc/passwd")
-    assert folder.watch.since(state) == CommandChanges([], [], ())
+    assert folder.names(folder.watch.since(state)) == (["other"], [], [])
 
 
 def test_files_that_may_not_be_read_are_not_named(tmp_path: Path) -> None:
@@ -110,16 +110,14 @@ def test_files_that_may_not_be_read_are_not_named(tmp_path: Path) -> None:
 
 
 def test_large_trees_are_not_looked_at_a_second_time(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changed_files, "MOST_FILES", 5)
-    monkeypatch.setattr(changed_files, "SMALL", 2)
+    monkeypatch.setattr(snapshots, "MOST_ENTRIES", 5)
     for number in range(7):
         folder.put(f"{number}.txt")
-    assert folder.watch.before() is None
+    folder.watch.before()
     assert folder.watch.limit == 5
-    (folder.path / "0.txt").unlink()
-    (folder.path / "1.txt").unlink()
-    (folder.path / "2.txt").unlink()
-    assert folder.watch.before() is None
+    for number in range(3):
+        (folder.path / f"{number}.txt").unlink()
+    assert folder.changes(new__txt="x") == CommandChanges([], [], ())
 
 
 def apply(folder: Path, step: tuple[str, str, str]) -> None:
@@ -137,16 +135,17 @@ def apply(folder: Path, step: tuple[str, str, str]) -> None:
                 shutil.rmtree(first) if first.is_dir() else first.unlink()
             case "folder":
                 first.mkdir(parents=True)
+            case "link":
+                os.link(first, second)
             case _:
-                first.chmod(0o600)
+                first.chmod(0o600 if first.is_file() else 0o711)
 
 
 PATHS = st.sampled_from(
     ("a", "b", "d", "d/a", "d/e", "d/e/a", "f", "f/a", "f/e/b", ".gitignore", "build/x", "d/.gitignore")
 )
-STEPS = st.lists(
-    st.tuples(st.sampled_from(("write", "write", "move", "delete", "folder", "mode")), PATHS, PATHS), max_size=6
-)
+VERBS = st.sampled_from(("write", "write", "move", "delete", "folder", "mode", "link"))
+STEPS = st.lists(st.tuples(VERBS, PATHS, PATHS), max_size=6)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel does not tell what changed")
@@ -156,20 +155,19 @@ def test_what_the_kernel_tells_is_what_a_walk_finds(commands: list[Any], between
         path = Path(name)
         (path / "d/e").mkdir(parents=True)
         (path / ".gitignore").write_text("build\n")
-        watched, walking = FileWatch(roots), FileWatch(roots)
+        limits = SnapshotLimits()
+        watched, walking = (FolderWatch(roots.all[0], TextStore(), limits) for _ in range(2))
         for steps in commands:
             for step in between:
                 apply(path, step)
-            patch.setattr(changed_files, "SMALL", 0)
-            here = watched.before()
-            patch.setattr(changed_files, "SMALL", 1000)
-            there = walking.before()
-            assert here == there
-            assert here is not None
-            assert there is not None
+            patch.setattr(snapshots, "SMALL", 0)
+            here = watched.look(first=True)
+            patch.setattr(snapshots, "SMALL", 1000)
+            assert here == walking.look(first=True)
             for step in steps:
                 apply(path, step)
-            assert watched.since(here) == walking.since(there)
+            assert watched.look() == walking.look()
+        watched.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel does not tell what changed")
@@ -177,11 +175,11 @@ def test_what_the_kernel_tells_is_what_a_walk_finds(commands: list[Any], between
 def test_a_kernel_that_does_not_tell_what_changed_costs_a_walk(
     folder: Folder, monkeypatch: pytest.MonkeyPatch, trouble: str
 ):
-    monkeypatch.setattr(changed_files, "SMALL", 0)
+    monkeypatch.setattr(snapshots, "SMALL", 0)
     if trouble == "it forgets":
-        monkeypatch.setattr(changed_files, "_OVERFLOW", 0xFFFF)
+        monkeypatch.setattr(snapshots, "_IN_OVERFLOW", 0xFFFF)
     else:
-        monkeypatch.setattr(changed_files, "_CHANGES", 0)
+        monkeypatch.setattr(snapshots, "_IN_CHANGES", 0)
     folder.put("a.txt")
     folder.put("d/b.txt")
     found = folder.changes(**{"d/b__txt": "new\n", "e/c__txt": "c\n"})
@@ -191,14 +189,13 @@ def test_a_kernel_that_does_not_tell_what_changed_costs_a_walk(
 def test_of_a_large_tree_only_the_folders_that_changed_are_listed_again(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(changed_files, "SMALL", 0)
+    monkeypatch.setattr(snapshots, "SMALL", 0)
     for number in range(50):
         folder.put(f"d{number}/a.txt")
     listed: list[str] = []
-    opened = Root.open_directory
-    monkeypatch.setattr(Root, "open_directory", lambda root, path: listed.append(path) or opened(root, path))
-    assert folder.watch.before() is not None
-    listed.clear()
+    scanned = os.scandir
+    folder.watch.before()
+    monkeypatch.setattr(os, "scandir", lambda fd: listed.append(os.readlink(f"/proc/self/fd/{fd}")) or scanned(fd))
     found = folder.changes(**{"d7/a__txt": "new\n"})
     assert folder.names(found) == (["a.txt"], [], ["a.txt"])
-    assert set(listed) == {"d7"}
+    assert set(listed) == {str(folder.path / "d7")}
