@@ -342,7 +342,8 @@ class ChangesExecutor:
         anything = bool(facts.commands) or (facts.spec.mutates and bool(facts.spec.server))
         if facts.only_reads or not (anything or paths):
             return await self._wrapped.execute(facts)
-        before = await anyio.to_thread.run_sync(self._watch.before, None if anything else paths)
+        places = None if anything else paths
+        before = await anyio.to_thread.run_sync(self._watch.before, places, abandon_on_cancel=True)
         found = CommandChanges()
         try:
             result = await self._wrapped.execute(facts)

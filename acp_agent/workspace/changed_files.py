@@ -11,6 +11,7 @@ difference (`tools/edit.py`), and the next prompt can name the files that change
 import difflib
 import os
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -100,7 +101,17 @@ class SessionSnapshots:
                 undo = Undo(self.store(limits), self.journal(), roots.all, limits.file_bytes)
             except SnapshotOff as error:
                 raise UndoError(f"Undo is off: {error}.") from error
-            return undo.restore(number, redo=redo)
+            try:
+                return undo.restore(number, redo=redo)
+            except UndoError as error:
+                troubles = "; ".join(dict.fromkeys(self.troubles.values()))
+                more = f"\n\nNot everything can be taken back: {troubles}." if troubles else ""
+                raise UndoError(f"{error}{more}") from error
+
+    def keeps(self, path: str) -> bool:
+        """Return whether the contents at a path are kept for `/undo`."""
+        watches = (each for each in self._watches.values() if each.root.relative(path) is not None)
+        return all(isinstance(each.store, ObjectStore) for each in watches)
 
     def watch(self, root: Root, limits: SnapshotLimits | None) -> FolderWatch:
         """Return what looks at a root, for the whole session. It keeps few texts if no contents are to be kept."""
@@ -161,7 +172,7 @@ class SessionSnapshots:
             self.lock.release()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class StateBefore:
     """The state before a call.
 
@@ -183,7 +194,7 @@ class FileWatch:
         self.limits = limits
         self._roots = roots
         self._snapshots = snapshots
-        self._open = 0
+        self._open = weakref.WeakSet[StateBefore]()  # one that nobody has any more belongs to a cancelled call
         self._limit = 0
         self._unclaimed: list[EntryChange] = []
 
@@ -208,17 +219,17 @@ class FileWatch:
                 places = self._places(paths) if self.limits is not None else ()
                 return StateBefore({place: self._captured(*place) for place in places})
             changes = self._look(first=not self._open)
-            if self._open:  # of a call that runs beside this one
-                self._unclaimed += changes
-            self._open += 1
-        return StateBefore()
+            self._unclaimed = [*self._unclaimed, *changes] if self._open else []  # of a call that runs beside this one
+            state = StateBefore()
+            self._open.add(state)
+        return state
 
     def since(self, look: StateBefore) -> CommandChanges:
         """Return what has changed since `before`, and note it for `/undo`."""
         left_out = list[str]()
         with self._snapshots.lock:
             if look.paths is None:
-                self._open -= 1
+                self._open.discard(look)
                 changes, self._unclaimed = [*self._unclaimed, *self._look()], []
             else:
                 changes = list[EntryChange]()
@@ -230,9 +241,10 @@ class FileWatch:
                         paths = sorted(old.keys() | new.keys())
                         changes += [EntryChange(path, old.get(path), new.get(path)) for path in paths]
                 changes = [each for each in changes if each.before != each.after]
-            if self.limits is not None and (changes or left_out):
+            kept = changes if look.paths is not None else [each for each in changes if self._snapshots.keeps(each.path)]
+            if self.limits is not None and (kept or left_out):
                 with self._noted(self.cwd):
-                    self._snapshots.record(changes, left_out)
+                    self._snapshots.record(kept, left_out)
         return self._shown(changes) if look.paths is None else CommandChanges()
 
     @property

@@ -205,12 +205,24 @@ class FolderWatch:
         self._count = 0
         self._whole = True
         self._linked = False
+        self._is_known = False
 
     def look(self, *, first: bool = False) -> list[EntryChange]:
         """Return what has changed since the last look, by absolute path, in order. Raises SnapshotOff.
 
+        The first look returns nothing, and neither does the one after an error: nobody knows how it was before.
+
         first   whether nothing runs yet: rules for ignored files that have changed apply from now on
         """
+        known, self._is_known = self._is_known, False
+        try:
+            changes = self._looked(first=first)
+        except OSError as error:
+            raise SnapshotOff(f"{self.root.path} cannot be looked at: {error.strerror}") from error
+        self._is_known = True
+        return sorted(changes.values()) if known else []
+
+    def _looked(self, *, first: bool) -> dict[str, EntryChange]:
         if not self._folders:
             self._stored = {path: (stamp, name) for path, stamp, name in self.store.stored(self.root)}
         if first:
@@ -219,13 +231,14 @@ class FolderWatch:
             self._whole = True
         dirty = None if self._events is None else self._events.folders()
         changes, found = dict[str, EntryChange](), dict[str, _Found]()
-        whole, self._whole, self._linked = self._whole or dirty is None, False, False
+        whole, self._whole, self._linked = self._whole or dirty is None, True, False
         self._walk([""] if whole else sorted(dirty or (), reverse=True), changes, found, whole=whole)
         if self._linked and not whole:  # the kernel tells of one name of a file with several
             self._walk([""], changes, found, whole=True)
         self._keep(list(found.values()), changes)
         self._stored.clear()
-        return sorted(changes.values())
+        self._whole = False
+        return changes
 
     @property
     def is_large(self) -> bool:
@@ -398,10 +411,9 @@ class FolderWatch:
     def _keep(self, found: Sequence[_Found], changes: dict[str, EntryChange]) -> None:
         """Keep the contents of new and changed files, and note their changes."""
         stored = self._stored
-        if len(found) > _MANY:
+        if len(found) > _MANY or sum(each.stamp[2] for each in found) > self._limits.bytes:
             missing = [each for each in found if self._is_missing(each)]
-            total = sum(each.stamp[2] for each in missing)
-            if total > self._limits.bytes:
+            if sum(each.stamp[2] for each in missing) > self._limits.bytes:
                 raise SnapshotOff(f"{self.root.path} holds more than {self._limits.bytes // 10**6:,} MB")
             if len(missing) > _MANY:
                 self.store.add(self.root, [each.path for each in missing])

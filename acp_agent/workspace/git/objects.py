@@ -96,6 +96,7 @@ class ObjectStore:
                 ("config", "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"),
                 ("info/attributes", _ATTRIBUTES),
                 ("HEAD", "ref: refs/heads/none\n"),
+                ("pruned", ""),
             ):
                 if not os.path.exists(os.path.join(folder, name)):
                     self._write(name, text.encode())
@@ -161,12 +162,11 @@ class ObjectStore:
         """Keep many regular files, and note them in the index. Files that cannot be read may be missing there."""
         for start in range(0, len(paths), _BATCH):
             given = b"".join(os.fsencode(path) + b"\0" for path in paths[start : start + _BATCH])
-            with open(os.path.join(self.folder, "adding"), "wb") as lock:
+            with suppress(OSError, SnapshotOff), open(os.path.join(self.folder, "adding"), "wb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 with suppress(FileNotFoundError):  # only a killed git leaves it behind
                     os.unlink(f"{self._index(root)}.lock")
-                with suppress(SnapshotOff):
-                    self.run("update-index", "-z", "--add", "--remove", "--stdin", root=root, given=given)
+                self.run("update-index", "-z", "--add", "--remove", "--stdin", root=root, given=given)
 
     def run(self, *args: str, root: Root | None = None, given: bytes = b"") -> bytes:
         """Return what git prints. Raises SnapshotOff."""
@@ -258,9 +258,9 @@ def prune_stores(parent: str, own: str, limits: SnapshotLimits) -> None:
         for name in os.listdir(parent):
             folder = os.path.join(parent, name)
             lock = os.path.join(folder, "lock")
-            with suppress(OSError):
+            with suppress(OSError, SnapshotOff):
                 old = now - os.stat(lock).st_mtime > limits.days * 86400
-                if not (old or (folder == own and _pruned_before(folder, now - _PRUNED))):
+                if not (old or (folder == own and os.stat(os.path.join(folder, "pruned")).st_mtime < now - _PRUNED)):
                     continue
                 fd = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
                 with holding(fd):
@@ -269,15 +269,6 @@ def prune_stores(parent: str, own: str, limits: SnapshotLimits) -> None:
                         shutil.rmtree(folder)
                     else:
                         _prune(folder, now, limits)
-
-
-def _pruned_before(folder: str, moment: float) -> bool:
-    path = os.path.join(folder, "pruned")
-    try:
-        return os.stat(path).st_mtime < moment
-    except OSError:
-        with open(path, "wb"):  # there is nothing to remove yet
-            return False
 
 
 def _prune(folder: str, now: float, limits: SnapshotLimits) -> None:

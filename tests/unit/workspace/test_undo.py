@@ -3,20 +3,23 @@
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.core.types import Access, PathSubject
+from acp_agent.workspace import snapshots
 from acp_agent.workspace.changed_files import FileWatch, SessionSnapshots
-from acp_agent.workspace.git.objects import SnapshotLimits
+from acp_agent.workspace.git.objects import ObjectStore, SnapshotLimits, SnapshotOff
 from acp_agent.workspace.roots import Roots
-from acp_agent.workspace.undo import UndoError
+from acp_agent.workspace.undo import RestoredTurn, UndoError
 
 LIMITS = SnapshotLimits()
 
@@ -42,8 +45,8 @@ class Agent:
         step.run(self.folder)
         self.watch.since(before)
 
-    def undo(self, turn: int | None = None, *, redo: bool = False) -> None:
-        self.snapshots.restore(self.roots, self.limits, turn, redo=redo)
+    def undo(self, turn: int | None = None, *, redo: bool = False) -> RestoredTurn:
+        return self.snapshots.restore(self.roots, self.limits, turn, redo=redo)
 
     def refusal(self, turn: int | None = None, *, redo: bool = False) -> str:
         """Undo, and return why nothing was changed, "" if it was."""
@@ -192,3 +195,222 @@ def test_undo_restores_byte_for_byte_or_refuses_with_the_difference(
             assert now == before
             agent.undo(redo=True)
             assert tree(agent.folder) == after
+
+
+# ------------------------------------------------------------------------------------ what is kept
+
+
+HOSTILE = "* text=auto eol=crlf ident working-tree-encoding=UTF-16 filter=evil\n"
+
+
+def git(folder: Path, *args: str) -> None:
+    subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=n@example.com", *args], cwd=folder, check=True)
+
+
+def test_many_files_go_through_git_byte_for_byte_and_the_users_repository_is_not_touched(
+    agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = agent.folder
+    git(work, "init", "-q")
+    (work / ".git/hooks/post-index-change").write_text("#!/bin/sh\ntouch ../ran\n")
+    (work / ".git/hooks/post-index-change").chmod(0o755)
+    (work / ".gitattributes").write_text(HOSTILE)
+    home = tmp_path / "home"
+    home.mkdir()
+    program = f'[core]\n\tfsmonitor = touch {tmp_path}/ran\n[filter "evil"]\n\tclean = touch {tmp_path}/ran\n'
+    (home / ".gitconfig").write_text(program)
+    (work / ".git/config").write_text((work / ".git/config").read_text() + program)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("GIT_DIR", str(work / ".git"))
+    for number in range(300):
+        (work / f"{number}\n \\\udcff.txt").write_bytes(b"a\r\n$Id$\n\xff" + bytes([number % 256]))
+    (work / "nested").mkdir()
+    monkeypatch.delenv("GIT_DIR")
+    git(work / "nested", "init", "-q")
+    (work / "nested/in.txt").write_text("in\n")
+    before, repository = tree(work), tree(work / ".git")
+    agent.command(*(Step("write", path, data=b"changed") for path in before if path.endswith("txt")))
+    assert tree(work) != before
+    assert list((tmp_path / "data/undo/one/objects/pack").iterdir()), "git packed them"
+    agent.undo()
+    assert tree(work) == before
+    assert tree(work / ".git") == repository
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_new_session_need_not_read_what_git_has_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with agent_in(tmp_path) as agent:
+        for number in range(300):
+            (agent.folder / str(number)).write_bytes(bytes([number % 256]))
+        agent.command(Step("write", "0", data=b"new"))
+        os.utime(next((tmp_path / "data/undo/one").glob("index-*")), (2**31, 2**31))  # long after the files
+    read: list[str] = []
+    original = snapshots.read_entry
+    with agent_in(tmp_path) as agent:
+        noted: Any = lambda fd, name, most: read.append(name) or original(fd, name, most)  # noqa: E731
+        monkeypatch.setattr(snapshots, "read_entry", noted)
+        agent.command(Step("delete", "1"))
+        assert set(read) == {"0"}
+        agent.undo()
+        assert (agent.folder / "1").read_bytes() == b"\1"
+        agent.undo()
+        assert (agent.folder / "0").read_bytes() == b"\0"
+
+
+def test_ignored_files_are_covered_where_a_tool_names_them_and_rules_that_change_delete_nothing(agent: Agent) -> None:
+    (agent.folder / ".gitignore").write_text("build/\n*.log\n")
+    for name in ("build/x", "a.log"):
+        Step("write", name, data=b"old").run(agent.folder)
+    agent.command(Step("write", ".gitignore"), Step("write", "build/y", data=b"y"))
+    before = tree(agent.folder)
+    agent.snapshots.turn_began()
+    agent.tool("a.log", Step("write", "a.log", data=b"new"))
+    agent.tool("build", Step("delete", "build"), Access.DELETE)
+    agent.undo()
+    assert tree(agent.folder) == before
+    agent.undo()
+    assert sorted(tree(agent.folder)) == [".gitignore", "a.log", "build", "build/x", "build/y"]
+
+
+def test_large_files_are_left_out_and_named(tmp_path: Path) -> None:
+    with agent_in(tmp_path, SnapshotLimits(file_bytes=100)) as agent:
+        (agent.folder / "large").write_bytes(b"x" * 101)
+        (agent.folder / "small").write_bytes(b"x")
+        agent.command(Step("write", "large", data=b"y" * 200), Step("write", "small", data=b"y"))
+        restored = agent.undo()
+        assert restored.left_out == (str(agent.folder / "large"),)
+        assert (agent.folder / "small").read_bytes() == b"x"
+
+
+@pytest.mark.parametrize("limits", [SnapshotLimits(bytes=100), None], ids=["too large", "no git"])
+def test_where_nothing_can_be_kept_it_is_said_and_nothing_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: SnapshotLimits | None
+) -> None:
+    if limits is None:
+        monkeypatch.setenv("PATH", str(tmp_path))
+    with agent_in(tmp_path, limits or LIMITS) as agent:
+        for name in "abc":
+            (agent.folder / name).write_bytes(b"x" * 90)
+        before = agent.watch.before()
+        (agent.folder / "a").write_bytes(b"y")
+        agent.watch.since(before)
+        before = agent.watch.before()
+        (agent.folder / "b").write_bytes(b"y")
+        assert [diff.path for diff in agent.watch.since(before).diffs] == [str(agent.folder / "b")]
+        assert ("git is not installed" if limits is None else "holds more than") in agent.refusal()
+        assert (agent.folder / "c").exists()
+
+
+def test_what_was_not_seen_for_an_error_is_not_the_agents(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    (agent.folder / "mine").write_bytes(b"mine")
+    agent.command(Step("write", "a"))
+
+    def full(*_: object) -> str:
+        raise SnapshotOff("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ObjectStore, "put_object", full)
+        (agent.folder / "later").write_bytes(b"later")
+        agent.command(Step("write", "b"))
+    agent.command(Step("write", "c"))
+    agent.undo()
+    assert {"mine", "later"} <= tree(agent.folder).keys()
+
+
+def test_what_is_old_or_too_much_is_removed_and_the_rest_can_be_restored(tmp_path: Path) -> None:
+    store = tmp_path / "data/undo/one"
+    with agent_in(tmp_path) as agent:
+        (agent.folder / "a").write_bytes(b"one")
+        agent.command(Step("write", "a", data=b"two"))
+        agent.snapshots.turn_began()
+        agent.command(Step("write", "a", data=b"three"))
+        unused = agent.snapshots.store(LIMITS).put(b"nobody refers to this")
+    os.utime(store / "pruned", (0, 0))
+    (store.parent / "old").mkdir()
+    (store.parent / "old/lock").touch()
+    os.utime(store.parent / "old/lock", (0, 0))
+    with agent_in(tmp_path) as agent:
+        agent.undo()
+        assert (agent.folder / "a").read_bytes() == b"two"
+        assert not (store.parent / "old").exists()
+        assert agent.snapshots.store(LIMITS).get([unused]) == {}
+        os.utime(store / "pruned", (0, 0))
+        with agent_in(tmp_path) as other:
+            assert other.refusal() == "", "nothing is removed while another process uses it"
+    (journal,) = (store / "sessions").iterdir()
+    os.utime(journal, (0, 0))
+    os.utime(store / "pruned", (0, 0))
+    with agent_in(tmp_path) as agent:
+        assert "nothing to undo" in agent.refusal()
+        assert not journal.exists()
+
+
+# ------------------------------------------------------------------------------------ killed
+
+
+CALLS_OF_A_RESTORE = ("replace", "unlink", "mkdir", "rmdir", "symlink", "fchmod", "link")
+
+
+def test_a_restore_that_is_killed_anywhere_is_finished_by_the_next(tmp_path: Path) -> None:
+    """Kill it before its first, second ... system call that changes something, each time from the same state."""
+    with agent_in(tmp_path) as agent:
+        work = agent.folder
+        for step in (
+            Step("write", "changed", data=b"old"),
+            Step("write", "d/gone", data=b"gone"),
+            Step("write", "was_file", data=b"file"),
+            Step("write", "was_folder/in", data=b"in"),
+            Step("link", "link", "changed"),
+            Step("folder", "empty"),
+        ):
+            step.run(work)
+        (work / "d").chmod(0o711)
+        before = tree(work)
+        agent.command(
+            Step("write", "changed", data=b"new"),
+            *(Step("delete", name) for name in ("d", "was_file", "was_folder", "link", "empty")),
+            Step("write", "was_file/now/folder", data=b"x"),
+            Step("write", "was_folder", data=b"now a file"),
+            Step("link", "link", "elsewhere"),
+            Step("write", "made/new", data=b"new"),
+        )
+        saved, journal = tmp_path / "saved", next((tmp_path / "data/undo/one/sessions").iterdir())
+        shutil.copytree(work, saved, symlinks=True)
+        written, number, code = journal.read_bytes(), 0, 9
+        while code:
+            for path in work.iterdir():
+                Step("delete", path.name).run(work)
+            shutil.copytree(saved, work, symlinks=True, dirs_exist_ok=True)
+            journal.write_bytes(written)
+            code, number = killed_at(agent, number), number + 1
+            if code:
+                assert agent.refusal() == ""
+            assert tree(work) == before, f"killed before call {number}"
+    assert number > 20
+
+
+def killed_at(agent: Agent, number: int) -> int:
+    """Undo in a child that dies before the given call that changes something. Return its exit code."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    left = number
+
+    def counted(real: Callable[..., object]) -> Callable[..., object]:
+        def call(*args: object, **more: object) -> object:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                os._exit(9)
+            return real(*args, **more)
+
+        return call
+
+    for name in CALLS_OF_A_RESTORE:
+        setattr(os, name, counted(getattr(os, name)))
+    code = 1
+    try:
+        agent.undo()
+        code = 0
+    finally:
+        os._exit(code)
