@@ -21,6 +21,7 @@ _NEEDED = 5.0  # seconds that a trial or the holder of a network may take
 _NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
 _SOMEBODY = "1000"  # the user that root is within: not root
 _NO_FILE = "/dev/null"
+_SETTINGS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")  # root may write there without capabilities
 _LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # in many systems, of folders in /usr
 
 
@@ -137,7 +138,7 @@ class BubblewrapSandbox:
         """Return the mounts, each before those below it."""
         temporary, home = self._home.folders
         mounts: dict[str, tuple[str, ...]] = {"/proc": ("--proc",), "/dev": ("--dev",)}
-        mounts |= {path: ("--ro-bind", path) for path in walls.readable}
+        mounts |= {path: ("--ro-bind", path) for path in (*_SETTINGS, *walls.readable) if os.path.exists(path)}
         mounts |= {"/tmp": ("--bind", temporary), "/var/tmp": ("--bind", temporary)}  # noqa: S108 - a mount point
         mounts[walls.home] = ("--bind", home)
         mounts |= {path: ("--bind", path) for path in (*walls.writable, *walls.pinned)}

@@ -13,15 +13,18 @@ import struct
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import IntFlag
-from functools import cache, partial
+from functools import cache
 
+from acp_agent.workspace.sandbox.metadata import serve
 from acp_agent.workspace.sandbox.seccomp import filter_program
 from acp_agent.workspace.sandbox.walls import Launch, NetworkReach, PrivateHome, Walls, folders_above, is_below
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # system calls, on every machine
 _VERSION = 1
 _PATH_BENEATH = 1
-_SET_SECCOMP, _FILTER, _NO_NEW_PRIVILEGES, _DROP_FROM_BOUND = 22, 2, 38, 24
+_SECCOMP = {"x86_64": 317, "aarch64": 277}
+_SET_FILTER, _NEW_LISTENER = 1, 1 << 3
+_NO_NEW_PRIVILEGES, _DROP_FROM_BOUND = 38, 24
 _CAPABILITY_VERSION = 0x20080522
 _NETWORK_ABI, _SCOPE_ABI = 4, 6
 _TCP = 0b11  # bind and connect
@@ -145,7 +148,16 @@ class LandlockSandbox:
         program = filter_program(internet=walls.network is NetworkReach.ALL, namespaces=False)
         assert program is not None  # landlock_abi
         ruleset = self._ruleset(walls)
-        yield Launch(tuple(command), variables=variables, confine=partial(_confine, ruleset, program))
+        listeners: list[int] = []
+
+        def confine() -> None:
+            listeners.append(_confine(ruleset, program))
+
+        try:
+            yield Launch(tuple(command), variables=variables, confine=confine)
+        finally:  # not sooner, because a thread that is started within the walls has them too
+            for listener in listeners:
+                serve(listener, (*walls.writable, *self._home.folders), (*walls.frozen, *walls.hidden))
 
     def close(self) -> None:
         """Close the ruleset. Commands that run keep their walls."""
@@ -223,15 +235,19 @@ def _allow(ruleset: int, path: str, rights: Right) -> None:
         os.close(fd)
 
 
-def _confine(ruleset: int, program: bytes) -> None:
-    """Put the walls around this thread and all that it starts from now on. Raises OSError."""
+def _confine(ruleset: int, program: bytes) -> int:
+    """Put the walls around this thread and all that it starts from now on. Raises OSError.
+
+    Returns the descriptor that tells of calls that wait for an answer.
+    """
     library = ctypes.CDLL(None, use_errno=True)
     code = ctypes.create_string_buffer(program, len(program))
     filter_ = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
     _drop_capabilities(library)
     _check(library.prctl(_NO_NEW_PRIVILEGES, *map(ctypes.c_ulong, (1, 0, 0, 0))))
     _called(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint(0))
-    _check(library.prctl(_SET_SECCOMP, ctypes.c_ulong(_FILTER), filter_))
+    number = _SECCOMP[os.uname().machine]
+    return _called(number, ctypes.c_uint(_SET_FILTER), ctypes.c_uint(_NEW_LISTENER), filter_)
 
 
 def _drop_capabilities(library: ctypes.CDLL) -> None:

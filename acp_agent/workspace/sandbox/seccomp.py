@@ -10,14 +10,17 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
+from acp_agent.workspace.sandbox.metadata import metadata_calls
+
 _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000
-_EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
+_NOTIFY = 0x7FC00000
+_EPERM, _ENOSYS, _EOPNOTSUPP, _EAFNOSUPPORT = 1, 38, 95, 97
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
 _NEW_NAMESPACES = 0x7E020000  # the CLONE_NEW... flags
 _X32 = 0x40000000  # system calls of x86-64 with short pointers
-_TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI and TIOCLINUX
+_REQUESTS = (0x5412, 0x541C, 0x40086602, 0x401C5820)  # TIOCSTI, TIOCLINUX, FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR
 _TYPE, _STREAM = 0xF, 1  # of a socket
 _LOCAL_FAMILIES = (1, 16)  # AF_UNIX, AF_NETLINK
 _INTERNET_FAMILIES = (2, 10)  # AF_INET, AF_INET6
@@ -28,8 +31,9 @@ class _Machine(NamedTuple):
 
     refused    calls that no contained command may make
     shared     calls of memory, semaphores and queues that all processes of the system share
+    attributes calls that change further attributes of files
     others     calls that set limits or the scheduling of the process in their first argument
-    priority   the one with the process in its second argument
+    priorities those with the process in their second argument
     """
 
     architecture: int
@@ -39,8 +43,9 @@ class _Machine(NamedTuple):
     pair: int
     refused: tuple[int, ...]
     shared: tuple[int, ...]
+    attributes: tuple[int, ...]
     others: tuple[int, ...]
-    priority: int
+    priorities: tuple[int, ...]
     has_x32: bool = False
 
 
@@ -57,7 +62,8 @@ _MACHINES = {
             *_COMMON,
         ),
         shared=(29, 30, 31, 64, 65, 66, 68, 69, 70, 71, 220, 240, 241),
-        others=(142, 144, 203, 302, 314), priority=141,
+        others=(142, 144, 203, 302, 314), priorities=(141, 251),
+        attributes=(188, 189, 190, 197, 198, 199, 463, 466, 469),
     ),
     "aarch64": _Machine(
         0xC00000B7, clone=220, ioctl=29, socket=198, pair=199,
@@ -67,7 +73,8 @@ _MACHINES = {
             *_COMMON,
         ),
         shared=(*range(186, 197), 180, 181),
-        others=(118, 119, 122, 261, 274), priority=140,
+        others=(118, 119, 122, 261, 274), priorities=(140, 30),
+        attributes=(5, 6, 7, 14, 15, 16, 463, 466, 469),
     ),
 }  # fmt: skip
 
@@ -77,7 +84,8 @@ def filter_program(*, internet: bool, namespaces: bool) -> bytes | None:
 
     internet     whether sockets of the internet may be made
     namespaces   whether the processes have namespaces of their own. Otherwise they make no local sockets, because a
-                 server behind one could act for them. They share no memory, and set no limits of other processes
+                 server behind one could act for them. They share no memory, and set no limits of other processes.
+                 The calls of `metadata` wait for an answer then
     """
     machine = _MACHINES.get(platform.machine())
     if machine is None:
@@ -113,9 +121,9 @@ def _steps(machine: _Machine, families: Iterable[int], own: Iterable[_Step]) -> 
     yield _ANY_BIT, 0, 1, _NEW_NAMESPACES
     yield _REFUSE
     yield _PERMIT
-    yield _EQUAL, 0, 2 + 2 * len(_TERMINAL_INPUT), machine.ioctl
+    yield _EQUAL, 0, 2 + 2 * len(_REQUESTS), machine.ioctl
     yield _LOAD, 0, 0, _ARGUMENTS + 8
-    for request in _TERMINAL_INPUT:
+    for request in _REQUESTS:
         yield _EQUAL, 0, 1, request
         yield _REFUSE
     yield _PERMIT
@@ -134,7 +142,13 @@ def _own_steps(machine: _Machine) -> Iterator[_Step]:
     for number in machine.shared:
         yield _EQUAL, 0, 1, number
         yield _REFUSE
-    for argument, numbers in ((0, machine.others), (1, (machine.priority,))):
+    for number in machine.attributes:
+        yield _EQUAL, 0, 1, number
+        yield _RETURN, 0, 0, _ERRNO | _EOPNOTSUPP
+    for number in metadata_calls():
+        yield _EQUAL, 0, 1, number
+        yield _RETURN, 0, 0, _NOTIFY
+    for argument, numbers in ((0, machine.others), (1, machine.priorities)):
         for number in numbers:
             yield _EQUAL, 0, 4, number
             yield _LOAD, 0, 0, _ARGUMENTS + 8 * argument

@@ -194,3 +194,21 @@ async def test_no_folder_and_no_process_of_the_sandbox_is_left(contained):
     assert os.path.isdir(folder)
     contained.sandbox.close()
     assert not os.path.exists(folder)
+
+
+async def test_modes_and_times_of_files_in_the_folder_can_be_changed(contained):
+    said = await contained.output(
+        "cd src && touch a && chmod 750 a && chmod -R u+x . && touch -d @86400 a && cp -p a b && mkdir d && "
+        "tar cf - a b | tar xpf - -C d && stat -c '%a %Y' a b d/b && chown $(stat -c %u:%g a) a && ln -s a l && "
+        "touch -h -d @5 l && stat -c %Y l a && chmod 700 nothing"
+    )
+    *done, missing = said.splitlines()
+    assert done == ["750 86400"] * 3 + ["5", "86400"]
+    assert "No such file or directory" in missing
+
+
+async def test_many_processes_change_modes_at_once(contained):
+    outcome = await contained.run(
+        "cd src && seq 200 | xargs touch && seq 200 | xargs -P 8 -n 5 chmod 600 && ls -l | grep -c rw---"
+    )
+    assert outcome.output == "200\n"
