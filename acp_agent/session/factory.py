@@ -404,6 +404,7 @@ class SessionFactory:
         return (
             *((f"Memory: found by {memories.method}",) if memories else ()),
             *(self._reformatter.status() if self._reformatter else ()),
+            *self._tools.undo_status(),
             *self._mcp.connections.status(),
         )
 

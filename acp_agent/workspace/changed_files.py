@@ -25,7 +25,7 @@ from acp_agent.core.sessions import SeenFile
 from acp_agent.core.types import Access, Diff, PathSubject
 from acp_agent.core.untrusted import now_ns
 from acp_agent.workspace.beneath import holding
-from acp_agent.workspace.git.objects import ObjectStore, SnapshotLimits, SnapshotOff, prune_stores
+from acp_agent.workspace.git.objects import ObjectStore, SnapshotLimits, SnapshotOff, index_file, prune_stores
 from acp_agent.workspace.local_files import current_stamp, text_on_disk
 from acp_agent.workspace.roots import Root, Roots
 from acp_agent.workspace.snapshots import (
@@ -282,10 +282,8 @@ class FileWatch:
         return found
 
     def _is_large(self, root: Root) -> bool:
-        try:
-            return self._snapshots.is_large(root) or os.stat(os.path.join(root.path, ".git", "index")).st_size > _INDEX
-        except OSError:
-            return False
+        indexes = os.path.join(root.path, ".git", "index"), index_file(self._snapshots.folder, root)
+        return self._snapshots.is_large(root) or any(map(_is_large_file, indexes))
 
     def _shown(self, changes: Sequence[EntryChange]) -> CommandChanges:
         shown = [each for each in changes if self._roots.allows(each.path, Access.READ)]
@@ -355,6 +353,13 @@ class FileWatch:
 
 _INDEX = 300_000
 """Bytes of a repository's index with about 3,000 files."""
+
+
+def _is_large_file(path: str) -> bool:
+    try:
+        return os.stat(path).st_size > _INDEX
+    except OSError:
+        return False
 
 
 def _is_there(root: Root, relative: str) -> bool:

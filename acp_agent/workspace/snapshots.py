@@ -205,7 +205,7 @@ class FolderWatch:
         self._count = 0
         self._whole = True
         self._linked = False
-        self._is_known = False
+        self._is_known = self._notes = False
 
     def look(self, *, first: bool = False) -> list[EntryChange]:
         """Return what has changed since the last look, by absolute path, in order. Raises SnapshotOff.
@@ -214,13 +214,13 @@ class FolderWatch:
 
         first   whether nothing runs yet: rules for ignored files that have changed apply from now on
         """
-        known, self._is_known = self._is_known, False
+        self._notes, self._is_known = self._is_known, False
         try:
             changes = self._looked(first=first)
         except OSError as error:
             raise SnapshotOff(f"{self.root.path} cannot be looked at: {error.strerror}") from error
         self._is_known = True
-        return sorted(changes.values()) if known else []
+        return sorted(changes.values())
 
     def _looked(self, *, first: bool) -> dict[str, EntryChange]:
         if not self._folders:
@@ -386,6 +386,8 @@ class FolderWatch:
         self, changes: dict[str, EntryChange], path: str, before: TreeEntry | None, after: TreeEntry | None
     ) -> None:
         """Note a change. A folder in place of a file, or the reverse, shows as two, which become one."""
+        if not self._notes:
+            return
         absolute = self.root.absolute(path)
         known = changes.get(absolute)
         first = before if known is None or known.before is None else known.before

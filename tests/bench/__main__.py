@@ -9,7 +9,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tests.bench import file_tools, first_request, long_session, models, output, pace, redaction, sessions
+from tests.bench import file_tools, first_request, long_session, models, output, pace, redaction, sessions, undo
 from tests.bench.agent import FLOOR, OURS, running
 from tests.bench.model import serving
 from tests.bench.modules import HEAVY, heavy_at_initialize
@@ -189,6 +189,7 @@ def main() -> int:
         cancel_of_command(args.rounds),
         endings(max(args.rounds // 3, 1)),
         *(Row(*sample) for sample in file_tools.measured()),
+        *(Row(*sample) for sample in undo.measured()),
         *(Row(*sample) for sample in models.measured(args.rounds)),
         *(Row(*sample) for sample in first_request.measured()),
         *(Row(*sample) for sample in long_session.measured()),

@@ -34,6 +34,12 @@ def test_every_file_tool_is_measured_beside_its_floor_where_there_is_one():
     assert all(row.what in line for row, line in zip(rows, bench.table(rows).splitlines()[1:], strict=True))
 
 
+def test_noting_changes_for_undo_is_measured():
+    rows = [bench.Row(*sample) for sample in bench.undo.measured(files=100, rounds=2)]
+    assert [len(row.samples) for row in rows] == [1, 6, 6, 6, 2]
+    assert all(sample > 0 for row in rows for sample in row.samples)
+
+
 @pytest.mark.soak  # starts the SDKs of two vendors, which takes seconds
 def test_talking_to_a_model_is_measured_beside_the_official_sdks():
     rows = [bench.Row(*sample) for sample in bench.models.measured(rounds=1, calls=2)]

@@ -109,5 +109,6 @@ async def test_where_it_is_switched_off_nothing_is_kept(tmp_path: Path):
         prepared(agent)
         await agent.say("change them")
         assert "Undo is off" in await agent.say("/undo")
+        assert "Undo: off" in await agent.status()
         assert not (agent.editor.home.data / "undo").exists()
         assert "a.txt" in str(agent.calls[0].final["content"]), "the difference is shown"

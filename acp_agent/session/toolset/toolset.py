@@ -358,6 +358,12 @@ class SessionTools:
             restored = await to_thread.run_sync(action)
         return report(restored, self._cwd, redo=redo)
 
+    def undo_status(self) -> Sequence[str]:
+        """Return a line for /status if not everything can be taken back."""
+        off = self.watch is None or self.watch.limits is None
+        why = "`tools.undo.enabled`" if off else "; ".join(dict.fromkeys(self.snapshots.troubles.values()))
+        return (f"Undo: off, at least in part ({why})",) if why else ()
+
     def clear(self) -> None:
         """Drop the cached results."""
         self._cache.clear()

@@ -150,7 +150,7 @@ class ObjectStore:
     def stored(self, root: Root) -> Iterator[tuple[str, IndexStamp, str]]:
         """Yield what the index keeps of a folder: a file's path, stamp and object. Nothing if it cannot be read."""
         try:
-            with open(self._index(root), "rb") as file:
+            with open(index_file(self.folder, root), "rb") as file:
                 written = os.fstat(file.fileno()).st_mtime_ns
                 data = file.read()
         except OSError:
@@ -165,7 +165,7 @@ class ObjectStore:
             with suppress(OSError, SnapshotOff), open(os.path.join(self.folder, "adding"), "wb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 with suppress(FileNotFoundError):  # only a killed git leaves it behind
-                    os.unlink(f"{self._index(root)}.lock")
+                    os.unlink(f"{index_file(self.folder, root)}.lock")
                 self.run("update-index", "-z", "--add", "--remove", "--stdin", root=root, given=given)
 
     def run(self, *args: str, root: Root | None = None, given: bytes = b"") -> bytes:
@@ -174,7 +174,7 @@ class ObjectStore:
         variables |= _ALONE | {
             "GIT_DIR": self.folder,
             "GIT_WORK_TREE": self.folder if root is None else root.path,
-            "GIT_INDEX_FILE": os.path.join(self.folder, "no-index") if root is None else self._index(root),
+            "GIT_INDEX_FILE": os.path.join(self.folder, "no-index") if root is None else index_file(self.folder, root),
         }
         try:
             return subprocess.run(
@@ -190,9 +190,6 @@ class ObjectStore:
         except (OSError, subprocess.SubprocessError) as error:
             raise SnapshotOff(f"git failed: {type(error).__name__}") from error
 
-    def _index(self, root: Root) -> str:
-        return os.path.join(self.folder, f"index-{hashlib.sha256(os.fsencode(root.path)).hexdigest()[:16]}")
-
     def _write(self, name: str, data: bytes) -> None:
         """Write a file in one step. Raises OSError."""
         path = os.path.join(self.folder, name)
@@ -205,6 +202,11 @@ class ObjectStore:
                 if not new.take_name(os.path.basename(path)):
                     os.replace(new.temporary_name(), os.path.basename(path), src_dir_fd=directory, dst_dir_fd=directory)
                     new.renamed()
+
+
+def index_file(folder: str, root: Root) -> str:
+    """Return the path of the index of a root, in a repository's folder."""
+    return os.path.join(folder, f"index-{hashlib.sha256(os.fsencode(root.path)).hexdigest()[:16]}")
 
 
 def object_name(data: bytes, kind: bytes = b"blob") -> str:
