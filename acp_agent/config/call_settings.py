@@ -251,7 +251,7 @@ class SandboxSettings(Section):
             strict=False,
             description="auto (the best that works here), bwrap (bubblewrap), landlock, seatbelt (macOS) or off.",
         ),
-    ] = SandboxMode.OFF
+    ] = SandboxMode.AUTO
     profile: Annotated[
         SandboxProfile,
         Field(

@@ -405,7 +405,7 @@ class BackgroundProcesses(Protocol):
         """Return the process with this id, or None."""
         ...
 
-    async def start(self, command: str, cwd: str) -> BackgroundProcess:
+    async def start(self, command: str, cwd: str, *, unsandboxed: bool = False) -> BackgroundProcess:
         """Start a command, and wait a moment for its first output or its end.
 
         Raises ToolError if too many run, and what Terminal.start raises. A cancelled call ends the command.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -61,6 +61,8 @@ class TerminalSettings:
     timeout           limit in seconds of a command that has no limit of its own; 0 for none
     request_timeout   seconds the editor may take to answer a request
     watchdog          ends what runs in the editor's terminals if this process is killed
+    contain           returns a line of shell that runs a command line in a folder within the session's sandbox, with
+                      further variables; None without a sandbox. Raises OSError if it cannot be built
     """
 
     form: str
@@ -70,6 +72,7 @@ class TerminalSettings:
     timeout: float
     request_timeout: float
     watchdog: CommandWatch
+    contain: Callable[[str, str, Mapping[str, str]], str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

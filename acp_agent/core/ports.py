@@ -128,6 +128,7 @@ class Backends:
 class ToolContext:
     """The services for one running tool call. They end with the call.
 
+    by_user     whether the user typed the call
     previewed   the change that the user was shown; a tool that finds another old text now must not write
     progress    sends news of the running call to the user
     defer       registers a clean-up that runs after the call's final update was sent
@@ -139,6 +140,7 @@ class ToolContext:
     backends: Backends
     progress: Callable[[ToolProgress], Awaitable[None]]
     defer: Callable[[Callable[[], Awaitable[None]]], None]
+    by_user: bool = False
 
     @property
     def files(self) -> FileSystem:
@@ -223,6 +225,7 @@ class Question:
     always      what "always" would cover, in words ("git status …")
     option      the same as a part of the option's name; empty if the question is not about a call
     denial      what "reject always" would cover, likewise
+    once        whether only this call can be answered
     text        the whole of what is asked about, made visible, with its line ends; empty if title and diffs show all
     """
 
@@ -237,6 +240,7 @@ class Question:
     text: str = ""
     option: str = ""
     denial: str = ""
+    once: bool = False
 
 
 class Approver(Protocol):

@@ -82,13 +82,15 @@ class PathSubject:
 class CommandSubject:
     """A shell command line, whole.
 
-    typed   whether a shell that runs already reads it. Its folder, and what it has defined, is unknown
-    stays   whether it goes on after the call. What it opens then may be another file than the gates saw
+    typed        whether a shell that runs already reads it. Its folder, and what it has defined, is unknown
+    stays        whether it goes on after the call. What it opens then may be another file than the gates saw
+    unsandboxed  whether it is to run outside the session's sandbox
     """
 
     command: str
     typed: bool = False
     stays: bool = False
+    unsandboxed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,6 +375,7 @@ class Ask:
     by_rule   whether any rule or stored approval that allows the call answers it
     folders   the folders outside the roots that the call reads, if the question is about nothing else: an answer to
               them may hold for later calls
+    each_time whether the user is asked each time, at every level: no rule and no stored answer stands for a yes
     """
 
     reason: str
@@ -381,6 +384,7 @@ class Ask:
     of_tool: bool = False
     by_rule: bool = False
     folders: tuple[str, ...] = ()
+    each_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -384,6 +384,7 @@ class ToolRunner:
             backends=self._backends,
             progress=self._emit,
             defer=facts.clean_up.append,
+            by_user=facts.call.origin is CallOrigin.USER,
         )
         try:
             return await facts.invocation.run(context)

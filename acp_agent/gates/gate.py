@@ -124,6 +124,8 @@ class CallFacts:
     asks       the questions that gates have asked so far, in their order
     repaired   whether a model made its arguments fit; `repair` is the sentence that tells the user so
     attempts   how often it was tried
+    unsandboxed  whether a command of it is to run outside the session's sandbox
+    contained  whether a sandbox contains its commands
     suspects   what it names that is not there and was never mentioned
     clean_up   gives back what the tool opened, after the call's last update was sent
     """
@@ -135,6 +137,7 @@ class CallFacts:
         is_folder: IsFolder = nothing_known,
         *,
         repair: str = "",
+        contained: bool = False,
     ) -> None:
         self.invocation = invocation
         self.call = invocation.call
@@ -151,16 +154,19 @@ class CallFacts:
         self.commands: list[CommandFacts] = []
         self.paths: list[PathSubject] = []
         self.urls: list[str] = []
+        self.unsandboxed = False
         for subject in self.subjects:
             match subject:
-                case CommandSubject(text, typed, stays):
+                case CommandSubject(text, typed, stays, unsandboxed):
                     self.commands.append(CommandFacts(text, self._files, is_folder, typed=typed, stays=stays))
+                    self.unsandboxed = self.unsandboxed or unsandboxed
                 case PathSubject():
                     self.paths.append(subject)
                 case UrlSubject(url):
                     self.urls.append(url)
                 case _:
                     pass
+        self.contained = contained and not self.unsandboxed
         self.command = self.commands[0] if self.commands else None
         if len(self.commands) > 1:
             self.command = CommandFacts("\n".join(each.text for each in self.commands), self._files, is_folder)
@@ -227,15 +233,17 @@ class Gates:
 
     expand     returns the files that a pattern of a command stands for
     is_folder  returns whether a path of a command is a folder now
+    contained  whether a sandbox contains the commands that do not ask to leave it
     """
 
     in_order: tuple[Gate, ...] = ()
     expand: Expand = unexpanded
     is_folder: IsFolder = nothing_known
+    contained: bool = False
 
     def facts(self, invocation: Invocation, repair: str = "") -> CallFacts:
         """Return the facts of a call. `repair` tells the user how a model made its arguments fit."""
-        return CallFacts(invocation, self.expand, self.is_folder, repair=repair)
+        return CallFacts(invocation, self.expand, self.is_folder, repair=repair, contained=self.contained)
 
     def asks(self, facts: CallFacts) -> bool:
         """Return whether the gates would ask the user about a call. They leave their questions in the facts."""

@@ -7,7 +7,9 @@ The first of these that applies decides:
 3. A stored approval of exactly this text lets it run.
 4. Questions of other gates ask. In full-auto the firm ones refuse.
 5. Rules and stored approvals let it run.
-6. The approval level decides.
+6. The approval level decides. Auto-edit runs the commands that walls of the kernel contain.
+
+A command that is to leave the walls asks each time, at every level.
 
 Tools that change nothing do not ask by themselves, except those that reach a host which the user has not allowed yet,
 and those whose rules do not match the call. Nor do commands that are proven to change nothing and to reach no host,
@@ -331,7 +333,8 @@ class PermissionGate(Gate):
                 return settlement.verdict
             digests = [grant.key for grant in settlement.grants if grant.kind is GrantKind.PAYLOAD]
             question = build(facts, settlement.reasons, settlement.always, digests[0] if digests else "")
-            question = replace(question, option=settlement.option, denial=_in_words(settlement.denial))
+            once = any(ask.each_time for ask in facts.asks)
+            question = replace(question, option=settlement.option, denial=_in_words(settlement.denial), once=once)
             try:
                 decision = await self._approver.ask(question)
             except ToolError as error:  # there was no answer in time
@@ -399,7 +402,9 @@ class PermissionGate(Gate):
             settlement = self._settle_command(facts, facts.command)
         else:
             settlement = self._settle_urls(facts) if facts.urls else self._settle_tool(facts)
-        if isinstance(settlement.verdict, Ask) and self._conduct.auto_approve is AutoApprove.FULL_AUTO:
+        asked_anyway = any(ask.each_time for ask in facts.asks)
+        full_auto = self._conduct.auto_approve is AutoApprove.FULL_AUTO
+        if isinstance(settlement.verdict, Ask) and full_auto and not asked_anyway:
             return Settlement(unasked("; ".join(ask.reason for ask in facts.asks if ask.firm)))
         return settlement
 
@@ -431,8 +436,9 @@ class PermissionGate(Gate):
             return Settlement(denied_by(tool, rules, at))
         if judgement.action is Action.DENY or exact is False or whole is False:
             return Settlement(self._denied(tool, *self._answers_to(tool, digest, denied)))
-        approved = self._free(facts) or on_record(exact)
-        if approved is None and judgement.reads and not facts.asks:
+        each_time = any(ask.each_time for ask in facts.asks)
+        approved = self._free(facts) or (None if each_time else on_record(exact))
+        if approved is None and not facts.asks and (judgement.reads or self._runs_contained(facts, judgement)):
             approved = Approved(ApprovedBy.AUTO)
         if (
             approved is None
@@ -444,6 +450,10 @@ class PermissionGate(Gate):
         if approved is None and judgement.reads and all(ask.folders for ask in facts.asks):
             return folder_question(facts)
         return Settlement(approved) if approved else command_question(facts, judgement, digest)
+
+    def _runs_contained(self, facts: CallFacts, judgement: Judgement) -> bool:
+        """Return whether a command may run unasked because walls contain it, and no rule asks about it."""
+        return facts.contained and judgement.action is None and self._conduct.auto_approve is AutoApprove.AUTO_EDIT
 
     @property
     def _reads_freely(self) -> bool:

@@ -7,6 +7,7 @@ are judged as text:
 - Any other path outside (absolute, `~`, a link that leads out) asks, with its name: reading a log is ordinary work, and
   no rule should allow it silently. Full-auto refuses it instead of asking.
 - Devices such as /dev/null are allowed.
+- Walls of the kernel around a command answer what would be asked about its paths. To leave them asks each time.
 
 Reading a dependency of the project outside (site-packages, the toolchain's sources) asks for its folder, by a tool and
 by a command that only reads. Full-auto does not ask.
@@ -96,14 +97,21 @@ class SandboxGate(Gate):
             verdict = self._command(line, readable)
             if isinstance(verdict, Deny):
                 return verdict
+            if facts.contained:
+                readable.clear()
+                continue
             outside.extend(verdict)
             links.extend(link_doubts(line.steps, self._workspace))
             links.extend(_options_by_pattern(line))
         if any(line.typed for line in facts.commands):
             return Ask("typed into a program that runs commands, in a folder that is not known", firm=True)
-        if not (outside or links or readable):
+        if not (outside or links or readable or facts.unsandboxed):
             return Allow()
-        reasons = [f"reads {each.name}, a dependency of this project ({each.path})" for each in readable]
+        reasons = ["leaves the sandbox"] if facts.unsandboxed else []
+        reasons += [f"reads {each.name}, a dependency of this project ({each.path})" for each in readable]
+        if facts.unsandboxed:
+            reasons += [f"outside the workspace: {_listed(outside)}"] if outside else []
+            return Ask("; ".join(reasons), firm=True, each_time=True)
         if not (outside or links):
             return Ask("; ".join(reasons), folders=tuple(each.path for each in readable))
         reasons += [f"outside the workspace: {_listed(outside)}"] if outside else []

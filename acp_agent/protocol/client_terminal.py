@@ -55,17 +55,24 @@ class TerminalCommands:
         self._form = settings.form
         self._folder = settings.script_folder
         self._shell = settings.shell
+        self._contain = settings.contain
         hidden = settings.hidden
         self._opening = f"unset -v ${_UNSET} {_UNSET}; " if hidden else ""
         variables = _ENVIRONMENT | dict.fromkeys(hidden, "") | ({_UNSET: " ".join(hidden)} if hidden else {})
         self._environment: list[Json] = [{"name": name, "value": value} for name, value in variables.items()]
 
-    def prepare(self, command: str, mark: str) -> tuple[JsonObject, str | None]:
+    def prepare(self, request: CommandRequest, mark: str) -> tuple[JsonObject, str | None]:
         """Return the members of `terminal/create` for a command, and the path of its script if it has one.
 
-        `mark` is the value of MARK in its environment, by which everything that it starts is found again.
+        `mark` is the value of MARK in its environment, by which everything that it starts is found again. Raises
+        ToolError if the sandbox cannot be built.
         """
-        command = self._opening + command
+        command = self._opening + request.command
+        if self._contain is not None and not request.unsandboxed:
+            try:
+                command = self._contain(request.command, request.cwd, {MARK: mark})
+            except OSError as error:
+                raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"the sandbox cannot be built: {error}") from error
         script = self._write_script(command) if self._form == "script" else None
         members: JsonObject = {"command": self._shell, "args": ["-c", command] if script is None else [script]}
         if self._form == "line":
@@ -137,7 +144,7 @@ class ProxyTerminal:
         if self._silent:
             raise BackendUnavailable(_BACKEND, "terminal/create was not answered before", permanent=True)
         tree = ProcessTree(elsewhere=True)
-        members, script = self._commands.prepare(request.command, tree.mark)
+        members, script = self._commands.prepare(request, tree.mark)
         params: JsonObject = {
             "sessionId": self._session_id,
             **members,

@@ -290,7 +290,8 @@ def question_content(paths: EditorPaths, question: Question) -> list[Json]:
             raise _too_large(f"the change of {path}", DIFFS_LIMIT)
         content.append(diff)
     where = f" in this project. {_REVOKE}" if question.option else ""
-    reasons = "\n\n".join([*question.reasons, f"“Always” covers {question.always}{where}"])
+    always = [] if question.once else [f"“Always” covers {question.always}{where}"]
+    reasons = "\n\n".join([*question.reasons, *always])
     if len(reasons) + len(question.text) > MAX_TEXT:
         raise _too_large("the call", MAX_TEXT)
     whole = f"\n\nThe whole text:\n\n{fenced(folded(question.text))}" if question.text else ""
@@ -312,6 +313,7 @@ def _too_large(what: str, limit: int) -> ToolError:
 
 
 _REVOKE: Final = "`/permissions` lists and revokes such answers."
+_ONCE: Final = ("allow_once", "reject_once")
 _LONGEST_NAME: Final = 100
 """Characters of what an option covers, in its name."""
 
@@ -332,7 +334,7 @@ def options(question: Question) -> list[Json]:
     return [
         {"optionId": option, "kind": kind, "name": name}
         for option, kind, name in offered
-        if question.option or option != "allow_session"
+        if (question.option or option != "allow_session") and not (question.once and option not in _ONCE)
     ]
 
 
@@ -369,6 +371,8 @@ class EditorApprover:
             answer = await self._peer.request("session/request_permission", params, timeout=timeout, withdraw=True)
             decision = wire.decision(answer)
             offered = decision is not Decision.ALLOW_SESSION or bool(question.option)
+            if question.once:
+                offered = decision not in (Decision.ALLOW_SESSION, Decision.ALLOW_ALWAYS, Decision.REJECT_ALWAYS)
             return decision if offered else Decision.UNANSWERED
         except ClientTimeout:
             message = f"the user did not answer within {self._timeout:g} s whether this may run, so it did not run"

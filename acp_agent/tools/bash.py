@@ -14,6 +14,7 @@ from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import CommandSubject, Frame, JsonObject, Subject, ToolKind, ToolResult, ToolSpec
 from acp_agent.text import title
 from acp_agent.tools.tool import PROCESSES, WHOLE, Name, Params, Text, Tool, quote
+from acp_agent.workspace.sandbox.sandbox import wall_named
 
 _TELLING = ("permission denied", "no such file or directory")
 
@@ -35,10 +36,23 @@ class BashParams(Params):
     )
 
 
+class ContainedBashParams(BashParams):
+    """Run a command line with `bash -c` in the session's folder. Returns its output, and the exit code if not 0.
+
+    Each call is a new shell: cd and variables do not last. There is no standard input, so pass flags that
+    avoid prompts. A sandbox lets it change only this folder and /tmp, and reach only servers of this session.
+    For files, prefer read, edit, grep and find_path.
+    """
+
+    unsandboxed: bool = Field(default=False, description="If the sandbox stopped it: ask the user to run it without")
+    reason: str = Field(default="", description="Why it needs that")
+
+
 class Bash(Tool[BashParams]):
     """The tool that runs a command in the session's terminal, the editor's or our own, and streams its output.
 
-    longest   the longest timeout in seconds. A call that asks for more gets this
+    longest     the longest timeout in seconds. A call that asks for more gets this
+    contained   whether a sandbox contains the commands that do not ask to be free of it
     """
 
     name = "bash"
@@ -47,24 +61,31 @@ class Bash(Tool[BashParams]):
     commands = True
     params = BashParams
 
-    def __init__(self, longest: float = 600) -> None:
+    def __init__(self, longest: float = 600, *, contained: bool = False) -> None:
         self._longest = longest
+        self._contained = contained
+        if contained:
+            self.params = ContainedBashParams
 
     def subjects(self, params: BashParams) -> tuple[Subject, ...]:
-        return (CommandSubject(params.command, stays=params.background),)
+        return (CommandSubject(params.command, stays=params.background, unsandboxed=_is_free(params)),)
 
     def spec_of(self, params: BashParams) -> ToolSpec:
         return replace(self.spec(), queue=PROCESSES, commands=False) if params.background else self.spec()
 
     async def summary(self, params: BashParams, files: FileSystem) -> str:
         del files
-        return "goes on in the background until the session ends or it is stopped" if params.background else ""
+        said = ["goes on in the background until the session ends or it is stopped"] if params.background else []
+        if isinstance(params, ContainedBashParams) and params.unsandboxed:
+            said.append(f"to run without the sandbox: {title(params.reason) or 'no reason is given'}")
+        return "; ".join(said)
 
     async def run(self, params: BashParams, context: ToolContext) -> ToolResult:
         if params.background:
             return await self._beside(params, context)
         asked = None if params.timeout is None else min(params.timeout, self._longest)
-        request = CommandRequest(params.command, context.cwd, asked)
+        free = context.by_user or _is_free(params)
+        request = CommandRequest(params.command, context.cwd, asked, unsandboxed=free)
         command = await context.backends.terminal.start(request)
         context.defer(command.release)
         if command.terminal_id is not None:
@@ -73,14 +94,15 @@ class Bash(Tool[BashParams]):
         async def stream(output: str) -> None:
             await context.progress(ToolProgress(context.call_id, output=output))
 
-        return _result(await command.wait(stream), self._longest)
+        return self._result(await command.wait(stream), free=free)
 
     async def _beside(self, params: BashParams, context: ToolContext) -> ToolResult:
         """Start a background command. If it ends at once, its result is that of any other command."""
         processes = context.backends.processes
         if processes is None:
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "nothing can run in the background here")
-        process = await processes.start(params.command, context.cwd)
+        free = context.by_user or _is_free(params)
+        process = await processes.start(params.command, context.cwd, unsandboxed=free)
 
         async def card_closed() -> None:
             processes.card_closed(process.id)
@@ -91,7 +113,17 @@ class Bash(Tool[BashParams]):
         output, _ = await process.new_output()
         if output:
             await context.progress(ToolProgress(context.call_id, output=output))
-        return _running(process, output) if process.outcome is None else _result(process.outcome, self._longest)
+        return _running(process, output) if process.outcome is None else self._result(process.outcome, free=free)
+
+    def _result(self, outcome: CommandOutcome, *, free: bool) -> ToolResult:
+        """Return the result of a command that has ended."""
+        walled = self._contained and not free
+        return _result(outcome, self._longest, wall_named(outcome.output, outcome.exit_code) if walled else "")
+
+
+def _is_free(params: BashParams) -> bool:
+    """Return whether a call asks to run without the sandbox."""
+    return isinstance(params, ContainedBashParams) and params.unsandboxed
 
 
 def _running(process: BackgroundProcess, output: str) -> ToolResult:
@@ -100,13 +132,14 @@ def _running(process: BackgroundProcess, output: str) -> ToolResult:
     return ToolResult(output.removesuffix("\n"), envelope={"process": process.id, "stdout": output}, frame=frame)
 
 
-def _result(outcome: CommandOutcome, longest: float) -> ToolResult:
+def _result(outcome: CommandOutcome, longest: float, wall: str) -> ToolResult:
     """Return the output for both readers. For the model an error block is added if the exit is an error.
 
+    wall   the wall of the sandbox that stopped the command; empty if none did
     In the envelope `exit_code` is 128 + n for signal n, and 124 after a timeout.
     """
     code = outcome.exit_code
-    failure = _failure(outcome, longest) if code != 0 or outcome.timed_out else None
+    failure = _failure(outcome, longest, wall) if code != 0 or outcome.timed_out else None
     ending = ["[output truncated]"] if outcome.truncated else []
     if code != 0:
         killed = f", killed by {outcome.signal}" if outcome.signal else ""
@@ -129,13 +162,16 @@ def _result(outcome: CommandOutcome, longest: float) -> ToolResult:
     )
 
 
-def _failure(outcome: CommandOutcome, longest: float) -> ToolFailure | None:
+def _failure(outcome: CommandOutcome, longest: float, wall: str) -> ToolFailure | None:
     """Return the failure for exits that are errors of the call itself. Any other code is the command's own answer."""
     if outcome.timed_out:
         after = "" if outcome.timeout is None else f" after {outcome.timeout:g} s"
         more = f"Give a larger `timeout` (up to {longest:g})" if (outcome.timeout or 0) < longest else "Ask for less"
         advice = f"{more}, or `background: true` for what keeps running."
         return ToolFailure(ToolErrorCategory.TIMEOUT, f"timed out{after}", advice)
+    if wall:
+        advice = "Do it within the session's folder, or call again with `unsandboxed: true` and a `reason`."
+        return ToolFailure(ToolErrorCategory.POLICY_BLOCKED, f"in the sandbox {wall}", advice)
     if outcome.exit_code == 126:
         return ToolFailure(ToolErrorCategory.POLICY_BLOCKED, "command cannot be executed (exit 126)")
     if outcome.exit_code == 127:

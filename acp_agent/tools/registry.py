@@ -65,15 +65,16 @@ def default_tools(
     compression: bool = False,
     questions: bool = False,
     types_commands: TypesCommands = no_shell,
+    contained: bool = False,
 ) -> tuple[Tool[Any], ...]:
     """Return the built-in tools in the order in which the model sees them.
 
     `seen` is the session's record of the files it knows. With `rich_kinds` every tool has its own kind, else many have
     the kind "other". `questions` says whether the editor can show a form, `types_commands` whether a background process
-    runs what is written to it.
+    runs what is written to it, `contained` whether commands run in a sandbox.
     """
     return (
-        Bash(limits.command_seconds),
+        Bash(limits.command_seconds, contained=contained),
         Process(types_commands),
         *_file_tools(limits, SeenFiles() if seen is None else seen, rich_kinds=rich_kinds),
         Fetch(),

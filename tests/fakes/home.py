@@ -39,6 +39,8 @@ class Home:
             # No requests beside those a test is about.
             "ACP_AGENT_LLM__LIST_MODELS": "false",
             "ACP_AGENT_MEMORY__SESSIONS__TITLES": "prompt",
+            # Not every machine can build a sandbox. The tests of it switch it on.
+            "ACP_AGENT_TOOLS__SANDBOX__MODE": "off",
             **{name: os.environ[name] for name in ("ACP_AGENT_STRICT",) if name in os.environ},
             **self.extra,
         }

@@ -93,6 +93,12 @@ class SessionBackends:
         """
         return _unstamped if self._editor.owns_buffers else partial(file_stamp, roots)
 
+    @property
+    def contained(self) -> bool:
+        """Whether a sandbox contains the model's commands."""
+        local = self.terminal is self.programs
+        return self.sandbox is not None and (local or self.sandbox.reaches_other_terminals)
+
     def adopt(self, walls: WallRules | None) -> None:
         """Make the walls around new commands from other rules. Whether there are walls is settled for the session."""
         if self.sandbox is not None and walls is not None:
@@ -128,6 +134,7 @@ class SessionBackends:
     def _any_terminal(self, script_folder: Callable[[], str]) -> Terminal:
         acp = self._settings.acp
         keys = [name for each in self._settings.llm.providers for name in each.key_variables]
+        reaches = self.sandbox is not None and self.sandbox.reaches_other_terminals
         proxy = self._editor.terminal(
             TerminalSettings(
                 form=acp.terminal_form.value,
@@ -137,9 +144,10 @@ class SessionBackends:
                 timeout=acp.terminal_timeout_secs,
                 request_timeout=acp.request_timeout_secs,
                 watchdog=self._watchdog,
+                contain=self.sandbox.shell_text if self.sandbox is not None and reaches else None,
             )
         )
-        if proxy is None or self._settings.tools.sandbox.strict:  # the editor's terminal has no walls
+        if proxy is None or (self._settings.tools.sandbox.strict and not reaches):  # it has no walls there
             return self.programs
         return CompositeTerminal([proxy, self.programs], self._fallen_back)
 

@@ -169,6 +169,7 @@ class GateContext:
     refuse_url   returns why a URL is refused even without a DNS look-up, or None
     offered      the tools that the client allows; None for all
     model        returns the model in force as `PROVIDER:MODEL`; "" stands for the configured one
+    contained    whether a sandbox contains the commands
     """
 
     options: SessionOptions
@@ -179,6 +180,7 @@ class GateContext:
     urls: UrlMemory = field(default_factory=UrlMemory)
     trust: SessionTrust = field(default_factory=SessionTrust)
     model: Callable[[], str] = str
+    contained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +293,8 @@ def build_gates(
         permission,
     )
     passed, files = tuple(gate for gate in gates if gate is not None), WorkspaceFiles(cwd, context.shell.resolve)
-    return Gates(passed, partial(shell_names, resolve=context.shell.resolve), files.is_folder)
+    expand = partial(shell_names, resolve=context.shell.resolve)
+    return Gates(passed, expand, files.is_folder, contained=context.contained)
 
 
 def session_gates(

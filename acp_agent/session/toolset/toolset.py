@@ -390,7 +390,17 @@ class SessionTools:
         registry = Registry(self._tools(loaded))
         active, memory = self._session.active, lasting.memory
         trust, model = memory.trust, self._needs.model
-        context = GateContext(active, roots, shell_roots, web.refusal, workspace.tools, memory.urls, trust, model)
+        context = GateContext(
+            active,
+            roots,
+            shell_roots,
+            web.refusal,
+            workspace.tools,
+            memory.urls,
+            trust,
+            model,
+            self._backends.contained,
+        )
         kept = loaded.settings.tools.result_cache
         self._cache = ResultCache(enabled=kept.enabled, ttl=kept.ttl_secs)
         self._filters = filter_engine(loaded)
@@ -485,6 +495,7 @@ class SessionTools:
             compression=settings.agent.compress_context,
             questions=asker is not None and asker.forms,
             types_commands=self._types_commands,
+            contained=self._backends.contained,
         )
         languages, lsp = self._languages(loaded), settings.acp.lsp
         if languages is None:

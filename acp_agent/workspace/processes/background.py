@@ -239,14 +239,14 @@ class ProcessPool:
         """Those that run."""
         return [each for each in self._processes.values() if each.outcome is None]
 
-    async def start(self, command: str, cwd: str) -> RunningProcess:
+    async def start(self, command: str, cwd: str, *, unsandboxed: bool = False) -> RunningProcess:
         if len(self.alive) + self._starting >= MOST_ALIVE:
             running = "; ".join(f"{each.id}: {each.command}" for each in self.alive)
             message = f"{MOST_ALIVE} background processes run already ({running})"
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Stop one with `process` first.")
         self._starting += 1
         try:
-            running = await self._terminal.start(CommandRequest(command, cwd, background=True))
+            running = await self._terminal.start(CommandRequest(command, cwd, background=True, unsandboxed=unsandboxed))
         finally:
             self._starting -= 1
         self._started += 1

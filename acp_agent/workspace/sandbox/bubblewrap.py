@@ -7,9 +7,10 @@ and then drops all capabilities. https://github.com/containers/bubblewrap
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 
@@ -22,6 +23,7 @@ _NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-ut
 _SOMEBODY = "1000"  # the user that root is within: not root
 _NO_FILE = "/dev/null"
 _SETTINGS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")  # root may write there without capabilities
+_ELSEWHERE = "acp-agent: the terminal is on another machine than the agent, which cannot build its sandbox there"
 _LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # in many systems, of folders in /usr
 
 
@@ -97,17 +99,42 @@ class BubblewrapSandbox:
 
     def __init__(self, folder: str) -> None:
         self._home = PrivateHome(folder)
+        self._filter = os.path.join(folder, "seccomp.bpf")
         self._network: SessionNetwork | None = None
         program = filter_program(internet=True, namespaces=True)
-        self._filter: int | None = None
-        if program is not None:
-            self._filter = os.memfd_create("seccomp", os.MFD_CLOEXEC)
-            os.write(self._filter, program)
+        self._filters = program is not None
+        with open(self._filter, "wb") as file:
+            file.write(program or b"")
 
     @contextmanager
     def launch(self, command: Sequence[str], cwd: str, walls: Walls) -> Generator[Launch]:
         """Yield how a command is started within walls. Its descriptors are open in the body. Raises OSError."""
         descriptors: list[int] = []
+        try:
+            if self._filters:  # opened anew, because bubblewrap reads it from its position to its end
+                descriptors.append(os.open(self._filter, os.O_RDONLY | os.O_CLOEXEC))
+            words = self._words(cwd, walls, *descriptors)
+            yield Launch((*words, "--", *command), tuple(descriptors), keepers=1)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def shell_text(self, command: Sequence[str], cwd: str, walls: Walls, environment: Mapping[str, str]) -> str:
+        """Return a line of shell that runs a command within walls, with only these variables. Raises OSError.
+
+        Where this machine does not run it, it says so and fails.
+        """
+        number = 9  # the most that every shell can redirect
+        words = self._words(cwd, walls, *([number] if self._filters else ()))
+        variables = [word for name, value in environment.items() for word in ("--setenv", name, value)]
+        run = shlex.join([*words, "--clearenv", *variables, "--", *command])
+        filtered = shlex.quote(self._filter)
+        return (
+            f"[ -f {filtered} ] || {{ echo {shlex.quote(_ELSEWHERE)} >&2; exit 126; }}; exec {number}<{filtered} {run}"
+        )
+
+    def _words(self, cwd: str, walls: Walls, filtering: int | None = None) -> list[str]:
+        """Return the words in front of a command. `filtering` is the descriptor of the filter of system calls."""
         enter: tuple[str, ...] = ()
         if walls.network is NetworkReach.SESSION:
             self._network = self._network or SessionNetwork()
@@ -116,23 +143,13 @@ class BubblewrapSandbox:
         if walls.network is NetworkReach.NONE:
             words.append("--unshare-net")
         words += [*self._mounts(walls), "--chdir", cwd]
-        try:
-            if self._filter is not None:  # opened anew, because bubblewrap reads it from its position to its end
-                descriptors.append(os.open(f"/proc/self/fd/{self._filter}", os.O_RDONLY | os.O_CLOEXEC))
-                words += ["--seccomp", str(descriptors[0])]
-            yield Launch((*words, "--", *command), tuple(descriptors), keepers=1)
-        finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
+        return words if filtering is None else [*words, "--seccomp", str(filtering)]
 
     def close(self) -> None:
         """End the session's network."""
         network, self._network = self._network, None
         if network is not None:
             network.close()
-        if self._filter is not None:
-            os.close(self._filter)
-            self._filter = None
 
     def _mounts(self, walls: Walls) -> list[str]:
         """Return the mounts, each before those below it."""

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import sys
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -113,12 +114,30 @@ class SessionSandbox:
 
         network   the hosts that it can reach, if not those of the session
         """
-        walls = self.walls()
-        if network is not None:
-            walls = replace(walls, network=network)
-        self._walled = self._walled or self._made()
-        with self._walled.launch(command, cwd, walls) as launch:
+        with self._built().launch(command, cwd, self._walls_for(network)) as launch:
             yield launch
+
+    @property
+    def reaches_other_terminals(self) -> bool:
+        """Whether the walls can be built where another program, an editor, starts the command."""
+        return self.tier is SandboxTier.BUBBLEWRAP
+
+    def shell_text(self, command: str, cwd: str, variables: Mapping[str, str]) -> str:
+        """Return a line of shell that runs a command line within the walls, for a terminal that another program opens.
+
+        The command gets the session's variables and `variables`. Raises OSError.
+        """
+        built, words = self._built(), ["bash" if shutil.which("bash") else "sh", "-c", "--", command]
+        if not isinstance(built, BubblewrapSandbox):
+            raise OSError(f"{self.tier} cannot contain what the editor's terminal runs")
+        return built.shell_text(words, cwd, self.walls(), {**self._environment, **variables})
+
+    def _built(self) -> _Walled:
+        self._walled = self._walled or self._made()
+        return self._walled
+
+    def _walls_for(self, network: NetworkReach | None) -> Walls:
+        return self.walls() if network is None else replace(self.walls(), network=network)
 
     def walls(self) -> Walls:
         """Return the walls as they were found less than `_FRESH` seconds ago. It blocks for some milliseconds."""

@@ -273,3 +273,17 @@ async def test_a_command_gets_no_more_time_than_the_settings_allow():
     await bench.run("bash", command="true", timeout=5)
 
     assert [request.timeout for request in bench.terminal.requests] == [20, 5]
+
+
+async def test_the_model_reads_which_wall_stopped_a_command_and_how_to_ask():
+    bench = Workbench(tools=default_tools(contained=True))
+    said = "touch: cannot touch '/etc/x': Read-only file system\n"
+    bench.command("touch /etc/x", Script(stderr=said, output=said, exit_code=1))
+    result = await bench.run("bash", command="touch /etc/x")
+    assert model(result).splitlines()[:2] == [
+        "[error] in the sandbox /etc/x may only be read",
+        "[advice] Do it within the session's folder, or call again with `unsandboxed: true` and a `reason`.",
+    ]
+    free = await bench.run("bash", command="touch /etc/x", unsandboxed=True)
+    assert "sandbox" not in model(free)
+    assert [request.unsandboxed for request in bench.terminal.requests] == [False, True]

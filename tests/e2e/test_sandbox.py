@@ -1,0 +1,127 @@
+"""Commands within the walls of the kernel: what runs unasked, what the model is told, and how a call may leave."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_agent.workspace.sandbox.sandbox import SandboxTier, sandbox_tier
+from tests.fakes.editor import EVERYTHING, NOTHING, ScriptedEditor, editing
+from tests.fakes.model_script import Script, says, uses
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(sandbox_tier() is SandboxTier.NONE, reason="no sandbox can be built on this machine"),
+]
+NO_CONSENT = "reject_once"
+
+
+async def rejecting(params: dict[str, Any]) -> str:
+    del params
+    return NO_CONSENT
+
+
+def sandboxed(tmp_path: Path, script: Script, level: str, *, capabilities: dict[str, Any] = NOTHING, **more: Any):
+    config = f'[acp]\nauto_approve = "{level}"\n{more.pop("rules", "")}'
+    environment = {"ACP_AGENT_TOOLS__SANDBOX__MODE": "auto"}
+    return editing(tmp_path, script, capabilities=capabilities, config=config, environment=environment, **more)
+
+
+def questions(editor: ScriptedEditor) -> list[dict[str, Any]]:
+    return editor.requests("session/request_permission")
+
+
+@pytest.mark.parametrize("capabilities", [NOTHING, EVERYTHING], ids=["here", "in the editor"])
+async def test_auto_edit_runs_contained_commands_unasked(tmp_path: Path, capabilities: dict[str, Any]):
+    outside = tmp_path / "outside.txt"
+    outside.write_text("untouched\n")
+    tried = f"sh -c 'echo made > made.txt; echo x > {outside}'; id -u"
+    script = [uses(("bash", {"command": tried})), says("ok")]
+    async with sandboxed(tmp_path, script, "auto-edit", capabilities=capabilities) as editor:
+        await editor.say(await editor.open(), "go")
+    assert questions(editor) == []
+    assert (editor.workspace / "made.txt").read_text() == "made\n"
+    assert outside.read_text() == "untouched\n"
+    assert editor.calls[0].final["rawOutput"]["output"].splitlines()[-2] != "0"
+
+
+async def test_suggest_asks_about_changes_and_runs_them_contained(tmp_path: Path):
+    script = [uses(("bash", {"command": "touch made; touch /etc/made-by-a-test"})), says("ok")]
+    async with sandboxed(tmp_path, script, "suggest") as editor:
+        await editor.say(await editor.open(), "go")
+    assert len(questions(editor)) == 1
+    assert (editor.workspace / "made").exists()
+    assert not Path("/etc/made-by-a-test").exists()
+
+
+async def test_the_card_says_which_wall_stopped_a_command(tmp_path: Path):
+    script = [uses(("bash", {"command": "touch /etc/made-by-a-test"})), says("ok")]
+    async with sandboxed(tmp_path, script, "full-auto") as editor:
+        await editor.say(await editor.open(), "go")
+    assert "in the sandbox /etc/made-by-a-test may only be read" in str(editor.call.final)
+
+
+@pytest.mark.parametrize("level", ["suggest", "auto-edit", "full-auto"])
+async def test_leaving_the_sandbox_asks_at_every_level_and_each_time(tmp_path: Path, level: str):
+    outside = tmp_path / "outside.txt"
+    free = ("bash", {"command": f"echo x >> {outside}", "unsandboxed": True, "reason": "the build writes there"})
+    script = [uses(free), uses(free), says("ok")]
+    async with sandboxed(tmp_path, script, level) as editor:
+        await editor.say(await editor.open(), "go")
+    assert len(questions(editor)) == 2
+    offered = [option["kind"] for option in questions(editor)[0]["options"]]
+    assert offered == ["allow_once", "reject_once"]
+    assert "the build writes there" in str(questions(editor)[0]["toolCall"])
+    assert outside.read_text() == "x\nx\n"
+
+
+async def test_a_command_that_may_not_leave_the_sandbox_does_not_run(tmp_path: Path):
+    outside = tmp_path / "outside.txt"
+    script = [uses(("bash", {"command": f"touch {outside}", "unsandboxed": True, "reason": "please"})), says("ok")]
+    async with sandboxed(tmp_path, script, "full-auto", decide=rejecting) as editor:
+        await editor.say(await editor.open(), "go")
+    assert editor.calls[0].status == "failed"
+    assert not outside.exists()
+
+
+async def test_what_a_rule_allows_is_contained_and_leaving_still_asks(tmp_path: Path):
+    outside = tmp_path / "outside.txt"
+    free = {"command": f"touch {outside}", "unsandboxed": True}
+    script = [uses(("bash", {"command": f"touch {outside}"})), uses(("bash", free)), says("ok")]
+    rules = '[[tools.permissions.bash]]\npattern = "touch *"\naction = "allow"\n'
+    async with sandboxed(tmp_path, script, "suggest", rules=rules, decide=rejecting) as editor:
+        await editor.say(await editor.open(), "go")
+    assert len(questions(editor)) == 1
+    assert not outside.exists()
+
+
+async def test_what_the_user_types_runs_free(tmp_path: Path):
+    outside = tmp_path / "outside.txt"
+    async with sandboxed(tmp_path, [says("ok")], "suggest") as editor:
+        await editor.say(await editor.open(), f"/run touch {outside}")
+    assert outside.exists()
+    assert questions(editor) == []
+
+
+async def test_a_server_in_the_background_is_reached_by_the_next_command(tmp_path: Path):
+    listen = "s = socket.create_server(('127.0.0.1', 8124)); print('up', flush=True); s.accept()[0].send(b'hi')"
+    server = f'python3 -c "import socket; {listen}"'
+    client = "python3 -c \"import socket; print(socket.create_connection(('127.0.0.1', 8124)).recv(9))\""
+    script = [
+        uses(("bash", {"command": server, "background": True})),
+        uses(("process", {"action": "wait", "id": "p1", "text": "up"})),
+        uses(("bash", {"command": client})),
+        says("ok"),
+    ]
+    async with sandboxed(tmp_path, script, "auto-edit") as editor:
+        await editor.say(await editor.open(), "go")
+    assert questions(editor) == []
+    assert "b'hi'" in editor.calls[2].text
+
+
+async def test_without_a_sandbox_bash_offers_no_way_to_leave_it(tmp_path: Path):
+    script = [uses(("bash", {"command": "true", "unsandboxed": True})), says("ok")]
+    async with editing(tmp_path, script, capabilities=NOTHING) as editor:
+        await editor.say(await editor.open(), "go")
+    assert "unsandboxed" in editor.calls[0].text
+    assert editor.calls[0].status == "failed"
