@@ -22,6 +22,9 @@ settings.register_profile(
 settings.register_profile("soak", deadline=None, max_examples=5000, suppress_health_check=_NOISY)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
+# Not every machine can build a sandbox. The tests of it switch it on.
+os.environ.setdefault("ACP_AGENT_TOOLS__SANDBOX__MODE", "off")
+
 _MEMORY = "/dev/shm"
 _ENOUGH = 2 * 1024**3  # bytes
 

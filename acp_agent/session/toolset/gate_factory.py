@@ -264,10 +264,9 @@ def build_gates(
     state: SessionGateState | None = None,
     exists: Exists = unknown,
 ) -> Gates:
-    """Return the gates under a configuration. Their order is the order of this list. Raises ConfigError.
+    """Return the gates under a configuration, in their order. Raises ConfigError.
 
-    Gates that deny come before gates that ask, and the blocklist comes first. The permission gate is the last one: it
-    settles the questions that the others ask.
+    Those that deny come before those that ask, and the permission gate, which settles the questions, is the last one.
 
     warn    called with problems that the user should correct
     tools   the names of all tools; empty if unknown names are accepted
@@ -292,9 +291,14 @@ def build_gates(
         *(_watching_gates(settings, state, exists) if state else ()),
         permission,
     )
-    passed, files = tuple(gate for gate in gates if gate is not None), WorkspaceFiles(cwd, context.shell.resolve)
-    expand = partial(shell_names, resolve=context.shell.resolve)
-    return Gates(passed, expand, files.is_folder, contained=context.contained)
+    return _gates_of(tuple(gate for gate in gates if gate is not None), context)
+
+
+def _gates_of(in_order: tuple[Gate, ...], context: GateContext) -> Gates:
+    """Return the gates with what they look up in the folders of commands."""
+    shell = context.shell
+    names = partial(shell_names, resolve=shell.resolve)
+    return Gates(in_order, names, WorkspaceFiles(shell.cwd, shell.resolve).is_folder, context.contained)
 
 
 def session_gates(

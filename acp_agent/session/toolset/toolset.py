@@ -388,19 +388,7 @@ class SessionTools:
         self._backends.adopt(wall_rules(loaded, workspace.cwd, workspace.additional))
         files, web = self._backends.files(roots), self._backends.web(loaded, lasting.auditor)
         registry = Registry(self._tools(loaded))
-        active, memory = self._session.active, lasting.memory
-        trust, model = memory.trust, self._needs.model
-        context = GateContext(
-            active,
-            roots,
-            shell_roots,
-            web.refusal,
-            workspace.tools,
-            memory.urls,
-            trust,
-            model,
-            self._backends.contained,
-        )
+        context = self._gate_context(roots, shell_roots, web.refusal)
         kept = loaded.settings.tools.result_cache
         self._cache = ResultCache(enabled=kept.enabled, ttl=kept.ttl_secs)
         self._filters = filter_engine(loaded)
@@ -418,7 +406,7 @@ class SessionTools:
         executor = build_executor(loaded.settings, gates, lasting, wrappers, runner)
         catalogue = registry if lasting.servers is None else McpCatalogue(registry, lasting.servers)
         toolset = self._front_door(catalogue, executor, gates, backends)
-        memory.limit(loaded.settings.tools)
+        lasting.memory.limit(loaded.settings.tools)
         self.gates = gates
         self.roots = roots
         return ToolsetSnapshot(toolset, backends)
@@ -429,6 +417,20 @@ class SessionTools:
         if limits is None and not loaded.settings.tools.shell.show_changes:
             return None
         return FileWatch(roots, self.snapshots, limits)
+
+    def _gate_context(self, files: Roots, shell: Roots, refuse_url: Callable[[str], str | None]) -> GateContext:
+        session, memory = self._session, self._lasting.memory
+        return GateContext(
+            session.active,
+            files,
+            shell,
+            refuse_url,
+            session.workspace.tools,
+            memory.urls,
+            memory.trust,
+            self._needs.model,
+            self._backends.contained,
+        )
 
     def _all_backends(self, loaded: Loaded, files: FileSystem, web: Web) -> Backends:
         memories = self._needs.memories(loaded)

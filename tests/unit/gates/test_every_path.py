@@ -20,6 +20,7 @@ from tests.unit.gates.ways import (
     files_below,
     opened,
 )
+from tests.unit.session.conftest import without_walls  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.anyio
 
