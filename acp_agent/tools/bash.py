@@ -40,12 +40,12 @@ class ContainedBashParams(BashParams):
     """Run a command line with `bash -c` in the session's folder. Returns its output, and the exit code if not 0.
 
     Each call is a new shell: cd and variables do not last. There is no standard input, so pass flags that
-    avoid prompts. A sandbox lets it change only this folder and /tmp, and reach only servers of this session.
+    avoid prompts. Its sandbox changes only this folder and a /tmp of its own, and reaches only servers of this session.
     For files, prefer read, edit, grep and find_path.
     """
 
-    unsandboxed: bool = Field(default=False, description="If the sandbox stopped it: ask the user to run it without")
-    reason: str = Field(default="", description="Why it needs that")
+    unsandboxed: bool = Field(default=False, description="Ask the user to run it without the sandbox")
+    reason: Text | None = Field(default=None, description="Why without")
 
 
 class Bash(Tool[BashParams]):
@@ -77,7 +77,7 @@ class Bash(Tool[BashParams]):
         del files
         said = ["goes on in the background until the session ends or it is stopped"] if params.background else []
         if isinstance(params, ContainedBashParams) and params.unsandboxed:
-            said.append(f"to run without the sandbox: {title(params.reason) or 'no reason is given'}")
+            said.append(f"to run without the sandbox: {title(params.reason or '') or 'no reason is given'}")
         return "; ".join(said)
 
     async def run(self, params: BashParams, context: ToolContext) -> ToolResult:

@@ -209,7 +209,7 @@ class MovePath(_PathTool[MovePathParams]):
 
 
 class DeletePathParams(Params):
-    """Delete a file, a link (not what it leads to) or an empty folder. This cannot be undone."""
+    """Delete a file, a link (not what it leads to) or an empty folder."""
 
     path: Name
     recursive: bool = Field(default=False, description="Delete a folder with everything in it")

@@ -31,7 +31,9 @@ _LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # in many sys
 def bubblewrap() -> str:
     """Return the path of bubblewrap, or "" where it is missing or cannot make namespaces. It is tried once."""
     found = _PREFERRED if os.access(_PREFERRED, os.X_OK) else shutil.which("bwrap") or ""
-    trial = [found, *_NAMESPACES, "--unshare-net", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"]
+    # As the first process of its namespace it leaves none behind that would have to be reaped.
+    trial = [found, *_NAMESPACES, "--as-pid-1", "--unshare-net", "--ro-bind", "/", "/"]
+    trial += ["--proc", "/proc", "--dev", "/dev", "true"]
     try:
         done = found and subprocess.run(trial, capture_output=True, check=False, timeout=_NEEDED).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
