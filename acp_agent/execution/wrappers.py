@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic
 from typing import TypeAlias
 
@@ -24,7 +25,17 @@ import anyio.to_thread
 
 from acp_agent.core.errors import StoreUnavailable, ToolFailure
 from acp_agent.core.services import Overflow
-from acp_agent.core.types import Access, Frame, Json, Location, McpSubject, PathSubject, ToolResult, UrlSubject
+from acp_agent.core.types import (
+    Access,
+    CallOrigin,
+    Frame,
+    Json,
+    Location,
+    McpSubject,
+    PathSubject,
+    ToolResult,
+    UrlSubject,
+)
 from acp_agent.execution.runner import ToolExecutor
 from acp_agent.gates.gate import CallFacts
 from acp_agent.gates.shell.printing import printing_commands
@@ -349,7 +360,8 @@ class ChangesExecutor:
             result = await self._wrapped.execute(facts)
         finally:
             with anyio.CancelScope(shield=True):  # what a cancelled call has changed can be taken back too
-                found = await anyio.to_thread.run_sync(self._watch.since, before)
+                since = partial(self._watch.since, before, noted=facts.call.origin is not CallOrigin.USER)
+                found = await anyio.to_thread.run_sync(since)
         line = self._line(found) if self._is_shown and facts.commands else ""
         if not line:
             return result

@@ -179,7 +179,7 @@ class StateBefore:
     paths   the entries at the paths that the call names, and below them; None if everything was looked at
     """
 
-    paths: Mapping[tuple[Root, str], Mapping[str, TreeEntry] | None] | None = None
+    paths: Mapping[tuple[Root, str, bool], Mapping[str, TreeEntry] | None] | None = None
 
 
 class FileWatch:
@@ -224,8 +224,8 @@ class FileWatch:
             self._open.add(state)
         return state
 
-    def since(self, look: StateBefore) -> CommandChanges:
-        """Return what has changed since `before`, and note it for `/undo`."""
+    def since(self, look: StateBefore, *, noted: bool = True) -> CommandChanges:
+        """Return what has changed since `before`, and note it for `/undo`, unless it is the user's own call."""
         left_out = list[str]()
         with self._snapshots.lock:
             if look.paths is None:
@@ -233,8 +233,8 @@ class FileWatch:
                 changes, self._unclaimed = [*self._unclaimed, *self._look()], []
             else:
                 changes = list[EntryChange]()
-                for (root, relative), old in look.paths.items():
-                    new = self._captured(root, relative)
+                for (root, relative, alone), old in look.paths.items():
+                    new = self._captured(root, relative, alone)
                     if old is None or new is None:
                         left_out.append(root.absolute(relative))
                     else:
@@ -242,7 +242,7 @@ class FileWatch:
                         changes += [EntryChange(path, old.get(path), new.get(path)) for path in paths]
                 changes = [each for each in changes if each.before != each.after]
             kept = changes if look.paths is not None else [each for each in changes if self._snapshots.keeps(each.path)]
-            if self.limits is not None and (kept or left_out):
+            if noted and self.limits is not None and (kept or left_out):
                 with self._noted(self.cwd):
                     self._snapshots.record(kept, left_out)
         return self._shown(changes) if look.paths is None else CommandChanges()
@@ -288,7 +288,8 @@ class FileWatch:
     def _shown(self, changes: Sequence[EntryChange]) -> CommandChanges:
         shown = [each for each in changes if self._roots.allows(each.path, Access.READ)]
         changed = [each for each in shown if each.after is not None and each.after.kind != FOLDER]
-        deleted = [each for each in shown if each not in changed and each.before and each.before.kind != FOLDER]
+        gone = [each for each in shown if each.after is None or each.after.kind == FOLDER]
+        deleted = [each for each in gone if each.before is not None and each.before.kind != FOLDER]
         diffs, room = list[Diff](), DIFF_CHARS
         for diff in self._diffs([*changed, *deleted][:_MOST_COMPARED_FILES]):
             size = len(diff.old_text or "") + len(diff.new_text)
@@ -309,18 +310,22 @@ class FileWatch:
 
     # ------------------------------------------------------------------------------------------ single paths
 
-    def _places(self, paths: Sequence[PathSubject]) -> Iterator[tuple[Root, str]]:
-        """Yield the uppermost entry that each path may create or change."""
+    def _places(self, paths: Sequence[PathSubject]) -> Iterator[tuple[Root, str, bool]]:
+        """Yield the entries that each path means, and the folders above that are missing and may be made."""
         for subject in paths:
             with suppress(Refused, ToolError, OSError):
                 place = self._roots.place(subject.path, subject.access)
-                top = place.relative
-                while (above := os.path.dirname(top)) and not _is_there(place.root, above):
-                    top = above
-                yield place.root, top
+                yield place.root, place.relative, False
+                above = os.path.dirname(place.relative)
+                while above and not _is_there(place.root, above):
+                    yield place.root, above, True
+                    above = os.path.dirname(above)
 
-    def _captured(self, root: Root, relative: str) -> dict[str, TreeEntry] | None:
-        """Return the entries at a path and below it, and keep their contents. None if they are too many."""
+    def _captured(self, root: Root, relative: str, alone: bool) -> dict[str, TreeEntry] | None:  # noqa: FBT001
+        """Return the entries at a path and below it, and keep their contents. None if they are too many.
+
+        alone   whether only the entry itself counts
+        """
         if self.limits is None:
             return {}
         found, room = dict[str, TreeEntry](), self.limits.bytes // 10
@@ -342,7 +347,7 @@ class FileWatch:
                 if data is not None:
                     room -= len(data)
                     store.put(data)
-                if entry.kind == FOLDER:
+                if entry.kind == FOLDER and not alone:
                     with suppress(OSError), holding(root.open_directory(path)) as fd:
                         pending += [f"{path}/{name}" for name in os.listdir(fd)]
                 if room < 0 or len(found) > _MOST_CAPTURED:

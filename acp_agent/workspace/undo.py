@@ -47,12 +47,17 @@ class UndoError(AgentError):
 
 @dataclass(slots=True)
 class ChangedTurn:
-    """A turn in which the agent changed files. `steps` has the changes of each call, in order."""
+    """A turn in which the agent changed files.
+
+    steps    the changes of each call, in order
+    begun    whether a restore of it has begun and not ended: it was killed
+    """
 
     number: int
     steps: list[tuple[EntryChange, ...]] = field(default_factory=list[tuple[EntryChange, ...]])
     left_out: list[str] = field(default_factory=list[str])
     undone: bool = False
+    begun: bool = False
 
 
 class Journal:
@@ -77,6 +82,10 @@ class Journal:
         """Write what a call changed. Raises OSError."""
         listed = [[each.path, each.before, each.after] for each in changes]
         self._write({"turn": turn, "changes": listed, "left_out": list(left_out)})
+
+    def begin(self, turn: int) -> None:
+        """Note that a turn is about to be taken back or brought back. Raises OSError."""
+        self._write({"turn": turn, "begun": True})
 
     def mark(self, turn: int, *, undone: bool) -> None:
         """Note that a turn was taken back or brought back. Raises OSError."""
@@ -104,7 +113,9 @@ def _read_line(line: Mapping[str, Json], found: dict[int, ChangedTurn]) -> None:
     number = int(cast("int", line["turn"]))
     turn = found.get(number) or ChangedTurn(number)
     if "undone" in line:
-        turn.undone = bool(line["undone"])
+        turn.undone, turn.begun = bool(line["undone"]), False
+    elif "begun" in line:
+        turn.begun = True
     else:
         changes = cast("list[tuple[str, list[Json] | None, list[Json] | None]]", line["changes"])
         turn.steps.append(tuple(EntryChange(path, _entry(old), _entry(new)) for path, old, new in changes))
@@ -179,7 +190,7 @@ class Undo:
             conflicts += [
                 _Conflict(path, each.after, found[path])
                 for path, each in wanted.items()
-                if not _fits(each, found[path]) or self._holds_more(each, found[path], wanted)
+                if not _fits(each, found[path], begun=turn.begun) or self._holds_more(each, found[path], wanted)
             ]
             if conflicts:
                 raise UndoError(self._refusal(turn, conflicts, redo=redo))
@@ -187,6 +198,7 @@ class Undo:
         except SnapshotOff as error:
             raise UndoError(f"Nothing was changed: {error}.") from error
         try:
+            self._journal.begin(turn.number)
             done, kept = self._apply(wanted, found, contents)
             self._journal.mark(turn.number, undone=not redo)
         except OSError as error:
@@ -406,17 +418,21 @@ def _net(steps: Iterable[Sequence[EntryChange]]) -> tuple[dict[str, EntryChange]
         if known is None:
             net[change.path] = change
             continue
+        if known == change:  # two calls side by side made the same folder
+            continue
         if known.after != change.before:
             conflicts.setdefault(change.path, _Conflict(change.path, known.after, change.before))
         net[change.path] = EntryChange(change.path, known.before, change.after)
     return {path: each for path, each in net.items() if each.before != each.after}, list(conflicts.values())
 
 
-def _fits(wanted: EntryChange, now: TreeEntry | None) -> bool:
+def _fits(wanted: EntryChange, now: TreeEntry | None, *, begun: bool) -> bool:
     """Return whether a path is as it should be, restored already, or as a killed restore left it."""
     _, before, after = wanted
     if now in (before, after):
         return True
+    if not begun:
+        return False
     if now is None:  # a folder was removed to make room for a file, or the reverse
         return before is not None and after is not None and (before.kind == FOLDER) != (after.kind == FOLDER)
     made = before is not None and before.kind == FOLDER and (after is None or after.kind != FOLDER)

@@ -65,6 +65,15 @@ async def test_a_turn_is_taken_back_and_brought_back_and_the_model_learns_of_it(
         assert "I took back changes that you made to files" in told(model.requests[-1])
 
 
+async def test_what_the_user_ran_is_not_the_agents(tmp_path: Path):
+    steps = (("write", {"path": "b", "content": "b"}), "ok")
+    async with aided(tmp_path, *steps, config=FULL_AUTO) as (agent, _, _):
+        await agent.say("write it")
+        await agent.say("/run touch mine")
+        assert "Turn 1" in await agent.say("/undo")
+        assert [path.name for path in agent.editor.workspace.iterdir()] == ["mine"]
+
+
 async def test_what_the_user_changed_since_stops_it_with_the_difference(tmp_path: Path):
     steps = (
         ("bash", {"command": "sed -i s/one/two/ a.txt; rm gone.txt"}),

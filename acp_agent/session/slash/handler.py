@@ -310,7 +310,7 @@ class SlashCommandHandler:
             return f"Usage: `/{'redo' if redo else 'undo'}` or `/{'redo' if redo else 'undo'} TURN`, the turn's number"
         told = await self._needs.restore(int(turn) if turn else None, redo=redo)
         note = f"I {'brought back' if redo else 'took back'} changes that you made to files. {told}"
-        self._conversation.history.append(Message(Role.USER, (TextPart(note),)))
+        self._conversation.history.append(Message(Role.USER, (TextPart(self._session.redact(note)),)))
         return told
 
     def ran(self, command: str, output: str) -> None:

@@ -272,6 +272,19 @@ def test_ignored_files_are_covered_where_a_tool_names_them_and_rules_that_change
     assert sorted(tree(agent.folder)) == [".gitignore", "a.log", "build", "build/x", "build/y"]
 
 
+def test_files_that_were_written_side_by_side_into_a_new_folder_are_taken_back(agent: Agent) -> None:
+    names = ("new/deep/a", "new/deep/b", "new/c")
+    calls = [agent.watch.before([PathSubject(name, Access.WRITE)]) for name in names]
+    for name in names:
+        Step("write", name, data=b"x").run(agent.folder)
+    for call in calls:
+        agent.watch.since(call)
+    agent.undo()
+    assert tree(agent.folder) == {}
+    agent.undo(redo=True)
+    assert set(names) <= tree(agent.folder).keys()
+
+
 def test_large_files_are_left_out_and_named(tmp_path: Path) -> None:
     with agent_in(tmp_path, SnapshotLimits(file_bytes=100)) as agent:
         (agent.folder / "large").write_bytes(b"x" * 101)
