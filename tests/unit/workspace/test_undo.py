@@ -166,12 +166,17 @@ def play(agent: Agent, who: str, steps: list[Step]) -> None:
                 agent.tool(step.name, step, Access.MOVE)
 
 
-@given(st.lists(STEPS, max_size=8), st.lists(CALLS, min_size=1, max_size=4), st.lists(STEPS, max_size=2))
+@given(st.lists(STEPS, max_size=8), st.lists(CALLS, min_size=1, max_size=4), st.lists(STEPS, max_size=2), st.booleans())
 @settings(max_examples=settings.default.max_examples, deadline=None)
 def test_undo_restores_byte_for_byte_or_refuses_with_the_difference(
-    start: list[Step], calls: list[tuple[str, list[Step]]], later: list[Step]
+    start: list[Step], calls: list[tuple[str, list[Step]]], later: list[Step], large: bool
 ) -> None:
-    with TemporaryDirectory() as folder, agent_in(Path(folder)) as agent:
+    with (
+        TemporaryDirectory() as folder,
+        pytest.MonkeyPatch.context() as patch,
+        agent_in(Path(folder)) as agent,
+    ):
+        patch.setattr(snapshots, "SMALL", 0 if large else 3000)
         for step in start:
             step.run(agent.folder)
         before = tree(agent.folder)
