@@ -447,7 +447,7 @@ PROTECTED: dict[str, Callable[[SimpleNamespace], object]] = {
     "write to another's terminal": lambda w: write(w.terminal, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK),
     "type into another's terminal": lambda w: fcntl.ioctl(os.open(w.terminal, os.O_RDWR | os.O_NOCTTY), 0x5412, b"x"),
     "type into the own terminal": lambda _: fcntl.ioctl(os.open("/dev/tty", os.O_RDWR), 0x5412, b"x"),
-    "make memory that all share": lambda _: libc("shmget", 0x7F3A, 4096, 0o1666),
+    "make memory that all share": lambda w: libc("shmget", w.key, 4096, 0o1666),
     "rename the folder above the roots": lambda w: os.rename(w.world, w.world + "x"),
     "write to memory that others share": lambda w: write(w.shared, os.O_WRONLY),
 }
