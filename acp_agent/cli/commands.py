@@ -50,6 +50,7 @@ def command_line() -> CommandLine:
     _add_check(_add(new, "check", "say whether a path, a URL or a command would be allowed, and why"))
     _add_audit(_add(new, "audit", "show the record of tool calls, or check that it is complete and unchanged"))
     _add_permissions(_add(new, "permissions", 'list your answers with "always", or revoke one'))
+    _add_sandbox(_add(new, "sandbox", "run a command within the walls around the agent's commands in this folder"))
     _add_filter(_add(new, "filter", "print the part of a command's output, given on stdin, that a model would read"))
     _add(new, "redact", "print the text on stdin without the secrets in it")
     schema = _add(new, "schema", "print a JSON schema")
@@ -223,6 +224,13 @@ def _add_audit(parser: CommandLine) -> None:
         action.add_argument(
             "--file", metavar="FILE", type=_text, help="the audit file, if it is not the configured one"
         )
+
+
+def _add_sandbox(parser: CommandLine) -> None:
+    profiles = ["workspace", "read-only", "network-allow-all"]
+    parser.add_argument("--profile", choices=profiles, help="what it may do; without it as `[tools.sandbox]` says")
+    parser.add_argument("--network", action="store_true", help="let it reach all hosts")
+    parser.add_argument("words", metavar="COMMAND", nargs="+", help="the command and its arguments, behind --")
 
 
 def _add_filter(parser: CommandLine) -> None:

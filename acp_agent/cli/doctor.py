@@ -22,16 +22,19 @@ from acp_agent.config.files import DATA_VARIABLE, data_dir, database_file
 from acp_agent.config.llm_settings import ProviderType
 from acp_agent.config.load import Flags, Loaded, ProjectLoosens, load
 from acp_agent.config.section import one_line
+from acp_agent.config.settings import Settings
 from acp_agent.config.vendors import model_advice
 from acp_agent.core.backends import CommandRequest
 from acp_agent.core.errors import AgentError, ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import ModelEvent
 from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.llm.catalog import Catalog, parse_model
+from acp_agent.session.toolset.sandboxing import sandbox_status, wanted_tier
 from acp_agent.store.credentials import CredentialStore
 from acp_agent.store.schema import MOUNTS, VERSION, cause, network_file_system, version_of
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.ripgrep import find_ripgrep
+from acp_agent.workspace.sandbox.sandbox import SandboxTier, sandbox_tier, tier_limits, why_missing
 
 
 class CheckLevel(StrEnum):
@@ -191,6 +194,21 @@ async def check_terminal(env_allow: Iterable[str]) -> list[CheckResult]:
     return [_ok("terminal", "commands run, with their output and exit code")]
 
 
+def check_sandbox(settings: Settings) -> list[CheckResult]:
+    """Say what builds walls around commands, and what it cannot do."""
+    chosen = settings.tools.sandbox
+    wanted = wanted_tier(chosen.mode)
+    tier = sandbox_tier(wanted)
+    said = sandbox_status(settings)
+    if said == "off":
+        works = why_missing(wanted) if tier is SandboxTier.NONE else f"{tier} works here"
+        return [_ok("sandbox", f"off; {works}")]
+    if tier is SandboxTier.NONE:
+        advice = "install bubblewrap" if wanted is None else "set `[tools.sandbox] mode` to auto"
+        return [CheckResult(CheckLevel.FAIL if chosen.strict else CheckLevel.WARN, "sandbox", said, advice)]
+    return [_ok("sandbox", "; ".join((said, *tier_limits(tier))))]
+
+
 async def _drop(_partial_output: str) -> None:
     """Do nothing: the result has the whole output."""
 
@@ -209,6 +227,7 @@ async def _examine(loaded: Loaded) -> int:
         check_data_folder(os.environ),
         await check_programs(),
         await check_terminal(loaded.settings.tools.shell.env_allow),
+        check_sandbox(loaded.settings),
     ):
         for finding in findings:
             print(finding.line(), flush=True)

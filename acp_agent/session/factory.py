@@ -30,6 +30,7 @@ from acp_agent.session.slash.handler import CommandDependencies, SlashCommandHan
 from acp_agent.session.titles import Summarizer, TitleUpdater, TitleWriter
 from acp_agent.session.toolset.backends import SessionBackends, reported_diagnostics
 from acp_agent.session.toolset.gate_factory import GateMemory, SessionGateState
+from acp_agent.session.toolset.sandboxing import sandbox_status
 from acp_agent.session.toolset.settings import redactor, wall_rules
 from acp_agent.session.toolset.toolset import ReloadingToolset, SessionTools, ToolDependencies, same_model
 from acp_agent.session.workspace_facts import WorkspaceFacts
@@ -402,6 +403,7 @@ class SessionFactory:
     def _more_status(self) -> Sequence[str]:
         memories = self._memories(self.in_force())
         return (
+            f"Sandbox: {sandbox_status(self._loaded.settings)}",
             *((f"Memory: found by {memories.method}",) if memories else ()),
             *(self._reformatter.status() if self._reformatter else ()),
             *self._tools.undo_status(),

@@ -10,7 +10,6 @@ from uuid import uuid4
 
 from anyio import to_thread
 
-from acp_agent.config.call_settings import SandboxMode
 from acp_agent.config.load import Loaded
 from acp_agent.config.settings import Settings
 from acp_agent.core.backends import (
@@ -31,13 +30,13 @@ from acp_agent.log import Log
 from acp_agent.net.web import GuardedWeb, WebLimits
 from acp_agent.output.sanitize import fence
 from acp_agent.session.session import Background, Session
+from acp_agent.session.toolset.sandboxing import session_sandbox
 from acp_agent.workspace.local_files import LocalFileSystem, file_stamp
 from acp_agent.workspace.processes.background import ProcessPool
-from acp_agent.workspace.processes.environment import child_environment, hidden_variables
+from acp_agent.workspace.processes.environment import hidden_variables
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.processes.tree import CommandWatchdog
 from acp_agent.workspace.roots import Roots
-from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, sandbox_tier, why_missing
 from acp_agent.workspace.sandbox.walls import WallRules
 
 _log = Log(__name__)
@@ -153,34 +152,6 @@ class SessionBackends:
 
     async def _fallen_back(self, error: BackendUnavailable) -> None:
         await self._emit(Notice(Severity.WARNING, f"{error}; done without the editor instead"))
-
-
-_TIERS = {
-    SandboxMode.BWRAP: SandboxTier.BUBBLEWRAP,
-    SandboxMode.LANDLOCK: SandboxTier.LANDLOCK,
-    SandboxMode.SEATBELT: SandboxTier.SEATBELT,
-}
-
-
-def session_sandbox(walls: WallRules, settings: Settings, warn: Callable[[str], None]) -> SessionSandbox | None:
-    """Return the sandbox of a session, or None where nothing can build one, which the user is told.
-
-    A strict one refuses every command there.
-    """
-    chosen = settings.tools.sandbox
-    wanted = _TIERS.get(chosen.mode)
-    tier = sandbox_tier(wanted)
-    if tier is SandboxTier.NONE:
-        left = "Commands are refused" if chosen.strict else "Commands run without walls, and are asked about"
-        advice = "install bubblewrap" if wanted is None else "set `[tools.sandbox] mode` to auto or off"
-        warn(f"no sandbox can be built: {why_missing(wanted)}. {left}; {advice}")
-        if not chosen.strict:
-            return None
-    try:
-        environment = child_environment(os.environ, settings.tools.shell.env_allow)
-    except ConfigError:  # the terminal tells the user
-        environment = child_environment(os.environ)
-    return SessionSandbox(walls, environment, tier)
 
 
 async def _unstamped(path: str) -> None:

@@ -89,9 +89,9 @@ def programs(tmp_path: Path) -> Path:
 def test_when_all_is_well_every_line_is_ok_and_the_exit_code_0(acp_agent, home, programs):
     done = acp_agent("doctor", PATH=str(programs), **SCRIPTED)
     assert done.stderr == ""
-    assert [line[:6] for line in done.stdout.splitlines()] == ["ok    "] * 7
+    assert [line[:6] for line in done.stdout.splitlines()] == ["ok    "] * 8
     assert [line[6:].split()[0] for line in done.stdout.splitlines()] == [
-        *("config", "model", "data", "rg", "git", "bash", "terminal"),
+        *("config", "model", "data", "rg", "git", "bash", "terminal", "sandbox"),
     ]
     assert lines(done, "rg")[0].startswith(f"ok    rg        {Path(sys.executable).parent}/rg: ripgrep ")
     assert lines(done, "git") == [f"ok    git       {programs}/git: git 1.2.3"]

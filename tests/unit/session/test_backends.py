@@ -9,7 +9,7 @@ from acp_agent.config.tool_settings import ToolSettings
 from acp_agent.core.backends import CommandRequest
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access
-from acp_agent.session.toolset.backends import session_sandbox
+from acp_agent.session.toolset.sandboxing import session_sandbox
 from acp_agent.session.toolset.settings import session_roots
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, sandbox_tier, tier_works
