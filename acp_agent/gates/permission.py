@@ -45,7 +45,7 @@ from acp_agent.core.types import (
 )
 from acp_agent.gates.gate import CallFacts, CommandFacts, Gate, unasked
 from acp_agent.gates.grants import Grant, GrantKind, GrantsInForce, host_of, site
-from acp_agent.gates.question import build
+from acp_agent.gates.question import build, clipped
 from acp_agent.gates.rules.permission_rules import (
     Action,
     Judgement,
@@ -246,12 +246,13 @@ class _PredictedFailure(Deny):
     result: ToolResult = field(kw_only=True)
 
 
-def _answer(decision: Decision) -> Verdict:
+def _answer(decision: Decision, denied: str) -> Verdict:
+    """Return the verdict of an answer; `denied` tells the model of a no."""
     match decision:
         case Decision.ALLOW_ONCE | Decision.ALLOW_SESSION | Decision.ALLOW_ALWAYS:
             return Approved(ApprovedBy.USER)
         case Decision.REJECT_ONCE | Decision.REJECT_ALWAYS:
-            return Deny(_USER_DENIED)
+            return Deny(denied)
         case Decision.CANCELLED:
             return Deny("the question was cancelled", ToolErrorCategory.CANCELLED)
         case Decision.UNANSWERED:
@@ -341,7 +342,10 @@ class PermissionGate(Gate):
                 return Deny(error.failure.message, error.failure.category)
             await self._remember(decision, settlement)
             why = await self._why(facts) if decision is Decision.REJECT_ONCE else ""
-        return Deny(f"{_USER_DENIED}, who says: {why}") if why else _answer(decision)
+        # The model may do the same without the part that was asked about.
+        asked = f" (asked about: {clipped('; '.join(settlement.reasons))})" if settlement.reasons else ""
+        denied = f"{_USER_DENIED}, who says: {why}" if why else f"{_USER_DENIED}{asked}"
+        return _answer(decision, denied)
 
     def refusal(self, denial: Deny) -> ToolResult:
         return denial.result if isinstance(denial, _PredictedFailure) else super().refusal(denial)

@@ -144,6 +144,8 @@ def _result(outcome: CommandOutcome, longest: float, wall: str) -> ToolResult:
     if code != 0:
         killed = f", killed by {outcome.signal}" if outcome.signal else ""
         ending.append(f"[exit {'unknown' if code is None else code}{killed}]")
+    elif wall:  # the last program of a pipe may hide it
+        ending.append(f"[in the sandbox {wall}; `unsandboxed: true` asks the user]")
     return ToolResult(
         text=outcome.output.removesuffix("\n") or "(no output)",
         envelope={
@@ -170,7 +172,9 @@ def _failure(outcome: CommandOutcome, longest: float, wall: str) -> ToolFailure 
         advice = f"{more}, or `background: true` for what keeps running."
         return ToolFailure(ToolErrorCategory.TIMEOUT, f"timed out{after}", advice)
     if wall:
-        advice = "Do it within the session's folder, or call again with `unsandboxed: true` and a `reason`."
+        otherwise = "" if "reached" in wall else "Do it within the session's folder, or "
+        advice = f"{otherwise}call again with `unsandboxed: true` and a `reason`: the user is asked."
+        advice = advice[0].upper() + advice[1:]
         return ToolFailure(ToolErrorCategory.POLICY_BLOCKED, f"in the sandbox {wall}", advice)
     if outcome.exit_code == 126:
         return ToolFailure(ToolErrorCategory.POLICY_BLOCKED, "command cannot be executed (exit 126)")

@@ -157,10 +157,7 @@ class Registry:
             raise no_object(tool.name, call.raw_arguments)
         arguments = tool.fitted(sent)
         invocation = await tool.understand(replace(call, arguments=arguments), arguments, files)
-        seconds = arguments.get("timeout")
-        if f"{seconds}000" != f"{sent.get('timeout')}":
-            return invocation
-        return replace(invocation, note=f"[timeout read as milliseconds: {seconds} s]")
+        return replace(invocation, note=" ".join(_notes(sent, arguments)))
 
     def _meant(self, name: str) -> Tool[Any]:
         """Return the tool with that name or alias in another case. Raises ToolError with the nearest name."""
@@ -173,6 +170,16 @@ class Registry:
         first = f"Use {known[near[0]]}, or another of your tools" if near else "Use one of your tools"
         advice = f"{first}: {', '.join(self._tools)}."
         raise ToolError(ToolErrorCategory.TOOL_NOT_FOUND, f"there is no tool {quote(name)}", advice)
+
+
+def _notes(sent: JsonObject, arguments: JsonObject) -> Iterator[str]:
+    """Yield what the model is to know of numbers that were read otherwise than they were sent."""
+    for name, value in arguments.items():
+        given = sent.get(name)
+        if name == "timeout" and f"{value}000" == f"{given}":
+            yield f"[timeout read as milliseconds: {value} s]"
+        elif type(given) is int and type(value) is int and value < given:
+            yield f"[{name} limited to {value}]"
 
 
 def catalogue() -> JsonObject:

@@ -234,7 +234,7 @@ def _mended_value(value: Json, parameter: Json, key: str = "") -> Json:
     kind, items, options = parameter.get("type"), parameter.get("items"), parameter.get("enum")
     if isinstance(value, str) and kind in _TYPES:
         read = _read(value)
-        value = read if isinstance(read, _TYPES[kind]) and isinstance(read, bool) is (kind == "boolean") else value
+        value = read if isinstance(read, _TYPES[str(kind)]) and isinstance(read, bool) is (kind == "boolean") else value
     if kind == "array" and isinstance(items, dict) and isinstance(value, _TYPES.get(str(items.get("type")), str)):
         value = [value]
     most = parameter.get("maximum")
@@ -247,17 +247,15 @@ def _mended_value(value: Json, parameter: Json, key: str = "") -> Json:
             return next((option for option in options if str(option).lower() == value.lower()), value)
         case int() if key == "timeout" and isinstance(most, int) and value > most and value % _MILLISECONDS == 0:
             return value // _MILLISECONDS
+        case int() if key in _AMOUNTS and isinstance(most, int) and value > most:
+            return most
         case _:
             return value
 
 
-_TYPES: dict[Json, tuple[type, ...]] = {
-    "integer": (int, float),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-}
+_AMOUNTS = ("before", "after", "context", "limit", "max_results", "max_diagnostics")  # of these the most is meant
+_NUMBER = (int, float)
+_TYPES = {"integer": _NUMBER, "number": _NUMBER, "boolean": (bool,), "array": (list,), "object": (dict,)}
 
 
 def _read(text: str) -> Json:

@@ -58,7 +58,7 @@ async def test_the_card_says_which_wall_stopped_a_command(tmp_path: Path):
     script = [uses(("bash", {"command": "touch /etc/made-by-a-test"})), says("ok")]
     async with sandboxed(tmp_path, script, "full-auto") as editor:
         await editor.say(await editor.open(), "go")
-    assert "in the sandbox /etc/made-by-a-test may only be read" in str(editor.call.final)
+    assert "in the sandbox /etc/made-by-a-test cannot be changed" in str(editor.call.final)
 
 
 @pytest.mark.parametrize("level", ["suggest", "auto-edit", "full-auto"])

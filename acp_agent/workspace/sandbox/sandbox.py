@@ -169,10 +169,10 @@ class SessionSandbox:
 
 _PATH = r"[`'\"\u2018]?(/[^\s'\"`\u2019:,]+|[\w.~][^\s'\"`\u2019:,]*)"
 _SIGNS = (
-    (re.compile(rf"{_PATH}['\"`\u2019]?: Read-only file system"), "{} may only be read"),
-    (re.compile(rf"EROFS: [^,\n]*, \w+ {_PATH}"), "{} may only be read"),
-    (re.compile(rf"Read-only file system[^\n]*?: {_PATH}"), "{} may only be read"),
-    (re.compile(r"Read-only file system|os error 30"), "a file outside the session's folders may only be read"),
+    (re.compile(rf"{_PATH}['\"`\u2019]?: Read-only file system"), "{} cannot be changed"),
+    (re.compile(rf"EROFS: [^,\n]*, \w+ {_PATH}"), "{} cannot be changed"),
+    (re.compile(rf"Read-only file system[^\n]*?: {_PATH}"), "{} cannot be changed"),
+    (re.compile(r"Read-only file system|os error 30"), "nothing outside the session's folders can be changed"),
     (re.compile(r"[Cc]ould not resolve host:? '?([\w.-]+)"), "the host {} cannot be reached"),
     (re.compile(r"(?:ENOTFOUND|EAI_AGAIN) ([\w.-]+)"), "the host {} cannot be reached"),
     (re.compile(r"host='([\w.-]+)', port=\d+\): Max retries"), "the host {} cannot be reached"),
@@ -189,11 +189,12 @@ _SIGNS = (
 
 
 def wall_named(output: str, exit_code: int | None) -> str:
-    """Return which wall a command that failed ran into, by what it printed, or ""."""
-    if not exit_code:
-        return ""
+    """Return which wall a command ran into, by what it printed, or "".
+
+    What a command that succeeded printed counts only if it speaks of the network: others print such words of files.
+    """
     for sign, words in _SIGNS:
-        found = sign.search(output)
+        found = sign.search(output) if exit_code or "reached" in words else None
         if found is not None:
             return words.format(*found.groups())
     return ""

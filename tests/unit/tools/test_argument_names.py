@@ -138,3 +138,13 @@ async def test_arguments_that_were_encoded_twice_are_read():
     raw = json.dumps(json.dumps({"file_path": "a"}))
     invocation = await Registry(default_tools()).understand(call("read", None, raw), MemoryFileSystem())
     assert invocation.call.arguments == {"path": "a"}
+
+
+@pytest.mark.anyio
+async def test_a_number_over_its_maximum_is_limited_and_the_model_is_told():
+    registry = Registry(default_tools())
+    understood = await registry.understand(call("grep", {"pattern": "x", "after": 65}), MemoryFileSystem())
+    assert understood.call.arguments == {"pattern": "x", "after": 20}
+    assert understood.note == "[after limited to 20]"
+    plain = await registry.understand(call("grep", {"pattern": "x", "after": 20}), MemoryFileSystem())
+    assert plain.note == ""

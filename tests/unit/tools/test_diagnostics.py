@@ -311,9 +311,7 @@ async def test_cancelling_ends_the_checker_and_starts_no_other():
     assert project.programs.started[0].releases == 1
 
 
-@pytest.mark.parametrize(
-    "arguments", [{"kind": "test"}, {"max_diagnostics": 0}, {"max_diagnostics": 1001}, {"path": ""}, {"path": "a\0"}]
-)
+@pytest.mark.parametrize("arguments", [{"kind": "test"}, {"max_diagnostics": 0}, {"path": ""}, {"path": "a\0"}])
 async def test_bad_arguments_are_refused_by_name(arguments: dict[str, object]):
     (name,) = arguments
     with pytest.raises(ToolError, match=name) as caught:

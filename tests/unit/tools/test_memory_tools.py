@@ -131,7 +131,6 @@ async def test_a_memory_that_cannot_be_used_is_said_with_its_cause(name: str, ar
         ("memory_save", {"content": "a\0b"}, "NUL"),
         ("memory_search", {}, "query is missing"),
         ("memory_search", {"query": "x", "limit": 0}, "from 1 to 50"),
-        ("memory_search", {"query": "x", "limit": 51}, "from 1 to 50"),
         ("memory_search", {"query": "x", "kind": "all"}, "unknown key"),
     ],
 )

@@ -296,8 +296,8 @@ async def test_the_text_of_a_line_is_the_files_own_blanks_included():
     assert (await bench.run("grep", pattern="o|x")).text == "a\n1:  two  \n2:\tx \n2 matches in 1 file"
 
 
-@pytest.mark.parametrize("context", [-1, 21])
-async def test_context_has_bounds(context: int):
+@pytest.mark.parametrize("context", [-1, "many"])
+async def test_context_has_bounds(context: object):
     with pytest.raises(ToolError, match="expected a whole number from 0 to 20"):
         await Workbench(TREE).run("grep", pattern="x", context=context)
 

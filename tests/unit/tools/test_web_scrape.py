@@ -65,9 +65,8 @@ async def test_results_come_from_outside(bench: Workbench):
 async def test_the_limit_counts_results_and_says_when_there_are_more(bench: Workbench):
     assert await scraped(bench, "li", limit=2) == "First link\nSecond\n[there are more than 2 results]"
     assert await scraped(bench, "li", limit=3) == "First link\nSecond\nNone"
-    for limit in (0, 101):
-        with pytest.raises(ToolError, match="from 1 to 100"):
-            await scraped(bench, "li", limit=limit)
+    with pytest.raises(ToolError, match="from 1 to 100"):
+        await scraped(bench, "li", limit=0)
 
 
 @pytest.mark.parametrize(

@@ -128,16 +128,21 @@ def test_a_link_is_followed_before_a_wall_is_built(root, home, tmp_path):
 
 def test_the_wall_that_stopped_a_command_is_named_by_what_it_printed():
     named = {
-        "touch: cannot touch '/etc/x': Read-only file system": "/etc/x may only be read",
-        "bash: line 1: .git/hooks/pre-commit: Read-only file system": ".git/hooks/pre-commit may only be read",
-        "Error: EROFS: read-only file system, open '/etc/y'": "/etc/y may only be read",
-        "OSError: [Errno 30] Read-only file system: '/opt/z'": "/opt/z may only be read",
+        "touch: cannot touch '/etc/x': Read-only file system": "/etc/x cannot be changed",
+        "bash: line 1: .git/hooks/pre-commit: Read-only file system": ".git/hooks/pre-commit cannot be changed",
+        "Error: EROFS: read-only file system, open '/etc/y'": "/etc/y cannot be changed",
+        "OSError: [Errno 30] Read-only file system: '/opt/z'": "/opt/z cannot be changed",
         "curl: (6) Could not resolve host: example.com": "the host example.com cannot be reached",
         "npm error getaddrinfo ENOTFOUND registry.example": "the host registry.example cannot be reached",
         "dial tcp: lookup proxy.example on [::1]:53": "the host proxy.example cannot be reached",
         "socket.gaierror: [Errno -3] Temporary failure in name resolution": "no host but this one can be reached",
     }
     assert {text: wall_named(text, 1) for text in named} == named
+
+
+def test_a_pipe_does_not_hide_that_a_host_was_not_reached():
+    said = "WARNING: Temporary failure in name resolution\nERROR: No matching distribution found for x\n"
+    assert wall_named(said, 0) == "no host but this one can be reached"
 
 
 @pytest.mark.parametrize(("output", "code"), [("Read-only file system", 0), ("AssertionError: 1 != 2", 1), ("", 1)])
