@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self, cast
@@ -192,6 +192,7 @@ class Undo:
                 for path, each in wanted.items()
                 if not _fits(each, found[path], begun=turn.begun) or self._holds_more(each, found[path], wanted)
             ]
+            conflicts += self._lost_folders(wanted, found)
             if conflicts:
                 raise UndoError(self._refusal(turn, conflicts, redo=redo))
             contents = self._contents(wanted, found)
@@ -263,6 +264,17 @@ class Undo:
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(path)
         return False
+
+    def _lost_folders(
+        self, wanted: Mapping[str, EntryChange], found: Mapping[str, TreeEntry | None]
+    ) -> Iterator[_Conflict]:
+        """Yield the folders in which something is to be restored, but which are gone or no folders any more."""
+        needed = (os.path.dirname(path) for path, each in wanted.items() if each.before not in (None, found[path]))
+        for folder in dict.fromkeys(needed):
+            planned, now = wanted.get(folder), self._now(folder)
+            is_made = planned is not None and planned.before is not None and planned.before.kind == FOLDER
+            if not is_made and (now is None or now.kind != FOLDER):
+                yield _Conflict(folder, TreeEntry(FOLDER, 0), now)
 
     def _contents(self, wanted: Mapping[str, EntryChange], found: Mapping[str, TreeEntry | None]) -> dict[str, bytes]:
         """Return the contents that are restored. Raises UndoError if one is gone."""

@@ -290,6 +290,15 @@ def test_files_that_were_written_side_by_side_into_a_new_folder_are_taken_back(a
     assert set(names) <= tree(agent.folder).keys()
 
 
+def test_a_folder_that_the_user_renamed_stops_it(agent: Agent) -> None:
+    Step("write", "d/a").run(agent.folder)
+    Step("write", "b", data=b"old").run(agent.folder)
+    agent.command(Step("delete", "d/a"), Step("write", "b", data=b"new"))
+    Step("move", "d", "e").run(agent.folder)
+    assert "`d`: it is gone" in agent.refusal()
+    assert (agent.folder / "b").read_bytes() == b"new"
+
+
 def test_large_files_are_left_out_and_named(tmp_path: Path) -> None:
     with agent_in(tmp_path, SnapshotLimits(file_bytes=100)) as agent:
         (agent.folder / "large").write_bytes(b"x" * 101)
