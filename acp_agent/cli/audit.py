@@ -85,6 +85,8 @@ def _verdict(record: JsonObject) -> str:
             return "cancelled" if record.get("error_category") == "cancelled" else "failed"
         case "timeout":
             return "timed out"
+        case "rollback":
+            return "taken back"
         case other:
             return title(other)
 

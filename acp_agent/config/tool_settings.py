@@ -269,6 +269,23 @@ class ShellSettings(Section):
         ),
         OFF,
     ] = True
+    transactional: Annotated[
+        bool, Field(description="Whether each command that may change files is a transaction; the next keys say how.")
+    ] = False
+    transaction_scope: Annotated[
+        Words, Field(description="The paths in the session's folder that a rollback restores, as globs.")
+    ] = ("**",)
+    auto_rollback: Annotated[bool, Field(description="Whether what a failed command changed is taken back.")] = False
+    auto_rollback_exit_codes: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=255, strict=False)], ...],
+        Field(strict=False, description="The exit codes of commands that count as failed."),
+    ] = (1, 2)
+    snapshot_required: Annotated[
+        bool, Field(description="Whether a command does not run if its changes could not be taken back.")
+    ] = False
+    max_snapshot_bytes: Annotated[
+        int, Field(ge=0, le=1 << 40, description="Like tools.undo.max_bytes, for transactions; 0 = the same.")
+    ] = 0
     allowed_paths: Annotated[
         Paths,
         Field(

@@ -30,6 +30,7 @@ from acp_agent.store.audit_record import (
     Failed,
     Outcome,
     Redact,
+    RolledBack,
     Success,
     TimedOut,
     ToolRecord,
@@ -163,7 +164,11 @@ class Auditor:
         """
         failure = result.failure
         if failure is None:
-            return Success()
+            match (result.envelope or {}).get("rollback"):
+                case {"restored": int(restored), "deleted": int(deleted)}:
+                    return RolledBack(restored, deleted)
+                case _:
+                    return Success()
         message = self._text(failure.message, _SENTENCE)
         match failure.category:
             case ToolErrorCategory.TIMEOUT:

@@ -13,7 +13,7 @@ import json
 import random
 import sys
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,13 +23,14 @@ from typing import TypeAlias
 import anyio
 import anyio.to_thread
 
-from acp_agent.core.errors import StoreUnavailable, ToolFailure
+from acp_agent.core.errors import StoreUnavailable, ToolErrorCategory, ToolFailure
 from acp_agent.core.services import Overflow
 from acp_agent.core.types import (
     Access,
     CallOrigin,
     Frame,
     Json,
+    JsonObject,
     Location,
     McpSubject,
     PathSubject,
@@ -46,6 +47,9 @@ from acp_agent.text import visible
 from acp_agent.tools.tool import changed as changes_of
 from acp_agent.tools.tool import relative
 from acp_agent.workspace.changed_files import MOST_DIFFS, CommandChanges, FileWatch
+from acp_agent.workspace.glob import Glob
+from acp_agent.workspace.snapshots import EntryChange
+from acp_agent.workspace.undo import UndoError
 
 _THINKING = "_tafc_think"
 """An argument in which some models think aloud. It is no part of the question."""
@@ -331,6 +335,41 @@ _MOST_NAMED = 20
 """Changed files that the model is told by name."""
 
 
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What happens to the changes of a command that fails (`[tools.shell] transactional`).
+
+    scope        the paths, relative to the session's folder, that are taken back
+    rolls_back   whether they are
+    codes        the exit codes after which they are
+    required     whether a command does not run if its changes could not be taken back
+    """
+
+    scope: tuple[Glob, ...]
+    rolls_back: bool
+    codes: tuple[int, ...]
+    required: bool
+
+    def rolled_back(self, result: ToolResult, found: CommandChanges, cwd: str) -> Sequence[EntryChange]:
+        """Return the changes that are to be taken back after a command."""
+        failed = self.rolls_back and (result.envelope or {}).get("exit_code") in self.codes
+        return [each for each in found.entries if self._covers(relative(each.path, cwd))] if failed else ()
+
+    def _covers(self, path: str) -> bool:
+        return any(_is_in(glob, path) for glob in self.scope)
+
+
+def _is_in(glob: Glob, path: str) -> bool:
+    prefix = f"{glob.prefix}/" if glob.prefix else ""
+    return path.startswith(prefix) and glob.matches(path.removeprefix(prefix))
+
+
+def _ended(result: ToolResult, line: str) -> ToolResult:
+    """Return a result with one more line after its text."""
+    frame = result.frame or Frame()
+    return replace(result, frame=replace(frame, ending="\n".join(filter(None, (frame.ending, line)))))
+
+
 class ChangesExecutor:
     """An executor that notes for `/undo` what a call changes, and shows which files a command has changed.
 
@@ -339,12 +378,16 @@ class ChangesExecutor:
 
     watch   looks at the files below the session's roots
     shown   whether changes are shown, or only noted
+    transaction   what happens to the changes of a command that fails; None for nothing
     """
 
-    def __init__(self, wrapped: ToolExecutor, watch: FileWatch, *, shown: bool = True) -> None:
+    def __init__(
+        self, wrapped: ToolExecutor, watch: FileWatch, *, shown: bool = True, transaction: Transaction | None = None
+    ) -> None:
         self._wrapped = wrapped
         self._watch = watch
         self._is_shown = shown
+        self._transaction = transaction
         self._told_limit = False
 
     async def execute(self, facts: CallFacts) -> ToolResult:
@@ -354,25 +397,45 @@ class ChangesExecutor:
         if facts.only_reads or not (anything or paths):
             return await self._wrapped.execute(facts)
         places = None if anything else paths
+        users = facts.call.origin is CallOrigin.USER
         before = await anyio.to_thread.run_sync(self._watch.before, places, abandon_on_cancel=True)
+        rules = self._transaction if facts.commands and not users else None
+        trouble = self._watch.trouble if rules else ""
+        if trouble and rules and rules.required:
+            why = f"the command did not run, because its changes could not be taken back: {trouble}"
+            return ToolResult.failed(ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, why))
         found = CommandChanges()
         try:
             result = await self._wrapped.execute(facts)
         finally:
             with anyio.CancelScope(shield=True):  # what a cancelled call has changed can be taken back too
-                since = partial(self._watch.since, before, noted=facts.call.origin is not CallOrigin.USER)
-                found = await anyio.to_thread.run_sync(since)
+                found = await anyio.to_thread.run_sync(partial(self._watch.since, before, noted=not users))
+        if rules is not None:
+            result = _ended(result, f"[changes could not be taken back: {trouble}]") if trouble else result
+            changes = rules.rolled_back(result, found, self._watch.cwd)
+            if changes:
+                return await anyio.to_thread.run_sync(self._rolled_back, result, changes)
         line = self._line(found) if self._is_shown and facts.commands else ""
         if not line:
             return result
-        frame = result.frame or Frame()
-        ending = "\n".join(filter(None, (frame.ending, line)))
         diffs = (*result.diffs, *found.diffs)
         lines = {each.path: each.line for each in changes_of(diffs)}
         locations = [Location(path, lines.get(path)) for path in found.changed[:MOST_DIFFS]]
-        return replace(
-            result, frame=replace(frame, ending=ending), diffs=diffs, locations=(*result.locations, *locations)
-        )
+        return replace(_ended(result, line), diffs=diffs, locations=(*result.locations, *locations))
+
+    def _rolled_back(self, result: ToolResult, changes: Sequence[EntryChange]) -> ToolResult:
+        """Take back what a failed command changed. Return its result with what came of it."""
+        try:
+            restored = self._watch.roll_back(changes)
+        except UndoError as error:
+            failure = ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, f"its changes were not all taken back: {error}")
+            return replace(_ended(result, f"[the command failed; {failure.message}]"), failure=failure)
+        made = {each.path for each in changes if each.before is None}
+        deleted = sum(path in made for path in restored.paths)
+        kept = len(restored.paths) - deleted
+        told = f"[the command failed, so what it changed was taken back: {kept} restored, {deleted} deleted]"
+        counts: JsonObject = {"restored": kept, "deleted": deleted}
+        return replace(_ended(result, told), envelope={**(result.envelope or {}), "rollback": counts})
 
     def _line(self, found: CommandChanges) -> str:
         parts: list[str] = []

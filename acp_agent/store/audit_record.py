@@ -74,7 +74,19 @@ class TimedOut:
     type: Literal["timeout"] = "timeout"
 
 
-Outcome: TypeAlias = Success | Blocked | Failed | TimedOut
+@dataclass(frozen=True, slots=True)
+class RolledBack:
+    """The command failed, and what it had changed in files was taken back."""
+
+    __pydantic_config__: ClassVar[Mapping[str, object]] = _DESCRIBED
+    restored: int
+    """Entries that were changed or deleted, and are as before."""
+    deleted: int
+    """Entries that it had made."""
+    type: Literal["rollback"] = "rollback"
+
+
+Outcome: TypeAlias = Success | Blocked | Failed | TimedOut | RolledBack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,6 +59,7 @@ class CommandChanges(NamedTuple):
     changed: Sequence[str] = ()
     deleted: Sequence[str] = ()
     diffs: tuple[Diff, ...] = ()
+    entries: tuple[EntryChange, ...] = ()
 
 
 class SessionSnapshots:
@@ -97,16 +98,20 @@ class SessionSnapshots:
     def restore(self, roots: Roots, limits: SnapshotLimits, number: int | None, *, redo: bool) -> RestoredTurn:
         """Take back a turn, by default the last one, or bring it back. Raises UndoError."""
         with self.lock:
-            try:
-                undo = Undo(self.store(limits), self.journal(), roots.all, limits.file_bytes)
-            except SnapshotOff as error:
-                raise UndoError(f"Undo is off: {error}.") from error
+            undo = self.undo(roots, limits)
             try:
                 return undo.restore(number, redo=redo)
             except UndoError as error:
                 troubles = "; ".join(dict.fromkeys(self.troubles.values()))
                 more = f"\n\nNot everything can be taken back: {troubles}." if troubles else ""
                 raise UndoError(f"{error}{more}") from error
+
+    def undo(self, roots: Roots, limits: SnapshotLimits) -> Undo:
+        """Return what restores files of this session. Raises UndoError."""
+        try:
+            return Undo(self.store(limits), self.journal(), roots.all, limits.file_bytes)
+        except SnapshotOff as error:
+            raise UndoError(f"Undo is off: {error}.") from error
 
     def keeps(self, path: str) -> bool:
         """Return whether the contents at a path are kept for `/undo`."""
@@ -245,7 +250,24 @@ class FileWatch:
             if noted and self.limits is not None and (kept or left_out):
                 with self._noted(self.cwd):
                     self._snapshots.record(kept, left_out)
-        return self._shown(changes) if look.paths is None else CommandChanges()
+        return self._shown(changes)._replace(entries=tuple(kept)) if look.paths is None else CommandChanges()
+
+    def roll_back(self, changes: Sequence[EntryChange]) -> RestoredTurn:
+        """Take back what a call has just changed. Raises UndoError."""
+        if self.limits is None:
+            raise UndoError("Undo is off.")
+        with self._snapshots.lock:
+            restored = self._snapshots.undo(self._roots, self.limits).roll_back(changes)
+            with self._noted(self.cwd):
+                back = {each.path: each for each in changes}
+                done = (back[path] for path in restored.paths)
+                self._snapshots.record([EntryChange(each.path, each.after, each.before) for each in done], ())
+        return restored
+
+    @property
+    def trouble(self) -> str:
+        """Why not everything can be taken back; "" if it can."""
+        return "it is switched off" if self.limits is None else "; ".join(self._snapshots.troubles.values())
 
     @property
     def limit(self) -> int:

@@ -141,6 +141,15 @@ class _Conflict(NamedTuple):
     found: TreeEntry | None
 
 
+class _Plan(NamedTuple):
+    """What is to be restored, what is there now, the contents, and what was too large to be kept."""
+
+    wanted: Mapping[str, EntryChange]
+    found: Mapping[str, TreeEntry | None]
+    contents: Mapping[str, bytes]
+    left_out: tuple[str, ...]
+
+
 class RestoredTurn(NamedTuple):
     """What was restored, as absolute paths. `kept` are folders that the user has put something into."""
 
@@ -179,11 +188,32 @@ class Undo:
     def restore(self, number: int | None = None, *, redo: bool = False) -> RestoredTurn:
         """Take back a turn, by default the last one, or bring it back. Raises UndoError."""
         turn = self._chosen(number, redo=redo)
+        plan = self._planned(turn, redo=redo)
+        try:
+            self._journal.begin(turn.number)
+            done, kept = self._apply(plan)
+            self._journal.mark(turn.number, undone=not redo)
+        except OSError as error:
+            word = "redo" if redo else "undo"
+            raise UndoError(f"Only a part is restored: {in_words(error)}. `/{word}` again goes on.") from error
+        return RestoredTurn(turn.number, done, kept, (*plan.left_out, *turn.left_out))
+
+    def roll_back(self, changes: Sequence[EntryChange]) -> RestoredTurn:
+        """Take back what one call has just changed. Raises UndoError."""
+        plan = self._planned(ChangedTurn(0, [tuple(changes)]), redo=False)
+        try:
+            done, kept = self._apply(plan)
+        except OSError as error:
+            raise UndoError(f"Only a part is restored: {in_words(error)}.") from error
+        return RestoredTurn(0, done, kept, plan.left_out)
+
+    def _planned(self, turn: ChangedTurn, *, redo: bool) -> _Plan:
+        """Return what is to be restored. Raises UndoError."""
         net, conflicts = _net(turn.steps)
         if redo:
             net = {path: EntryChange(path, each.after, each.before) for path, each in net.items()}
         # From here on `after` is what the path should hold now, and `before` what it gets.
-        left_out = [path for path, each in net.items() if each.before is not None and not each.before.is_kept]
+        left_out = tuple(path for path, each in net.items() if each.before is not None and not each.before.is_kept)
         wanted = {path: each for path, each in net.items() if path not in left_out}
         try:
             found = {path: self._now(path) for path in wanted}
@@ -195,17 +225,9 @@ class Undo:
             conflicts += self._lost_folders(wanted, found)
             if conflicts:
                 raise UndoError(self._refusal(turn, conflicts, redo=redo))
-            contents = self._contents(wanted, found)
+            return _Plan(wanted, found, self._contents(wanted, found), left_out)
         except SnapshotOff as error:
             raise UndoError(f"Nothing was changed: {error}.") from error
-        try:
-            self._journal.begin(turn.number)
-            done, kept = self._apply(wanted, found, contents)
-            self._journal.mark(turn.number, undone=not redo)
-        except OSError as error:
-            word = "redo" if redo else "undo"
-            raise UndoError(f"Only a part is restored: {in_words(error)}. `/{word}` again goes on.") from error
-        return RestoredTurn(turn.number, done, kept, (*left_out, *turn.left_out))
 
     def _chosen(self, number: int | None, *, redo: bool) -> ChangedTurn:
         turns = self._journal.turns()
@@ -293,13 +315,9 @@ class Undo:
 
     # ------------------------------------------------------------------------------------- restoring
 
-    def _apply(
-        self,
-        wanted: Mapping[str, EntryChange],
-        found: Mapping[str, TreeEntry | None],
-        contents: Mapping[str, bytes],
-    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _apply(self, plan: _Plan) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Restore every path. Return what was restored, and the folders that stay. Raises OSError after a part."""
+        wanted, found, contents, _ = plan
         todo = sorted(each for each in wanted.values() if found[each.path] != each.before)
         kept = list[str]()
         for folder in {os.path.dirname(path) for path in wanted}:

@@ -121,3 +121,37 @@ async def test_where_it_is_switched_off_nothing_is_kept(tmp_path: Path):
         assert "Undo: off" in await agent.status()
         assert not (agent.editor.home.data / "undo").exists()
         assert "a.txt" in str(agent.calls[0].final["content"]), "the difference is shown"
+
+
+TRANSACTION = f"{FULL_AUTO}[tools.shell]\ntransactional = true\nauto_rollback = true\n"
+
+
+async def test_what_a_failed_command_changed_is_taken_back_at_once_and_recorded(tmp_path: Path):
+    steps = (
+        ("bash", {"command": f"{SH}; exit 2"}),
+        ("bash", {"command": "echo kept > kept; exit 3"}),
+        "done",
+    )
+    async with aided(tmp_path, *steps, config=f'{TRANSACTION}transaction_scope = ["*.txt", "new/**", "new"]\n') as (
+        agent,
+        model,
+        _,
+    ):
+        before = prepared(agent)
+        await agent.say("change them")
+        assert "taken back: 2 restored, 4 deleted" in told(model.requests[1])
+        assert agent.records[0]["result"] == {"type": "rollback", "restored": 2, "deleted": 4}
+        (agent.editor.workspace / "kept").unlink()
+        assert tree(agent) == before
+        (agent.editor.workspace / "kept").write_text("kept\n")
+        assert "Restored: `kept`" in await agent.say("/undo")
+
+
+async def test_a_command_that_needs_a_snapshot_does_not_run_without_one(tmp_path: Path):
+    steps = (("bash", {"command": "touch made"}), "done")
+    config = f"{TRANSACTION}snapshot_required = true\nmax_snapshot_bytes = 10\n"
+    async with aided(tmp_path, *steps, config=config) as (agent, model, _):
+        agent.write("large", "more than ten bytes")
+        await agent.say("make it")
+        assert "did not run" in told(model.requests[1])
+        assert not (agent.editor.workspace / "made").exists()

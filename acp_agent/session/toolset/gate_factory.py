@@ -30,6 +30,7 @@ from acp_agent.execution.wrappers import (
     Stamp,
     Summarize,
     ToolRetries,
+    Transaction,
 )
 from acp_agent.gates.anomaly import AnomalyDetector, AnomalyGate
 from acp_agent.gates.blocklist import BlocklistGate
@@ -65,6 +66,7 @@ from acp_agent.workspace.changed_files import FileWatch
 from acp_agent.workspace.command_files import WorkspaceFiles, shell_names
 from acp_agent.workspace.git.changes import GitChanges
 from acp_agent.workspace.git.repositories import GitRepositories
+from acp_agent.workspace.glob import Glob
 from acp_agent.workspace.roots import Roots
 
 if TYPE_CHECKING:  # `acp-agent check` has no servers
@@ -336,11 +338,9 @@ def build_executor(
     """
     retry = settings.tools.retry
     retries = ToolRetries(retry.max_attempts, retry.base_ms / 1000, retry.max_ms / 1000, retry.budget_secs)
-    shown = (
-        runner
-        if wrappers.watch is None
-        else ChangesExecutor(runner, wrappers.watch, shown=settings.tools.shell.show_changes)
-    )
+    watch, told = wrappers.watch, settings.tools.shell.show_changes
+    rules = _transaction(settings)
+    shown = runner if watch is None else ChangesExecutor(runner, watch, shown=told, transaction=rules)
     output = OutputExecutor(RetryExecutor(shown, retries), wrappers.pipeline, state.overflow, state.summarize)
     gated = GatedExecutor(gates, CacheExecutor(output, wrappers.cache, wrappers.stamp))
     return gated if state.auditor is None else AuditExecutor(gated, state.auditor)
@@ -356,6 +356,14 @@ def _sandbox(context: GateContext) -> SandboxGate:
         folder=files.folder,
         folder_of_command=shell.folder,
     )
+
+
+def _transaction(settings: Settings) -> Transaction | None:
+    shell = settings.tools.shell
+    if not shell.transactional:
+        return None
+    scope = tuple(map(Glob, shell.transaction_scope))
+    return Transaction(scope, shell.auto_rollback, shell.auto_rollback_exit_codes, shell.snapshot_required)
 
 
 def _protected(loaded: Loaded, context: GateContext) -> ProtectedGate:

@@ -412,9 +412,10 @@ class SessionTools:
         return ToolsetSnapshot(toolset, backends)
 
     def _watch(self, loaded: Loaded, roots: Roots) -> FileWatch | None:
-        undo = loaded.settings.tools.undo
-        limits = SnapshotLimits(undo.max_file_bytes, undo.max_bytes, undo.max_age_days) if undo.enabled else None
-        if limits is None and not loaded.settings.tools.shell.show_changes:
+        undo, shell = loaded.settings.tools.undo, loaded.settings.tools.shell
+        most = min(undo.max_bytes, (shell.transactional and shell.max_snapshot_bytes) or undo.max_bytes)
+        limits = SnapshotLimits(undo.max_file_bytes, most, undo.max_age_days) if undo.enabled else None
+        if limits is None and not (shell.show_changes or shell.transactional):
             return None
         return FileWatch(roots, self.snapshots, limits)
 
