@@ -187,6 +187,7 @@ _PYTHONS = (
     ("uv.lock", "uv run pytest"),
     ("poetry.lock", "poetry run pytest"),
 )
+_REQUIREMENTS = ("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt", "requirements-dev.txt")
 _COMMANDS = 2
 
 
@@ -225,8 +226,8 @@ class _Project:
 
 def _test_commands(project: _Project) -> Iterator[str]:
     makefile = project.first((("GNUmakefile", "GNUmakefile"), ("makefile", "makefile")), "Makefile")
-    if target := _MAKE_TEST.search(project.text(makefile)):
-        yield f"make {target[1]}"
+    if targets := _MAKE_TEST.findall(project.text(makefile)):
+        yield f"make {max(targets)}"  # "test" rather than "check", which often only lints
     if _has_test_script(project.text("package.json")):
         yield f"{project.first(_RUNNERS, 'npm')} test"
     python = any(_PYTEST.search(project.text(name)) for name in ("pyproject.toml", "setup.cfg", "tox.ini"))
@@ -234,7 +235,7 @@ def _test_commands(project: _Project) -> Iterator[str]:
         yield project.first(_PYTHONS, "pytest")
     elif project.has("tox.ini"):
         yield "tox"
-    elif project.has("pyproject.toml") and project.has("tests"):
+    elif any("pytest" in project.text(name) for name in _REQUIREMENTS) or project.has("tests/conftest.py"):
         yield project.first(_PYTHONS, "pytest")
     for name, command in (("Cargo.toml", "cargo test"), ("go.mod", "go test ./...")):
         if project.has(name):
