@@ -40,6 +40,8 @@ def redaction_note(found: Mapping[str, int]) -> str:
 
 _WORTH_IT = 200
 """How many characters a filter must save. The sentence that says where the whole text is costs most of them."""
+_SHORT = 2000
+"""An output of fewer characters is not filtered: the notes about what is missing would cost as much as it saves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,7 @@ class Pipeline:
         frame, failure, envelope = result.frame or Frame(), result.failure, None
         whole = text = self._redactor(result.text) if result.escaped else strings.redacted(result.text, result.before)
         filtered = None
-        if self._filters is not None and source.run is not None:
+        if self._filters is not None and source.run is not None and len(whole) >= min(_SHORT, self._sizes.threshold):
             filtered = shortened(whole, source.run, self._filters)
             if filtered is not None and len(filtered.text) + _WORTH_IT < len(whole):
                 text = filtered.text

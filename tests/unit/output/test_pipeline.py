@@ -192,7 +192,7 @@ def test_a_failure_is_cleaned_for_the_audit_too_and_is_no_data() -> None:
 def test_our_own_words_stand_around_the_fence_and_are_never_cut_or_filtered() -> None:
     frame = Frame("[error] failed", "[error] failed", "[exit 1]")
     failure = ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, "failed")
-    result = shell_result("noise\n" * 100, frame=frame, failure=failure)
+    result = shell_result("noise\n" * 400, frame=frame, failure=failure)
     done = applied(result, BASH, "make", filters=Filters("signal")).finish()
     lines = done.text.splitlines()
     assert lines[0] == "[error] failed"
@@ -202,28 +202,37 @@ def test_our_own_words_stand_around_the_fence_and_are_never_cut_or_filtered() ->
 
 def test_what_a_command_printed_is_filtered_once_it_is_redacted_and_kept_whole() -> None:
     filters = Filters("keep")
-    text = f"keep {CANARY}\n" + "noise\n" * 100
+    text = f"keep {CANARY}\n" + "noise\n" * 400
     fitted = applied(shell_result(text), BASH, "make", filters=filters)
     assert CANARY not in filters.seen[0]
     done = fitted.finish("overflow:1")
     assert inside(done.text).startswith("keep [REDACTED:")
     assert "noise" not in done.text
-    assert fitted.whole.count("noise") == 100
+    assert fitted.whole.count("noise") == 400
     assert done.stats is not None
-    assert (done.stats.raw_lines, done.stats.shown_lines) == (101, 1)
+    assert (done.stats.raw_lines, done.stats.shown_lines) == (401, 1)
     assert (done.stats.rules, done.stats.confidence) == (("words",), Confidence.PARTIAL)
 
 
 def test_an_error_a_filter_dropped_is_put_back() -> None:
-    text = "keep\n" + "noise\n" * 100 + "error: linking with `cc` failed\n"
+    text = "keep\n" + "noise\n" * 400 + "error: linking with `cc` failed\n"
     done = applied(shell_result(text), BASH, "make", filters=Filters("keep")).finish()
     assert "error: linking with `cc` failed" in done.text
 
 
 def test_a_filter_that_would_save_next_to_nothing_does_nothing() -> None:
-    fitted = applied(shell_result("keep\nnoise\n"), BASH, "make", filters=Filters("keep"))
+    text = "keep\n" * 400 + "noise\n" * 10
+    fitted = applied(shell_result(text), BASH, "make", filters=Filters("keep"))
     assert fitted.whole == ""
-    assert inside(fitted.finish().text) == "keep\nnoise\n"
+    assert inside(fitted.finish().text) == text
+
+
+def test_an_output_of_under_two_thousand_characters_is_shown_whole() -> None:
+    text = "keep\n" + "noise\n" * 332
+    assert len(text) == 1997
+    fitted = applied(shell_result(text), BASH, "make", filters=Filters("keep"))
+    assert fitted.whole == ""
+    assert inside(fitted.finish("").text) == text
 
 
 def test_what_no_command_printed_is_not_filtered() -> None:
