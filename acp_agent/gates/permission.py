@@ -342,8 +342,9 @@ class PermissionGate(Gate):
                 return Deny(error.failure.message, error.failure.category)
             await self._remember(decision, settlement)
             why = await self._why(facts) if decision is Decision.REJECT_ONCE else ""
-        # The model may do the same without the part that was asked about.
-        asked = f" (asked about: {clipped('; '.join(settlement.reasons))})" if settlement.reasons else ""
+        # The model may do the same without the part that was asked about. Reasons may quote what a server says.
+        told = settlement.reasons and not facts.spec.server
+        asked = f" (asked about: {clipped('; '.join(settlement.reasons))})" if told else ""
         denied = f"{_USER_DENIED}, who says: {why}" if why else f"{_USER_DENIED}{asked}"
         return _answer(decision, denied)
 
