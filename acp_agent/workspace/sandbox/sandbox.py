@@ -17,6 +17,7 @@ from acp_agent.workspace.sandbox.landlock import LandlockSandbox, landlock_abi, 
 from acp_agent.workspace.sandbox.seatbelt import SANDBOX_EXEC, SeatbeltSandbox
 from acp_agent.workspace.sandbox.walls import Launch, NetworkReach, WallRules, Walls
 
+_NOT_RUNNABLE = 126  # what a shell answers for a file that it may not run
 _FRESH = 10.0  # seconds for which the walls that were found hold
 
 
@@ -168,11 +169,15 @@ class SessionSandbox:
 # ------------------------------------------------------------------------------------------- what stopped a command
 
 _PATH = r"[`'\"\u2018]?(/[^\s'\"`\u2019:,]+|[\w.~][^\s'\"`\u2019:,]*)"
+_DENIED = "{} may not be used"
 _SIGNS = (
     (re.compile(rf"{_PATH}['\"`\u2019]?: Read-only file system"), "{} cannot be changed"),
     (re.compile(rf"EROFS: [^,\n]*, \w+ {_PATH}"), "{} cannot be changed"),
     (re.compile(rf"Read-only file system[^\n]*?: {_PATH}"), "{} cannot be changed"),
     (re.compile(r"Read-only file system|os error 30"), "nothing outside the session's folders can be changed"),
+    (re.compile(rf"{_PATH}['\"`\u2019]?: Permission denied"), _DENIED),
+    (re.compile(rf"EACCES: [^,\n]*, \w+ {_PATH}"), _DENIED),
+    (re.compile(rf"[Pp]ermission denied[^\n]*?: {_PATH}"), _DENIED),
     (re.compile(r"[Cc]ould not resolve host:? '?([\w.-]+)"), "the host {} cannot be reached"),
     (re.compile(r"(?:ENOTFOUND|EAI_AGAIN) ([\w.-]+)"), "the host {} cannot be reached"),
     (re.compile(r"host='([\w.-]+)', port=\d+\): Max retries"), "the host {} cannot be reached"),
@@ -194,6 +199,8 @@ def wall_named(output: str, exit_code: int | None) -> str:
     What a command that succeeded printed counts only if it speaks of the network: others print such words of files.
     """
     for sign, words in _SIGNS:
+        if exit_code == _NOT_RUNNABLE and words is _DENIED:  # it is a matter of the file's mode
+            continue
         found = sign.search(output) if exit_code or "reached" in words else None
         if found is not None:
             return words.format(*found.groups())

@@ -132,6 +132,11 @@ def test_the_wall_that_stopped_a_command_is_named_by_what_it_printed():
         "bash: line 1: .git/hooks/pre-commit: Read-only file system": ".git/hooks/pre-commit cannot be changed",
         "Error: EROFS: read-only file system, open '/etc/y'": "/etc/y cannot be changed",
         "OSError: [Errno 30] Read-only file system: '/opt/z'": "/opt/z cannot be changed",
+        "sed: couldn't open temporary file ./sedxll40S: Permission denied": "./sedxll40S may not be used",
+        "touch: cannot touch 'new': Permission denied": "new may not be used",
+        "Error: EACCES: permission denied, open '/etc/y'": "/etc/y may not be used",
+        "PermissionError: [Errno 13] Permission denied: '/root/a'": "/root/a may not be used",
+        "fatal: Unable to create '/p/.git/index.lock': Permission denied": "/p/.git/index.lock may not be used",
         "curl: (6) Could not resolve host: example.com": "the host example.com cannot be reached",
         "npm error getaddrinfo ENOTFOUND registry.example": "the host registry.example cannot be reached",
         "dial tcp: lookup proxy.example on [::1]:53": "the host proxy.example cannot be reached",
@@ -140,11 +145,18 @@ def test_the_wall_that_stopped_a_command_is_named_by_what_it_printed():
     assert {text: wall_named(text, 1) for text in named} == named
 
 
+<<<<<<< HEAD
 def test_a_pipe_does_not_hide_that_a_host_was_not_reached():
     said = "WARNING: Temporary failure in name resolution\nERROR: No matching distribution found for x\n"
     assert wall_named(said, 0) == "no host but this one can be reached"
 
 
 @pytest.mark.parametrize(("output", "code"), [("Read-only file system", 0), ("AssertionError: 1 != 2", 1), ("", 1)])
+=======
+@pytest.mark.parametrize(
+    ("output", "code"),
+    [("bash: ./a.sh: Permission denied", 126), ("Read-only file system", 0), ("AssertionError: 1 != 2", 1), ("", 1)],
+)
+>>>>>>> 62cfe6f2 (Name the wall where a contained command is denied a file)
 def test_a_command_that_met_no_wall_names_none(output, code):
     assert wall_named(output, code) == ""
