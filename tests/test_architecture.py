@@ -288,6 +288,7 @@ OPENS = {
     "workspace/sandbox/bubblewrap.py": "whether bubblewrap is there, and the filter of system calls",
     "workspace/sandbox/landlock.py": "what the walls are made of, to allow it; opens no content",
     "workspace/sandbox/metadata.py": "what a contained command names, and only to see whether it lies within the walls",
+    "workspace/sandbox/quarantine.py": "what a contained command made, links not followed",
     "workspace/sandbox/sandbox.py": "whether sandbox-exec is there",
     "workspace/sandbox/seatbelt.py": "what our own temporary folder really is",
     "workspace/sandbox/walls.py": "what is there and protected, to build walls around it; opens no file",

@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager
 from enum import Enum
 from functools import partial
+from typing import NamedTuple
 
 import anyio
 from anyio import to_thread
@@ -155,11 +156,22 @@ _LOOK_AFTER = 5.0  # seconds between two looks for what a background command has
 _UNREAD = 5.0  # seconds in which a command must read what is written to it
 
 
+class CommandEnd(NamedTuple):
+    """What is called when nothing of a command is left.
+
+    over        called before the shell is reaped if there is a pidfd
+    afterwards  called once, sooner; what it returns is added to the output. It may block
+    """
+
+    over: Callable[[], None]
+    afterwards: Callable[[], str] | None
+
+
 class LocalCommand:
     """A running shell. `wait` reads its output and ends its whole tree; `release` does so without `wait`.
 
     pidfd   that of the shell, which this object closes; None if a thread waits for the shell
-    over    called when nothing of the command is left, before the shell is reaped if there is a pidfd
+    ends    what is called at its end
     input   the writing end of its standard input, which makes it a background command; None for a command without input
     """
 
@@ -173,7 +185,7 @@ class LocalCommand:
         transcript: CommandOutput,
         timeout: float | None,
         pidfd: int | None,
-        over: Callable[[], None],
+        ends: CommandEnd,
         input: int | None = None,  # noqa: A002 - the name of the thing
     ) -> None:
         self._process = process
@@ -187,7 +199,7 @@ class LocalCommand:
         self._timeout = timeout
         self._deadline = None if timeout is None else anyio.current_time() + timeout
         self._pidfd = pidfd
-        self._over = over
+        self._over, self._afterwards = ends
         self._unsent = HeadTail(self._most)
         self._spoke = anyio.Event()
         self._unread = len(pipes)
@@ -217,6 +229,7 @@ class LocalCommand:
             with anyio.CancelScope(shield=True):
                 await to_thread.run_sync(self._tree.end)
                 await self._exited()
+                await self._look_after()
             self._reap()
             self._finished.set()
         while self._pipes:
@@ -272,9 +285,16 @@ class LocalCommand:
                 await to_thread.run_sync(self._tree.wait, _LOOK_AFTER, abandon_on_cancel=True)
         elif self._tree.living():
             await self._end_left_overs()
+        await self._look_after()
         self._reap()
         with anyio.move_on_after(_DRAIN):
             await self._drained.wait()
+
+    async def _look_after(self) -> None:
+        look, self._afterwards = self._afterwards, None
+        if look is not None:
+            with anyio.CancelScope(shield=True):
+                self._note += await to_thread.run_sync(look)
 
     async def _exited(self) -> None:
         """Wait for the shell's end."""
@@ -294,7 +314,7 @@ class LocalCommand:
         await to_thread.run_sync(self._tree.wait)
         ended = await to_thread.run_sync(self._tree.end)
         if ended:
-            self._note = f"\n[{ended} background process{'' if ended == 1 else 'es'} ended with the command]\n"
+            self._note += f"\n[{ended} background process{'' if ended == 1 else 'es'} ended with the command]\n"
 
     async def _read(self, stream: Stream, fd: int) -> None:
         data = b"more"
@@ -478,7 +498,9 @@ class LocalTerminal:
         except OSError:  # too many files are open: a thread waits for the shell
             pidfd = None
         transcript = CommandOutput(_KEPT_APART if request.background else request.output_limit)
-        return LocalCommand(process, pipes, tree, transcript, timeout, pidfd, over, typing)
+        # While a command runs in the background, the user works in the same folders: what is new may be theirs.
+        afterwards = None if request.background else launch.afterwards
+        return LocalCommand(process, pipes, tree, transcript, timeout, pidfd, CommandEnd(over, afterwards), typing)
 
     @contextmanager
     def _launch(self, words: Sequence[str], request: CommandRequest) -> Generator[Launch]:

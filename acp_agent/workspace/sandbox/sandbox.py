@@ -9,14 +9,17 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import Protocol
 
 from acp_agent.workspace.processes.environment import PrivateFolder
 from acp_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox, bubblewrap
 from acp_agent.workspace.sandbox.landlock import LandlockSandbox, landlock_abi, landlock_limits
+from acp_agent.workspace.sandbox.quarantine import Quarantine
 from acp_agent.workspace.sandbox.seatbelt import SANDBOX_EXEC, SeatbeltSandbox
 from acp_agent.workspace.sandbox.walls import Launch, NetworkReach, WallRules, Walls
 
+_REMEMBERED = 20_000  # paths
 _NOT_RUNNABLE = 126  # what a shell answers for a file that it may not run
 _FRESH = 10.0  # seconds for which the walls that were found hold
 
@@ -92,7 +95,7 @@ class SessionSandbox:
     """
 
     def __init__(self, rules: WallRules, environment: Mapping[str, str], tier: SandboxTier) -> None:
-        self._rules = rules
+        self._rules = _remembering(rules)
         self._environment = environment
         self.tier = tier
         self._folder = PrivateFolder(whole=True)
@@ -107,7 +110,7 @@ class SessionSandbox:
 
     def adopt(self, rules: WallRules) -> None:
         """Make the walls of new commands from other rules, because the configuration has changed."""
-        self._rules, self._walls = rules, None
+        self._rules, self._walls = _remembering(rules), None
 
     @contextmanager
     def launch(self, command: Sequence[str], cwd: str, network: NetworkReach | None = None) -> Generator[Launch]:
@@ -115,8 +118,10 @@ class SessionSandbox:
 
         network   the hosts that it can reach, if not those of the session
         """
-        with self._built().launch(command, cwd, self._walls_for(network)) as launch:
-            yield launch
+        walls = self._walls_for(network)
+        quarantine = Quarantine(walls.writable, self._rules.protects)
+        with self._built().launch(command, cwd, walls) as launch:
+            yield replace(launch, afterwards=quarantine.look)
 
     @property
     def reaches_other_terminals(self) -> bool:
@@ -164,6 +169,11 @@ class SessionSandbox:
                 return SeatbeltSandbox(self._folder.path())
             case SandboxTier.NONE:
                 raise OSError("nothing on this machine can build it, and `[tools.sandbox] strict` is set")
+
+
+def _remembering(rules: WallRules) -> WallRules:
+    """Return the rules with a memory of which paths are protected, because each command asks about the same ones."""
+    return replace(rules, protects=lru_cache(_REMEMBERED)(rules.protects))
 
 
 # ------------------------------------------------------------------------------------------- what stopped a command

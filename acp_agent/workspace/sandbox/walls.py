@@ -92,6 +92,7 @@ class Launch:
 
     descriptors   those that it must inherit
     keepers       the processes of the sandbox that run as long as anything does in it
+    afterwards    called when nothing of the command is left; returns what is to be told with its result. It blocks
     variables     the variables of its environment that differ
     confine       puts the walls around the thread that starts it, which then must end; None if `arguments` do that
     """
@@ -99,6 +100,7 @@ class Launch:
     arguments: tuple[str, ...]
     descriptors: tuple[int, ...] = ()
     keepers: int = 0
+    afterwards: Callable[[], str] | None = None
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     confine: Callable[[], None] | None = None
 
@@ -188,10 +190,9 @@ class WallRules:
         frozen: list[str] = []
         unreadable: list[str] = []
         for folder in folders:
-            for path, is_git in _entries(folder):
+            for path, is_git in upper_entries(folder):
                 if is_git:
-                    frozen += filter(os.path.lexists, (os.path.join(path, name) for name in _GIT_OBEYED))
-                    frozen += _submodules(path)
+                    frozen += obeyed_by_git(path)
                 elif self.protects(path):
                     frozen.append(path)
                 if self.refuses(path, Access.READ):
@@ -240,7 +241,7 @@ def folders_above(path: str) -> Iterator[str]:
         yield path
 
 
-def _entries(root: str) -> Iterator[tuple[str, bool]]:
+def upper_entries(root: str) -> Iterator[tuple[str, bool]]:
     """Yield the entries of the upper levels of a folder, and whether each is the folder of a git repository."""
     left = _MOST_ENTRIES
     level = [root]
@@ -261,6 +262,12 @@ def _entries(root: str) -> Iterator[tuple[str, bool]]:
                 if is_folder and not is_git and name not in _UNSEARCHED:
                     below.append(path)
         level = below
+
+
+def obeyed_by_git(git: str) -> Iterator[str]:
+    """Yield what is there of a repository's hooks and settings, with those of its submodules and worktrees."""
+    yield from filter(os.path.lexists, (os.path.join(git, name) for name in _GIT_OBEYED))
+    yield from _submodules(git)
 
 
 def _submodules(git: str) -> Iterator[str]:

@@ -212,3 +212,13 @@ async def test_many_processes_change_modes_at_once(contained):
         "cd src && seq 200 | xargs touch && seq 200 | xargs -P 8 -n 5 chmod 600 && ls -l | grep -c rw---"
     )
     assert outcome.output == "200\n"
+
+
+async def test_a_protected_file_that_a_command_makes_gets_another_name_and_the_model_is_told(contained):
+    outcome = await contained.run("echo x > src/.envrc; echo done")
+    assert outcome.output.startswith("done\n\n[the command made ")
+    assert not (contained.root / "src/.envrc").exists()
+    assert (contained.root / "src/.envrc.quarantined").read_text() == "x\n"
+    again = await contained.run("echo x > src/.envrc & sleep 60", timeout=0.5)
+    assert again.timed_out
+    assert not (contained.root / "src/.envrc").exists()

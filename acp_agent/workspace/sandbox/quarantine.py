@@ -1,0 +1,132 @@
+"""Protected files that a contained command made: no wall can stand where nothing is, so they are found afterwards.
+
+Each gets another name in its folder, under which nothing runs or obeys it. What the usual tools make stays: a new git
+repository without hooks and with harmless settings, and a new environment of Python.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from acp_agent.workspace.beneath import best_opener, holding
+from acp_agent.workspace.git.settings import NotReadable, Repository, dangers, read_settings
+from acp_agent.workspace.sandbox.walls import Protects, is_below, obeyed_by_git, upper_entries
+
+_SUFFIX = ".quarantined"
+_POINTERS = ("commondir", "gitdir", "config.worktree")
+_MOST_NAMED = 5
+
+
+class Quarantine:
+    """The protected files of the folders that commands may change, as they were before a command.
+
+    folders    absolute and resolved
+    protects   tells whether a path may not be changed by a command
+    """
+
+    def __init__(self, folders: Sequence[str], protects: Protects) -> None:
+        self._folders = folders
+        self._protects = protects
+        self._before = frozenset(self._found())
+
+    def look(self) -> str:
+        """Rename what is new, and return a line about it for the user and the model; "" if nothing is. It blocks."""
+        moved: list[str] = []
+        for path in self._found():
+            if path in self._before or any(is_below(path, each) for each in moved) or _is_usual(path):
+                continue
+            if self._renamed(path):
+                moved.append(path)
+        if not moved:
+            return ""
+        names = ", ".join(moved[:_MOST_NAMED]) + (" ..." if len(moved) > _MOST_NAMED else "")
+        return (
+            f"\n[the command made {names}, which something runs or obeys later. The name now ends in {_SUFFIX}. "
+            "To make it under its name, use a tool for files, which asks the user]\n"
+        )
+
+    def _found(self) -> Iterator[str]:
+        for folder in self._folders:
+            for path, is_git in upper_entries(folder):
+                if is_git:
+                    yield from _single(obeyed_by_git(path))
+                elif self._protects(path):
+                    yield path
+
+    def _renamed(self, path: str) -> bool:
+        """Give a file another name in its folder. No link on the way is followed. Return False if it is gone."""
+        folder = next(each for each in self._folders if is_below(path, each))
+        above, name = os.path.split(os.path.relpath(path, folder))
+        with (
+            suppress(OSError),
+            holding(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)) as root,
+            holding(best_opener(root)(root, above or ".", os.O_RDONLY | os.O_DIRECTORY)) as place,
+        ):
+            os.rename(name, _free_name(name, place), src_dir_fd=place, dst_dir_fd=place)
+            return True
+        return False
+
+
+def _free_name(name: str, folder: int) -> str:
+    number, free = 1, name + _SUFFIX
+    while True:
+        try:
+            os.stat(free, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return free
+        number, free = number + 1, f"{name}{_SUFFIX}-{number}"
+
+
+def _single(paths: Iterator[str]) -> Iterator[str]:
+    """Yield the paths, and instead of a folder of hooks the files in it."""
+    for path in paths:
+        if os.path.basename(path) != "hooks" or os.path.islink(path):
+            yield path
+            continue
+        with suppress(OSError), os.scandir(path) as entries:
+            yield from [entry.path for entry in entries if not entry.name.endswith(".sample")]
+
+
+def _is_usual(path: str) -> bool:
+    """Return whether the usual tools make such a file, and nothing runs because of it."""
+    above, name = os.path.split(path)
+    if name == "pyvenv.cfg" or name.endswith(".pth") or path.endswith("info/attributes"):
+        return True
+    if f"{os.sep}.git{os.sep}" in path:
+        if name == "config":
+            return _is_harmless(path)
+        if name in _POINTERS:
+            return name != "config.worktree" and _stays(path, above)
+        return not os.path.islink(path) and not _runs(path)
+    return name == ".git" and _stays(path, above)
+
+
+def _is_harmless(path: str) -> bool:
+    """Return whether nothing runs because of settings of git."""
+    try:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
+            settings = read_settings(file.read(1 << 20))
+    except (OSError, NotReadable):
+        return False
+    return not any(danger.firm for danger in dangers(Repository("", settings), ""))
+
+
+def _stays(path: str, above: str) -> bool:
+    """Return whether a file that leads git to another folder leads to one of the same repository."""
+    try:
+        with open(path, opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
+            named = file.read(4096).removeprefix("gitdir:").strip()
+    except (OSError, ValueError):
+        return False
+    there = os.path.realpath(os.path.join(above, named))
+    top = there.partition(f"{os.sep}.git{os.sep}")[0] if f"{os.sep}.git{os.sep}" in there else os.path.dirname(there)
+    known = os.path.basename(there) == ".git" or f"{os.sep}.git{os.sep}" in there
+    return known and is_below(above, top)
+
+
+def _runs(path: str) -> bool:
+    try:
+        return bool(os.stat(path).st_mode & (stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH))
+    except OSError:
+        return True

@@ -1,0 +1,101 @@
+"""What becomes of protected files that a contained command makes where there were none."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from acp_agent.workspace.protected_paths import ProtectedPaths
+from acp_agent.workspace.sandbox.quarantine import Quarantine
+
+PROTECTED = ProtectedPaths()
+
+
+def protects(path: str) -> bool:
+    found = PROTECTED.find(path)
+    return found is not None and not found.everyday
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    root = tmp_path / "root"
+    root.mkdir()
+    return root
+
+
+def run(root: Path, command: str) -> None:
+    subprocess.run(["sh", "-ec", command], cwd=root, check=True, capture_output=True)
+
+
+def kept_and_renamed(root: Path, command: str) -> tuple[str, list[str]]:
+    """Return what is said after a command, and which names end in the suffix."""
+    quarantine = Quarantine((str(root),), protects)
+    run(root, command)
+    said = quarantine.look()
+    renamed = (os.path.relpath(path, root) for path in root.rglob("*.quarantined*") if ".quarantined/" not in str(path))
+    return said, sorted(renamed)
+
+
+PLANTED = {
+    "what a shell runs on entering": ("echo x > .envrc", [".envrc"]),
+    "tasks of an editor": ("mkdir .vscode && echo {} > .vscode/tasks.json", [".vscode/tasks.json"]),
+    "a folder of hooks": ("mkdir .husky && echo x > .husky/pre-commit", [".husky"]),
+    "a hook": (
+        "git init -q && echo x > .git/hooks/pre-commit && chmod +x .git/hooks/pre-commit",
+        [".git/hooks/pre-commit"],
+    ),
+    "a link as a hook": ("git init -q && ln -s /bin/true .git/hooks/pre-push", [".git/hooks/pre-push"]),
+    "a monitor for git": ("git init -q sub && git -C sub config core.fsmonitor ./x", ["sub/.git/config"]),
+    "another repository's settings": ("git init -q && echo ../evil > .git/commondir", [".git/commondir"]),
+    "settings of a worktree": ("git init -q && echo x > .git/config.worktree", [".git/config.worktree"]),
+    "a file that leads git elsewhere": ("mkdir lib evil && echo 'gitdir: ../evil' > lib/.git", ["lib/.git"]),
+    "a link in place of a folder": ("mkdir x && ln -s x .vim", [".vim"]),
+    "a file in a lower folder": ("mkdir -p a/b && echo x > a/b/.envrc", ["a/b/.envrc"]),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_what_is_planted_gets_another_name_and_is_told(root, planted):
+    command, expected = PLANTED[planted]
+    said, renamed = kept_and_renamed(root, command)
+    assert renamed == [f"{name}.quarantined" for name in expected]
+    assert all(str(root / name) in said for name in expected)
+    assert not any((root / name).exists() for name in expected)
+
+
+COMMIT = "-c user.name=a -c user.email=a@b commit -q --allow-empty -m x"
+USUAL = {
+    "a repository": "git init -q",
+    "a clone": f"git init -q a && git -C a {COMMIT} && git clone -q a b",
+    "an environment of Python": "mkdir -p env/lib/site-packages && touch env/pyvenv.cfg env/lib/site-packages/a.pth",
+    "a worktree": f"git init -q && git {COMMIT} && git worktree add -q w",
+    "code": "mkdir src && touch src/a.py Makefile package.json",
+}
+
+
+@pytest.mark.parametrize("usual", USUAL)
+def test_what_the_usual_tools_make_stays(root, usual):
+    assert kept_and_renamed(root, USUAL[usual]) == ("", [])
+
+
+def test_what_was_there_before_is_left_alone(root):
+    (root / ".envrc").touch()
+    assert kept_and_renamed(root, "echo x > .envrc") == ("", [])
+
+
+def test_a_name_that_is_taken_is_not_overwritten(root):
+    (root / ".envrc.quarantined").write_text("mine")
+    _, renamed = kept_and_renamed(root, "echo x > .envrc")
+    assert renamed == [".envrc.quarantined", ".envrc.quarantined-1"]
+    assert (root / ".envrc.quarantined").read_text() == "mine"
+
+
+def test_no_link_is_followed_to_rename_something_outside(root, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "tasks.json").touch()
+    quarantine = Quarantine((str(root),), protects)
+    (root / ".vscode").symlink_to(outside)
+    quarantine.look()
+    assert (outside / "tasks.json").exists()
