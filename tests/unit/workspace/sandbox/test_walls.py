@@ -145,18 +145,14 @@ def test_the_wall_that_stopped_a_command_is_named_by_what_it_printed():
     assert {text: wall_named(text, 1) for text in named} == named
 
 
-<<<<<<< HEAD
 def test_a_pipe_does_not_hide_that_a_host_was_not_reached():
     said = "WARNING: Temporary failure in name resolution\nERROR: No matching distribution found for x\n"
     assert wall_named(said, 0) == "no host but this one can be reached"
 
 
-@pytest.mark.parametrize(("output", "code"), [("Read-only file system", 0), ("AssertionError: 1 != 2", 1), ("", 1)])
-=======
 @pytest.mark.parametrize(
     ("output", "code"),
     [("bash: ./a.sh: Permission denied", 126), ("Read-only file system", 0), ("AssertionError: 1 != 2", 1), ("", 1)],
 )
->>>>>>> 62cfe6f2 (Name the wall where a contained command is denied a file)
 def test_a_command_that_met_no_wall_names_none(output, code):
     assert wall_named(output, code) == ""
