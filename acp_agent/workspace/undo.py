@@ -142,12 +142,13 @@ class _Conflict(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """What is to be restored, what is there now, the contents, and what was too large to be kept."""
+    """What is to be restored, what is there now, the contents, what was too large to be kept, and folders that stay."""
 
     wanted: Mapping[str, EntryChange]
     found: Mapping[str, TreeEntry | None]
     contents: Mapping[str, bytes]
     left_out: tuple[str, ...]
+    staying: tuple[str, ...]
 
 
 class RestoredTurn(NamedTuple):
@@ -214,7 +215,8 @@ class Undo:
             net = {path: EntryChange(path, each.after, each.before) for path, each in net.items()}
         # From here on `after` is what the path should hold now, and `before` what it gets.
         left_out = tuple(path for path, each in net.items() if each.before is not None and not each.before.is_kept)
-        wanted = {path: each for path, each in net.items() if path not in left_out}
+        staying = _staying(net)
+        wanted = {path: each for path, each in net.items() if path not in left_out and path not in staying}
         try:
             found = {path: self._now(path) for path in wanted}
             conflicts += [
@@ -225,7 +227,7 @@ class Undo:
             conflicts += self._lost_folders(wanted, found)
             if conflicts:
                 raise UndoError(self._refusal(turn, conflicts, redo=redo))
-            return _Plan(wanted, found, self._contents(wanted, found), left_out)
+            return _Plan(wanted, found, self._contents(wanted, found), left_out, tuple(sorted(staying)))
         except SnapshotOff as error:
             raise UndoError(f"Nothing was changed: {error}.") from error
 
@@ -294,9 +296,9 @@ class Undo:
         needed = (os.path.dirname(path) for path, each in wanted.items() if each.before not in (None, found[path]))
         for folder in dict.fromkeys(needed):
             planned, now = wanted.get(folder), self._now(folder)
-            is_made = planned is not None and planned.before is not None and planned.before.kind == FOLDER
-            if not is_made and (now is None or now.kind != FOLDER):
-                yield _Conflict(folder, TreeEntry(FOLDER, 0), now)
+            entry = now if planned is None else planned.before
+            if entry is None or entry.kind != FOLDER:
+                yield _Conflict(folder, TreeEntry(FOLDER, 0), entry)
 
     def _contents(self, wanted: Mapping[str, EntryChange], found: Mapping[str, TreeEntry | None]) -> dict[str, bytes]:
         """Return the contents that are restored. Raises UndoError if one is gone."""
@@ -317,9 +319,9 @@ class Undo:
 
     def _apply(self, plan: _Plan) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Restore every path. Return what was restored, and the folders that stay. Raises OSError after a part."""
-        wanted, found, contents, _ = plan
+        wanted, found, contents, *_ = plan
         todo = sorted(each for each in wanted.values() if found[each.path] != each.before)
-        kept = list[str]()
+        kept = list(plan.staying)
         for folder in {os.path.dirname(path) for path in wanted}:
             self._remove_leftovers(folder)
         for path, before, _ in reversed(todo):  # what must go, the deepest first
@@ -454,6 +456,18 @@ def _net(steps: Iterable[Sequence[EntryChange]]) -> tuple[dict[str, EntryChange]
             conflicts.setdefault(change.path, _Conflict(change.path, known.after, change.before))
         net[change.path] = EntryChange(change.path, known.before, change.after)
     return {path: each for path, each in net.items() if each.before != each.after}, list(conflicts.values())
+
+
+def _staying(net: Mapping[str, EntryChange]) -> set[str]:
+    """Return the agent's new folders in which something of the user's is to be restored."""
+    restored = (path for path, each in net.items() if each.before is not None)
+    above = {folder for path in restored for folder in _folders_above(path)}
+    return {path for path, each in net.items() if each.before is None and path in above}
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    while (path := os.path.dirname(path)) != "/":
+        yield path
 
 
 def _fits(wanted: EntryChange, now: TreeEntry | None, *, begun: bool) -> bool:

@@ -290,6 +290,16 @@ def test_files_that_were_written_side_by_side_into_a_new_folder_are_taken_back(a
     assert set(names) <= tree(agent.folder).keys()
 
 
+def test_a_file_that_the_user_put_into_the_agents_folder_comes_back_there(agent: Agent) -> None:
+    agent.command(Step("write", "d/b"))
+    Step("write", "d/mine", data=b"mine").run(agent.folder)
+    agent.command(Step("move", "d/mine", "a"))
+    assert agent.undo().kept == (str(agent.folder / "d"),)
+    assert sorted(tree(agent.folder)) == ["d", "d/mine"]
+    agent.undo(redo=True)
+    assert sorted(tree(agent.folder)) == ["a", "d", "d/b"]
+
+
 def test_a_folder_that_the_user_renamed_stops_it(agent: Agent) -> None:
     Step("write", "d/a").run(agent.folder)
     Step("write", "b", data=b"old").run(agent.folder)
