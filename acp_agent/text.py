@@ -31,6 +31,11 @@ def visible(text: str) -> str:
     )
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """Return a number with the name of what it counts: `1 line`, `1,200 lines`. `many` is the plural without an s."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
 def title(text: str) -> str:
     """Return one line of at most 120 characters. Line ends become a visible sign and not a blank.
 

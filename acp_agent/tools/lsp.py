@@ -178,7 +178,7 @@ def position(params: PositionParams) -> JsonObject:
 def listed(lines: list[str], nothing: str, most: int) -> str:
     """Return the first `most` lines, and how many are missing."""
     if len(lines) > most:
-        return "\n".join((*lines[:most], f"... and {len(lines) - most} more (showing first {most})"))
+        return "\n".join((*lines[:most], f"[{len(lines) - most} more: the first {most} are shown]"))
     return "\n".join(lines) or nothing
 
 

@@ -17,7 +17,7 @@ from acp_agent.core.backends import EntryKind, FileSystem
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, Location, PathSubject, Subject, ToolKind, ToolResult
-from acp_agent.text import visible
+from acp_agent.text import counted, visible
 from acp_agent.tools.tool import Name, Params, Tool, cut, relative
 
 _MOST_FILES = 300
@@ -136,7 +136,7 @@ class Outline(Tool[OutlineParams]):
             lines.append(f"No symbols below {path} in files of a known language")
         if left_out or found.more:
             files = "file" if left_out == 1 and not found.more else "files"
-            lines.append(f"({left_out}{' or more' if found.more else ''} {files} not shown; give a smaller path)")
+            lines.append(f"[{left_out}{' or more' if found.more else ''} {files} not shown: give a smaller path]")
         return "\n".join(lines)
 
 
@@ -167,7 +167,7 @@ def _shown(found: Sequence[OutlineSymbol], most: int) -> Iterator[str]:
     for symbol in found[:most]:
         yield f"{symbol.line:>5}  {'  ' * symbol.depth}{cut(symbol.text, _LONGEST_LINE)}"
     if len(found) > most:
-        yield f"... and {len(found) - most} more symbols"
+        yield f"[{counted(len(found) - most, 'more symbol')}]"
 
 
 def outline(text: str, suffix: str) -> list[OutlineSymbol]:

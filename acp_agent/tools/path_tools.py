@@ -14,7 +14,7 @@ from acp_agent.core.backends import EntryKind, FileSystem
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import Access, JsonObject, Location, PathSubject, Subject, ToolCall, ToolKind, ToolResult
-from acp_agent.text import title, visible
+from acp_agent.text import counted, title, visible
 from acp_agent.tools.tool import Name, P, Params, Tool
 from acp_agent.workspace.changed_files import SeenFiles
 
@@ -59,7 +59,7 @@ class ListDirectory(Tool[ListDirectoryParams]):
         ordered = sorted(entries, key=lambda entry: (_ORDER.index(entry.kind), entry.name))
         lines = [f"[{entry.kind}] {visible(entry.name)}" for entry in ordered[: self._max_entries]]
         if len(ordered) > len(lines):
-            lines.append(f"... and {len(ordered) - len(lines)} more (showing first {len(lines)})")
+            lines.append(f"[{len(ordered) - len(lines)} more: the first {len(lines)} are shown]")
         return ToolResult("\n".join(lines))
 
 
@@ -172,9 +172,9 @@ class CopyPath(_PathTool[CopyPathParams]):
         text = f"Copied {visible(params.source)} to {visible(params.target)}"
         if copied.kind is not EntryKind.DIRECTORY:
             return ToolResult(text, locations=(Location(target),))
-        count = _counted(copied.files, "file", "files")
+        count = counted(copied.files, "file")
         if copied.left_out:
-            entries = _counted(copied.left_out, "entry", "entries")
+            entries = counted(copied.left_out, "entry", "entries")
             count = f"{count}; {entries} left out: links, special or unreadable files"
         return ToolResult(f"{text} ({count})")
 
@@ -243,7 +243,7 @@ class DeletePath(_PathTool[DeletePathParams]):
         self._seen.forget(path)
         text = f"Deleted {_WORDS.get(deleted.kind, 'file')}: {visible(params.path)}"
         if deleted.kind is EntryKind.DIRECTORY:
-            text = f"{text} ({_counted(deleted.below, 'entry', 'entries')})"
+            text = f"{text} ({counted(deleted.below, 'entry', 'entries')})"
         return ToolResult(text)
 
     async def _refuse_filled(self, files: FileSystem, path: str) -> None:
@@ -262,10 +262,6 @@ class DeletePath(_PathTool[DeletePathParams]):
 def _named(path: str) -> str:
     """Return a path for use in a sentence. It is quoted if it could be taken for words of the sentence."""
     return shlex.quote(visible(path))
-
-
-def _counted(count: int, one: str, many: str) -> str:
-    return f"{count:,} {one if count == 1 else many}"
 
 
 async def _entry_kind(files: FileSystem, path: str, access: Access) -> EntryKind | None:
@@ -323,7 +319,7 @@ async def _contents(files: FileSystem, path: str) -> str:
         folders += [posixpath.join(folder, each.name) for each in entries if each.kind is EntryKind.DIRECTORY]
     if count > _MOST_COUNTED:
         return f"more than {_MOST_COUNTED:,} entries"
-    return f"{'' if certain else 'at least '}{_counted(count, 'entry', 'entries')}"
+    return f"{'' if certain else 'at least '}{counted(count, 'entry', 'entries')}"
 
 
 def _missing(path: str) -> ToolError:

@@ -14,7 +14,7 @@ from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, ImagePart, Location, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.core.untrusted import json_value
-from acp_agent.text import escaped
+from acp_agent.text import counted, escaped
 from acp_agent.tools.tool import WHOLE, Name, Params, Tool, cut, numbered, skipped
 from acp_agent.workspace.changed_files import SeenFiles
 
@@ -97,7 +97,7 @@ class Read(Tool[ReadParams]):
         return ToolResult(self._page(lines, params), locations=_location(params.path, lines.first, files))
 
     def _page(self, lines: Lines, params: ReadParams) -> str:
-        """Return the lines, and a notice if there are more or none."""
+        """Return the lines, and a notice if there are none, or more of those that were asked for."""
         if lines.total == 0:
             return f"Empty file: {params.path}"
         if params.skipped >= lines.total:
@@ -107,10 +107,10 @@ class Read(Tool[ReadParams]):
         if lines.encoding:
             page.insert(0, f"[the file is {lines.encoding}: edit and write keep that]")
         if params.offset < 0 and lines.first > 0:
-            page.insert(0, f"... {lines.first} lines before")
+            page.insert(0, f"[{counted(lines.first, 'line')} before]")
         end = lines.first + len(fitting)
-        if end < lines.total:
-            page.append(f"... {lines.total - end} more lines (go on with offset={end + 1})")
+        if end < lines.total and len(fitting) != params.limit:
+            page.append(f"[{counted(lines.total - end, 'more line')}: go on with offset={end + 1}]")
         return "\n".join(page)
 
     def _fitting(self, lines: Sequence[str]) -> Sequence[str]:

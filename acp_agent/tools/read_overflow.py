@@ -15,7 +15,7 @@ from acp_agent.core.services import UNKNOWN_OVERFLOW
 from acp_agent.core.sessions import OVERFLOW_PREFIX
 from acp_agent.core.types import Subject, ToolKind, ToolResult
 from acp_agent.regex import LinearRegex
-from acp_agent.text import visible
+from acp_agent.text import counted, visible
 from acp_agent.tools.tool import WHOLE, Name, Params, Tool, cut, quote, skipped
 
 _BLOCK = 64 * 1024
@@ -54,24 +54,6 @@ class KeptText:
             yield line
             at = self._end(at) + 1
 
-    def before(self, line: TextLine, count: int) -> list[TextLine]:
-        """Return at most `count` lines before a line, in order."""
-        found: list[TextLine] = []
-        at = line.start
-        for number in range(line.number - 1, max(line.number - 1 - count, -1), -1):
-            at = self._data.rfind(b"\n", 0, at - 1) + 1
-            found.insert(0, self._line(number, at))
-        return found
-
-    def after(self, line: TextLine, count: int) -> list[TextLine]:
-        """Return at most `count` lines after a line, in order."""
-        found: list[TextLine] = []
-        at = line.start
-        for number in range(line.number + 1, min(line.number + 1 + count, self.total)):
-            at = self._end(at) + 1
-            found.append(self._line(number, at))
-        return found
-
     def find(self, pattern: LinearRegex, line: TextLine, column: int, check: Callable[[], None]) -> PatternMatch | None:
         """Return the first match at or after a character of a line, also in later lines. None if there is none.
 
@@ -106,13 +88,11 @@ class KeptText:
 
 
 SMALLEST = 800
-"""The smallest page in characters. A match in a long line fits with its context and the notice."""
+"""The smallest page in characters. A match in a long line fits with the notice."""
 
 _NOTICE = 180  # room for the line that says how to read on
 _READ_CHARS = 2000
 _FOUND_CHARS = 500
-_CONTEXT = 2
-_GAP = "--"
 
 
 class Page:
@@ -120,7 +100,7 @@ class Page:
 
     def __init__(self, max_chars: int) -> None:
         self._room = max_chars - _NOTICE
-        self._part = max_chars // 8  # of one line, so that a match fits with its context
+        self._part = max_chars // 8  # of one line, so that a page has several
         self._lines: list[str] = []
         self._notice: list[str] = []
 
@@ -135,7 +115,8 @@ class Page:
             if end - first == limit or not self._add(f"{line.number + 1:>4}\t{self._piece(line, 0, _READ_CHARS)}"):
                 break
             end += 1
-        self._go_on(kept, end)
+        if end - first < limit:
+            self._go_on(kept, end)
 
     def read_line(self, kept: KeptText, line: TextLine, column: int) -> None:
         """Add as much of one line as fits, from a character on."""
@@ -148,60 +129,44 @@ class Page:
         if end == len(line.text):
             self._go_on(kept, line.number + 1)
         else:
-            more = f"{len(line.text) - end} more characters in this line"
-            self._notice = [f"... {more} (go on with offset={line.number + 1} column={end})"]
+            more = f"{counted(len(line.text) - end, 'more character')} in this line"
+            self._notice = [f"[{more}: go on with offset={line.number + 1} column={end}]"]
 
     def search(
         self, kept: KeptText, pattern: LinearRegex, at: PatternMatch, limit: int, check: Callable[[], None]
     ) -> None:
-        """Add at most `limit` matches from a place on, as `grep` shows them. Long lines are shown in part.
+        """Add at most `limit` matches from a place on, a line each. Long lines are shown in part.
 
         `check` is called repeatedly and may end the search by raising.
         """
-        shown, last = 0, None
+        shown = 0
         while (found := kept.find(pattern, at.line, at.column, check)) is not None:
             begin, end = self._window(found)
             text = f"{found.line.number + 1}: {self._piece(found.line, begin, _FOUND_CHARS)}"
-            if shown == limit or not self._add(*self._between(kept, last, found.line), text):
+            if shown == limit or not self._add(text):
                 where = f"offset={found.line.number + 1}" + (f" column={found.column}" if begin else "")
-                self._notice = [f"... and more matches (showing {shown}; go on with {where})"]
+                self._notice = [f"[more matches than these {shown}: go on with {where}]"]
                 return
-            shown, last = shown + 1, found.line
+            shown += 1
             at = PatternMatch(found.line, end if end < len(found.line.text) else end + 1)
-        if last is not None:
-            self._add(*self._around(kept.after(last, _CONTEXT)))
 
-    def _add(self, *lines: str) -> bool:
-        """Add lines if all of them fit. Return whether they did."""
-        size = sum(len(line) + 1 for line in lines)
-        if size > self._room:
+    def _add(self, line: str) -> bool:
+        """Add a line if it fits. Return whether it did."""
+        if len(line) + 1 > self._room:
             return False
-        self._room -= size
-        self._lines.extend(lines)
+        self._room -= len(line) + 1
+        self._lines.append(line)
         return True
 
     def _go_on(self, kept: KeptText, end: int) -> None:
         if end < kept.total:
-            self._notice = [f"... {kept.total - end} more lines (go on with offset={end + 1})"]
+            self._notice = [f"[{counted(kept.total - end, 'more line')}: go on with offset={end + 1}]"]
 
     def _window(self, found: PatternMatch) -> tuple[int, int]:
         """Return the first character and the end of the shown part of a line with a match."""
         size, whole = min(_FOUND_CHARS, self._part), len(found.line.text)
         begin = max(0, min(found.column - size // 4, whole - size))
         return begin, min(begin + size, whole)
-
-    def _between(self, kept: KeptText, last: TextLine | None, line: TextLine) -> list[str]:
-        """Return the context between two matches, or before the first one."""
-        if last is None:
-            return self._around(kept.before(line, _CONTEXT))
-        after = kept.after(last, min(_CONTEXT, line.number - last.number - 1)) if last.number < line.number else []
-        unseen = line.number - last.number - 1 - len(after)
-        before = kept.before(line, min(_CONTEXT, max(unseen, 0)))
-        gap = [_GAP] if unseen > len(before) else []
-        return [*self._around(after), *gap, *self._around(before)]
-
-    def _around(self, lines: list[TextLine]) -> list[str]:
-        return [f"{line.number + 1}- {self._piece(line, 0, _FOUND_CHARS)}" for line in lines]
 
     def _piece(self, line: TextLine, begin: int, size: int) -> str:
         """Return a part of a line, with marks if it is not whole, and how to read the rest."""

@@ -10,7 +10,7 @@ from acp_agent.core.backends import GrepMatch, GrepMatches, GrepQuery
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.secrets import Secrecy, secrecy
 from acp_agent.core.types import Access, Location, PathSubject, Subject, ToolKind, ToolResult
-from acp_agent.text import title, visible
+from acp_agent.text import counted, title, visible
 from acp_agent.tools.tool import WHOLE, Name, Params, Tool, cut, pattern_below, relative
 
 _MOST_CONTEXT = 20
@@ -141,12 +141,12 @@ def _total(shown: int, total: int, offset: int, one: str, many: str, *, capped: 
     """Return the number of results, and how to see more of them."""
     all_of_them = f"{'over ' if capped else ''}{total:,} {one if total == 1 else many}{where}"
     if shown == total and not capped:
-        return all_of_them
+        return f"[{all_of_them}]"
     if not shown:
         return f"Nothing at offset={offset}: {all_of_them}"
     end = offset + shown
-    more = f"; offset={end} for more" if end < total or capped else ""
-    return f"showing {shown:,} of {all_of_them}{more}"
+    more = f": offset={end} for more" if end < total or capped else ""
+    return f"[showing {shown:,} of {all_of_them}{more}]"
 
 
 def _below(params: GrepParams) -> str:
@@ -169,10 +169,10 @@ def _left_out(found: GrepMatches, base: str) -> Iterator[str]:
             files, name = (
                 (f"1 file {reason} was", "name it") if one else (f"{len(paths)} files {reason} were", "name one")
             )
-            yield f"({files} not searched: {', '.join(names)}; {name} as path {purpose})"
+            yield f"[{files} not searched: {', '.join(names)}; {name} as path {purpose}]"
     if found.stopped is not None:
         where = visible(relative(found.stopped, base))
-        yield f"(time ran out at {where}: it and what comes after it were not searched to the end; give a smaller path)"
+        yield f"[time ran out at {where}: it and what comes after it were not searched to the end; give a smaller path]"
 
 
 def _in_words(size: int | None) -> str:
@@ -231,15 +231,15 @@ class FindPath(Tool[FindPathParams]):
         left_out = len(found.paths) - len(shown)
         if left_out:
             entries = "1 entry" if left_out == 1 else f"{left_out} entries"
-            lines.append(f"({entries} of folders that hold secrets not shown; give the folder as path to be asked)")
+            lines.append(f"[{entries} of folders that hold secrets not shown: give the folder as path to be asked]")
         if found.more:
             total = f"{'over ' if found.capped else ''}{found.total:,}"
-            lines.append(f"showing {len(found.paths):,} of {total} results; narrow the pattern or raise max_results")
+            lines.append(f"[showing {len(found.paths):,} of {total} results: narrow the pattern or raise max_results]")
         elif shown:
-            lines.append("1 result" if found.total == 1 else f"{found.total:,} results")
+            lines.append(f"[{counted(found.total, 'result')}]")
         if found.stopped is not None:
             where = visible(relative(found.stopped, base))
-            lines.append(f"(time ran out at {where}: what comes after it was not searched; give a smaller path)")
+            lines.append(f"[time ran out at {where}: what comes after it was not searched; give a smaller path]")
         return ToolResult("\n".join(lines), locations=tuple(map(Location, shown[:_MOST_LOCATIONS])))
 
     def _closed_folder(self, base: str) -> Callable[[str], bool]:

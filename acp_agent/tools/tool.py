@@ -384,6 +384,7 @@ def _elsewhere(key: str, pattern: str, suggestion: str) -> ToolError:
 
 
 _COUNTED = 100_000  # missing characters that are worth a number
+_UNCUT = 40  # missing characters that are not worth a note
 
 
 def split_lines(text: str) -> list[str]:
@@ -395,9 +396,9 @@ def split_lines(text: str) -> list[str]:
 
 
 def cut(line: str, limit: int) -> str:
-    """Return the line, or its first `limit` characters and how many are missing."""
+    """Return the line, or its first `limit` characters and how many are missing, if that is clearly shorter."""
     missing = len(line) - limit
-    if missing <= 0:
+    if missing <= _UNCUT:
         return line
     # Of a very long line only the beginning may have been read.
     return f"{line[:limit]}… [{missing if missing <= _COUNTED else f'over {_COUNTED}'} more characters]"

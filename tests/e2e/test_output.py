@@ -98,12 +98,12 @@ async def test_a_part_of_what_was_cut_is_found_by_its_line_its_column_and_its_wo
     async with thinking(tmp_path, look()) as (editor, _):
         await go(editor)
     lines, last, column, found, needle, nothing, wrong = mind.said[1:]
-    assert inside(lines).startswith("10000\tline 10000 of many\n10001\tline 10001 of many\n... ")
+    assert inside(lines) == "10000\tline 10000 of many\n10001\tline 10001 of many"
     assert inside(last).split() == ["20002", "end"]
     assert "20001\txxxxxneedle\n" in inside(column)
     assert "12340: line 12340 of many" in inside(found)
     assert "12341: line 12341 of many" in inside(found)
-    assert "(showing 2; go on with offset=" in inside(found)
+    assert "[more matches than these 2: go on with offset=" in inside(found)
     assert "xxneedle" in inside(needle)
     assert inside(nothing) == 'No matches for: "nothing like it"'
     assert wrong.startswith("[error] ")

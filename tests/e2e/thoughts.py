@@ -13,7 +13,7 @@ from tests.fakes.editor import NOTHING, ScriptedEditor, editing
 ROOMY = "[agent]\nmax_tool_iterations = 100\ncontext_budget_tokens = 10_000_000\n"
 FENCED = re.compile(r'<tool-output id="(\w{8})">\n(.*?)\n?</tool-output id="\1">', re.DOTALL)
 REFERENCE = re.compile(r"overflow:[0-9a-f-]{36}")
-_GO_ON = re.compile(r"\n?\.\.\. .*\(go on with (.*)\)\Z")
+_GO_ON = re.compile(r"\n?\[.*: go on with (.*)\]\Z")
 _PLACE = re.compile(r"(offset|column)=(\d+)")
 _MORE = re.compile(r"… \[\d+ more characters: (.*)\]\Z")
 

@@ -156,7 +156,7 @@ async def test_only_so_many_references_are_shown_and_each_once():
 
     shown = await text("lsp_references", found, **HERE)
 
-    assert shown == "src/a.py:1:1\nsrc/a.py:2:1\n... and 1 more (showing first 2)"
+    assert shown == "src/a.py:1:1\nsrc/a.py:2:1\n[1 more: the first 2 are shown]"
 
 
 async def test_problems_come_worst_first_on_a_line_each():
@@ -170,7 +170,7 @@ async def test_problems_come_worst_first_on_a_line_each():
         assert shown.split("\n") == [
             "src/a.py:1:1  error  broken  [7]",
             "src/a.py:2:1  warning  unused name  [F401]",
-            "... and 1 more (showing first 2)",
+            "[1 more: the first 2 are shown]",
         ]
 
 
@@ -192,7 +192,7 @@ async def test_symbols_of_the_project_come_with_their_places_and_only_so_many():
     assert shown.split("\n") == [
         "function f0  src/a.py",
         "function f1  src/a.py:2:1",
-        "... and 1 more (showing first 2)",
+        "[1 more: the first 2 are shown]",
     ]
 
 

@@ -109,7 +109,7 @@ async def test_a_large_folder_stops_at_a_limit_and_says_how_much_is_missing() ->
     files = {f"m{n:03}.py": "".join(f"def f{i}(): pass\n" for i in range(100)) for n in range(10)}
     shown = (await Workbench(files).run("outline")).text.splitlines()
     assert len(shown) < 520
-    assert shown[-1] == "(5 files not shown; give a smaller path)"
+    assert shown[-1] == "[5 files not shown: give a smaller path]"
 
 
 async def test_an_unknown_kind_of_file_says_which_are_known() -> None:

@@ -28,12 +28,12 @@ async def test_lines_come_numbered_from_one():
     assert result.locations == (Location("/project/a.py"),)
 
 
-async def test_offset_is_the_first_line_as_grep_counts_and_limit_counts_lines():
+async def test_offset_is_the_first_line_as_grep_counts_and_all_of_limit_needs_no_notice():
     bench = Workbench({"a": "1\n2\n3\n4\n5\n"})
 
     result = await bench.run("read", path="a", offset=2, limit=2)
 
-    assert result.text == "   2\t2\n   3\t3\n... 2 more lines (go on with offset=4)"
+    assert result.text == "   2\t2\n   3\t3"
     assert result.locations == (Location("/project/a", 2),)
 
 
@@ -50,7 +50,7 @@ async def test_going_on_where_the_notice_says_gives_every_line_once():
     lines = [line for page in pages for line in page.text.split("\n") if "\t" in line]
 
     assert lines == [f"{n + 1:>4}\tline {n}" for n in range(10)]
-    assert [page.text.rpartition("offset=")[2] for page in pages[:3]] == ["4)", "7)", "10)"]
+    assert [page.text.rpartition("offset=")[2] for page in pages[:3]] == ["4]", "7]", "10]"]
 
 
 async def test_a_limit_above_the_cap_is_cut_to_the_cap_with_a_notice():
@@ -58,7 +58,7 @@ async def test_a_limit_above_the_cap_is_cut_to_the_cap_with_a_notice():
 
     text = (await bench.run("read", path="a", limit=9)).text
 
-    assert text.endswith("   4\tx\n... 6 more lines (go on with offset=5)")
+    assert text.endswith("   4\tx\n[6 more lines: go on with offset=5]")
 
 
 async def test_only_lf_and_crlf_end_a_line():
@@ -74,9 +74,9 @@ async def test_blanks_of_a_line_are_kept():
 
 
 async def test_a_long_line_is_cut_and_says_how_much_is_missing():
-    bench = Workbench({"a": "x" * 15 + "\nshort\n"}, tools=default_tools(ToolLimits(line_chars=10)))
+    bench = Workbench({"a": "x" * 65 + "\n" + "y" * 50 + "\n"}, tools=default_tools(ToolLimits(line_chars=10)))
 
-    assert (await bench.run("read", path="a")).text == f"   1\t{'x' * 10}… [5 more characters]\n   2\tshort"
+    assert (await bench.run("read", path="a")).text == f"   1\t{'x' * 10}… [55 more characters]\n   2\t{'y' * 50}"
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ async def test_a_negative_offset_counts_from_the_end_and_says_what_is_before():
 
     result = await bench.run("read", path="a", offset=-2)
 
-    assert result.text == "... 98 lines before\n  99\t99\n 100\t100"
+    assert result.text == "[98 lines before]\n  99\t99\n 100\t100"
     assert result.locations == (Location("/project/a", 99),)
 
 
@@ -174,7 +174,7 @@ async def test_a_part_from_the_middle_counted_from_the_end_says_what_is_on_both_
 
     text = (await bench.run("read", path="a", offset=-4, limit=2)).text
 
-    assert text == "... 1 lines before\n   2\t2\n   3\t3\n... 2 more lines (go on with offset=4)"
+    assert text == "[1 line before]\n   2\t2\n   3\t3"
 
 
 @pytest.mark.parametrize("offset", [-3, -4, -(10**9)])
@@ -353,7 +353,7 @@ async def test_a_page_ends_at_a_whole_line_and_says_where_to_go_on():
     shown = len(page) - 1
     assert 300 < shown < 400
     assert page[-2] == f"{shown:>4}\t{'x' * 90}{shown - 1:09}"
-    assert page[-1] == f"... {1000 - shown} more lines (go on with offset={shown + 1})"
+    assert page[-1] == f"[{1000 - shown} more lines: go on with offset={shown + 1}]"
     again = (await bench.run("read", path="a", offset=shown + 1)).text
     assert again.startswith(f"{shown + 1:>4}\t{'x' * 90}{shown:09}\n")
 
@@ -361,4 +361,4 @@ async def test_a_page_ends_at_a_whole_line_and_says_where_to_go_on():
 async def test_one_line_is_shown_however_long_its_escapes_are():
     bench = Workbench({"a": "\u200b" * 1500 + "\nb\n"}, tools=default_tools(ToolLimits(read_chars=1000)))
 
-    assert (await bench.run("read", path="a")).text.endswith("... 1 more lines (go on with offset=2)")
+    assert (await bench.run("read", path="a")).text.endswith("[1 more line: go on with offset=2]")

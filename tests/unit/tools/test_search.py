@@ -63,7 +63,7 @@ async def test_of_a_long_listing_the_first_are_shown_and_the_others_counted():
     lines = (await bench.run("list_directory")).text.split("\n")
 
     assert (len(lines), lines[0], lines[1], lines[-2]) == (1001, "[dir] z", "[file] f0000", "[file] f0998")
-    assert lines[-1] == "... and 2 more (showing first 1000)"
+    assert lines[-1] == "[2 more: the first 1000 are shown]"
     few = Workbench({"a": "", "b": ""}, tools=[ListDirectory(max_entries=2)])
     assert (await few.run("list_directory")).text == "[file] a\n[file] b"
 
@@ -79,24 +79,24 @@ async def test_found_paths_are_relative_to_the_sessions_folder():
 
     assert (
         await bench.run("find_path", pattern="**/*.py")
-    ).text == "src/app.py (33 B)\nsrc/lib/util.py (23 B)\n2 results"
-    assert (await bench.run("find_path", pattern="lib/*", path="src")).text == "src/lib/util.py (23 B)\n1 result"
+    ).text == "src/app.py (33 B)\nsrc/lib/util.py (23 B)\n[2 results]"
+    assert (await bench.run("find_path", pattern="lib/*", path="src")).text == "src/lib/util.py (23 B)\n[1 result]"
 
 
 async def test_more_results_than_asked_for_are_announced():
     bench = Workbench({f"f{n}": "" for n in range(5)}, tools=default_tools(ToolLimits(found_paths=3)))
 
-    more = "showing {} of 5 results; narrow the pattern or raise max_results"
+    more = "[showing {} of 5 results: narrow the pattern or raise max_results]"
     assert (await bench.run("find_path", pattern="*")).text == f"f0 (0 B)\nf1 (0 B)\nf2 (0 B)\n{more.format(3)}"
     assert (await bench.run("find_path", pattern="*", max_results=1)).text == f"f0 (0 B)\n{more.format(1)}"
-    assert (await bench.run("find_path", pattern="*", max_results=5)).text.endswith("\nf4 (0 B)\n5 results")
+    assert (await bench.run("find_path", pattern="*", max_results=5)).text.endswith("\nf4 (0 B)\n[5 results]")
 
 
 async def test_sizes_are_in_words_and_folders_have_none():
     bench = Workbench({"a/small": "x" * 1023, "a/kilo": "x" * 12_595, "a/mega": "x" * 1_600_000})
 
     assert (await bench.run("find_path", pattern="**")).text == (
-        "a\na/kilo (12.3 KB)\na/mega (1.5 MB)\na/small (1023 B)\n4 results"
+        "a\na/kilo (12.3 KB)\na/mega (1.5 MB)\na/small (1023 B)\n[4 results]"
     )
 
 
@@ -105,10 +105,10 @@ async def test_a_pattern_without_a_slash_is_looked_for_at_any_depth_whatever_is_
 
     assert (
         await bench.run("find_path", pattern="*.py")
-    ).text == "setup.py (0 B)\nsrc/app.py (33 B)\nsrc/lib/util.py (23 B)\n3 results"
+    ).text == "setup.py (0 B)\nsrc/app.py (33 B)\nsrc/lib/util.py (23 B)\n[3 results]"
     assert (
         await bench.run("find_path", pattern="*.py", path="src")
-    ).text == "src/app.py (33 B)\nsrc/lib/util.py (23 B)\n2 results"
+    ).text == "src/app.py (33 B)\nsrc/lib/util.py (23 B)\n[2 results]"
     assert (await bench.run("find_path", pattern="lib/*.py")).text == "No files matching: lib/*.py"
 
 
@@ -142,10 +142,10 @@ async def test_a_pattern_that_leaves_its_folder_is_refused_with_what_to_give_ins
 async def test_an_absolute_pattern_below_the_folder_means_what_it_says():
     bench = Workbench({**TREE, "setup.py": "main"})
 
-    assert (await bench.run("find_path", pattern="/project/src/*.py")).text == "src/app.py (33 B)\n1 result"
+    assert (await bench.run("find_path", pattern="/project/src/*.py")).text == "src/app.py (33 B)\n[1 result]"
     assert (
         await bench.run("find_path", pattern="/project/src/lib/*", path="src")
-    ).text == "src/lib/util.py (23 B)\n1 result"
+    ).text == "src/lib/util.py (23 B)\n[1 result]"
     assert (await bench.run("grep", pattern="main", glob="/project/src/**/*.py")).text.startswith("src/lib/util.py\n1:")
 
 
@@ -176,7 +176,7 @@ async def test_files_left_out_for_their_size_are_named(files_only: bool):
         bench.files = Unfinished({"f": "x"}, large, None)
         assert expected in (await bench.run("grep", pattern="x", files_only=files_only)).text.splitlines()[-1]
         nothing = (await bench.run("grep", pattern="y", files_only=files_only)).text
-        assert nothing.startswith("No matches for: y\n(")
+        assert nothing.startswith("No matches for: y\n[")
         assert expected in nothing
 
 
@@ -186,20 +186,20 @@ async def test_a_search_that_ran_out_of_time_says_from_where_on():
 
     for found in (await bench.run("grep", pattern="x"), await bench.run("find_path", pattern="*")):
         assert found.text.startswith("f")
-        assert "\n(time ran out at src/g: " in found.text
-    assert (await bench.run("find_path", pattern="y")).text.startswith("No files matching: y, at any depth\n(time ran")
+        assert "\n[time ran out at src/g: " in found.text
+    assert (await bench.run("find_path", pattern="y")).text.startswith("No files matching: y, at any depth\n[time ran")
 
 
 async def test_dots_inside_a_name_are_no_way_up():
     bench = Workbench({"a..b": ""})
 
-    assert (await bench.run("find_path", pattern="a..*")).text == "a..b (0 B)\n1 result"
+    assert (await bench.run("find_path", pattern="a..*")).text == "a..b (0 B)\n[1 result]"
 
 
 async def test_matches_come_as_path_line_text():
     bench = Workbench(TREE)
 
-    assert (await bench.run("grep", pattern="def main")).text == "src/lib/util.py\n1:def main():\n1 match in 1 file"
+    assert (await bench.run("grep", pattern="def main")).text == "src/lib/util.py\n1:def main():\n[1 match in 1 file]"
 
 
 async def test_case_is_ignored_on_request():
@@ -207,31 +207,31 @@ async def test_case_is_ignored_on_request():
 
     result = await bench.run("grep", pattern="def main", case_sensitive=False, path="src")
 
-    assert result.text == "src/app.py\n4:def Main():\nsrc/lib/util.py\n1:def main():\n2 matches in 2 files"
+    assert result.text == "src/app.py\n4:def Main():\nsrc/lib/util.py\n1:def main():\n[2 matches in 2 files]"
 
 
 async def test_a_file_given_by_name_is_searched_even_if_hidden():
     assert (
         await Workbench(TREE).run("grep", pattern="main", path=".env")
-    ).text == ".env\n1:main=secret\n1 match in 1 file"
+    ).text == ".env\n1:main=secret\n[1 match in 1 file]"
 
 
 async def test_more_matches_than_the_limit_are_announced():
     bench = Workbench({"a": "x\n" * 5}, tools=default_tools(ToolLimits(grep_matches=2)))
 
     assert (await bench.run("grep", pattern="x")).text == (
-        "a\n1:x\n2:x\nshowing 2 of 5 matches in 1 file; offset=2 for more"
+        "a\n1:x\n2:x\n[showing 2 of 5 matches in 1 file: offset=2 for more]"
     )
-    assert (await bench.run("grep", pattern="x", offset=4)).text == "a\n5:x\nshowing 1 of 5 matches in 1 file"
+    assert (await bench.run("grep", pattern="x", offset=4)).text == "a\n5:x\n[showing 1 of 5 matches in 1 file]"
     assert (await bench.run("grep", pattern="x", offset=5)).text == "Nothing at offset=5: 5 matches in 1 file"
-    assert (await bench.run("grep", pattern="x", max_results=5)).text.endswith("\n5:x\n5 matches in 1 file")
+    assert (await bench.run("grep", pattern="x", max_results=5)).text.endswith("\n5:x\n[5 matches in 1 file]")
 
 
 async def test_a_long_matching_line_is_cut():
-    bench = Workbench({"min.js": "x" * 30}, tools=default_tools(ToolLimits(match_chars=10)))
+    bench = Workbench({"min.js": "x" * 60}, tools=default_tools(ToolLimits(match_chars=10)))
 
     assert (await bench.run("grep", pattern="x")).text == (
-        f"min.js\n1:{'x' * 10}… [20 more characters]\n1 match in 1 file"
+        f"min.js\n1:{'x' * 10}… [50 more characters]\n[1 match in 1 file]"
     )
 
 
@@ -239,7 +239,7 @@ async def test_lines_around_a_match_are_told_from_it_and_gaps_are_marked():
     bench = Workbench({"a": "1\n2\nx 3\n4\n5\n6\nx 7", "b": "x\n"})
 
     assert (await bench.run("grep", pattern="x", context=1)).text == (
-        "a\n2-2\n3:x 3\n4-4\n--\n6-6\n7:x 7\nb\n1:x\n3 matches in 2 files"
+        "a\n2-2\n3:x 3\n4-4\n--\n6-6\n7:x 7\nb\n1:x\n[3 matches in 2 files]"
     )
     assert "--" not in (await bench.run("grep", pattern="x")).text
 
@@ -248,28 +248,28 @@ async def test_context_does_not_count_as_matches():
     bench = Workbench({"a": "x\n2\n3\nx\nx\n"}, tools=default_tools(ToolLimits(grep_matches=1)))
 
     assert (await bench.run("grep", pattern="x", context=1)).text == (
-        "a\n1:x\n2-2\nshowing 1 of 3 matches in 1 file; offset=1 for more"
+        "a\n1:x\n2-2\n[showing 1 of 3 matches in 1 file: offset=1 for more]"
     )
 
 
 async def test_files_alone_are_listed_and_counted():
     bench = Workbench({"a": "x\nx\n", "b": "x\n", "c": ""}, tools=default_tools(ToolLimits(grep_matches=2)))
 
-    assert (await bench.run("grep", pattern="x", files_only=True)).text == "a\nb\n2 files"
-    assert (await bench.run("grep", pattern="x", files_only=True, path="a")).text == "a\n1 file"
+    assert (await bench.run("grep", pattern="x", files_only=True)).text == "a\nb\n[2 files]"
+    assert (await bench.run("grep", pattern="x", files_only=True, path="a")).text == "a\n[1 file]"
     bench.files.put("c", "x")
     assert (
         await bench.run("grep", pattern="x", files_only=True)
-    ).text == "a\nb\nshowing 2 of 3 files; offset=2 for more"
+    ).text == "a\nb\n[showing 2 of 3 files: offset=2 for more]"
 
 
 async def test_files_are_chosen_by_glob_and_type():
     bench = Workbench({"a.py": "x", "src/b.py": "x", "src/c.rs": "x"})
 
-    assert (await bench.run("grep", pattern="x", glob="*.rs")).text == "src/c.rs\n1:x\n1 match in 1 file"
+    assert (await bench.run("grep", pattern="x", glob="*.rs")).text == "src/c.rs\n1:x\n[1 match in 1 file]"
     assert (
         await bench.run("grep", pattern="x", glob="src/*", file_type="python")
-    ).text == "src/b.py\n1:x\n1 match in 1 file"
+    ).text == "src/b.py\n1:x\n[1 match in 1 file]"
     with pytest.raises(ToolError, match="file_type 'rst2' is not known; did you mean rst"):
         await bench.run("grep", pattern="x", file_type="rst2")
 
@@ -277,23 +277,25 @@ async def test_files_are_chosen_by_glob_and_type():
 async def test_lines_before_and_after_are_asked_for_by_themselves():
     bench = Workbench({"a": "1\n2\nx 3\n4\n5\n"})
 
-    assert (await bench.run("grep", pattern="x", before=2)).text == "a\n1-1\n2-2\n3:x 3\n1 match in 1 file"
-    assert (await bench.run("grep", pattern="x", after=1)).text == "a\n3:x 3\n4-4\n1 match in 1 file"
+    assert (await bench.run("grep", pattern="x", before=2)).text == "a\n1-1\n2-2\n3:x 3\n[1 match in 1 file]"
+    assert (await bench.run("grep", pattern="x", after=1)).text == "a\n3:x 3\n4-4\n[1 match in 1 file]"
 
 
 async def test_matches_are_counted_by_file():
     bench = Workbench({"a": "x\nx\n", "b": "x\n", "c": "x\n"})
 
-    assert (await bench.run("grep", pattern="x", count=True)).text == "a: 2\nb: 1\nc: 1\n3 files with 4 matching lines"
+    assert (
+        await bench.run("grep", pattern="x", count=True)
+    ).text == "a: 2\nb: 1\nc: 1\n[3 files with 4 matching lines]"
     assert (await bench.run("grep", pattern="x", count=True, max_results=1, offset=1)).text == (
-        "b: 1\nshowing 1 of 3 files with 4 matching lines; offset=2 for more"
+        "b: 1\n[showing 1 of 3 files with 4 matching lines: offset=2 for more]"
     )
 
 
 async def test_the_text_of_a_line_is_the_files_own_blanks_included():
     bench = Workbench({"a": "  two  \n\tx \n"})
 
-    assert (await bench.run("grep", pattern="o|x")).text == "a\n1:  two  \n2:\tx \n2 matches in 1 file"
+    assert (await bench.run("grep", pattern="o|x")).text == "a\n1:  two  \n2:\tx \n[2 matches in 1 file]"
 
 
 @pytest.mark.parametrize("context", [-1, "many"])
@@ -362,9 +364,9 @@ class Disk:
 async def test_a_search_below_a_folder_passes_secrets_over_and_says_how_to_be_asked(tmp_path):
     disk = Disk(tmp_path)
 
-    told = "(2 files that may hold secrets were not searched: conf/secrets.json, k.pem; name one as path to be asked)"
-    assert await disk.run("grep", pattern="KEY") == f"a.py\n1:KEY\n1 match in 1 file\n{told}"
-    told = "(1 file that may hold secrets was not searched: conf/secrets.json; name it as path to be asked)"
+    told = "[2 files that may hold secrets were not searched: conf/secrets.json, k.pem; name one as path to be asked]"
+    assert await disk.run("grep", pattern="KEY") == f"a.py\n1:KEY\n[1 match in 1 file]\n{told}"
+    told = "[1 file that may hold secrets was not searched: conf/secrets.json; name it as path to be asked]"
     assert (await disk.run("grep", pattern="nothing", glob="*.json", files_only=True)).endswith(f"\n{told}")
     assert "1:" not in await disk.run("grep", pattern="KEY", glob=".{env,x}", context=1)
     assert "1:" not in await disk.run("grep", pattern="KEY", glob="[.]env")
@@ -373,12 +375,12 @@ async def test_a_search_below_a_folder_passes_secrets_over_and_says_how_to_be_as
 @pytest.mark.parametrize(
     ("glob", "path", "subject", "found"),
     [
-        (".env", ".", "./.env", ".env\n1:KEY\n1 match in 1 file"),
-        (".env*", ".", "./.env*", ".env\n1:KEY\n1 match in 1 file"),
-        ("*.pem", ".", "./*.pem", "k.pem\n1:KEY\n1 match in 1 file"),
-        ("**/.aws/*", ".", "./**/.aws/*", ".aws/config\n1:KEY\n1 match in 1 file"),
-        ("*.py", ".", None, "a.py\n1:KEY\n1 match in 1 file"),
-        ("config", ".aws", None, ".aws/config\n1:KEY\n1 match in 1 file"),
+        (".env", ".", "./.env", ".env\n1:KEY\n[1 match in 1 file]"),
+        (".env*", ".", "./.env*", ".env\n1:KEY\n[1 match in 1 file]"),
+        ("*.pem", ".", "./*.pem", "k.pem\n1:KEY\n[1 match in 1 file]"),
+        ("**/.aws/*", ".", "./**/.aws/*", ".aws/config\n1:KEY\n[1 match in 1 file]"),
+        ("*.py", ".", None, "a.py\n1:KEY\n[1 match in 1 file]"),
+        ("config", ".aws", None, ".aws/config\n1:KEY\n[1 match in 1 file]"),
     ],
 )
 async def test_a_glob_that_names_secrets_is_judged_as_they_are(tmp_path, glob, path, subject, found):
@@ -394,14 +396,14 @@ async def test_without_the_firewall_nothing_is_passed_over(tmp_path):
     disk = Disk(tmp_path, ToolLimits(guards_secrets=False))
 
     assert "not searched" not in await disk.run("grep", pattern="KEY")
-    assert await disk.run("find_path", pattern="**/.aws/*") == ".aws/config (4 B)\n1 result"
+    assert await disk.run("find_path", pattern="**/.aws/*") == ".aws/config (4 B)\n[1 result]"
 
 
 async def test_names_in_folders_that_hold_secrets_are_found_when_the_folder_is_named(tmp_path):
     disk = Disk(tmp_path)
 
-    left_out = "(1 entry of folders that hold secrets not shown; give the folder as path to be asked)"
+    left_out = "[1 entry of folders that hold secrets not shown: give the folder as path to be asked]"
     assert (await disk.run("find_path", pattern=".aws/*")).endswith(left_out)
-    assert await disk.run("find_path", pattern="*", path=".aws") == ".aws/config (4 B)\n1 result"
+    assert await disk.run("find_path", pattern="*", path=".aws") == ".aws/config (4 B)\n[1 result]"
     assert "id_rsa" not in await disk.run("find_path", pattern="**/.*/*")
-    assert await disk.run("find_path", pattern=".env") == ".env (4 B)\n1 result"
+    assert await disk.run("find_path", pattern=".env") == ".env (4 B)\n[1 result]"

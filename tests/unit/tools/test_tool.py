@@ -16,10 +16,14 @@ def test_lines_joined_again_are_the_text(text: str):
 
 @pytest.mark.parametrize(
     ("missing", "said"),
-    [(1, "1 more"), (100_000, "100000 more"), (100_001, "over 100000 more")],
+    [(41, "41 more"), (100_000, "100000 more"), (100_001, "over 100000 more")],
 )
 def test_a_line_that_was_cut_says_how_much_is_missing_as_far_as_that_is_known(missing: int, said: str):
     assert cut("abc" + "x" * missing, 3) == f"abc… [{said} characters]"
+
+
+def test_a_line_is_not_cut_where_the_note_would_cost_as_much_as_it_saves():
+    assert cut("abc" + "x" * 40, 3) == "abc" + "x" * 40
 
 
 @pytest.mark.parametrize(
