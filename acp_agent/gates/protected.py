@@ -80,12 +80,13 @@ class ProtectedGate(Gate):
                     return Deny(reasons[-1], rule=found.reason)
                 firm = firm or not found.everyday
         for line in facts.commands:
-            changed = tuple(self._command(line))
+            changed = tuple(self._command(line, within=facts.contained))
             if changed:
                 by_rule = False
                 reasons += _told(changed)
                 firm = firm or not all(protection.everyday for _, protection in changed)
-            for danger in self._git.dangers(line) if may_call_git(line.text) else ():
+            # What a repository lets git run is contained like every other program.
+            for danger in self._git.dangers(line) if may_call_git(line.text) and not facts.contained else ():
                 reasons.append(danger.reason)
                 firm, by_rule = firm or danger.firm, by_rule and danger.by_rule
         return self._ask(facts, "; ".join(reasons[:_SHOWN]), firm=firm, by_rule=by_rule) if reasons else Allow()
@@ -132,8 +133,11 @@ class ProtectedGate(Gate):
             return held if held is not None and not held.hard else None
         return found
 
-    def _command(self, line: CommandFacts) -> Iterator[tuple[str, Protection]]:
-        """Yield the protected paths that a command line may change, as it names them."""
+    def _command(self, line: CommandFacts, *, within: bool) -> Iterator[tuple[str, Protection]]:
+        """Yield the protected paths that a command line may change, as it names them.
+
+        within   whether only those in the session's folders count, because a sandbox holds the others
+        """
         judged, fed = 0, list[tuple[Written, ...]]()
         for at, (command, _, folders, _) in enumerate(line.surveyed_steps):
             yield from _planted(command)
@@ -145,14 +149,22 @@ class ProtectedGate(Gate):
                 if judged > MAX_WORDS or folders.lost or matches is None:
                     yield line.text[:80], _TOO_MANY
                     return
-                found = self._word(each, (*folders.places(each.word), *matches))
+                found = self._word(each, (*folders.places(each.word), *matches), within=within)
                 if found is not None:
                     yield each.word, found
 
-    def _word(self, each: Written, meant: tuple[str, ...]) -> Protection | None:
+    def _word(self, each: Written, meant: tuple[str, ...], *, within: bool) -> Protection | None:
         places = [os.path.expanduser(place) for place in meant]
+        places = [place for place in places if self._is_inside(place)] if within else places
         spelled = (*places, *(_place(self._resolve_command, place, Access.LIST) for place in places))
         return _strictest(self._find(place, holding=each.whole) for place in spelled)
+
+    def _is_inside(self, path: str) -> bool:
+        try:
+            self._resolve_command(path, Access.LIST)
+        except (Refused, ToolError):
+            return False
+        return True
 
 
 def _strictest(found: Iterable[Protection | None]) -> Protection | None:

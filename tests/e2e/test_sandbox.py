@@ -125,3 +125,14 @@ async def test_without_a_sandbox_bash_offers_no_way_to_leave_it(tmp_path: Path):
         await editor.say(await editor.open(), "go")
     assert "unsandboxed" in editor.calls[0].text
     assert editor.calls[0].status == "failed"
+
+
+async def test_a_repository_may_do_in_the_sandbox_what_asks_without(tmp_path: Path):
+    unpacked = "git -c user.name=a -c user.email=b@c commit -qm x && git archive HEAD | tar x -C /tmp && ls /tmp"
+    script = [uses(("bash", {"command": f"git init -q && git add a.txt && {unpacked}"})), says("ok")]
+    async with sandboxed(tmp_path, script, "auto-edit") as editor:
+        (editor.workspace / "a.txt").write_text("a\n")
+        (editor.workspace / ".git").mkdir()
+        await editor.say(await editor.open(), "go")
+    assert "a.txt" in editor.call.text
+    assert questions(editor) == []
