@@ -26,7 +26,7 @@ _SECCOMP = {"x86_64": 317, "aarch64": 277}
 _SET_FILTER, _NEW_LISTENER = 1, 1 << 3
 _NO_NEW_PRIVILEGES, _DROP_FROM_BOUND = 38, 24
 _CAPABILITY_VERSION = 0x20080522
-_NETWORK_ABI, _SCOPE_ABI = 4, 6
+_TRUNCATE_ABI, _NETWORK_ABI, _SCOPE_ABI = 3, 4, 6
 _TCP = 0b11  # bind and connect
 _SCOPES = 0b11  # abstract sockets and signals
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
@@ -83,15 +83,11 @@ def landlock_abi() -> int:
 
 def landlock_limits(abi: int) -> tuple[str, ...]:
     """Return what this tier cannot do with a version of Landlock, in words for the user."""
-    lacking = (
-        (3, "commands can empty files that they may only read"),
-        (_SCOPE_ABI, "commands can send signals to other processes of the user"),
-    )
     return (
         "no entry is made, renamed or deleted directly in a folder with protected files below (a repository's top)",
         "no command reaches another one on 127.0.0.1, and none makes a local socket or a terminal",
         "the usual folders for temporary files and shared memory are closed: TMPDIR names a private one",
-        *(words for needed, words in lacking if abi < needed),
+        *(("commands can send signals to other processes of the user",) if abi < _SCOPE_ABI else ()),
     )
 
 
@@ -145,7 +141,9 @@ class LandlockSandbox:
         """Yield how a command is started within walls. It must be started in the body. Raises OSError."""
         del cwd  # any folder can be entered
         variables = self._home.variables(walls)
-        program = filter_program(internet=walls.network is NetworkReach.ALL, namespaces=False)
+        program = filter_program(
+            internet=walls.network is NetworkReach.ALL, namespaces=False, truncation=self._abi < _TRUNCATE_ABI
+        )
         assert program is not None  # landlock_abi
         ruleset = self._ruleset(walls)
         listeners: list[int] = []

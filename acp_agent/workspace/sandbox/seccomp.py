@@ -34,6 +34,8 @@ class _Machine(NamedTuple):
     attributes calls that change further attributes of files
     others     calls that set limits or the scheduling of the process in their first argument
     priorities those with the process in their second argument
+    truncate   the call that empties a file by its path
+    opens      the calls that open a file, each with the number of the argument that says how
     """
 
     architecture: int
@@ -46,11 +48,14 @@ class _Machine(NamedTuple):
     attributes: tuple[int, ...]
     others: tuple[int, ...]
     priorities: tuple[int, ...]
+    truncate: int
+    opens: tuple[tuple[int, int], ...]
     has_x32: bool = False
 
 
 _COMMON = (*range(428, 434), *range(425, 428), 438, 442, 467)  # mounts by descriptor, io_uring, pidfd_getfd
-_CLONE3 = 435
+_CLONE3, _OPENAT2 = 435, 437
+_EMPTIED, _HOW = 0x200, 3  # O_TRUNC, O_ACCMODE
 _MACHINES = {
     # ptrace is left out: it reaches the command's own processes only, and debuggers need it.
     "x86_64": _Machine(
@@ -62,7 +67,7 @@ _MACHINES = {
             *_COMMON,
         ),
         shared=(29, 30, 31, 64, 65, 66, 68, 69, 70, 71, 220, 240, 241),
-        others=(142, 144, 203, 302, 314), priorities=(141, 251),
+        others=(142, 144, 203, 302, 314), priorities=(141, 251), truncate=76, opens=((2, 1), (257, 2)),
         attributes=(188, 189, 190, 197, 198, 199, 463, 466, 469),
     ),
     "aarch64": _Machine(
@@ -73,25 +78,28 @@ _MACHINES = {
             *_COMMON,
         ),
         shared=(*range(186, 197), 180, 181),
-        others=(118, 119, 122, 261, 274), priorities=(140, 30),
+        others=(118, 119, 122, 261, 274), priorities=(140, 30), truncate=45, opens=((56, 2),),
         attributes=(5, 6, 7, 14, 15, 16, 463, 466, 469),
     ),
 }  # fmt: skip
 
 
-def filter_program(*, internet: bool, namespaces: bool) -> bytes | None:
+def filter_program(*, internet: bool, namespaces: bool, truncation: bool = False) -> bytes | None:
     """Return the filter as an array of struct sock_filter, or None for a machine whose numbers are not known here.
 
     internet     whether sockets of the internet may be made
     namespaces   whether the processes have namespaces of their own. Otherwise they make no local sockets, because a
                  server behind one could act for them. They share no memory, and set no limits of other processes.
                  The calls of `metadata` wait for an answer then
+    truncation   whether files must not be emptied without the right to write them, because Landlock does not see that
     """
     machine = _MACHINES.get(platform.machine())
     if machine is None:
         return None
     families = (*(_LOCAL_FAMILIES if namespaces else ()), *(_INTERNET_FAMILIES if internet else ()))
     own = () if namespaces else _own_steps(machine)
+    if truncation:
+        own = (*_truncation_steps(machine), *own)
     return b"".join(struct.pack("<HBBI", *step) for step in _steps(machine, families, own))
 
 
@@ -135,6 +143,21 @@ def _steps(machine: _Machine, families: Iterable[int], own: Iterable[_Step]) -> 
         yield _PERMIT
     yield _RETURN, 0, 0, _ERRNO | _EAFNOSUPPORT
     yield _PERMIT
+
+
+def _truncation_steps(machine: _Machine) -> Iterator[_Step]:
+    """Yield the steps for a Landlock that does not see how a file is emptied. The number of the call stays loaded."""
+    yield _EQUAL, 0, 1, machine.truncate
+    yield _REFUSE
+    yield _EQUAL, 0, 1, _OPENAT2  # what it is to do is in memory, as for clone3
+    yield _RETURN, 0, 0, _ERRNO | _ENOSYS
+    for number, argument in machine.opens:
+        yield _EQUAL, 0, 5, number
+        yield _LOAD, 0, 0, _ARGUMENTS + 8 * argument
+        yield _AND, 0, 0, _EMPTIED | _HOW
+        yield _EQUAL, 0, 1, _EMPTIED  # it is opened for reading only
+        yield _REFUSE
+        yield _PERMIT
 
 
 def _own_steps(machine: _Machine) -> Iterator[_Step]:

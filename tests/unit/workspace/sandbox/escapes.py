@@ -376,9 +376,7 @@ def changes(w: SimpleNamespace, t: str) -> dict[str, Callable[[], object]]:
         ),
         "copy with dd": lambda: sh(f"dd if=/dev/zero of={t} bs=1 count=4 conv=notrunc"),
         "write while a link is swapped in": lambda: swapped(w, t, write),
-        "write by a script of a package": lambda: sh(
-            f"cd {w.src} && printf 'all:\\n\\techo x >> {t}\\n' > Makefile && (make || npm run --silent x)"
-        ),
+        "write by a rule of make": lambda: sh(f"cd {w.src} && printf 'all:\\n\\techo x >> {t}\\n' > Makefile && make"),
         "write by a hook of git": lambda: sh(
             f"cd {w.src} && git init -q r && cd r && printf '#!/bin/sh\\necho x >> {t}\\n' > .git/hooks/pre-commit && "
             "chmod +x .git/hooks/pre-commit && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x"
@@ -440,6 +438,10 @@ PROTECTED: dict[str, Callable[[SimpleNamespace], object]] = {
     "write what every program loads": lambda _: write("/etc/ld.so.preload", os.O_WRONLY | os.O_CREAT),
     "write a program of the system": lambda _: write("/usr/bin/escaped", os.O_WRONLY | os.O_CREAT),
     "write a job of a user": lambda _: sh("echo '* * * * * true' | crontab -"),
+    "write by a script of a package": lambda w: (
+        Path(w.src, "package.json").write_text(json.dumps({"scripts": {"x": f"echo x >> {w.home}/.bashrc"}})),
+        sh(f"cd {w.src} && npm run --silent x"),
+    ),
     # processes, sockets and terminals, which whoever looks afterwards has watched
     "end another process": lambda w: os.kill(w.victim, signal.SIGKILL),
     "end another process by the kernel's hand": lambda w: tied_to_a_signal(w.victim),

@@ -61,21 +61,26 @@ def test_each_version_can_refuse_what_the_kernel_documents():
 
 @needs_landlock
 @pytest.mark.parametrize("abi", range(1, 8))
-def test_each_version_refuses_files_outside_and_sockets(root, tmp_path, abi):
+def test_each_version_refuses_files_outside_and_sockets_and_to_empty_files(root, tmp_path, abi):
     if abi > landlock_abi():
         pytest.skip(f"the kernel has version {landlock_abi()}")
     (tmp_path / "private").mkdir()
     (tmp_path / "outside").write_text("outside")
     sandbox = LandlockSandbox(str(tmp_path / "private"), abi)
-    tried = f"cat {tmp_path}/outside; cat .git/config && echo x > src/b && cat src/b; exec 3<>/dev/tcp/127.0.0.1/9"
+    emptied = tmp_path / "emptied"
+    emptied.write_text("full")
+    emptying = f"os.truncate('{emptied}', 0)", f"os.open('{emptied}', os.O_RDONLY | os.O_TRUNC)"
+    tried = "".join(f'PATH=/usr/bin:/bin python3 -c "import os; {each}" 2>/dev/null; ' for each in emptying)
+    tried += f"cat {tmp_path}/outside; cat .git/config && echo x > src/b && cat src/b; exec 3<>/dev/tcp/127.0.0.1/9"
     usual = ("/usr", "/bin", "/lib", "/lib64", "/etc")
-    around = walls(root, readable=usual, frozen=(str(root / ".git/config"),))
+    around = walls(root, readable=(*usual, str(emptied)), frozen=(str(root / ".git/config"),))
     with sandbox.launch(["bash", "-c", tried], str(root), around) as launch:
         popen = partial(
             subprocess.Popen[str], launch.arguments, cwd=root, stdout=-1, stderr=subprocess.STDOUT, text=True
         )
         said = launch.start(popen).communicate()[0]
     sandbox.close()
+    assert emptied.read_text() == "full"
     assert "outside: Permission denied" in said
     assert "\nx\n" in said
     assert "Address family not supported" in said
