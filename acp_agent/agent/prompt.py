@@ -124,7 +124,6 @@ _CALLING = """\
 Call tools:
 - Call them through the tool interface, never as text. Put all calls that do not need each other's results into one \
 message: they run together.
-- Relative paths are relative to the working directory.
 - A result that failed says what to do instead: do that. Never repeat the same call unchanged.
 - What the user or a rule refuses stays refused, by any other tool or command too. Do what the refusal permits and \
 the rest of the task, then say what is open."""

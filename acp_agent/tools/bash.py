@@ -22,7 +22,7 @@ _TELLING = ("permission denied", "no such file or directory")
 class BashParams(Params):
     """Run a command line with `bash -c` in the session's folder. Returns its output, and the exit code if not 0.
 
-    Each call is a new shell: cd and variables do not last. There is no standard input, so pass flags that
+    Each call is a new shell: cd and variables do not last. No standard input: pass flags that
     avoid prompts. For files, prefer read, edit, grep and find_path.
     """
 
@@ -39,7 +39,7 @@ class BashParams(Params):
 class ContainedBashParams(BashParams):
     """Run a command line with `bash -c` in the session's folder. Returns its output, and the exit code if not 0.
 
-    Each call is a new shell: cd and variables do not last. There is no standard input, so pass flags that
+    Each call is a new shell: cd and variables do not last. No standard input: pass flags that
     avoid prompts. Its sandbox changes only this folder and a /tmp of its own, and reaches only servers of this session.
     For files, prefer read, edit, grep and find_path.
     """

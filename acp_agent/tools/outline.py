@@ -89,7 +89,7 @@ class OutlineSymbol(NamedTuple):
 class OutlineParams(Params):
     """Show the classes, functions and types of a file, or of all files below a folder, with their line numbers.
 
-    Knows Python, JavaScript, TypeScript, Go, Rust, Java, C and C++.
+    For Python, JavaScript, TypeScript, Go, Rust, Java, C and C++.
     """
 
     path: Name = "."

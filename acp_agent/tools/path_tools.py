@@ -24,7 +24,7 @@ _MOST_COUNTED = 1000
 
 
 class ListDirectoryParams(Params):
-    """List a folder: one entry a line, marked [dir], [file] or [symlink]."""
+    """List a folder: one entry a line, with its kind."""
 
     path: Name = "."
 
@@ -122,7 +122,7 @@ class CreateDirectory(_PathTool[CreateDirectoryParams]):
 
 class _TwoPaths(Params):
     source: Name
-    destination: Name = Field(description='The new path; with "/" at its end, the folder to put it in')
+    destination: Name = Field(description='New path; if it ends with "/", the folder to put it in')
 
     @property
     def target(self) -> str:

@@ -77,7 +77,7 @@ class Fetch(Tool[FetchParams]):
 
 
 class WebScrapeParams(Params):
-    """Get the parts of a web page that match a CSS selector, such as `table.prices td` or `h2 > a`. Only https URLs."""
+    """Get the parts of a web page that match a CSS selector. Only https URLs."""
 
     url: Name
     select: Name = Field(description="CSS selector")
