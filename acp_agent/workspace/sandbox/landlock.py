@@ -11,6 +11,7 @@ import os
 import stat
 import struct
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from enum import IntFlag
 from functools import cache
@@ -79,6 +80,31 @@ def landlock_abi() -> int:
     if os.uname().sysname != "Linux" or filter_program(internet=False, namespaces=False) is None:
         return 0
     return max(0, ctypes.CDLL(None).syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(_VERSION)))
+
+
+@cache
+def landlock_works() -> bool:
+    """Return whether commands can be contained here. It is tried once, in a thread that ends.
+
+    In a container whose own filter waits for answers, or within walls like these, no second one can.
+    """
+    program = filter_program(internet=False, namespaces=False)
+    if not landlock_abi() or program is None:
+        return False
+
+    def tried() -> None:
+        ruleset = _new_ruleset(landlock_abi(), tcp=False)
+        try:
+            os.close(_confine(ruleset, program))
+        finally:
+            os.close(ruleset)
+
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(tried).result()
+    except OSError:
+        return False
+    return True
 
 
 def landlock_limits(abi: int) -> tuple[str, ...]:

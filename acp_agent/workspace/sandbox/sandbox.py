@@ -14,7 +14,7 @@ from typing import Protocol
 
 from acp_agent.workspace.processes.environment import PrivateFolder
 from acp_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox, bubblewrap
-from acp_agent.workspace.sandbox.landlock import LandlockSandbox, landlock_abi, landlock_limits
+from acp_agent.workspace.sandbox.landlock import LandlockSandbox, landlock_abi, landlock_limits, landlock_works
 from acp_agent.workspace.sandbox.quarantine import Quarantine
 from acp_agent.workspace.sandbox.seatbelt import SANDBOX_EXEC, SeatbeltSandbox
 from acp_agent.workspace.sandbox.walls import Launch, NetworkReach, WallRules, Walls
@@ -35,7 +35,7 @@ class SandboxTier(StrEnum):
 
 _MISSING = {
     SandboxTier.BUBBLEWRAP: "bubblewrap is not installed, or may not make namespaces",
-    SandboxTier.LANDLOCK: "this kernel has no Landlock, or its filter for this machine is not known",
+    SandboxTier.LANDLOCK: "this kernel has no Landlock, or something around the agent already filters its system calls",
     SandboxTier.SEATBELT: "there is no sandbox-exec: it is a program of macOS",
     SandboxTier.NONE: "neither bubblewrap nor Landlock works on this machine",
 }
@@ -47,7 +47,7 @@ def tier_works(tier: SandboxTier) -> bool:
         case SandboxTier.BUBBLEWRAP:
             return bool(bubblewrap())
         case SandboxTier.LANDLOCK:
-            return landlock_abi() > 0
+            return landlock_works()
         case SandboxTier.SEATBELT:
             return sys.platform == "darwin" and os.access(SANDBOX_EXEC, os.X_OK)
         case SandboxTier.NONE:

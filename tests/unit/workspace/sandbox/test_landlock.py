@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.workspace.sandbox.landlock import LandlockSandbox, Right, grants, known_rights, landlock_abi
+from acp_agent.workspace.sandbox.landlock import (
+    LandlockSandbox,
+    Right,
+    grants,
+    known_rights,
+    landlock_abi,
+    landlock_works,
+)
 from acp_agent.workspace.sandbox.walls import Launch, PrivateHome, Walls
 
 needs_landlock = pytest.mark.skipif(landlock_abi() == 0, reason="this kernel has no Landlock")
@@ -111,6 +118,15 @@ def test_a_file_made_meanwhile_beside_something_closed_gets_its_rights(root, tmp
     (root / "new").write_text("new")
     assert ran(f"cat {root}/new {root}/.env") == "new"
     sandbox.close()
+
+
+@needs_landlock
+def test_within_such_walls_no_second_ones_are_promised(root, tmp_path):
+    sandbox = LandlockSandbox(str(tmp_path))
+    with sandbox.launch(["true"], "/", walls(root)) as launch:
+        assert not launch.start(landlock_works.__wrapped__)
+    sandbox.close()
+    assert landlock_works()
 
 
 def test_what_cannot_start_raises_where_it_was_asked_for():
