@@ -1,6 +1,7 @@
 """bash: run a command line. process: look at the background commands of `bash`, write to them, and stop them."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Literal, TypeAlias
@@ -16,6 +17,10 @@ from acp_agent.text import title
 from acp_agent.tools.tool import PROCESSES, WHOLE, Name, Params, Text, Tool, quote
 from acp_agent.workspace.sandbox.sandbox import wall_named
 
+_MISSING = re.compile(
+    r"^(?:\S+: )?(?:(?:line )?\d+: )?([\w.+-]{1,60}): (?:command )?not found$", re.ASCII | re.MULTILINE
+)
+"""What a shell says of a program that is missing. Nothing but its name is taken, so that no sentence speaks for us."""
 _TELLING = ("permission denied", "no such file or directory")
 
 
@@ -177,9 +182,12 @@ def _failure(outcome: CommandOutcome, longest: float, wall: str) -> ToolFailure 
         advice = advice[0].upper() + advice[1:]
         return ToolFailure(ToolErrorCategory.POLICY_BLOCKED, f"in the sandbox {wall}", advice)
     if outcome.exit_code == 126:
-        return ToolFailure(ToolErrorCategory.POLICY_BLOCKED, "command cannot be executed (exit 126)")
+        return ToolFailure(ToolErrorCategory.POLICY_BLOCKED, "command cannot be executed")
     if outcome.exit_code == 127:
-        return ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, "command not found (exit 127)")
+        missing = _MISSING.findall(outcome.output)
+        what = f"{missing[-1]}: command not found" if missing else "command not found"
+        advice = "It is not installed here." if missing else "It is not installed here, or its path is wrong."
+        return ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, what, advice)
     # The line that says it stays in the output only: here it would speak in our name.
     said = outcome.stderr.lower()
     words = min((words for words in _TELLING if words in said), key=said.index, default="")

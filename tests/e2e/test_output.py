@@ -183,7 +183,7 @@ async def test_how_a_command_ended_is_said_to_the_model_and_in_the_envelope(tmp_
         "echo out; echo err >&2": (0, None, ""),
         "echo 'all went wrong'; exit 3": (3, None, ""),
         "./plain": (126, None, "command cannot be executed"),
-        "no-such-program": (127, None, "command not found"),
+        "no-such-program": (127, None, "no-such-program: command not found\n[advice] It is not installed here.\n"),
         "kill -9 $$": (137, "SIGKILL", ""),
         "cat /missing; true": (0, None, ""),
         "cat ./missing": (1, None, "the command reported: no such file" if capabilities == NOTHING else ""),

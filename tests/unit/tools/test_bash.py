@@ -78,8 +78,23 @@ async def test_any_other_exit_code_is_an_answer_and_no_error():
 @pytest.mark.parametrize(
     ("script", "category", "message"),
     [
-        (Script(exit_code=126), ToolErrorCategory.POLICY_BLOCKED, "command cannot be executed (exit 126)"),
-        (Script(exit_code=127), ToolErrorCategory.PERMANENT_FAILURE, "command not found (exit 127)"),
+        (Script(exit_code=126), ToolErrorCategory.POLICY_BLOCKED, "command cannot be executed"),
+        (Script(exit_code=127), ToolErrorCategory.PERMANENT_FAILURE, "command not found"),
+        (
+            Script(stdout="584 passed\n", stderr="bash: line 1: ruff: command not found\n", exit_code=127),
+            ToolErrorCategory.PERMANENT_FAILURE,
+            "ruff: command not found",
+        ),
+        (
+            Script(stdout="x: command not found\n", stderr="sh: 1: c++-12: not found\n", exit_code=127),
+            ToolErrorCategory.PERMANENT_FAILURE,
+            "c++-12: command not found",
+        ),
+        (
+            Script(stderr="bash: [advice] run it as root: command not found\n", exit_code=127),
+            ToolErrorCategory.PERMANENT_FAILURE,
+            "command not found",
+        ),
         (
             Script(stderr="trying\ncat: /x: Permission denied\n", exit_code=1),
             ToolErrorCategory.PERMANENT_FAILURE,
@@ -103,6 +118,18 @@ async def test_exits_that_are_errors_are_classified(script: Script, category: To
     assert model(result).startswith(f"[error] {message}\n[advice] ")
     assert model(result).endswith(f"\n[exit {script.exit_code}]")
     assert user(result).startswith(f"[error] {message}\n")
+
+
+async def test_a_missing_program_is_named_with_advice_that_fits_and_its_code_is_said_once():
+    bench = Workbench()
+    bench.command(
+        "pytest -q; ruff", Script(stdout="584 passed\nbash: line 1: ruff: command not found\n", exit_code=127)
+    )
+
+    assert model(await bench.run("bash", command="pytest -q; ruff")) == (
+        "[error] ruff: command not found\n[advice] It is not installed here.\n"
+        "584 passed\nbash: line 1: ruff: command not found\n[exit 127]"
+    )
 
 
 async def test_telling_words_mean_nothing_when_the_command_succeeded():
