@@ -238,7 +238,8 @@ def shortened(text: str, run: CommandRun, filters: FilterEngine) -> Filtered | N
     filtered = filters.apply(text, run)
     if filtered is None or not filtered.removed or filtered.restored is Restored.NOTHING:
         return filtered
-    kept = _preserved(text, filtered.text, text, suspects=filtered.restored is Restored.SUSPECTS)
+    suspects = filtered.restored is Restored.SUSPECTS and run.exit_code != 0
+    kept = _preserved(text, filtered.text, text, suspects=suspects)
     return replace(filtered, text="\n".join((filtered.text.removesuffix("\n"), kept))) if kept else filtered
 
 

@@ -69,6 +69,7 @@ _BUILDS = (
 )
 _TESTS = (
     r"^(?:FAILED|ERROR|SUBFAILED\S*) \S+::|^ERROR \S+\.py\b|^ERROR at (?:setup|teardown) of |^E  +\S",
+    r":FAIL(?::|$)|\*\*\*(?:Failed|Exception|Timeout|Not Run)\b|^Errors while \w",
     r"^(?:FAIL|ERROR): \w+|^\s*--- FAIL: |^FAIL\t\S|^not ok \d|^Bail out!|\.\.\. FAIL(?:ED)?$",
     r"^\s+(?:FAIL|TIMEOUT|SIG[A-Z]+|ABORT) +\[",
     r"^\s*(?:FAIL +\S+\.\w+|● \S.*\x{203a}|✕ |✗ |✘ )",
@@ -131,7 +132,8 @@ NO_ERRORS = LinePatterns(
         r"^\s*(?://|/\*|\* |-- |;;|<!--)",
         r"^\s*(?:import|from|use|def|fn|func|class|return|raise|throw|except|catch|assert) ",
         # none, or none yet
-        r"(?i:\b(?:no|0|zero|without|without any|on|if|any) errors?\b[^:]*$)|(?i:\b(?:no|on|if) error\b)",
+        r"(?i:\b(?:no|without|without any|on|if|any) errors?\b[^:]*$)|(?i:\b(?:no|on|if) error\b)",
+        r"(?i:(?:^|[^\w.:/-])(?:0|zero) error\b[^:]*$)",
         r"(?i:\berrors?: (?:none|null|nil|false|0)\b)",
         # other levels of logs, and settings of levels
         r"""(?i:\blog[_ -]?level\b["']?\s*[=: ]\s*["']?(?:error|fatal|critical)\b)""",
@@ -141,6 +143,14 @@ NO_ERRORS = LinePatterns(
     )
 )
 """Lines that only look like an error."""
+
+TOTALS = LinePatterns(
+    (
+        r"(?i:\b(?:no|0|zero) (?:\w+ )?(?:error|fail))",
+        r"""(?i:\b(?:errors|failures|failed|fail)["']?(?:[:=] *| )0)""",
+    )
+)
+"""Lines that may contain a total of nothing, which `_NOTHING` takes out. Few do, so that search may be slow."""
 
 SUSPECTS = LinePatterns(
     (
@@ -178,7 +188,7 @@ WARNINGS = LinePatterns(
 TELLING = LinePatterns(
     (
         r"(?i:error|\berr\b|fail|fatal|traceback|abort|panic|crit|alert|exception|rejection|emerg|exit|non-zero)|ERR_PNPM_|SEVERE",
-        r"✖|●|✕|✗|✘|\x{d7}|\.pyi?:\d|\.go:\d|^E  |^E: |\*\* \(|\*\*\* |^[EF][01]\d{3} ",
+        r"✖|●|✕|✗|✘|\x{d7}|\.pyi?:\d|\.go:\d|^E  |^E: |\*\* \(|\*\*\*[ A-Z]|^[EF][01]\d{3} ",
         r"[Uu]ndefined |cannot find|multiple definition|symbol\(s\)|unresolved external|build stopped",
         r"SIG[A-Z]|TIMEOUT|ABORT|^goroutine |Segmentation|core dumped|Bus err|Killed|Aborted",
         r"not ok |rejected\]|double free|stack overflow|Bail out!|aborted!|(?i:timed out|timeout )|^e: ",
@@ -210,6 +220,14 @@ _TIME = re.compile(
     )""",
     re.VERBOSE,
 )
+_NOTHING = re.compile(
+    r"""(?<![\w.:/-])(?:no|0|zero)\ (?:\w+\ )?(?:errors|failures|error\(s\)|failure\(s\))(?!\w)
+      | (?:^|(?<=[,;(:|]\ )|(?<=[,;(|]))(?:no|0)\ (?:tests?\ )?fail(?:ed|ing)\b
+      | \b(?:errors|failures|failed|fail)["']?(?:[:=]\ *|\ )0(?=$|[,;)|\]}"']|\ +\w+\ *[:=])
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+"""Totals of nothing, such as `0 Failures` and `errors: 0`. The rest of their line may still report an error."""
 _UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 _RULES = " \t=_-*│|"
 
@@ -221,7 +239,9 @@ def preserved(raw: str, filtered: str, whole: str = "", *, suspects: bool = Fals
     times, addresses and UUIDs count as one.
 
     whole      the text in which the lines are numbered; "" for `raw`
-    suspects   whether lines that only say "failed" or the like are listed too, where there are fewer than 15 errors
+    suspects   whether lines that only say "failed" or the like are listed too, the last ones, up to 15 with the errors
+
+    Of more errors those of compilers, tests and crashes are listed rather than those of logs, and of these the last.
     """
     if raw == filtered:
         return ""
@@ -229,23 +249,45 @@ def preserved(raw: str, filtered: str, whole: str = "", *, suspects: bool = Fals
     telling = list(dict.fromkeys(line for piece in _pieces(raw) for line in kept.telling(piece)))
     warnings = kept.missing([_split(WARNINGS.lines(encoded("\n".join(telling))))])
     said = {normalised for normalised, _ in warnings}
-    errors = [one for one in kept.missing(_errors(telling)) if one[0] not in said]
+    own = _without_nothing(telling)
+    searched = [*own]
+    errors = [one for one in kept.missing(_own(own, _errors(searched))) if one[0] not in said]
     if suspects and len(errors) < _MOST_SUSPECTS:
         said |= {normalised for normalised, _ in errors}
-        others = [
-            one
-            for one in kept.missing([_not_vetoed(_split(SUSPECTS.lines(encoded("\n".join(telling)))))])
-            if one[0] not in said
-        ]
-        errors += others[: _MOST_SUSPECTS - len(errors)]
+        suspected = _not_vetoed(_split(SUSPECTS.lines(encoded("\n".join(searched)))))
+        others = [one for one in kept.missing(_own(own, [suspected])) if one[0] not in said]
+        errors += others[len(errors) - _MOST_SUSPECTS :]
     if not warnings and not errors:
         return ""
     numbers = _numbers(whole or raw, {line for _, line in (*warnings, *errors)})
     blocks = (
         *_block("weaknesses", [line for _, line in warnings], numbers, _MOST_WARNINGS),
-        *_block("errors", [line for _, line in errors], numbers, _MOST_ERRORS),
+        *_block("errors", _most_telling_first([line for _, line in errors]), numbers, _MOST_ERRORS),
     )
     return "\n".join(blocks)
+
+
+def _without_nothing(lines: list[str]) -> dict[str, str]:
+    """Return the lines by what is left of them without totals of nothing, which is what is searched."""
+    totals = frozenset(_split(TOTALS.lines(encoded("\n".join(lines)))))
+    own: dict[str, str] = {}
+    for line in lines:
+        own.setdefault(_NOTHING.sub("", line) if line in totals else line, line)
+    own.pop("", None)
+    return own
+
+
+def _own(own: Mapping[str, str], parts: Iterable[list[str]]) -> Iterator[list[str]]:
+    """Yield the lines themselves for what was searched of them."""
+    return ([own[line] for line in lines if line in own] for lines in parts)
+
+
+def _most_telling_first(lines: list[str]) -> list[str]:
+    """Return lines that report errors from the last to the first one, those that only a log may contain at the end."""
+    data = encoded("\n".join(lines))
+    plain = frozenset(line for patterns in ERRORS[:-1] for line in _split(patterns.lines(data)))
+    last = lines[::-1]
+    return sorted(last, key=lambda line: line not in plain)
 
 
 def _numbers(text: str, wanted: Container[str]) -> dict[str, int]:

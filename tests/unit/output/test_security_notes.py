@@ -95,6 +95,40 @@ def test_more_than_the_limits_are_counted():
     assert len(lines) == 1 + 20 + 1 + 1 + 40 + 1
 
 
+def test_of_too_many_errors_the_last_are_listed_and_those_of_logs_give_way():
+    raw = "".join(f"12:00:{i % 60:02} pool-{i} ERROR x\n" for i in range(100)) + "a.c:3:t:FAIL: Expected 1\n"
+    raw += "".join(f"12:00:{i % 60:02} pool-{i} ERROR x\n" for i in range(100, 200))
+    assert preserved(raw, "").splitlines()[1:] == [
+        "101: a.c:3:t:FAIL: Expected 1",
+        *(f"{i + 2}: 12:00:{i % 60:02} pool-{i} ERROR x" for i in range(161, 200)),
+        "[161 more errors left out]",
+    ]
+
+
+@each_row(
+    "line, reported",
+    [
+        ("15 Tests 0 Failures 0 Ignored", False),
+        ("Tests run: 5, Failures: 0, Errors: 0, Skipped: 0", False),
+        ("    0 Error(s)", False),
+        ("ran 12 checks: errors=0, failures=0", False),
+        ("test result: ok. 12 passed; 0 failed; 0 ignored", False),
+        ("# fail 0", False),
+        ("no syntax errors, 0 failed", False),
+        ("3 failed, 0 errors in 2s", True),
+        ("15 Tests 2 Failures 0 Ignored", True),
+        ("Tests run: 5, Failures: 0, Errors: 1, Skipped: 0", True),
+        ("v1.0 failed to load", True),
+        ("shard 0 failed", True),
+        ("failed: 0 of 3 replicas are ready", True),
+        ("10 failures", True),
+        ("step 0 error: no such table", True),
+    ],
+)
+def test_totals_of_nothing_report_nothing(line: str, reported: bool):
+    assert (line in preserved(f"a\n{line}\nb\n", "a\nb\n", suspects=True)) is reported
+
+
 def test_a_very_long_error_line_is_clipped():
     assert len(preserved("error: " + "x" * 100_000 + "\n", "")) < 600
 

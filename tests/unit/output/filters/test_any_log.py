@@ -28,9 +28,9 @@ REPORTS = [
 ]
 
 
-def read(text: str, command: str = "./run_all.sh") -> str:
+def read(text: str, command: str = "./run_all.sh", exit_code: int = 1) -> str:
     """Return what the model reads of the output of a command."""
-    filtered = shortened(text, CommandRun(command, printing_commands(ShellText(command)), 1), ENGINE)
+    filtered = shortened(text, CommandRun(command, printing_commands(ShellText(command)), exit_code), ENGINE)
     return text if filtered is None else filtered.text
 
 
@@ -101,6 +101,27 @@ def test_what_prints_files_hits_or_diffs_is_no_log(command: str):
 def test_lines_that_only_look_like_errors_do_not_fill_the_list():
     text = log({at: f"test_error_{at} ... ok" for at in range(100, 9000, 10)} | {9500: "2 errors"})
     assert read(text).split("\n")[36:] == ["[errors among the lines left out, by line number:]", "9500: 2 errors"]
+
+
+def test_totals_of_nothing_do_not_keep_out_what_failed():
+    totals = {at: f"{at % 9}: {at} Tests 0 Failures 0 Ignored" for at in range(100, 9000, 10)}
+    failed = {
+        8001: "2: tests/parse_number.c:77:test_large:FAIL: Expected 1 Was 2",
+        8002: " 2/19 Test  #2: parse_number .....***Failed    0.00 sec",
+        8003: "Errors while running CTest",
+        8004: "9: 14 Tests 1 Failures 0 Ignored",
+    }
+    assert read(log(totals | failed)).split("\n")[36:] == [
+        "[errors among the lines left out, by line number:]",
+        *(f"{number}: {line}" for number, line in failed.items()),
+    ]
+
+
+def test_a_log_of_a_command_that_succeeded_has_no_list_of_lines_that_only_say_failed():
+    text = log({at: f"retry of {at} failed softly" for at in range(100, 9000, 10)})
+    assert len(read(text).split("\n")) == 36 + 1 + 15
+    assert len(read(text, exit_code=0).split("\n")) == 36
+    assert read(log({4321: "error: no such table"}), exit_code=0).endswith("4321: error: no such table")
 
 
 def test_the_totals_of_nodes_own_test_runner_stay_although_it_prints_them_in_the_middle():
