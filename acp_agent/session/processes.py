@@ -91,7 +91,8 @@ class ProcessServices:
 
     def kill_everything(self, within: float = 1.0) -> None:
         """End every process that this one started, in at most `within` seconds. Call it when this process ends."""
-        kill_everything(within, spared=self.watchdog.pid)
+        if kill_everything(within, spared=self.watchdog.pid):
+            self.watchdog.close()  # so that not even its shell is left
 
     def engine(
         self,

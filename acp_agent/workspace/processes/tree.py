@@ -149,8 +149,10 @@ def _prctl(option: int, argument: int) -> None:
     ctypes.CDLL(None).prctl(ctypes.c_int(option), *map(ctypes.c_ulong, (argument, 0, 0, 0)))
 
 
-def kill_everything(within: float = 1.0, *, spared: int | None = None) -> None:
-    """End every process below this one in at most `within` seconds, first by SIGTERM. It is for the shutdown only.
+def kill_everything(within: float = 1.0, *, spared: int | None = None) -> bool:
+    """End every process below this one in at most `within` seconds, first by SIGTERM. Return whether all have ended.
+
+    It is for the shutdown only.
 
     It needs no event loop, and reaps children that other code has started. `spared` is the watchdog, a child that ends
     after us, and finishes the work if we are killed meanwhile.
@@ -167,7 +169,7 @@ def kill_everything(within: float = 1.0, *, spared: int | None = None) -> None:
         return [status.pid for status in statuses if not status.zombie]
 
     _end(living, time.monotonic() + within, _TERM_GRACE, table, set(), pidfds=pidfd_works())
-    living()
+    return not living()
 
 
 def _marked_orphans(table: ProcessTable) -> list[int]:
