@@ -9,7 +9,18 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tests.bench import file_tools, first_request, long_session, models, output, pace, redaction, sessions, undo
+from tests.bench import (
+    contained,
+    file_tools,
+    first_request,
+    long_session,
+    models,
+    output,
+    pace,
+    redaction,
+    sessions,
+    undo,
+)
 from tests.bench.agent import FLOOR, OURS, running
 from tests.bench.model import serving
 from tests.bench.modules import HEAVY, heavy_at_initialize
@@ -190,6 +201,7 @@ def main() -> int:
         endings(max(args.rounds // 3, 1)),
         *(Row(*sample) for sample in file_tools.measured()),
         *(Row(*sample) for sample in undo.measured()),
+        *(Row(*sample) for sample in contained.measured()),
         *(Row(*sample) for sample in models.measured(args.rounds)),
         *(Row(*sample) for sample in first_request.measured()),
         *(Row(*sample) for sample in long_session.measured()),
