@@ -12,6 +12,7 @@ from acp_agent.core.types import Access
 
 _DEEPEST = 3  # folders below a root in which protected and unreadable files are looked for
 _MOST_ENTRIES = 1_000
+_MOST_DOTTED = 20_000  # entries of the root, and those with a dot in front or above
 _UNSEARCHED = frozenset(("node_modules", ".venv", "venv", "target", "dist", "build", "__pycache__", ".tox", ".nox"))
 _GIT_OBEYED = ("hooks", "config", "config.worktree", "info/attributes", "commondir", "gitdir")
 _LOGINS = """
@@ -242,26 +243,42 @@ def folders_above(path: str) -> Iterator[str]:
 
 
 def upper_entries(root: str) -> Iterator[tuple[str, bool]]:
-    """Yield the entries of the upper levels of a folder, and whether each is the folder of a git repository."""
-    left = _MOST_ENTRIES
+    """Yield the entries of the upper levels of a folder, and whether each is the folder of a git repository.
+
+    Of large folders not all is looked at. What begins with a dot is, and what lies in the folder itself: most protected
+    files are there, and nobody can hide one behind many others.
+    """
+    left, dotted_left = _MOST_ENTRIES, _MOST_DOTTED
     level = [root]
-    for _ in range(_DEEPEST + 1):
+    for depth in range(_DEEPEST + 1):
         below: list[str] = []
-        for folder in level:
-            try:
-                with os.scandir(folder) as found:
-                    entries = [(entry.name, entry.path, entry.is_dir(follow_symlinks=False)) for entry in found]
-            except OSError:
-                continue
-            for name, path, is_folder in entries:
-                left -= 1
-                if left < 0:
+        for folder in sorted(level, key=lambda path: "/." not in path[len(root) :]):
+            first = depth == 0 or "/." in folder[len(root) :]
+            if left < 0 and not first:
+                break
+            for name, path, is_folder in _listed(folder):
+                if first or name.startswith("."):
+                    dotted_left -= 1
+                else:
+                    left -= 1
+                    if left < 0:
+                        continue
+                if dotted_left < 0:
                     return
                 is_git = is_folder and name == ".git"
                 yield path, is_git
                 if is_folder and not is_git and name not in _UNSEARCHED:
                     below.append(path)
         level = below
+
+
+def _listed(folder: str) -> list[tuple[str, str, bool]]:
+    """Return name, path and whether it is a folder, of each entry of a folder; none if it cannot be read."""
+    try:
+        with os.scandir(folder) as found:
+            return [(entry.name, entry.path, entry.is_dir(follow_symlinks=False)) for entry in found]
+    except OSError:
+        return []
 
 
 def obeyed_by_git(git: str) -> Iterator[str]:

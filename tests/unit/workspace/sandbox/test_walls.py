@@ -73,6 +73,22 @@ def test_protected_files_in_lower_folders_are_frozen(root, home):
     assert found.pinned == (str(root / "a"), str(root / "a/b"), str(root / "a/b/.vscode"))
 
 
+def test_protected_files_are_found_behind_many_others(root, home):
+    def fill(folder: str) -> None:
+        (root / folder).mkdir()
+        for number in range(600):
+            (root / folder / str(number)).touch()
+
+    fill("first")
+    for name in (".vscode/tasks.json", ".envrc", "opencode.json"):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).touch()
+    for folder in ("aaa", "bbb", ".0"):  # whatever the order in which a file system lists them
+        fill(folder)
+    expected = {str(root / name) for name in (".vscode/tasks.json", ".envrc", "opencode.json")}
+    assert expected <= set(walls(root, home).frozen)
+
+
 def test_files_that_tools_may_not_read_are_hidden(root, home):
     (root / ".env").touch()
     assert str(root / ".env") in walls(root, home).hidden
