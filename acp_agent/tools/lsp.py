@@ -20,7 +20,7 @@ from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, Json, JsonObject, Location, PathSubject, Subject, ToolKind, ToolResult
-from acp_agent.text import title, visible
+from acp_agent.text import counted, title, visible
 from acp_agent.tools.lsp_answer import (
     FIRST,
     MOST,
@@ -419,7 +419,7 @@ def _lines(action: OfferedAction, names: Names) -> Iterator[str]:
     for edit in action.edits[:_MOST_EDITS]:
         yield f"    {_edit(edit, names)}"
     if len(action.edits) > _MOST_EDITS:
-        yield f"    ... and {len(action.edits) - _MOST_EDITS} more edits"
+        yield f"    [{counted(len(action.edits) - _MOST_EDITS, 'more edit')}]"
 
 
 def _edit(edit: FileEdit, names: Names) -> str:
