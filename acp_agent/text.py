@@ -184,9 +184,13 @@ def lines_left_out(count: int, what: str = "") -> str:
     return f"[{count:,} {what}line{'' if count == 1 else 's'} left out]"
 
 
+NOTE_SIZE = 40
+"""The characters that a note about a cut costs: a line is not cut to save fewer."""
+
+
 def shortened_line(line: str, limit: int) -> str:
     """Return a line of at most about `limit` characters, with a note where its middle was."""
-    if len(line) <= limit:
+    if len(line) <= limit + NOTE_SIZE:
         return line
     tail = limit // 5
     return f"{line[: limit - tail]} [{len(line) - limit:,} characters left out here] {line[-tail:]}"

@@ -43,7 +43,7 @@ from acp_agent.core.types import (
     ToolResult,
     ToolSpec,
 )
-from acp_agent.text import title, visible
+from acp_agent.text import NOTE_SIZE, title, visible
 
 _MAX_PROBLEMS = 10
 _MAX_QUOTED = 80
@@ -384,7 +384,6 @@ def _elsewhere(key: str, pattern: str, suggestion: str) -> ToolError:
 
 
 _COUNTED = 100_000  # missing characters that are worth a number
-_UNCUT = 40  # missing characters that are not worth a note
 
 
 def split_lines(text: str) -> list[str]:
@@ -398,7 +397,7 @@ def split_lines(text: str) -> list[str]:
 def cut(line: str, limit: int) -> str:
     """Return the line, or its first `limit` characters and how many are missing, if that is clearly shorter."""
     missing = len(line) - limit
-    if missing <= _UNCUT:
+    if missing <= NOTE_SIZE:
         return line
     # Of a very long line only the beginning may have been read.
     return f"{line[:limit]}… [{missing if missing <= _COUNTED else f'over {_COUNTED}'} more characters]"

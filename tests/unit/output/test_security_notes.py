@@ -168,3 +168,8 @@ def test_every_error_is_in_the_filtered_text_or_in_the_block(lines: list[str], d
 @given(st.text(), st.text())
 def test_any_text_is_looked_through_without_an_error(raw: str, filtered: str):
     preserved(raw, filtered)
+
+
+def test_an_error_line_is_not_clipped_where_the_note_would_cost_as_much_as_it_saves():
+    line = "error: " + "x" * 530
+    assert preserved(f"{line}\n", "").endswith(f"1: {line}")
