@@ -126,7 +126,8 @@ class ProxyFileSystem:
         if await self._present(path, resolved, expected) != expected:
             raise changed_error(path)
         if await self._needs_bom(resolved):
-            text = _BOM + text.removeprefix(_BOM)
+            is_in_text = expected is not None and expected.startswith(_BOM)  # the second of two marks
+            text = _BOM + (text if is_in_text else text.removeprefix(_BOM))
         try:
             answer = await self._request("fs/write_text_file", {"path": self._paths.spell(resolved), "content": text})
         except (ClientTimeout, ConnectionLost) as error:

@@ -151,7 +151,8 @@ def encode_like(text: str, old: bytes, data: bytes, given: str) -> bytes:
     """
     encoding = encoding_of(old)
     if not encoding:
-        return BOM + data if old.startswith(BOM) and not data.startswith(BOM) else data
+        has_mark = data.startswith(BOM) and not old.startswith(BOM * 2)  # of two marks, the second is part of the text
+        return BOM + data if old.startswith(BOM) and not has_mark else data
     if encoding != WINDOWS:
         return old[:2] + text.encode(encoding)
     try:

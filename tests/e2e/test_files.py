@@ -174,11 +174,13 @@ async def test_a_second_root_may_be_read_too(tmp_path):
     assert "over there" in editor.call.text
 
 
-async def test_line_endings_and_the_byte_order_mark_survive_an_edit(tmp_path):
-    async with editing(tmp_path, [uses(("edit", EDIT)), says("ok")], capabilities=NOTHING) as editor:
-        (editor.workspace / "a.txt").write_bytes(b"\xef\xbb\xbfalpha\r\nbeta\r\n")
+@pytest.mark.parametrize(("capabilities", "marks"), [(NOTHING, 1), (NOTHING, 2), (EVERYTHING, 2)])
+async def test_line_endings_and_every_byte_order_mark_survive_an_edit(tmp_path, capabilities, marks):
+    mark = b"\xef\xbb\xbf" * marks
+    async with editing(tmp_path, [uses(("edit", EDIT)), says("ok")], capabilities=capabilities) as editor:
+        (editor.workspace / "a.txt").write_bytes(mark + b"alpha\r\nbeta\r\n")
         await editor.say(await editor.open(), "edit")
-    assert (editor.workspace / "a.txt").read_bytes() == b"\xef\xbb\xbfalpha\r\ngamma\r\n"
+    assert (editor.workspace / "a.txt").read_bytes() == mark + b"alpha\r\ngamma\r\n"
 
 
 async def test_a_file_changed_while_the_user_looked_at_the_diff_is_not_written(tmp_path):
