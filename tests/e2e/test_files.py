@@ -4,6 +4,7 @@ import anyio
 import pytest
 
 from acp_agent.text import unescaped
+from tests.e2e.thoughts import Mind, go, thinking
 from tests.fakes.answers import Call, answering, never, refusing
 from tests.fakes.editor import EVERYTHING, FILES_ONLY, NOTHING, READ_ONLY, TERMINAL_ONLY, editing
 from tests.fakes.model_script import says, uses
@@ -202,6 +203,37 @@ async def test_an_edit_that_matches_twice_is_refused_and_says_how_often(tmp_path
     assert not editor.requests("session/request_permission")
 
 
+async def test_what_an_edit_missed_by_is_told_in_code_points_and_what_only_differs_in_blanks_is_applied(tmp_path):
+    tried = {
+        "x = 'caf\u00e9'": "the file has U+0065 U+0301, you sent U+00E9",
+        "def total(basket):\n    return  sum(basket)": "the text at line 4 differs only in blanks",
+        "y = 1": "old_string and new_string are the same",
+        "    one()\n    two()": "(applied with the file's indentation)",
+        "def total(basket):\r\n    return sum(basket)": "(applied with the file's line ends)",
+    }
+    new = {"y = 1": "y = 1", "    one()\n    two()": "    three()"}
+    edits = [("edit", {"path": "a.py", "old_string": old, "new_string": new.get(old, "z = 1")}) for old in tried]
+    mind = Mind()
+    text = "x = 'cafe\u0301'\n\tone()\n\ttwo()\ndef total(basket):\n    return sum(basket)\n"
+    config = "[acp]\nauto_approve = 'full-auto'\n"
+    async with thinking(tmp_path, mind.call(*edits), config=config) as (editor, _):
+        (editor.workspace / "a.py").write_bytes(text.encode())
+        await go(editor)
+    assert [words for words, said in zip(tried.values(), mind.said, strict=True) if words not in said] == [], mind.said
+    assert [call.status for call in editor.calls] == ["failed"] * 3 + ["completed"] * 2
+    assert (editor.workspace / "a.py").read_bytes() == "x = 'cafe\u0301'\n\tthree()\nz = 1\n".encode()
+
+
+async def test_a_long_file_is_read_in_pages_that_say_where_to_go_on(tmp_path):
+    pages = [uses(("read", {"path": "a.txt"})), uses(("read", {"path": "a.txt", "offset": 2001})), says("ok")]
+    async with editing(tmp_path, pages, capabilities=NOTHING) as editor:
+        (editor.workspace / "a.txt").write_text("".join(f"line {number}\n" for number in range(1, 2004)))
+        await editor.say(await editor.open(), "read it")
+    first, rest = (call.final["rawOutput"]["output"] for call in editor.calls)
+    assert first.endswith("2000\tline 2000\n[3 more lines: go on with offset=2001]")
+    assert rest.split() == ["2001", "line", "2001", "2002", "line", "2002", "2003", "line", "2003"]
+
+
 @pytest.mark.parametrize("capabilities", [EVERYTHING, NOTHING], ids=["editor", "disk"])
 async def test_a_latin_1_file_is_read_and_edited_in_its_encoding_and_the_model_is_told(tmp_path, capabilities):
     edit = {"path": "a.txt", "old_string": "café", "new_string": "thé"}
@@ -248,7 +280,15 @@ async def test_an_edit_of_a_file_that_others_changed_is_refused_once_and_shows_t
 
 
 async def test_what_the_model_is_shown_of_a_file_is_what_it_holds_and_can_be_edited(tmp_path):
-    lines = ["key\u200b = 1  ", "", "", "\tمی\u200cخواهم \u202eend", "\\u200b and \u200b", "👩\u200d💻 \x0c"]
+    lines = [
+        "key\u200b = 1  ",
+        "",
+        "",
+        "\tمی\u200cخواهم \u202eend",
+        "\\u200b and \u200b",
+        'PASSWORD_HASHER = "argon2"',
+        "👩\u200d💻 \x0c",
+    ]
     edit = {"path": "a.txt", "old_string": "key\\u200b = 1  \n\n\n", "new_string": "key\\u200b = 2\n"}
     calls = [
         ("read", {"path": "a.txt"}),

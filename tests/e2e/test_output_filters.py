@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.aided import aided, last
 from tests.e2e.model_servers import Thought
 from tests.e2e.thoughts import Mind, go, inside, thinking
 from tests.fakes.editor import ScriptedEditor
@@ -121,3 +122,55 @@ async def test_a_file_that_is_edited_is_taken_up_at_the_next_command(tmp_path):
     assert other.count("noise number") == 40
     assert empty == off == gone
     assert empty.count("noise") == 400
+
+
+def noise(line: str, end: str) -> str:
+    """Return 300 numbered lines and an end."""
+    return "".join(line.format(number) + "\n" for number in range(300)) + end
+
+
+LOGS = {
+    "npm install": (
+        noise("npm warn deprecated package-{0}@1.0.0: use another", "added 812 packages in 9s"),
+        "added 812 packages",
+    ),
+    "npm test": (
+        noise("  ✓ adds {0} (1 ms)", "  ✕ takes away\n\nTests:  1 failed, 300 passed"),
+        "1 failed, 300 passed",
+    ),
+    "terraform plan": (
+        noise("aws_x.y[{0}]: Refreshing state... [id=i-{0}]", "Plan: 1 to add, 2 to destroy."),
+        "Plan: 1 to add",
+    ),
+    "cargo build": (
+        noise("   Compiling crate{0} v1.0.{0}", "error[E0308]: mismatched types"),
+        "error[E0308]: mismatched types",
+    ),
+    "make all": (
+        noise("cc -c -o part{0}.o part{0}.c", "part7.c:3:1: error: expected ';'"),
+        "part7.c:3:1: error: expected ';'",
+    ),
+    "pytest -q": (
+        noise("tests/test_{0}.py .                          [ 50%]", "300 passed in 0.31s"),
+        "300 passed in 0.31s",
+    ),
+}
+
+
+async def test_the_logs_of_builds_and_tests_are_short_by_default_and_keep_their_result_in_its_own_words(tmp_path):
+    """Each program is a script that prints a log."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for command, (log, _) in LOGS.items():
+        name = command.split()[0]
+        (programs / f"{command}.log").write_text(log)
+        (programs / name).write_text(f'#!/bin/sh\nexec cat "{programs}/{name} $1.log"\n')
+        (programs / name).chmod(0o755)
+    steps = [("bash", {"command": command}) for command in LOGS]
+    options = {"environment": {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}}
+    async with aided(tmp_path, *steps, config="[acp]\nauto_approve = 'full-auto'\n", **options) as (session, model, _):
+        await session.say("go")
+    for request, (command, (log, kept)) in zip(model.requests[1:], LOGS.items(), strict=True):
+        assert kept in last(request), command
+        assert len(last(request)) < len(log) / 3, command
+        assert set(last(request).split()) & {"passed", "failed"} <= set(log.split()), command

@@ -190,3 +190,20 @@ async def test_a_denial_of_one_call_leaves_the_others(tmp_path):
         await editor.say(await editor.open(), "go")
     assert [call.status for call in editor.calls] == ["failed", "completed"]
     assert not (editor.workspace / "a.txt").exists()
+
+
+async def test_a_prompt_waits_where_as_many_sessions_work_as_may(tmp_path):
+    script = {"hold": [uses(bash("head -n 1 gate")), says("held")], "go": [says("went")]}
+    async with editing(tmp_path, script, config="[acp]\nmax_sessions = 1\n", capabilities=NOTHING) as editor:
+        gate = editor.fifo("gate")
+        waiting = await editor.open()
+        working = await editor.new_session(str(editor.workspace))
+        async with editor.prompting(working, "hold") as first:
+            await all_shown(editor, 1)
+            async with editor.prompting(waiting, "go") as second:
+                status = await editor.ask("_acp_agent/status", {"sessionId": working})
+                assert status["busy"]
+                assert "went" not in editor.text
+                gate.write_line("on")
+    assert (first.stop_reason, second.stop_reason) == ("end_turn", "end_turn")
+    assert "went" in editor.text

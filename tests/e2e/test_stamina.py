@@ -6,6 +6,8 @@ import pytest
 
 from tests.e2e.aided import aided, told
 from tests.e2e.thoughts import Mind, go, thinking
+from tests.fakes.editor import NOTHING, editing
+from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
 
@@ -18,6 +20,17 @@ async def test_a_turn_has_more_rounds_than_any_task_of_a_day(tmp_path: Path):
     async with thinking(tmp_path, mind.run(*commands), config=FULL_AUTO) as (editor, _):
         await go(editor)
     assert len(editor.calls) == 60
+
+
+@pytest.mark.parametrize(
+    ("config", "stop"), [("", "max_turn_requests"), ("[agent]\nmax_tool_iterations = 0\n", "end_turn")]
+)
+async def test_a_turn_has_200_rounds_by_default_and_no_limit_with_0(tmp_path: Path, config: str, stop: str):
+    script = [uses(("read", {"path": "a.txt", "offset": number})) for number in range(1, 203)]
+    async with editing(tmp_path, [*script, says("done")], config=config, capabilities=NOTHING) as editor:
+        (editor.workspace / "a.txt").write_text("".join(f"{number}\n" for number in range(300)))
+        assert await editor.say(await editor.open(), "go") == stop
+    assert len(editor.calls) == (200 if stop == "max_turn_requests" else 202)
 
 
 async def test_the_model_is_told_five_rounds_before_the_end(tmp_path: Path):
