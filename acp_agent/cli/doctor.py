@@ -34,7 +34,7 @@ from acp_agent.store.credentials import CredentialStore
 from acp_agent.store.schema import MOUNTS, VERSION, cause, network_file_system, version_of
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.ripgrep import find_ripgrep
-from acp_agent.workspace.sandbox.sandbox import SandboxTier, sandbox_tier, tier_limits, why_missing
+from acp_agent.workspace.sandbox.sandbox import SandboxTier, advice_without, sandbox_tier, tier_limits, why_missing
 
 
 class CheckLevel(StrEnum):
@@ -204,7 +204,7 @@ def check_sandbox(settings: Settings) -> list[CheckResult]:
         works = why_missing(wanted) if tier is SandboxTier.NONE else f"{tier} works here"
         return [_ok("sandbox", f"off; {works}")]
     if tier is SandboxTier.NONE:
-        advice = "install bubblewrap" if wanted is None else "set `[tools.sandbox] mode` to auto"
+        advice = advice_without(wanted)
         return [CheckResult(CheckLevel.FAIL if chosen.strict else CheckLevel.WARN, "sandbox", said, advice)]
     return [_ok("sandbox", "; ".join((said, *tier_limits(tier))))]
 

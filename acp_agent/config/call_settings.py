@@ -249,7 +249,7 @@ class SandboxSettings(Section):
         SandboxMode,
         Field(
             strict=False,
-            description="auto (the best that works here), bwrap (bubblewrap), landlock, seatbelt (macOS) or off.",
+            description="auto (bubblewrap where it works), bwrap, landlock, seatbelt (macOS) or off.",
         ),
     ] = SandboxMode.AUTO
     profile: Annotated[

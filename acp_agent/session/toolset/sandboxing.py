@@ -7,7 +7,7 @@ from acp_agent.config.call_settings import SandboxMode, SandboxProfile
 from acp_agent.config.settings import Settings
 from acp_agent.core.errors import ConfigError
 from acp_agent.workspace.processes.environment import child_environment
-from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, sandbox_tier, why_missing
+from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, advice_without, sandbox_tier, why_missing
 from acp_agent.workspace.sandbox.walls import WallRules
 
 _TIERS = {
@@ -44,8 +44,7 @@ def session_sandbox(walls: WallRules, settings: Settings, warn: Callable[[str], 
     tier = sandbox_tier(wanted)
     if tier is SandboxTier.NONE:
         left = "Commands are refused" if chosen.strict else "Commands run without walls, and are asked about"
-        advice = "install bubblewrap" if wanted is None else "set `[tools.sandbox] mode` to auto or off"
-        warn(f"no sandbox can be built: {why_missing(wanted)}. {left}; {advice}")
+        warn(f"no sandbox can be built: {why_missing(wanted)}. {left}; {advice_without(wanted)}")
         if not chosen.strict:
             return None
     try:

@@ -17,7 +17,7 @@ from functools import cache
 from acp_agent.workspace.sandbox.seccomp import filter_program
 from acp_agent.workspace.sandbox.walls import Launch, NetworkReach, PrivateHome, Walls
 
-_PREFERRED = "/usr/bin/bwrap"  # AppArmor profiles name this path
+_SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin:/usr/local/bin"  # AppArmor knows the first
 _NEEDED = 5.0  # seconds that a trial or the holder of a network may take
 _NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
 _SOMEBODY = "1000"  # the user that root is within: not root
@@ -29,16 +29,26 @@ _LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # in many sys
 
 @cache
 def bubblewrap() -> str:
-    """Return the path of bubblewrap, or "" where it is missing or cannot make namespaces. It is tried once."""
-    found = _PREFERRED if os.access(_PREFERRED, os.X_OK) else shutil.which("bwrap") or ""
+    """Return the path of bubblewrap, or "" where it is missing or cannot make namespaces. It is tried once.
+
+    It and nsenter are taken from the system's folders only: PATH may name one that the model can write to.
+    """
+    found = shutil.which("bwrap", path=_SYSTEM_PATH) or ""
     # As the first process of its namespace it leaves none behind that would have to be reaped.
     trial = [found, *_NAMESPACES, "--as-pid-1", "--unshare-net", "--ro-bind", "/", "/"]
     trial += ["--proc", "/proc", "--dev", "/dev", "true"]
     try:
-        done = found and subprocess.run(trial, capture_output=True, check=False, timeout=_NEEDED).returncode == 0
+        tried = found and subprocess.run(
+            trial, capture_output=True, check=False, timeout=_NEEDED, env={"PATH": _SYSTEM_PATH}
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return found if done else ""
+    return found if tried and tried.returncode == 0 and _nsenter() else ""
+
+
+@cache
+def _nsenter() -> str:
+    return shutil.which("nsenter", path=_SYSTEM_PATH) or ""
 
 
 class SessionNetwork:
@@ -60,7 +70,7 @@ class SessionNetwork:
                     stderr=subprocess.DEVNULL,
                     bufsize=0,
                     pass_fds=[writing],
-                    env={"PATH": "/usr/bin:/bin"},
+                    env={"PATH": _SYSTEM_PATH},
                     cwd="/",
                     start_new_session=True,
                 )
@@ -82,7 +92,7 @@ class SessionNetwork:
     def words(self) -> tuple[str, ...]:
         """Return the words that start a command in this network."""
         spaces = f"/proc/{self._process}/ns"
-        return ("nsenter", f"--user={spaces}/user", f"--net={spaces}/net", "--preserve-credentials", "--")
+        return (_nsenter(), f"--user={spaces}/user", f"--net={spaces}/net", "--preserve-credentials", "--")
 
     def close(self) -> None:
         """End the network. Commands that still run in it keep it."""

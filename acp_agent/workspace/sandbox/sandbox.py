@@ -37,8 +37,9 @@ _MISSING = {
     SandboxTier.BUBBLEWRAP: "bubblewrap is not installed, or may not make namespaces",
     SandboxTier.LANDLOCK: "this kernel has no Landlock, or something around the agent already filters its system calls",
     SandboxTier.SEATBELT: "there is no sandbox-exec: it is a program of macOS",
-    SandboxTier.NONE: "neither bubblewrap nor Landlock works on this machine",
 }
+_AUTOMATIC = SandboxTier.BUBBLEWRAP
+"""The tier that is taken unasked. Landlock is too tight for everyday work, and Seatbelt was never run."""
 
 
 def tier_works(tier: SandboxTier) -> bool:
@@ -55,14 +56,23 @@ def tier_works(tier: SandboxTier) -> bool:
 
 
 def sandbox_tier(wanted: SandboxTier | None = None) -> SandboxTier:
-    """Return the tier that is wanted, or the best one, if it works on this machine, and else NONE."""
-    tiers = SandboxTier if wanted is None else (wanted, SandboxTier.NONE)
-    return next(tier for tier in tiers if tier_works(tier))
+    """Return the tier that is wanted, or the one that needs no wish, if it works on this machine, and else NONE."""
+    tier = wanted or _AUTOMATIC
+    return tier if tier_works(tier) else SandboxTier.NONE
 
 
 def why_missing(wanted: SandboxTier | None) -> str:
-    """Return why the tier that is wanted, or any, does not work on this machine."""
-    return _MISSING[wanted or SandboxTier.NONE]
+    """Return why the tier that is wanted, or the automatic one, does not work on this machine."""
+    return _MISSING[wanted or _AUTOMATIC]
+
+
+def advice_without(wanted: SandboxTier | None) -> str:
+    """Return what the user can do where the tier that is wanted, or the automatic one, does not work."""
+    if wanted is not None:
+        return "set `[tools.sandbox] mode` to auto or off"
+    other = SandboxTier.SEATBELT if sys.platform == "darwin" else SandboxTier.LANDLOCK
+    install = "" if sys.platform == "darwin" else "install bubblewrap, or "
+    return f"{install}read in docs/sandbox.md what `[tools.sandbox] mode` {other} costs"
 
 
 def tier_limits(tier: SandboxTier) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ import pytest
 
 from acp_agent.cli.doctor import CheckLevel, CheckResult, check_data_folder, check_model
 from acp_agent.config.load import Flags, load
+from acp_agent.workspace.sandbox.sandbox import SandboxTier, tier_works
 
 KEY = "sk-obviously-fake-0123456789"
 SCRIPTED = {"ACP_AGENT_MODEL": "scripted:hello"}
@@ -87,7 +88,8 @@ def programs(tmp_path: Path) -> Path:
 
 
 def test_when_all_is_well_every_line_is_ok_and_the_exit_code_0(acp_agent, home, programs):
-    done = acp_agent("doctor", PATH=str(programs), **SCRIPTED)
+    walls = {"ACP_AGENT_TOOLS__SANDBOX__MODE": "auto" if tier_works(SandboxTier.BUBBLEWRAP) else "off"}
+    done = acp_agent("doctor", PATH=str(programs), **walls, **SCRIPTED)
     assert done.stderr == ""
     assert [line[:6] for line in done.stdout.splitlines()] == ["ok    "] * 8
     assert [line[6:].split()[0] for line in done.stdout.splitlines()] == [
