@@ -294,16 +294,18 @@ async def test_what_the_model_is_shown_of_a_file_is_what_it_holds_and_can_be_edi
         ("read", {"path": "a.txt"}),
         ("grep", {"pattern": ".*", "path": "a.txt"}),
         ("bash", {"command": "cat a.txt"}),
+        ("bash", {"command": "git diff --no-index /dev/null a.txt"}),
     ]
     config = '[acp]\nauto_approve = "full-auto"\n'
     script = [uses(call) for call in (*calls, ("edit", edit))] + [says("ok")]
     async with editing(tmp_path, script, config=config, capabilities=NOTHING) as editor:
         (editor.workspace / "a.txt").write_text("\n".join([*lines, ""]))
         await editor.say(await editor.open(), "look and edit")
-    read, found, printed = (call.final["rawOutput"]["output"].removesuffix("\n") for call in editor.calls[:3])
+    read, found, printed, diff = (call.final["rawOutput"]["output"].removesuffix("\n") for call in editor.calls[:4])
     assert [line.partition("\t")[2] for line in unescaped(read).split("\n")] == lines
     assert "[line 1 holds U+200B]" in read
     assert [line.partition(":")[2] for line in unescaped(found).split("\n")[1:-1]] == lines
     assert unescaped(printed) == "\n".join(lines)
+    assert [line[1:] for line in unescaped(diff).split("\n")[6:][: len(lines)]] == lines, diff
     assert (editor.workspace / "a.txt").read_text() == "\n".join(["key\u200b = 2", *lines[3:], ""])
-    assert "stand for the characters they name" in editor.calls[3].text
+    assert "stand for the characters they name" in editor.calls[4].text

@@ -1,5 +1,7 @@
 """Questions to the user: what is asked, and that only a clear yes lets a call run."""
 
+import os
+
 import pytest
 
 from tests.fakes.answers import Holding, allowing, answering, choosing, dismissing, never, refusing, rejecting, twice
@@ -360,3 +362,35 @@ async def test_a_refusal_names_its_rule_and_a_question_about_a_loop_the_commands
     (question,) = editor.requests(ASK)
     for inside in ("may run: touch a", "may run: touch b", "may run: rm -f a.o"):
         assert inside in str(question["toolCall"]["content"]), question
+
+
+async def test_substitutions_loopback_urls_and_build_folders_are_judged_by_what_they_do(tmp_path):
+    """None of it reaches anybody: nothing listens on port 9 of the loopback, and the build tools are scripts."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("cmake", "bazel"):
+        (programs / name).write_text('#!/bin/sh\necho "$0 $@"\n')
+        (programs / name).chmod(0o755)
+    ran = {
+        "echo $(echo inside)": "inside",
+        "curl -s http://127.0.0.1:9/; echo tried": "tried",
+        "wget -qO- --max-redirect=0 http://localhost:9/; echo tried": "tried",
+        "mkdir -p build && cd build && cmake ..": "cmake ..",
+        "bazel test //...": "bazel test //...",
+    }
+    denied = {
+        "echo $(sudo ls)": "'sudo'",
+        "curl -s https://x.example/": "'curl'",
+        "cd build && ls ../..": "leads out of the workspace",
+    }
+    calls = (("bash", {"command": command}) for command in ran | denied)
+    options = {
+        "config": "[acp]\nauto_approve = 'full-auto'\n",
+        "environment": {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"},
+    }
+    async with editing(tmp_path, [*map(uses, calls), says("ok")], capabilities=NOTHING, **options) as editor:
+        await editor.say(await editor.open(), "go")
+    fates = [*dict.fromkeys(ran, "completed").items(), *dict.fromkeys(denied, "failed").items()]
+    for call, (command, fate) in zip(editor.calls, fates, strict=True):
+        assert call.status == fate, (command, call.text)
+        assert (ran | denied)[command] in call.text, command

@@ -231,6 +231,9 @@ def test_the_last_line_has_tokens_and_time_of_this_turn(folder):
     folder.run("first")
     done = folder.run("--continue", "second")
     assert re.fullmatch(r"1,200 tokens in, 34 out, \d+\.\d s, session [0-9a-f]{8}\n", done.stderr)
+    price = '[[llm.models]]\nid = "scripted:"\nprice = { input = 100.0, output = 1000.0 }\n'
+    folder.home.config.write_text(folder.home.config.read_text() + price)
+    assert "1,200 tokens in, 34 out, $0.154, " in folder.run("third").stderr
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])
