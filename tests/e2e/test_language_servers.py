@@ -7,6 +7,7 @@ import pytest
 from tests.e2e.model_servers import listening_model
 from tests.fakes.answers import answering
 from tests.fakes.editor import FILES_ONLY, editing
+from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
 
@@ -43,3 +44,18 @@ async def test_the_model_asks_a_language_server_and_the_user_shows_it_what_one_c
         await editor.say(session, "Mend @diagnostics please")
         prompt = json.dumps(model.requests[-1]["messages"][-1]["content"])
         assert ("[LSP Diagnostics]" in prompt, "main.py:1" in prompt, "os: unused" in prompt) == (True, True, True)
+
+
+async def test_the_outline_of_a_language_without_a_grammar_comes_from_the_editors_language_server(tmp_path):
+    method = "_acp_agent/lsp/documentSymbols"
+    sharing = {**FILES_ONLY, "_meta": {"lsp": {"methods": [method], "notifications": []}}}
+    span = {"start": {"line": 2, "character": 0}, "end": {"line": 4, "character": 1}}
+    script = [uses(("outline", {"path": "main.kt"})), says("ok")]
+    async with editing(tmp_path, script, capabilities=sharing) as editor:
+        symbol = {"name": "Basket", "kind": 5, "range": span, "selectionRange": span}
+        editor.overrides[method] = answering([symbol])
+        (editor.workspace / "main.kt").write_text("\n\nclass Basket {\n  val total = 0\n}\n")
+        await editor.say(await editor.open(), "go")
+        (asked,) = editor.requests(method)
+    assert asked["uri"] == f"file://{editor.workspace}/main.kt"
+    assert "    3  class Basket" in editor.call.text

@@ -325,6 +325,23 @@ async def test_a_dependency_outside_is_read_after_a_question_that_says_what_it_i
     assert (package / "index.js").read_text() == "exports.pad = 1\n"
 
 
+async def test_sources_of_a_toolchain_and_packages_of_an_environment_outside_are_read_after_a_question(tmp_path):
+    places = {"go/src/fmt/print.go": "the Go sources", ".venv/lib/python3.12/site-packages/left.py": "site-packages of"}
+    for place in places:
+        (tmp_path / place).parent.mkdir(parents=True)
+        (tmp_path / place).write_text("pad\n")
+    (tmp_path / ".venv/pyvenv.cfg").write_text("version = 3.12\n")
+    script = [*(uses(("read", {"path": f"../{place}"})) for place in places), says("ok")]
+    options = {"environment": {"GOROOT": f"{tmp_path}/go", "VIRTUAL_ENV": f"{tmp_path}/.venv"}, "capabilities": NOTHING}
+    async with editing(tmp_path, script, decide=choosing("allow_once"), **options) as editor:
+        await editor.say(await editor.open(), "go")
+    asked = [str(question["toolCall"]["content"]) for question in editor.requests(ASK)]
+    assert [(call.status, "pad" in call.text) for call in editor.calls] == [("completed", True)] * 2, [
+        call.text for call in editor.calls
+    ]
+    assert [words in question for words, question in zip(places.values(), asked, strict=True)] == [True] * 2, asked
+
+
 async def test_an_answer_for_the_session_is_not_stored_and_one_of_a_project_can_hold_everywhere(tmp_path):
     tag = [uses(("bash", {"command": "git tag v1"})), says("ok")]
     async with editing(tmp_path, TOUCH, capabilities=NOTHING, decide=choosing("allow_session")) as editor:
