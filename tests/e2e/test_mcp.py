@@ -398,3 +398,15 @@ async def test_a_call_waits_for_the_server_of_its_tool_that_starts_slowly(tmp_pa
             await editor.updated("tool_call", start)
             gate.write_line("go")
         assert [call.status for call in editor.calls_of(second)] == ["completed", "completed"]
+
+
+async def test_a_tool_that_only_reads_ends_while_a_command_still_runs_beside_it(tmp_path, served):
+    script = [uses(("bash", {"command": "head -n 1 gate"}), ("mcp_bare_echo", {"text": "hello"})), says("ok")]
+    config = f"{served.config}read_only_tools = ['echo']\n{FULL_AUTO}"
+    async with editing(tmp_path, script, config=config) as editor:
+        gate, session = editor.fifo("gate"), await opened(editor)
+        async with editor.prompting(session):
+            await editor.seen(lambda frame: frame.update.get("status") == "completed")
+            assert served.calls
+            gate.write_line("on")
+    assert [call.status for call in editor.calls] == ["completed"] * 2
