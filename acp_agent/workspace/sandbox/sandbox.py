@@ -213,11 +213,16 @@ _SIGNS = (
 )
 
 
+_LOOKED_AT = 16 * 1024  # characters
+
+
 def wall_named(output: str, exit_code: int | None) -> str:
     """Return which wall a command ran into, by what it printed, or "".
 
     What a command that succeeded printed counts only if it speaks of the network: others print such words of files.
+    Only the end of an output is looked at, which is where programs say why they stop.
     """
+    output = output[-_LOOKED_AT:]
     for sign, words in _SIGNS:
         if exit_code == _NOT_RUNNABLE and words is _DENIED:  # it is a matter of the file's mode
             continue
