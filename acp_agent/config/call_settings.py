@@ -290,7 +290,7 @@ class SandboxSettings(Section):
         Field(
             description="Files and folders whose content contained commands do not see, besides the usual places of "
             "logins and keys.",
-            examples=[["~/work/customers"]],
+            examples=[["~/customers"]],
         ),
         ADDED,
     ] = ()

@@ -125,7 +125,6 @@ class CallFacts:
     repaired   whether a model made its arguments fit; `repair` is the sentence that tells the user so
     attempts   how often it was tried
     unsandboxed  whether a command of it is to run outside the session's sandbox
-    contained  whether a sandbox contains its commands
     suspects   what it names that is not there and was never mentioned
     clean_up   gives back what the tool opened, after the call's last update was sent
     """
@@ -166,10 +165,16 @@ class CallFacts:
                     self.urls.append(url)
                 case _:
                     pass
-        self.contained = contained and not self.unsandboxed
+        self._contained = contained
         self.command = self.commands[0] if self.commands else None
         if len(self.commands) > 1:
             self.command = CommandFacts("\n".join(each.text for each in self.commands), self._files, is_folder)
+
+    @property
+    def contained(self) -> bool:
+        """Whether a sandbox contains its commands: not what a server or a process that runs already is sent."""
+        own = not self.spec.server and not any(line.typed for line in self.commands)
+        return self._contained and own and not self.unsandboxed
 
     @property
     def only_reads(self) -> bool:

@@ -1,6 +1,7 @@
 """Paths of calls and commands against the roots of a session."""
 
 import os
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acp_agent.core.errors import Refused, ToolErrorCategory
-from acp_agent.core.types import Access, Allow, Ask, Deny, PathSubject
+from acp_agent.core.types import Access, Allow, Ask, CommandSubject, Deny, PathSubject
+from acp_agent.gates.gate import CallFacts
 from acp_agent.gates.paths.command_paths import MAX_WORDS
 from acp_agent.gates.paths.links import without_made
 from acp_agent.gates.sandbox import SandboxGate
@@ -304,3 +306,13 @@ def test_a_folder_that_a_cd_may_not_have_reached_does_not_hide_a_path(tmp_path, 
 def test_a_folder_that_a_cd_surely_reached_counts(tmp_path, text: str):
     (tmp_path / "work/a/b").mkdir(parents=True)
     assert isinstance(gate_in(str(tmp_path / "work")).judge(command(text)), Allow)
+
+
+def test_only_the_agents_own_commands_count_as_contained():
+    ours = call("bash", CommandSubject("ls"))
+    served = replace(ours, spec=replace(ours.spec, server="x"))
+    assert CallFacts(ours, contained=True).contained
+    assert not CallFacts(ours).contained
+    assert not CallFacts(served, contained=True).contained
+    for subject in (CommandSubject("ls", unsandboxed=True), CommandSubject("ls", typed=True)):
+        assert not CallFacts(call("bash", subject), contained=True).contained

@@ -151,7 +151,7 @@ def test_the_wall_that_stopped_a_command_is_named_by_what_it_printed():
         "sed: couldn't open temporary file ./sedxll40S: Permission denied": "./sedxll40S may not be used",
         "touch: cannot touch 'new': Permission denied": "new may not be used",
         "Error: EACCES: permission denied, open '/etc/y'": "/etc/y may not be used",
-        "PermissionError: [Errno 13] Permission denied: '/root/a'": "/root/a may not be used",
+        "PermissionError: [Errno 13] Permission denied: '/srv/a'": "/srv/a may not be used",
         "fatal: Unable to create '/p/.git/index.lock': Permission denied": "/p/.git/index.lock may not be used",
         "curl: (6) Could not resolve host: example.com": "the host example.com cannot be reached",
         "npm error getaddrinfo ENOTFOUND registry.example": "the host registry.example cannot be reached",
