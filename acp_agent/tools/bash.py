@@ -22,6 +22,7 @@ _MISSING = re.compile(
 )
 """What a shell says of a program that is missing. Nothing but its name is taken, so that no sentence speaks for us."""
 _TELLING = ("permission denied", "no such file or directory")
+_OTHER_TMP = "What it leaves in /tmp is not seen in the sandbox; what it leaves in this folder is."
 
 
 class BashParams(Params):
@@ -45,12 +46,14 @@ class ContainedBashParams(BashParams):
     """Run a command line with `bash -c` in the session's folder. Returns its output, and the exit code if not 0.
 
     Each call is a new shell: cd and variables do not last. No standard input: pass flags that
-    avoid prompts. Its sandbox changes only this folder and a /tmp of its own, and reaches only servers of this session.
+    avoid prompts. Its sandbox changes only this folder and its own /tmp, and reaches only servers of this session.
     For files, prefer read, edit, grep and find_path.
     """
 
-    unsandboxed: bool = Field(default=False, description="Ask the user to run it without the sandbox")
-    reason: Text | None = Field(default=None, description="Why without")
+    unsandboxed: bool = Field(
+        default=False, description="Ask the user to run it outside the sandbox, where /tmp differs"
+    )
+    reason: Text | None = Field(default=None, description="Why")
 
 
 class Bash(Tool[BashParams]):
@@ -150,7 +153,7 @@ def _result(outcome: CommandOutcome, longest: float, wall: str) -> ToolResult:
         killed = f", killed by {outcome.signal}" if outcome.signal else ""
         ending.append(f"[exit {'unknown' if code is None else code}{killed}]")
     elif wall:  # the last program of a pipe may hide it
-        ending.append(f"[in the sandbox {wall}; `unsandboxed: true` asks the user]")
+        ending.append(f"[in the sandbox {wall}; `unsandboxed: true` asks the user. {_OTHER_TMP}]")
     return ToolResult(
         text=outcome.output.removesuffix("\n") or "(no output)",
         envelope={
@@ -177,9 +180,9 @@ def _failure(outcome: CommandOutcome, longest: float, wall: str) -> ToolFailure 
         advice = f"{more}, or `background: true` for what keeps running."
         return ToolFailure(ToolErrorCategory.TIMEOUT, f"timed out{after}", advice)
     if wall:
-        otherwise = "" if "reached" in wall else "Do it within the session's folder, or "
-        advice = f"{otherwise}call again with `unsandboxed: true` and a `reason`: the user is asked."
-        advice = advice[0].upper() + advice[1:]
+        again = "all again with `unsandboxed: true` and a `reason`: the user is asked."
+        inside = f"Do it within the session's folder, or c{again}"
+        advice = f"C{again} {_OTHER_TMP}" if "reached" in wall else inside
         return ToolFailure(ToolErrorCategory.POLICY_BLOCKED, f"in the sandbox {wall}", advice)
     if outcome.exit_code == 126:
         return ToolFailure(ToolErrorCategory.POLICY_BLOCKED, "command cannot be executed")

@@ -17,6 +17,7 @@ from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.secrets import Secrecy, secrecy
 from acp_agent.core.types import Access, Allow, Ask, Deny, PathSubject, Verdict
 from acp_agent.gates.gate import Resolve
+from acp_agent.gates.git_calls import git_call
 from acp_agent.gates.paths.command_paths import MAX_WORDS, URL, Folders, path_words
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.verify.folder_readers import EXCLUDING, reading
@@ -26,6 +27,7 @@ from acp_agent.workspace.git.index import Known
 
 _LOOKERS = ("ls", "stat", "file", "du", "chmod", "chown", "mkdir", "touch", "basename", "dirname", "realpath")
 _QUIET = frozenset((*_LOOKERS, "ssh", "ssh-add", "ssh-keygen", "ssh-copy-id"))
+_QUIET_GIT = frozenset(("check-ignore", "check-attr"))  # they print what is said about a name
 _UNSHOWN_OPTIONS = ("--env-file", "--exclude")
 _GLOB_OPTIONS = ("-g", "--glob", "--iglob")
 _KEY_USERS = ("scp", "sftp")
@@ -133,7 +135,7 @@ class Firewall(Verifier):
 
 def _handles(command: Command, word: str) -> bool:
     """Return whether a program uses the file of a word without showing its content."""
-    if command.name in _QUIET or (command.name == "git" and word in command.own and word.startswith(EXCLUDING)):
+    if command.name in _QUIET or (command.name == "git" and word in command.own and _git_handles(command, word)):
         return True
     return any(
         word == (option.partition("=")[2] or value)
@@ -142,6 +144,12 @@ def _handles(command: Command, word: str) -> bool:
         or (option == "-i" and command.name in _KEY_USERS)
         or (option in _GLOB_OPTIONS and value.startswith("!"))
     )
+
+
+def _git_handles(command: Command, word: str) -> bool:
+    """Return whether git excludes what a word names, or only looks at its name."""
+    call = git_call(command)
+    return word.startswith(EXCLUDING) or (call is not None and call.subcommand in _QUIET_GIT)
 
 
 def _file_words(command: Command) -> Iterator[str]:

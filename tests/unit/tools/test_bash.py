@@ -310,6 +310,9 @@ async def test_the_model_reads_which_wall_stopped_a_command_and_how_to_ask():
     error, advice = model(result).splitlines()[:2]
     assert error == "[error] in the sandbox /etc/x cannot be changed"
     assert "call again with `unsandboxed: true` and a `reason`" in advice
+    said = "curl: (6) Could not resolve host: x.test\n"
+    bench.command("pip install x", Script(stderr=said, output=said, exit_code=6))
+    assert "is not seen in the sandbox" in model(await bench.run("bash", command="pip install x"))
     free = await bench.run("bash", command="touch /etc/x", unsandboxed=True)
     assert "sandbox" not in model(free)
-    assert [request.unsandboxed for request in bench.terminal.requests] == [False, True]
+    assert [request.unsandboxed for request in bench.terminal.requests] == [False, False, True]
