@@ -165,7 +165,7 @@ class BlocklistGate(Gate):
     def judge(self, facts: CallFacts) -> Verdict:
         asked: Verdict = Allow()
         for line in facts.commands:
-            verdict = judge(line, self._policy)
+            verdict = judge(line, self._policy, contained=facts.contained)
             if isinstance(verdict, Deny):
                 return verdict
             asked = asked if isinstance(asked, Ask) else verdict
@@ -175,8 +175,8 @@ class BlocklistGate(Gate):
 _ADVICE = "Do it without this command, or tell the user what to run."
 
 
-def judge(shell: ShellText, policy: BlocklistPolicy) -> Verdict:
-    """Return the blocklist's verdict on a shell text."""
+def judge(shell: ShellText, policy: BlocklistPolicy, *, contained: bool = False) -> Verdict:
+    """Return the blocklist's verdict on a shell text. Walls that contain it keep what it could take away."""
     if "\0" in shell.text:
         return Deny("blocklist: the command holds a NUL character")
     found = shell.survey
@@ -193,18 +193,20 @@ def judge(shell: ShellText, policy: BlocklistPolicy) -> Verdict:
         case Substitution.BLOCK:
             return Deny(f"blocklist: {kind} is not allowed; run the commands one by one and write the values out")
         case Substitution.INSPECT:
-            return _inspected(found, kind) or (Ask(f"belongs to the group {asking}") if asking else Allow())
+            return _inspected(found, kind, contained=contained) or (
+                Ask(f"belongs to the group {asking}") if asking else Allow()
+            )
         case Substitution.ASK:
             return Ask(f"uses a {kind}")
         case _:
             assert_never(policy.substitution)
 
 
-def _inspected(found: Survey, kind: str) -> Verdict | None:
+def _inspected(found: Survey, kind: str, *, contained: bool) -> Verdict | None:
     """Return the verdict on a text for what a substitution prints; None if that decides nothing."""
     if found.damage or any(map(_runs_output, found.walk())):
         return Deny(f"blocklist: what the {kind} runs cannot be told; write the command out")
-    removed = next(filter(_removes_output, found.walk()), None)
+    removed = None if contained else next(filter(_removes_output, found.walk()), None)
     return removed and Ask(f"a {kind} names what {removed.name} takes away", firm=True)
 
 

@@ -35,7 +35,7 @@ def questions(editor: ScriptedEditor) -> list[dict[str, Any]]:
 async def test_auto_edit_runs_contained_commands_unasked(tmp_path: Path, capabilities: dict[str, Any]):
     outside = tmp_path / "outside.txt"
     outside.write_text("untouched\n")
-    tried = f"sh -c 'echo made > made.txt; echo x > {outside}'; id -u"
+    tried = f"d=$(mktemp -d); rm -rf $d; sh -c 'echo made > made.txt; echo x > {outside}'; id -u"
     script = [uses(("bash", {"command": tried})), says("ok")]
     async with sandboxed(tmp_path, script, "auto-edit", capabilities=capabilities) as editor:
         await editor.say(await editor.open(), "go")
