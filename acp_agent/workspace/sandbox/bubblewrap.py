@@ -9,13 +9,14 @@ import json
 import os
 import shlex
 import shutil
+import stat
 import subprocess
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 
 from acp_agent.workspace.sandbox.seccomp import filter_program
-from acp_agent.workspace.sandbox.walls import Launch, NetworkReach, PrivateHome, Walls
+from acp_agent.workspace.sandbox.walls import Launch, NetworkReach, PrivateHome, Walls, folders_above, is_below
 
 _SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin:/usr/local/bin"  # AppArmor knows the first
 _NEEDED = 5.0  # seconds that a trial or the holder of a network may take
@@ -176,6 +177,9 @@ class BubblewrapSandbox:
         if walls.network is NetworkReach.ALL:
             names = os.path.realpath("/etc/resolv.conf")
             mounts.setdefault(names, ("--ro-bind", names))
+        for place, private in ((walls.home, home), ("/tmp", temporary), ("/var/tmp", temporary)):  # noqa: S108 - likewise
+            if mounts[place][-1] == private:
+                mounts |= _kept_places(mounts, place, private)
         words = [word for path, (how, *source) in sorted(mounts.items()) for word in (how, *source, path)]
         for link in _LINKS:
             if os.path.islink(link):
@@ -184,6 +188,45 @@ class BubblewrapSandbox:
             *words,
             *(word for path in (*walls.hidden, "/") if os.path.isdir(path) for word in ("--remount-ro", path)),
         ]
+
+
+def _kept_places(mounts: Mapping[str, object], place: str, private: str) -> dict[str, tuple[str, ...]]:
+    """Make what lies directly in a private folder and gets mounted over, and return mounts of the folders above that.
+
+    bubblewrap follows links on its way to a mount, out of the walls as well. A command could leave one there for the
+    next command. What is mounted cannot be renamed, so such a folder keeps its place. Raises OSError.
+
+    place   where `private` is mounted
+    """
+    kept: dict[str, tuple[str, ...]] = {}
+    for path in mounts:
+        inner = path != place and is_below(path, place)
+        if not inner or next(above for above in folders_above(path) if above in mounts) != place:
+            continue
+        names = os.path.relpath(path, place).split("/")
+        _make_place(private, names, folder=os.path.isdir(path))
+        above = ("/".join(names[:count]) for count in range(1, len(names)))
+        kept |= {os.path.join(place, name): ("--bind", os.path.join(private, name)) for name in above}
+    return kept
+
+
+def _make_place(private: str, names: Sequence[str], *, folder: bool) -> None:
+    """Make an empty folder or file below a private folder if nothing is there. A link in its way is deleted."""
+    at = os.open(private, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        for count, name in enumerate(names, 1):
+            with suppress(FileNotFoundError):
+                if stat.S_ISLNK(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+                    os.unlink(name, dir_fd=at)
+            if count == len(names) and not folder:
+                os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=at))
+                break
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=at)
+            outer, at = at, os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+            os.close(outer)
+    finally:
+        os.close(at)
 
 
 def _user() -> tuple[str, ...]:

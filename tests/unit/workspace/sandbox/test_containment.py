@@ -1,6 +1,7 @@
 """What commands can do within the walls, on the real kernel."""
 
 import os
+import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,6 +100,40 @@ async def test_nothing_outside_the_folder_can_be_changed_or_read(contained, tmp_
     assert said.count("No such file or directory") + refusals(said) >= 2
     assert not os.path.exists("/etc/made")
     assert (tmp_path / "outside.txt").read_text() == "outside\n"
+
+
+async def test_a_link_that_a_command_leaves_in_its_private_home_leads_no_later_one_out(contained, tmp_path, tier):
+    if tier is not SandboxTier.BUBBLEWRAP:
+        pytest.skip("nothing is mounted")
+    home, goal = tmp_path / "home", tmp_path / "goal"
+    for folder in (home / ".local/bin", home / ".config/git", goal):
+        folder.mkdir(parents=True)
+    environment = {**child_environment(os.environ), "HOME": str(home)}
+    sandbox = SessionSandbox(WallRules((str(contained.root),), protects, lambda *_: None), environment, tier)
+
+    def run(command: str) -> str:
+        with sandbox.launch(["sh", "-c", command], str(contained.root)) as launch:
+            made = subprocess.run(
+                launch.arguments,
+                check=False,
+                env=environment,
+                pass_fds=launch.descriptors,
+                capture_output=True,
+                text=True,
+            )
+        return made.stdout + made.stderr
+
+    try:
+        assert run(f"cd ~; for n in .local .config; do mv $n $n-; ln -s /oldroot{goal} $n; done").count("busy") == 2
+        os.rmdir(home / ".config/git")
+        sandbox.adopt(WallRules((str(contained.root),), protects, lambda *_: None))
+        run(f"cd ~; rm -r .config; ln -s /oldroot{goal} .config; ls -ld .config")
+        (home / ".config/git").mkdir()
+        sandbox.adopt(WallRules((str(contained.root),), protects, lambda *_: None))
+        assert run("ls -A ~/.config") == "git\n"
+    finally:
+        sandbox.close()
+    assert list(goal.iterdir()) == []
 
 
 async def test_hooks_and_editor_tasks_stay_as_they_are(contained):
