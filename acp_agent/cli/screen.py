@@ -125,6 +125,7 @@ class Screen:
         self._started: dict[str, float] = {}
         self._diffed: set[str] = set()  # tool calls whose diff was shown
         self._running: dict[str, str] = {}  # the titles of the tool calls that run
+        self._walls: dict[str, str] = {}  # the words that say where their commands run
         self._has_status = False  # the last line says what runs; the next output replaces it
         self._in_terminal: dict[str, str] = {}  # the terminals of tool calls whose output is shown live
         self._printing = ""  # the call whose output was drawn last
@@ -227,6 +228,7 @@ class Screen:
         call_id, name = text_at(update, "toolCallId"), text_at(update, "name") or text_at(update, "kind")
         title = self._short(text_at(update, "title"))
         self._running[call_id] = title if title.split(" ")[0] == name else f"{name}  {title}"
+        self._walls[call_id] = "".join(text_at(item, "content", "text") for item in objects_at(update, "content")[-1:])
         self._started[call_id] = time
 
     def _tool_call_update(self, update: JsonObject, time: float) -> None:
@@ -244,6 +246,10 @@ class Screen:
         ending = f"exit {code}" if isinstance(code, int) else status
         if said.startswith(_TIMED_OUT):
             ending = said.removeprefix("[error] ").partition("\n")[0]
+        texts = [text_at(item, "content", "text") for item in content]
+        walls = self._walls.pop(call_id, "")
+        if walls and texts[-1:] == [walls]:
+            ending, texts = f"{ending}, {walls}", texts[:-1]
         elapsed = time - self._started.get(call_id, time)
         mark = self._paint("✔", _GREEN) if status == "completed" else self._paint("✘", _RED)
         title = self._running.pop(call_id, "")
@@ -253,7 +259,7 @@ class Screen:
         self._diffs(call_id, title, content)
         if call_id not in self._in_terminal:
             # A terminal that printed nothing has no text beside it.
-            self._texts([text_at(item, "content", "text") for item in content] if not terminal else [said])
+            self._texts(texts if not terminal else [said])
         elif text_at(update, "rawOutput", "process"):  # what is said of it stands behind its output
             for line in reversed(list(takewhile(lambda line: line.startswith("["), reversed(said.splitlines())))):
                 self._bar(line)

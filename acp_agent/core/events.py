@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from acp_agent.core.messages import PromptPart
 from acp_agent.core.session_options import Choices, Freedom, SessionOptions
-from acp_agent.core.types import Diff, JsonObject, Location, ToolKind, ToolResult
+from acp_agent.core.types import Containment, Diff, JsonObject, Location, ToolKind, ToolResult
 
 
 class PlanStatus(StrEnum):
@@ -64,7 +64,10 @@ class ThoughtDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """A tool call is about to pass the gates and run."""
+    """A tool call is about to pass the gates and run.
+
+    containment   where its commands run; None if it runs none, or if the session has no sandbox
+    """
 
     call_id: str
     name: str
@@ -73,6 +76,7 @@ class ToolStarted:
     raw_input: JsonObject
     locations: tuple[Location, ...] = ()
     diffs: tuple[Diff, ...] = ()
+    containment: Containment | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,13 @@ class ToolKind(StrEnum):
     OTHER = "other"
 
 
+class Containment(StrEnum):
+    """Where the commands of a call run, in a session that has a sandbox, in the words of its card."""
+
+    CONTAINED = "contained"
+    OUTSIDE = "outside the sandbox"
+
+
 class Access(StrEnum):
     """The kind of a call's access to a path.
 

@@ -163,16 +163,16 @@ class DynExecutor:
         understood touches nothing, unless it may run after all: its arguments may be repaired, or its server starts.
         """
         try:
-            invocation = await self._catalogue.understand(call, self._files)
+            facts = self._gates.facts(await self._catalogue.understand(call, self._files))
         except Exception as error:  # noqa: BLE001 - `run` meets the same error, and it costs the call, not the turn
             await self._show_start(self._start_of(call))
             may_run = self._repairer is not None or self._catalogue.is_starting(call.name)
             return Touches(alone=may_run or not isinstance(error, ToolError | Refused))
-        await self._show_start(_start(invocation))
+        await self._show_start(_start(facts))
         try:
-            return self._touched(self._gates.facts(invocation))
+            return self._touched(facts)
         except Exception:  # noqa: BLE001 - a fault of the agent's own costs the call, when it runs, not the turn
-            _log.error("tool call could not be judged", exc_info=True, tool=invocation.spec.name)
+            _log.error("tool call could not be judged", exc_info=True, tool=facts.spec.name)
             return Touches(alone=True)
 
     async def _show_start(self, start: ToolStarted) -> None:
@@ -226,7 +226,7 @@ class DynExecutor:
         result = ToolResult.failed(_ABORTED)
         try:
             if not announced:
-                await self._emit(_start(invocation))
+                await self._emit(_start(facts))
             result = replace(await self._executor.execute(facts), read_only=facts.only_reads)
             result = repaired.told_in(result) if repaired is not None else result
             if invocation.note:
@@ -300,8 +300,9 @@ def _not_understood(call: ToolCall, error: Exception) -> ToolResult:
     return ToolResult.crash(error)
 
 
-def _start(invocation: Invocation) -> ToolStarted:
+def _start(facts: CallFacts) -> ToolStarted:
     """Return the start of a call that is understood."""
+    invocation = facts.invocation
     return ToolStarted(
         call_id=invocation.call.id,
         name=invocation.spec.name,
@@ -310,6 +311,7 @@ def _start(invocation: Invocation) -> ToolStarted:
         raw_input=invocation.call.arguments or {},
         locations=invocation.locations,
         diffs=invocation.diffs,
+        containment=facts.containment,
     )
 
 

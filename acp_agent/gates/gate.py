@@ -15,7 +15,9 @@ from acp_agent.core.types import (
     Access,
     Allow,
     Ask,
+    CallOrigin,
     CommandSubject,
+    Containment,
     Deny,
     Json,
     PathSubject,
@@ -175,6 +177,14 @@ class CallFacts:
         """Whether a sandbox contains its commands: not what a server or a process that runs already is sent."""
         own = not self.spec.server and not any(line.typed for line in self.commands)
         return self._contained and own and not self.unsandboxed
+
+    @property
+    def containment(self) -> Containment | None:
+        """Where its commands run; None if it runs none, or if nothing could contain them."""
+        if not self.commands or not (self.contained or (self._contained and self.unsandboxed)):
+            return None
+        free = self.unsandboxed or self.call.origin is CallOrigin.USER
+        return Containment.OUTSIDE if free else Containment.CONTAINED
 
     @property
     def only_reads(self) -> bool:

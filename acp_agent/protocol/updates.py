@@ -104,6 +104,7 @@ class Updates:
         if card.display_terminal:
             meta["terminal_info"] = {"terminal_id": event.call_id, "cwd": self.cwd}
             content.append({"type": "terminal", "terminalId": event.call_id})
+        content += _containment_content(card)
         update: JsonObject = {
             "sessionUpdate": "tool_call",
             "toolCallId": event.call_id,
@@ -130,7 +131,7 @@ class Updates:
         }
         if event.terminal_id is not None:
             card.terminal_id = event.terminal_id
-            update["content"] = [{"type": "terminal", "terminalId": event.terminal_id}]
+            update["content"] = [{"type": "terminal", "terminalId": event.terminal_id}, *_containment_content(card)]
         elif card.terminal_id is not None:
             # The editor draws its own terminal; the delta is for clients that do not.
             update["_meta"] = {"acp_agent": {"outputDelta": event.output}}
@@ -138,7 +139,7 @@ class Updates:
             update["_meta"] = {"terminal_output": {"terminal_id": event.call_id, "data": event.output}}
         else:
             card.tail = (card.tail + event.output)[-_LIVE_TAIL:]
-            update["content"] = [text_content(fenced(card.tail))]
+            update["content"] = [text_content(fenced(card.tail)), *_containment_content(card)]
         return (update,)
 
     def _finished(self, event: events.ToolFinished) -> Sequence[JsonObject]:
@@ -170,13 +171,15 @@ class Updates:
 
     def _final_content(self, card: _Card, result: ToolResult) -> list[Json]:
         # Diffs come first, because some clients look at the first item only.
-        diffs, images = _diff_content(self.paths, result.diffs), _image_content(result.images)
+        diffs, last = _diff_content(self.paths, result.diffs), _image_content(result.images)
+        if result.ruling is None or not result.ruling.gate:  # it ran
+            last += _containment_content(card)
         if card.terminal_id is not None or card.display_terminal:
             # The text is in rawOutput: content beside a terminal would show everything twice.
-            return [{"type": "terminal", "terminalId": card.terminal_id or card.started.call_id}, *diffs, *images]
+            return [{"type": "terminal", "terminalId": card.terminal_id or card.started.call_id}, *diffs, *last]
         verbatim = card.started.kind in _FENCED and bool(result.shown)
         text = fenced(result.shown) if verbatim else defused(result.shown)
-        return [*diffs, *([text_content(text)] if text else []), *images]
+        return [*diffs, *([text_content(text)] if text else []), *last]
 
     def _locations(self, locations: tuple[Location, ...]) -> JsonObject:
         """Return the `locations` member: absolute paths, lines from 1. Empty if there are none."""
@@ -332,6 +335,11 @@ def bounded_diffs(
         else:
             left -= _size(shown)
             yield path, {"type": "diff", "path": path, "oldText": shown.old_text, "newText": shown.new_text}
+
+
+def _containment_content(card: _Card) -> list[Json]:
+    """Return the word that says where the commands of a call run. It comes last: clients look for diffs first."""
+    return [] if card.started.containment is None else [text_content(card.started.containment.value)]
 
 
 def _diff_content(paths: EditorPaths, diffs: tuple[Diff, ...]) -> list[Json]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from acp_agent.cli.agent_process import objects_at, text_at
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, sandbox_tier
 from tests.fakes.editor import EVERYTHING, NOTHING, ScriptedEditor, editing
 from tests.fakes.model_script import Script, says, uses
@@ -42,7 +43,41 @@ async def test_auto_edit_runs_contained_commands_unasked(tmp_path: Path, capabil
     assert questions(editor) == []
     assert (editor.workspace / "made.txt").read_text() == "made\n"
     assert outside.read_text() == "untouched\n"
-    assert editor.calls[0].final["rawOutput"]["output"].splitlines()[-2] != "0"
+    assert text_at(editor.calls[0].final, "rawOutput", "output").splitlines()[-2] != "0"
+
+
+def words_on(call: Any) -> tuple[list[str], list[str]]:
+    """The small words on a card, when it opens and when it closes."""
+    opened, closed = (
+        [text_at(item, "content", "text") for item in objects_at(update, "content")]
+        for update in (call.first, call.final)
+    )
+    return opened, closed[-1:]
+
+
+@pytest.mark.parametrize("capabilities", [NOTHING, EVERYTHING], ids=["here", "in the editor"])
+async def test_the_card_says_whether_a_command_is_contained(tmp_path: Path, capabilities: dict[str, Any]):
+    free = {"command": "true", "unsandboxed": True}
+    steps = (uses(("bash", each)) for each in ({"command": "true"}, free, {"command": "git push --force"}))
+    answers = iter(("allow_once", "reject_once"))
+
+    async def decide(params: dict[str, Any]) -> str:
+        return next(answers)
+
+    rules = '[[tools.permissions.bash]]\npattern = "git push*"\naction = "ask"\n'
+    script = [*steps, uses(("read", {"path": "a"})), says("ok")]
+    async with sandboxed(
+        tmp_path, script, "auto-edit", capabilities=capabilities, rules=rules, decide=decide
+    ) as editor:
+        session = await editor.open()
+        await editor.say(session, "go")
+        await editor.say(session, "/run true")
+    contained, outside, refused, other, typed = editor.calls
+    assert words_on(contained) == (["contained"], ["contained"])
+    assert words_on(outside) == words_on(typed) == (["outside the sandbox"], ["outside the sandbox"])
+    assert words_on(refused)[1] != ["contained"]
+    assert "contained" not in str(other.first) + str(other.final)
+    assert (contained.first["title"], contained.first["rawInput"]) == ("true", {"command": "true"})
 
 
 async def test_suggest_asks_about_changes_and_runs_them_contained(tmp_path: Path):

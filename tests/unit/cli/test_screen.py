@@ -256,6 +256,16 @@ def test_the_output_of_a_command_is_drawn_as_it_comes_and_not_again_at_the_end()
     assert lines == f"\n  ● bash  make\n{bars}  ✔ bash  make  exit 0, 0.00 s\n"
 
 
+def test_where_a_command_ran_stands_behind_its_end_and_not_in_its_output():
+    word = {"type": "content", "content": {"type": "text", "text": "contained"}}
+    start, end = command("1", "make"), ended("1", "x")
+    start["content"].append(word)
+    assert "✔ bash  make  exit 0, 0.00 s\n" in seen(start, ended("1", "x"))  # it did not run
+    end["content"].append(word)
+    lines = seen(start, printed("one\n"), end)
+    assert lines == "\n  ● bash  make\n    │ one\n  ✔ bash  make  exit 0, contained, 0.00 s\n"
+
+
 def test_output_of_two_commands_at_once_has_the_title_of_its_command_above_it():
     running = (command("1", "make"), command("2", "test"))
     lines = seen(*running, printed("a\nrest"), printed("b\n", "2"), ended("2", "b"), printed(" c\n"), ended("1", "x"))
