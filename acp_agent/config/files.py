@@ -31,14 +31,14 @@ LIMIT = 1024 * 1024
 Stamp: TypeAlias = tuple[int, ...] | None
 """A value that changes when the file changes. None if there is no file."""
 
-_TICK = 50_000_000
+_TICK = 20_000_000
 """The time in nanoseconds within which a file system may give two writes the same timestamp."""
 
 
 def stamp(path: str) -> Stamp:
     """Return the current stamp of a file, or None if it does not exist. The file is not opened, and links are followed.
 
-    A file that was written less than 50 ms ago gets a stamp that no later stamp equals, so it is read again. Otherwise
+    A file that was written less than 20 ms ago gets a stamp that no later stamp equals, so it is read again. Otherwise
     a second write with the same timestamps could be missed.
     """
     try:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, cast
 
 from pydantic import (
@@ -117,8 +117,9 @@ class _Lean(GenerateJsonSchema):
         return {key: value for key, value in lean.items() if key != "default" or value is not None}
 
 
+@cache
 def schema(model: type[Params]) -> JsonObject:
-    """Return the JSON Schema object of a tool's parameters without `$ref`, which some model APIs do not accept."""
+    """Return the JSON Schema of a tool's parameters without `$ref`, which some models refuse. Nobody may change it."""
     full = model.model_json_schema(schema_generator=_Lean)
     return {key: _spelled_out(full[key], full.get("$defs", {})) for key in _KEYWORDS if key in full}
 

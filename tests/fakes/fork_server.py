@@ -41,10 +41,24 @@ def load_everything() -> None:
     import acp_agent  # noqa: PLC0415 - the agents' modules, not the tests'
 
     for module in pkgutil.walk_packages(acp_agent.__path__, "acp_agent."):
-        if not module.name.startswith(("acp_agent.cli", "acp_agent.__main__")):  # an agent would not load those
+        if not module.name.startswith("acp_agent.cli"):  # an agent would not load those
             _read_tables(importlib.import_module(module.name))
+    _rehearse()
     gc.collect()
     gc.freeze()
+
+
+def _rehearse() -> None:
+    """Load and make what every agent loads and makes between its start and its first answer."""
+    importlib.import_module("anyio._backends._asyncio")
+    from acp_agent.log import without  # noqa: PLC0415 - the agents' modules, not the tests'
+    from acp_agent.output.redaction.redactor import Redactor  # noqa: PLC0415 - as above
+    from acp_agent.tools.registry import catalogue  # noqa: PLC0415 - as above
+
+    with without("rich"):
+        importlib.import_module("structlog")
+    catalogue()
+    Redactor()("A text without secrets.")
 
 
 def _read_tables(module: ModuleType) -> None:
