@@ -251,6 +251,7 @@ class CommandRequest:
     background   whether it runs beside the turns of its session. It then has no timeout, all its output is handed over,
                  and it lasts until its last process has ended. Its input can be written if the backend can do that
     unsandboxed  whether it runs outside the session's sandbox
+    read_only    whether it is to change nothing, which the walls of a sandbox hold
     """
 
     command: str
@@ -259,6 +260,7 @@ class CommandRequest:
     output_limit: int = 10 * 1024 * 1024
     background: bool = False
     unsandboxed: bool = False
+    read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from acp_agent.core.secrets import Redact
 
 if TYPE_CHECKING:  # a session opens without the modules of its backends
-    from acp_agent.core.backends import EntryKind, FileHead, FileSystem, Terminal, TextFiles
+    from acp_agent.core.backends import CommandRequest, EntryKind, FileHead, FileSystem, Terminal, TextFiles
     from acp_agent.core.events import SessionEvent
     from acp_agent.core.messages import Message, PromptPart
     from acp_agent.core.ports import Approver, Elicitor
@@ -61,8 +61,8 @@ class TerminalSettings:
     timeout           limit in seconds of a command that has no limit of its own; 0 for none
     request_timeout   seconds the editor may take to answer a request
     watchdog          ends what runs in the editor's terminals if this process is killed
-    contain           returns a line of shell that runs a command line in a folder within the session's sandbox, with
-                      further variables; None without a sandbox. Raises OSError if it cannot be built
+    contain           returns a line of shell that runs a command within the session's sandbox, with further variables;
+                      None without a sandbox. Raises OSError if it cannot be built
     """
 
     form: str
@@ -72,7 +72,7 @@ class TerminalSettings:
     timeout: float
     request_timeout: float
     watchdog: CommandWatch
-    contain: Callable[[str, str, Mapping[str, str]], str] | None = None
+    contain: Callable[[CommandRequest, Mapping[str, str]], str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,6 +129,7 @@ class ToolContext:
     """The services for one running tool call. They end with the call.
 
     by_user     whether the user typed the call
+    read_only   whether the call is proven to change nothing
     previewed   the change that the user was shown; a tool that finds another old text now must not write
     progress    sends news of the running call to the user
     defer       registers a clean-up that runs after the call's final update was sent
@@ -141,6 +142,7 @@ class ToolContext:
     progress: Callable[[ToolProgress], Awaitable[None]]
     defer: Callable[[Callable[[], Awaitable[None]]], None]
     by_user: bool = False
+    read_only: bool = False
 
     @property
     def files(self) -> FileSystem:

@@ -387,6 +387,7 @@ class ToolRunner:
             progress=self._emit,
             defer=facts.clean_up.append,
             by_user=facts.call.origin is CallOrigin.USER,
+            read_only=facts.only_reads,
         )
         try:
             return await facts.invocation.run(context)

@@ -70,7 +70,7 @@ class TerminalCommands:
         command = self._opening + request.command
         if self._contain is not None and not request.unsandboxed:
             try:
-                command = self._contain(request.command, request.cwd, {MARK: mark})
+                command = self._contain(request, {MARK: mark})
             except OSError as error:
                 raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"the sandbox cannot be built: {error}") from error
         script = self._write_script(command) if self._form == "script" else None

@@ -93,7 +93,7 @@ class Bash(Tool[BashParams]):
             return await self._beside(params, context)
         asked = None if params.timeout is None else min(params.timeout, self._longest)
         free = context.by_user or _is_free(params)
-        request = CommandRequest(params.command, context.cwd, asked, unsandboxed=free)
+        request = CommandRequest(params.command, context.cwd, asked, unsandboxed=free, read_only=context.read_only)
         command = await context.backends.terminal.start(request)
         context.defer(command.release)
         if command.terminal_id is not None:

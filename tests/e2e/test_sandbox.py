@@ -1,5 +1,6 @@
 """Commands within the walls of the kernel: what runs unasked, what the model is told, and how a call may leave."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -171,3 +172,63 @@ async def test_a_repository_may_do_in_the_sandbox_what_asks_without(tmp_path: Pa
         await editor.say(await editor.open(), "go")
     assert "a.txt" in editor.call.text
     assert questions(editor) == []
+
+
+@pytest.mark.parametrize("capabilities", [NOTHING, EVERYTHING], ids=["here", "in the editor"])
+async def test_what_is_to_look_only_cannot_change_anything(tmp_path: Path, capabilities: dict[str, Any]):
+    """A program that is called like one that reads."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "wc").write_text("#!/bin/sh\ntouch made; cat a.txt; touch /tmp/scratch && echo scratch\n")
+    (programs / "wc").chmod(0o755)
+    environment = {"ACP_AGENT_TOOLS__SANDBOX__MODE": "auto", "PATH": f"{programs}:{os.environ['PATH']}"}
+    script = [uses(("bash", {"command": "wc a.txt"})), says("ok")]
+    async with editing(tmp_path, script, capabilities=capabilities, environment=environment) as editor:
+        (editor.workspace / "a.txt").write_text("one\n")
+        await editor.say(await editor.open(), "go")
+        assert [path.name for path in editor.workspace.iterdir()] == ["a.txt"]
+    assert questions(editor) == []
+    assert "one\nscratch" in text_at(editor.call.final, "rawOutput", "output")
+
+
+LEVELS = ("suggest", "auto-edit", "full-auto")
+ASKED = {  # by what the session has, and by level
+    "auto": ("write change outside free", "free", "free"),
+    "off": ("write change outside", "change outside", ""),
+    "seatbelt": ("write change outside", "change outside", ""),  # is missing
+}
+
+
+@pytest.mark.parametrize("mode", ASKED)
+async def test_each_level_asks_about_what_no_wall_holds(tmp_path: Path, mode: str):
+    if mode == "seatbelt" and sandbox_tier(SandboxTier.SEATBELT) is not SandboxTier.NONE:
+        pytest.skip("it works on this machine")
+    has_walls = mode == "auto"
+    outside, freed = tmp_path / "folder/outside.txt", tmp_path / "freed.txt"
+    outside.parent.mkdir()
+    calls: dict[str, tuple[str, dict[str, object]]] = {
+        "look": ("bash", {"command": "ls"}),
+        "write": ("write", {"path": "a.txt", "content": "a"}),
+        "change": ("bash", {"command": "echo b >> b.txt"}),
+        "outside": ("bash", {"command": f"echo c >> {outside}"}),
+        "free": ("bash", {"command": f"echo d >> {freed}", "unsandboxed": True}),
+    }
+    turn = [*(uses(call) for name, call in calls.items() if has_walls or name != "free"), says("ok")]
+    environment = {"ACP_AGENT_TOOLS__SANDBOX__MODE": mode}
+    async with editing(tmp_path, turn * 3, capabilities=NOTHING, environment=environment) as editor:
+        for level, expected in zip(LEVELS, ASKED[mode], strict=True):
+            session = await editor.open()
+            await editor.ask("session/set_mode", {"sessionId": session, "modeId": level})
+            known = len(editor.calls), len(questions(editor))
+            await editor.say(session, "go")
+            made = dict(zip(calls, editor.calls[known[0] :], strict=False))
+            about = [text_at(each, "toolCall", "toolCallId") for each in questions(editor)[known[1] :]]
+            asked = [name for name, call in made.items() if call.first["toolCallId"] in about]
+            failed = [name for name, call in made.items() if call.status == "failed"]
+            assert " ".join(asked) == expected, level
+            # Walls stop it. Without them full-auto, which asks nothing, refuses it.
+            assert failed == (["outside"] if has_walls or level == "full-auto" else []), level
+            (editor.workspace / "a.txt").unlink()
+    assert (editor.workspace / "b.txt").read_text() == "b\n" * 3
+    assert outside.exists() != has_walls
+    assert freed.exists() == has_walls

@@ -510,7 +510,7 @@ class LocalTerminal:
             return
         with ExitStack() as held:
             try:
-                launch = held.enter_context(self._sandbox.launch(words, request.cwd))
+                launch = held.enter_context(self._sandbox.launch(words, request.cwd, read_only=request.read_only))
             except OSError as error:
                 raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"the sandbox cannot be built: {error}") from error
             yield launch

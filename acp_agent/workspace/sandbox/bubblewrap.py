@@ -168,9 +168,9 @@ class BubblewrapSandbox:
         """Return the mounts, each before those below it."""
         temporary, home = self._home.folders
         mounts: dict[str, tuple[str, ...]] = {"/proc": ("--proc",), "/dev": ("--dev",)}
-        mounts |= {path: ("--ro-bind", path) for path in (*_SETTINGS, *walls.readable) if os.path.exists(path)}
         mounts |= {"/tmp": ("--bind", temporary), "/var/tmp": ("--bind", temporary)}  # noqa: S108 - a mount point
         mounts[walls.home] = ("--bind", home)
+        mounts |= {path: ("--ro-bind", path) for path in (*_SETTINGS, *walls.readable) if os.path.exists(path)}
         mounts |= {path: ("--bind", path) for path in (*walls.writable, *walls.pinned)}
         mounts |= {path: ("--ro-bind", path) for path in walls.frozen}
         mounts |= {path: ("--tmpfs",) if os.path.isdir(path) else ("--ro-bind", _NO_FILE) for path in walls.hidden}

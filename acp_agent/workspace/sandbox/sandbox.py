@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Protocol
 
+from acp_agent.core.backends import CommandRequest
 from acp_agent.workspace.processes.environment import PrivateFolder
 from acp_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox, bubblewrap
 from acp_agent.workspace.sandbox.landlock import LandlockSandbox, landlock_abi, landlock_limits, landlock_works
@@ -123,12 +124,15 @@ class SessionSandbox:
         self._rules, self._walls = _remembering(rules), None
 
     @contextmanager
-    def launch(self, command: Sequence[str], cwd: str, network: NetworkReach | None = None) -> Generator[Launch]:
+    def launch(
+        self, command: Sequence[str], cwd: str, network: NetworkReach | None = None, *, read_only: bool = False
+    ) -> Generator[Launch]:
         """Yield how to start a command within the walls. Its descriptors are open in the body. Raises OSError.
 
-        network   the hosts that it can reach, if not those of the session
+        network     the hosts that it can reach, if not those of the session
+        read_only   whether it may change nothing
         """
-        walls = self._walls_for(network)
+        walls = self._walls_for(network, read_only=read_only)
         quarantine = Quarantine(walls.writable, self._rules.protects)
         with self._built().launch(command, cwd, walls) as launch:
             yield replace(launch, afterwards=quarantine.look)
@@ -138,22 +142,24 @@ class SessionSandbox:
         """Whether the walls can be built where another program, an editor, starts the command."""
         return self.tier is SandboxTier.BUBBLEWRAP
 
-    def shell_text(self, command: str, cwd: str, variables: Mapping[str, str]) -> str:
-        """Return a line of shell that runs a command line within the walls, for a terminal that another program opens.
+    def shell_text(self, request: CommandRequest, variables: Mapping[str, str]) -> str:
+        """Return a line of shell that runs a command within the walls, for a terminal that another program opens.
 
         The command gets the session's variables and `variables`. Raises OSError.
         """
-        built, words = self._built(), ["bash" if shutil.which("bash") else "sh", "-c", "--", command]
+        built, words = self._built(), ["bash" if shutil.which("bash") else "sh", "-c", "--", request.command]
         if not isinstance(built, BubblewrapSandbox):
             raise OSError(f"{self.tier} cannot contain what the editor's terminal runs")
-        return built.shell_text(words, cwd, self.walls(), {**self._environment, **variables})
+        walls = self._walls_for(None, read_only=request.read_only)
+        return built.shell_text(words, request.cwd, walls, {**self._environment, **variables})
 
     def _built(self) -> _Walled:
         self._walled = self._walled or self._made()
         return self._walled
 
-    def _walls_for(self, network: NetworkReach | None) -> Walls:
-        return self.walls() if network is None else replace(self.walls(), network=network)
+    def _walls_for(self, network: NetworkReach | None, *, read_only: bool) -> Walls:
+        walls = self.walls().for_reading() if read_only else self.walls()
+        return walls if network is None else replace(walls, network=network)
 
     def walls(self) -> Walls:
         """Return the walls as they were found less than `_FRESH` seconds ago. It blocks for some milliseconds."""

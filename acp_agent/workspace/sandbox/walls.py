@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeAlias, TypeVar
 
@@ -85,6 +85,10 @@ class Walls:
     hidden: tuple[str, ...] = ()
     home: str = ""
     network: NetworkReach = NetworkReach.SESSION
+
+    def for_reading(self) -> "Walls":
+        """Return the same walls with nothing that may be changed but /tmp and the private home."""
+        return replace(self, writable=(), readable=(*self.readable, *self.writable), pinned=(), frozen=())
 
 
 @dataclass(frozen=True, slots=True)

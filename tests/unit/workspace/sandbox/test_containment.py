@@ -195,7 +195,7 @@ async def test_no_further_namespace_or_mount_can_be_made(contained):
     assert (
         said.count("Operation not permitted") + said.count("must be superuser") + said.count("permission denied") >= 2
     )
-    assert said.splitlines()[-1] == "bin"
+    assert "bin" in said.splitlines()
 
 
 async def test_tmp_and_home_are_private_and_last_for_the_session(contained, tmp_path):
