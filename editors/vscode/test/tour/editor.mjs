@@ -1,0 +1,120 @@
+// A real VS Code in a browser: code-server with the packaged extension, driven through Chromium.
+//   CODE_SERVER   the entry script of code-server (out/node/entry.js)
+//   CHROMIUM      the browser (default /usr/bin/chromium)
+//   PLAYWRIGHT    the folder of playwright-core, if it is not installed here
+//   ACP_AGENT     the acp-agent program
+import { execFile, spawn } from "node:child_process";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { promisify } from "node:util";
+
+const run = promisify(execFile);
+const root = resolve(import.meta.dirname, "../..");
+
+function needed(name) {
+  const value = process.env[name];
+  if (!value) throw new Error(`${name} is not set; see the head of test/tour/editor.mjs`);
+  return resolve(value);
+}
+
+function freePort() {
+  return new Promise((done) => {
+    const server = createServer().listen(0, "127.0.0.1", () => {
+      const { port } = server.address();
+      server.close(() => done(port));
+    });
+  });
+}
+
+/** Start the editor on a folder with `files`. `settings` are the user's. */
+export async function startEditor({ files, settings = {}, modelUrl, theme = "Default Dark Modern", width = 1280, height = 860, program }) {
+  const base = await mkdtemp(join(tmpdir(), "acp-agent-tour-"));
+  const folder = join(base, "shop");
+  const userData = join(base, "user");
+  const extensions = join(base, "extensions");
+  for (const each of [folder, join(userData, "User"), join(userData, "Machine"), extensions]) {
+    await mkdir(each, { recursive: true });
+  }
+  for (const [name, text] of Object.entries(files)) {
+    await mkdir(join(folder, name, ".."), { recursive: true });
+    await writeFile(join(folder, name), text);
+  }
+  await run("git", ["init", "-q", folder]);
+  const all = {
+    "security.workspace.trust.enabled": false,
+    "workbench.startupEditor": "none",
+    "workbench.colorTheme": theme,
+    "window.autoDetectColorScheme": false,
+    "telemetry.telemetryLevel": "off",
+    "extensions.ignoreRecommendations": true,
+    "workbench.tips.enabled": false,
+    "acpAgent.path": program ?? needed("ACP_AGENT"),
+    "acpAgent.env": {
+      ACP_AGENT_MODEL: "openai:tour-large",
+      ACP_AGENT_DATA_DIR: join(base, "data"),
+      ACP_AGENT_CONFIG: join(base, "config.toml"),
+      OPENAI_BASE_URL: modelUrl,
+      OPENAI_API_KEY: "fake-key-of-the-tour",
+    },
+    ...settings,
+  };
+  await writeFile(join(base, "config.toml"), "");
+  for (const each of ["User", "Machine"]) await writeFile(join(userData, each, "settings.json"), JSON.stringify(all));
+
+  const server = needed("CODE_SERVER");
+  const env = { ...process.env, HOME: base, PASSWORD: "" };
+  const common = ["--user-data-dir", userData, "--extensions-dir", extensions];
+  await run(process.execPath, [server, ...common, "--install-extension", join(root, "acp-agent.vsix")], { env });
+  const port = await freePort();
+  const arguments_ = [...common, "--auth", "none", "--bind-addr", `127.0.0.1:${port}`, "--disable-telemetry"];
+  const child = spawn(process.execPath, [server, ...arguments_, "--disable-update-check"], { env, stdio: ["ignore", "pipe", "pipe"] });
+  await new Promise((done, failed) => {
+    let log = "";
+    for (const pipe of [child.stdout, child.stderr]) {
+      pipe.on("data", (data) => {
+        log += data;
+        if (log.includes("HTTP server listening")) done();
+      });
+    }
+    child.once("exit", () => failed(new Error(log)));
+  });
+
+  const load = createRequire(process.env.PLAYWRIGHT ? join(resolve(process.env.PLAYWRIGHT), "package.json") : import.meta.url);
+  const { chromium } = load("playwright-core");
+  const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+  const page = await browser.newPage({ viewport: { width, height } });
+  const address = `http://127.0.0.1:${port}/?folder=${encodeURIComponent(folder)}`;
+  const editor = {
+    page,
+    folder,
+    base,
+    /** The document of the chat: a frame in a frame. */
+    chat: page.frameLocator("iframe.webview.ready").frameLocator("iframe#active-frame"),
+    async open() {
+      await page.goto(address);
+      await page.waitForSelector(".monaco-workbench .activitybar", { timeout: 60_000 });
+    },
+    /** Run a command of the palette. */
+    async command(name) {
+      await page.keyboard.press("F1");
+      const input = page.locator(".quick-input-widget input.input");
+      await input.fill(`>${name}`);
+      await page.locator(".quick-input-list .monaco-list-row").first().waitFor();
+      await page.keyboard.press("Enter");
+    },
+    async shot(name) {
+      const to = process.env.SHOTS;
+      if (to) await page.screenshot({ path: join(to, `${name}.png`) });
+    },
+    async stop() {
+      await browser.close();
+      child.kill();
+      await new Promise((done) => child.once("exit", done));
+      await rm(base, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
+    },
+  };
+  return editor;
+}

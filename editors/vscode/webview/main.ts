@@ -1,0 +1,205 @@
+// The chat view: the conversation, what stands around it, and the box for the next prompt.
+
+import type { Frame, Item, ToolItem, ToView } from "../src/chat/messages.js";
+import { card, duration } from "./cards.js";
+import { Composer } from "./composer.js";
+import { byId, element } from "./dom.js";
+import { showFrame } from "./frame.js";
+import { send } from "./host.js";
+import { showMarkdown } from "./markdown.js";
+
+byId("app").append(
+  element("h1", { class: "spoken" }, "acp-agent chat"),
+  element("div", { class: "session-title", "data-part": "title" }),
+  element("div", { class: "log", role: "log", "aria-live": "off", "aria-label": "Conversation", tabindex: "0" }),
+  element("div", { class: "below" }),
+);
+const log = query(".log");
+const below = query(".below");
+const composer = new Composer(below);
+/** What is said to a screen reader: status and questions, not each word of an answer. */
+const announcer = element("div", { class: "spoken", role: "status", "aria-live": "polite" });
+byId("app").append(announcer);
+
+const items = new Map<string, Item>();
+const shown = new Map<string, HTMLElement>();
+const stale = new Set<string>();
+let frame: Frame | undefined;
+
+function query(selector: string): HTMLElement {
+  const found = document.querySelector<HTMLElement>(selector);
+  if (found === null) throw new Error(`there is no ${selector}`);
+  return found;
+}
+
+function receive(message: ToView): void {
+  switch (message.type) {
+    case "reset":
+      items.clear();
+      shown.clear();
+      log.replaceChildren();
+      setFrame(message.frame);
+      message.items.forEach(upsert);
+      break;
+    case "frame":
+      setFrame(message.frame);
+      break;
+    case "items":
+      message.items.forEach(upsert);
+      break;
+    case "append": {
+      const item = items.get(message.id);
+      if (item !== undefined && item.kind !== "tool") {
+        item.text += message.text;
+        stale.add(item.id);
+      }
+      break;
+    }
+    case "insert":
+      composer.insert(message.text);
+      break;
+    case "restore":
+      composer.restore(message.text);
+      break;
+    case "focus":
+      focusSomething();
+      break;
+  }
+  scheduleRender();
+}
+
+function setFrame(next: Frame): void {
+  const before = frame;
+  frame = next;
+  showFrame(next, items.size === 0);
+  composer.show(next);
+  if (before?.busy === true && !next.busy) say(lastAnswer());
+  if (before?.busy === false && next.busy) say("The agent works.");
+}
+
+function upsert(item: Item): void {
+  const before = items.get(item.id);
+  if (items.size === 0 && frame !== undefined) showFrame(frame, false);
+  items.set(item.id, item);
+  stale.add(item.id);
+  const asked = item.kind === "tool" ? item.question : undefined;
+  const askedBefore = before?.kind === "tool" ? before.question : undefined;
+  if (asked !== undefined && asked.id !== askedBefore?.id) say(`The agent asks: ${(item as ToolItem).title}`);
+}
+
+/** The log is not read aloud while it streams. The end of a turn is. */
+function lastAnswer(): string {
+  const last = [...items.values()].at(-1);
+  return last?.kind === "agent" || last?.kind === "notice" ? last.text.slice(0, 2000) : "The turn has ended.";
+}
+
+function say(text: string): void {
+  announcer.textContent = text;
+}
+
+// ------------------------------------------------------------------------------------- drawing
+
+let scheduled = false;
+
+function scheduleRender(): void {
+  if (scheduled) return;
+  scheduled = true;
+  requestAnimationFrame(() => {
+    scheduled = false;
+    render();
+  });
+}
+
+function render(): void {
+  const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 60;
+  const focused = document.activeElement?.closest<HTMLElement>("[data-id]")?.dataset.id;
+  const inQuestion = document.activeElement?.closest(".question") != null;
+  let asks: string | undefined;
+  for (const id of stale) {
+    const item = items.get(id);
+    if (item === undefined) continue;
+    const old = shown.get(id);
+    const now = drawn(item, old);
+    now.dataset.id = id;
+    if (old === undefined) log.append(now);
+    else if (old !== now) old.replaceWith(now);
+    shown.set(id, now);
+    if (item.kind === "tool" && item.question !== undefined && old?.querySelector(".question") == null) asks = id;
+    if (focused === id && old !== now && !inQuestion) now.querySelector<HTMLElement>("summary")?.focus();
+  }
+  stale.clear();
+  if (asks !== undefined) focusQuestion(asks);
+  else if (inQuestion && document.activeElement === document.body) focusSomething();
+  if (atEnd) log.scrollTop = log.scrollHeight;
+}
+
+function drawn(item: Item, old: HTMLElement | undefined): HTMLElement {
+  switch (item.kind) {
+    case "tool":
+      return card(item);
+    case "notice":
+      return notice(item.severity, item.text);
+    case "thought": {
+      const made = old ?? thought();
+      showMarkdown(made.querySelector<HTMLElement>(".markdown") ?? made, item.text);
+      return made;
+    }
+    case "user":
+    case "agent": {
+      const who = item.kind === "user" ? "You" : "acp-agent";
+      const made = old ?? element("div", { class: `message ${item.kind}` }, element("h2", { class: "spoken" }, who));
+      if (old === undefined) made.append(element("div", { class: "markdown" }));
+      const text = made.querySelector<HTMLElement>(".markdown") ?? made;
+      if (item.kind === "user") text.textContent = item.text;
+      else showMarkdown(text, item.text);
+      return made;
+    }
+  }
+}
+
+function thought(): HTMLElement {
+  return element("details", { class: "thought" }, element("summary", {}, "Thought"), element("div", { class: "markdown" }));
+}
+
+function notice(severity: string, text: string): HTMLElement {
+  const made = element("div", { class: "notice", "data-severity": severity });
+  const body = element("div", { class: "markdown" });
+  showMarkdown(body, text);
+  made.append(element("span", { class: "spoken" }, `${severity}: `), body);
+  return made;
+}
+
+// --------------------------------------------------------------------------------------- focus
+
+/** A question gets the focus, unless the user is typing. */
+function focusQuestion(id: string): void {
+  const question = shown.get(id)?.querySelector<HTMLElement>(".question");
+  question?.scrollIntoView({ block: "nearest" });
+  if (document.hasFocus() && !composer.isTyping) question?.focus();
+}
+
+function focusSomething(): void {
+  const question = log.querySelector<HTMLElement>(".question");
+  if (question !== null && !composer.isTyping) question.focus();
+  else composer.focus();
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && frame?.busy === true) {
+    event.preventDefault();
+    send({ type: "cancel" });
+  }
+});
+
+// Durations of running calls count on.
+setInterval(() => {
+  for (const time of log.querySelectorAll<HTMLElement>(".card[data-status=in_progress] .time")) {
+    const item = items.get(time.dataset.item ?? "");
+    if (item?.kind === "tool") time.textContent = duration(item);
+  }
+}, 1000);
+
+window.addEventListener("message", ({ data }: MessageEvent<ToView>) => {
+  receive(data);
+});
+send({ type: "ready" });
