@@ -47,6 +47,7 @@ class UsageTotals:
     complete        True if the price of every call is known
     calls, batches  tool calls and batches of tool calls, for the quota
     under_way       True while a turn runs. It stays True if the process dies during the turn
+    read_from       the sources of untrusted text in the conversation, which lower the trust in it
     """
 
     used: int = 0
@@ -57,6 +58,7 @@ class UsageTotals:
     calls: int = 0
     batches: int = 0
     under_way: bool = False
+    read_from: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -317,6 +317,7 @@ class ToolResult:
     crashed     whether a fault of the agent's own ended the call
     escaped     whether the text is of an earlier result, so that characters that nobody sees are escaped already
     before      the text before the first line of `text`, which was shown earlier: a secret may begin there
+    place       where its command ran, `editor` or `local`, for the audit; empty if none did
     """
 
     text: str
@@ -334,6 +335,7 @@ class ToolResult:
     crashed: bool = False
     escaped: bool = False
     before: str = ""
+    place: str = ""
 
     @property
     def shown(self) -> str:

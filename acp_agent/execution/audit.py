@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from time import monotonic
 
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
+from acp_agent.core.ports import Invocation
 from acp_agent.core.services import Egress
 from acp_agent.core.types import (
     CallOrigin,
     CommandSubject,
-    JsonObject,
     McpSubject,
     PathSubject,
     Phase,
@@ -31,6 +31,7 @@ from acp_agent.store.audit_record import (
     Outcome,
     Redact,
     RolledBack,
+    SandboxAround,
     Success,
     TimedOut,
     ToolRecord,
@@ -61,30 +62,30 @@ _SOURCES_OF_SUBJECTS: dict[type[Subject], ClaimSource] = {
 }
 
 
-def _unknown(_tool: str) -> None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Caller:
     """The session whose calls are recorded.
 
     session_id    the id of the ACP session
     cwd           its folder: absolute, links resolved
-    trust         returns the trust level of a tool by its id; None if it has none
-    environment   returns where a tool runs now, by its id; None if that is unknown
+    trust         returns how far a call is trusted now
+    sandbox       returns the name of the sandbox around commands, by whether they run in the editor; empty for none
     """
 
     session_id: str
     cwd: str
-    trust: Callable[[str], str | None] = _unknown
-    environment: Callable[[str], ExecutionEnv | None] = _unknown
+    trust: Callable[[Invocation], str]
+    sandbox: Callable[[bool], str]
 
 
 class Auditor:
-    """A maker of the audit's records of one session. It never raises if the file cannot be written."""
+    """A maker of the audit's records of one session. It never raises if the file cannot be written.
+
+    trust   returns how far a call is trusted now
+    """
 
     def __init__(self, log: AuditLog, caller: Caller, redact: Redact) -> None:
+        self.trust = caller.trust
         self._log = log
         self._caller = caller
         self._redact = redact
@@ -94,21 +95,20 @@ class Auditor:
         why = self._log.trouble()
         return f"the audit file {self._log.path} cannot be written ({why})" if why else ""
 
-    def record(self, call: ToolCall, result: ToolResult, seconds: float, facts: CallFacts | None = None) -> None:
-        """Record a call that has ended. One without `facts` was never understood, so it has no subjects."""
+    def record(
+        self, call: ToolCall, result: ToolResult, seconds: float, facts: CallFacts | None = None, trust: str = ""
+    ) -> None:
+        """Record a call that has ended. One without `facts` was never understood. `trust` is that at its beginning."""
         ruling, envelope = result.ruling or Ruling(), result.envelope or {}
         ran = "exit_code" in envelope
         outcome = self._outcome(result, ran=ran)
-        code, signal = envelope.get("exit_code"), envelope.get("signal")
-        source, server = _SOURCES.get(call.name), ""
-        for subject in facts.subjects if facts else ():
-            source = source or _SOURCES_OF_SUBJECTS[type(subject)]
-            server = server or (subject.server[:_NAME] if isinstance(subject, McpSubject) else "")
-        sent: JsonObject = {"arguments": call.raw_arguments} if call.arguments is None else call.arguments
+        code, signal, sent = envelope.get("exit_code"), envelope.get("signal"), call.arguments
+        subjects = facts.subjects if facts else ()
+        place, sandbox = self._place(result, facts)
         self._log.append(
             ToolRecord(
                 tool=self._text(call.name, _NAME),
-                call=recordable(sent, self._redact),
+                call=recordable({"arguments": call.raw_arguments} if sent is None else sent, self._redact),
                 result=outcome,
                 correlation_id=call.id[:_NAME],
                 duration_ms=round(seconds * 1000, 1),
@@ -116,13 +116,13 @@ class Auditor:
                 signal=signal[:_NAME] if isinstance(signal, str) and signal else None,
                 truncated=bool(envelope.get("truncated")) if ran else None,
                 cached=result.cached or None,
-                trust=self._caller.trust(call.name),
+                trust=trust or None,
                 approved_by=None if isinstance(outcome, Blocked) else ruling.approved_by,
                 gate=ruling.gate[:_NAME] or None,
                 policy_match=self._text(ruling.rule, _SENTENCE) or None,
                 error_category=result.failure and result.failure.category,
-                claim_source=source,
-                mcp_server_id=server or None,
+                claim_source=_SOURCES.get(call.name) or (_SOURCES_OF_SUBJECTS[type(subjects[0])] if subjects else None),
+                mcp_server_id=next((each.server[:_NAME] for each in subjects if isinstance(each, McpSubject)), None),
                 caller_id=self._caller.session_id[:_NAME],
                 origin=None if call.origin is CallOrigin.MODEL else call.origin,
                 phase=None if call.phase is Phase.EXECUTOR else call.phase,
@@ -130,10 +130,23 @@ class Auditor:
                 attempts=facts.attempts if facts and facts.attempts > 1 else None,
                 arguments_mended=(facts and facts.repaired) or None,
                 hallucination_suspected=bool(facts and facts.suspects) or None,
-                execution_env=self._caller.environment(call.name),
+                execution_env=place,
+                sandbox=sandbox,
                 resolved_cwd=self._text(self._caller.cwd, _SENTENCE),
             )
         )
+
+    def _place(self, result: ToolResult, facts: CallFacts | None) -> tuple[ExecutionEnv | None, SandboxAround | None]:
+        """Return where a call ran, if it ran a command or on an MCP server, and what contained its command."""
+        if not result.place or facts is None:
+            served = facts is not None and facts.spec.server and result.ruling and result.ruling.approved_by
+            return ExecutionEnv.SERVER if served else None, None
+        place = ExecutionEnv(result.place)
+        around = self._caller.sandbox(place is ExecutionEnv.EDITOR)
+        if not around:
+            return place, None
+        left = facts.unsandboxed or facts.call.origin is CallOrigin.USER
+        return place, SandboxAround.UNSANDBOXED if left else SandboxAround(around)
 
     def egress(self, egress: Egress) -> None:
         """Record a request of a web tool."""
@@ -194,7 +207,7 @@ class AuditExecutor:
 
     async def execute(self, facts: CallFacts) -> ToolResult:
         """Run the call and record it before its result is returned."""
-        begun = self._clock()
+        begun, trust = self._clock(), self._auditor.trust(facts.invocation)
         try:
             trouble = self._auditor.trouble() if facts.spec.mutates else ""
             if trouble:
@@ -205,7 +218,7 @@ class AuditExecutor:
         except BaseException as error:
             cancelled = ToolFailure(ToolErrorCategory.CANCELLED, "cancelled")
             ended = ToolResult.crash(error) if isinstance(error, Exception) else ToolResult.failed(cancelled)
-            self._auditor.record(facts.call, ended, self._clock() - begun, facts)
+            self._auditor.record(facts.call, ended, self._clock() - begun, facts, trust)
             raise
-        self._auditor.record(facts.call, result, self._clock() - begun, facts)  # no cancellation comes between
+        self._auditor.record(facts.call, result, self._clock() - begun, facts, trust)  # no cancellation comes between
         return result

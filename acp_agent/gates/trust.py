@@ -1,4 +1,4 @@
-"""Judge calls by their origin, and decide whether the MCP servers and hooks of a folder are used.
+"""Judge calls by their origin and by what the session has read, and decide whether what a folder brings is used.
 
 A folder's `.acp-agent/config.toml` needs no trust: it can only tighten (config/load.py), so ignoring it would
 loosen. Parts that could run or widen something - MCP servers, hooks - are used only if `workspace_trust` says so.
@@ -6,8 +6,9 @@ loosen. Parts that could run or widen something - MCP servers, hooks - are used 
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from uuid import uuid4
 
 import anyio.to_thread
@@ -16,23 +17,53 @@ from acp_agent.core.ports import Approver, Decision, Invocation, Question
 from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.core.types import (
     Allow,
+    ApprovedBy,
     Ask,
     CallOrigin,
     Deny,
     McpSubject,
+    Subject,
     ToolKind,
+    ToolResult,
     ToolSpec,
+    UrlSubject,
     Verdict,
 )
 from acp_agent.gates.gate import CallFacts, Gate, unasked
+from acp_agent.gates.grants import host_of, site
 from acp_agent.gates.question import clipped, visible, visible_lines
 from acp_agent.gates.rules.policy_rules import TrustLevel, lowest
 from acp_agent.store.decisions import TrustedFolders
+
+_AFTER_READING = TrustLevel.PROVISIONAL
+"""The most that a conversation with untrusted text in it is trusted. Less would stop all work after one web page."""
+_MOST_SOURCES = 20
+_OTHERS = "more sources"
+_SHOWN = 5  # sources in a sentence
+_LONGEST = 100  # characters of a source's name
 
 
 def _untrusted(invocation: Invocation) -> TrustLevel:
     del invocation
     return TrustLevel.UNTRUSTED
+
+
+def _listed(sources: Collection[str]) -> str:
+    """Return the names of sources as a part of a sentence."""
+    more = len(sources) - _SHOWN
+    return ", ".join(islice(sources, _SHOWN)) + (f" and {more} more" if more > 0 else "")
+
+
+def _sources(subjects: Iterable[Subject]) -> Iterator[str]:
+    """Yield the names of the hosts and the MCP servers that a call asks, for the user."""
+    for subject in subjects:
+        match subject:
+            case UrlSubject(url):
+                yield host_of(site(url))[:_LONGEST] or "a web page"
+            case McpSubject(server):
+                yield f"the MCP server {visible(server[:_LONGEST])}"
+            case _:
+                pass
 
 
 @dataclass(slots=True)
@@ -43,12 +74,14 @@ class SessionTrust:
     workspace   the user's trust in the folder
     tools       the changed trust in foreign tools, by name
     served      the trust in other tools of MCP servers
+    read_from   the sources of untrusted text in the conversation, and whether the user has agreed to go on since
     """
 
     turn: TrustLevel = TrustLevel.TRUSTED
     workspace: TrustLevel = TrustLevel.PROVISIONAL
     tools: dict[str, TrustLevel] = field(default_factory=dict[str, TrustLevel])
     served: Callable[[Invocation], TrustLevel] = _untrusted
+    read_from: dict[str, bool] = field(default_factory=dict[str, bool])
 
     def trust_folder(self, level: TrustLevel) -> None:
         """Set the trust level of the session's folder, as the user answered."""
@@ -57,6 +90,31 @@ class SessionTrust:
     def trust_served(self, served: Callable[[Invocation], TrustLevel]) -> None:
         """Ask `served` how far tools of MCP servers are trusted."""
         self.served = served
+
+    @property
+    def conversation(self) -> TrustLevel:
+        """The trust in what the model does next: that in what drives the turn, and less after untrusted text."""
+        return lowest(self.turn, _AFTER_READING) if self.read_from else self.turn
+
+    def has_read(self, sources: Iterable[str]) -> None:
+        """Trust the conversation less from now on, since untrusted text of these sources is in it."""
+        for source in sources:
+            known = source in self.read_from or len(self.read_from) < _MOST_SOURCES
+            self.read_from.setdefault(source if known else _OTHERS, False)
+
+    def agree(self) -> None:
+        """Ask no more about what was read until now, as the user answered. The level stays as it is."""
+        self.read_from = dict.fromkeys(self.read_from, True)
+
+    def reset(self) -> None:
+        """Trust the conversation again, because the user said so or because it was forgotten."""
+        self.read_from.clear()
+
+    def status(self) -> tuple[str, ...]:
+        """Return a line for /status if untrusted text is in the conversation."""
+        if not self.read_from:
+            return ()
+        return (f"Trust: {self.conversation}, since the agent has read {_listed(self.read_from)} (`/trust reset`)",)
 
     def of_tool(self, invocation: Invocation) -> TrustLevel:
         """Return how far the tool of a call is trusted."""
@@ -74,7 +132,7 @@ class SessionTrust:
         A folder about which there was no question does not reduce it.
         """
         folder = TrustLevel.TRUSTED if self.workspace.counts else self.workspace
-        return lowest(self.turn, folder, self.of_tool(invocation))
+        return lowest(self.conversation if self.read_from else self.turn, folder, self.of_tool(invocation))
 
 
 class TrustGate(Gate):
@@ -83,6 +141,10 @@ class TrustGate(Gate):
     A blocked tool or turn is refused. An untrusted turn may not run or change anything or reach the web. An untrusted
     tool may do none of that beyond its own server, and each of its calls asks, whatever rules allow. In an untrusted
     folder, calls that run or change something ask. Full-auto refuses instead of asking, except the user's own calls.
+
+    A page, a text of an MCP server or a file of an untrusted folder lowers the trust in the conversation. The model's
+    next command then asks, whatever rules allow, unless a sandbox contains it or it only reads. The user's yes holds
+    until another source is read. Full-auto does not ask about this.
 
     conduct   the approval level in force, which is read for each call
     """
@@ -114,12 +176,31 @@ class TrustGate(Gate):
             servers = {subject.server for subject in facts.subjects if isinstance(subject, McpSubject)}
             reason = f"a tool of {', '.join(sorted(servers)) or 'somebody else'}, which is not trusted"
         elif self._trust.workspace.counts or not (acts or mutates):
-            return Allow()
+            return self._after_reading(facts) if self._trust.read_from else Allow()
         else:
             reason = "this folder is not trusted"
         if self._conduct.auto_approve is AutoApprove.FULL_AUTO and facts.call.origin is CallOrigin.MODEL:
             return unasked(reason)
         return Ask(reason, of_tool=tool is TrustLevel.UNTRUSTED)
+
+    def _after_reading(self, facts: CallFacts) -> Verdict:
+        """Ask about a command that nothing contains, if untrusted text came since the user agreed last."""
+        sources = [source for source, agreed in self._trust.read_from.items() if not agreed]
+        free = facts.commands and not (facts.contained or facts.only_reads)
+        if not (sources and free) or facts.call.origin is not CallOrigin.MODEL:
+            return Allow()
+        return Ask(f"no sandbox contains this command, and the agent has read {_listed(sources)}")
+
+    async def conclude(self, facts: CallFacts, result: ToolResult) -> ToolResult:
+        """Note the user's yes, and what an executed call has brought into the conversation."""
+        by = result.ruling.approved_by if result.ruling is not None else None
+        if by is ApprovedBy.USER and self._trust.read_from and isinstance(self._after_reading(facts), Ask):
+            self._trust.agree()
+        if by is not None and facts.spec.external:
+            self._trust.has_read(_sources(facts.subjects))
+        elif by is not None and not self._trust.workspace.counts and (facts.paths or facts.commands):
+            self._trust.has_read(("this folder, which is not trusted",))
+        return result
 
 
 # ------------------------------------------------------------------------------------------- folders

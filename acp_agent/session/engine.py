@@ -148,6 +148,7 @@ class SessionState:
         self._fill = (tally.used, tally.size)
         self._models.ledger.restore(tally)
         self._memory.quota.restore(tally.batches, tally.calls)
+        self._memory.trust.has_read(tally.read_from)
 
     def measured(self, event: UsageChanged) -> UsageChanged:
         """Record how full the window is. Return the event with the cost of the session so far."""
@@ -163,8 +164,9 @@ class SessionState:
         """Return the present state."""
         ledger, use = self._models.ledger, self._memory.quota.use
         used, size = self._fill
-        under_way = self._history.in_turn
-        tally = UsageTotals(used, size, ledger.usage, ledger.cost, ledger.complete, use.calls, use.batches, under_way)
+        under_way, sources = self._history.in_turn, tuple(self._memory.trust.read_from)
+        spent = ledger.usage, ledger.cost, ledger.complete
+        tally = UsageTotals(used, size, *spent, use.calls, use.batches, under_way, sources)
         model = self._models.in_use or None
         return Change(history=self._redacted.state(), usage=tally, model=model, seen=self._seen())
 

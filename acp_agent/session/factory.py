@@ -18,6 +18,7 @@ from acp_agent.core.events import Event, Notice, Severity, UsageChanged
 from acp_agent.core.ports import Elicitor, Embedder
 from acp_agent.core.session_options import Chosen, chosen
 from acp_agent.core.sessions import SessionSnapshot
+from acp_agent.execution.audit import Caller
 from acp_agent.output.redacted_view import RedactedApprover, RedactedEvents
 from acp_agent.output.sanitize import sanitize
 from acp_agent.session.conversation import Conversation, SessionAgent, history_of, tool_selection
@@ -326,11 +327,16 @@ class SessionFactory:
     def _make_gate_state(self, approver: RedactedApprover, memory: GateMemory) -> SessionGateState:
         settings, connections = self._loaded.settings, self._mcp.connections
         memory.trust_served(connections.trust)
+
+        def sandbox(editor: bool) -> str:  # noqa: FBT001 - the audit's only question
+            return self._tools.backends.sandbox_around(editor=editor)
+
+        caller = Caller(self._session.id, self._cwd, memory.trust.of, sandbox)
         return SessionGateState(
             approver,
             self._process.grants(settings.acp.permission_file),
             memory,
-            self._process.auditor(self._session, self._loaded, self._cwd, self._redactor),
+            self._process.auditor(caller, self._loaded, self._redactor),
             self._emit,
             self._process.overflow(self._session, self._loaded),
             Summarizer(self._models.for_chores) if settings.tools.overflow.summarize_output else None,

@@ -194,7 +194,7 @@ class ProcessServices:
             self._database, max_bytes=limits.max_overflow_bytes, conversation_bytes=limits.max_conversation_bytes
         )
 
-    def auditor(self, session: Session, loaded: Loaded, cwd: str, redact: Redact) -> Auditor | None:
+    def auditor(self, caller: Caller, loaded: Loaded, redact: Redact) -> Auditor | None:
         """Return the auditor, which records a session's calls in the audit file; None if the audit is switched off."""
         settings = loaded.settings.audit
         if not settings.enabled:
@@ -202,7 +202,6 @@ class ProcessServices:
         file = audit_file(settings.file, os.environ)
         if file not in self._audits:
             self._audits[file] = AuditLog(file, self._warn, max_bytes=settings.max_bytes)
-        caller = Caller(session.id, cwd)
         return Auditor(self._audits[file], caller, redact)
 
     def _warn(self, problem: str) -> None:

@@ -34,10 +34,20 @@ class ClaimSource(StrEnum):
 
 
 class ExecutionEnv(StrEnum):
-    """Where a call ran."""
+    """Where a call ran: in the editor's terminal, on the agent's machine, or on an MCP server."""
 
     EDITOR = "editor"
     LOCAL = "local"
+    SERVER = "server"
+
+
+class SandboxAround(StrEnum):
+    """What contained a command. UNSANDBOXED is one that left the session's sandbox."""
+
+    BWRAP = "bwrap"
+    LANDLOCK = "landlock"
+    SEATBELT = "seatbelt"
+    UNSANDBOXED = "unsandboxed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +124,7 @@ class ToolRecord:
     cached: bool | None = None
     """Whether the answer was kept from an earlier, equal call."""
     trust: str | None = None
-    """The tool's trust level."""
+    """How far it was trusted when it began: as the least of the prompt, what was read, the folder and the tool."""
     approved_by: ApprovedBy | None = None
     """Who let it run."""
     gate: str | None = None
@@ -142,7 +152,9 @@ class ToolRecord:
     batch: str | None = None
     """Shared by the calls of one message of the model."""
     execution_env: ExecutionEnv | None = None
-    """Where it ran, where that is known."""
+    """Where its command, or the MCP server's tool, ran; left out for what runs neither."""
+    sandbox: SandboxAround | None = None
+    """What contained its command; left out where the session has no sandbox."""
     resolved_cwd: str | None = None
     """The session's folder, which relative paths are seen from."""
 

@@ -21,6 +21,7 @@ _MISSING = re.compile(
     r"^(?:\S+: )?(?:(?:line )?\d+: )?([\w.+-]{1,60}): (?:command )?not found$", re.ASCII | re.MULTILINE
 )
 """What a shell says of a program that is missing. Nothing but its name is taken, so that no sentence speaks for us."""
+_LOCAL, _EDITOR = "local", "editor"
 _TELLING = ("permission denied", "no such file or directory")
 _OTHER_TMP = "What it leaves in /tmp is not seen in the sandbox; what it leaves in this folder is."
 
@@ -102,7 +103,7 @@ class Bash(Tool[BashParams]):
         async def stream(output: str) -> None:
             await context.progress(ToolProgress(context.call_id, output=output))
 
-        return self._result(await command.wait(stream), free=free)
+        return self._result(await command.wait(stream), command.terminal_id, free=free)
 
     async def _beside(self, params: BashParams, context: ToolContext) -> ToolResult:
         """Start a background command. If it ends at once, its result is that of any other command."""
@@ -121,12 +122,14 @@ class Bash(Tool[BashParams]):
         output, _ = await process.new_output()
         if output:
             await context.progress(ToolProgress(context.call_id, output=output))
-        return _running(process, output) if process.outcome is None else self._result(process.outcome, free=free)
+        if process.outcome is None:
+            return _running(process, output)
+        return self._result(process.outcome, process.terminal_id, free=free)
 
-    def _result(self, outcome: CommandOutcome, *, free: bool) -> ToolResult:
+    def _result(self, outcome: CommandOutcome, terminal_id: str | None, *, free: bool) -> ToolResult:
         """Return the result of a command that has ended."""
-        walled = self._contained and not free
-        return _result(outcome, self._longest, wall_named(outcome.output, outcome.exit_code) if walled else "")
+        wall = wall_named(outcome.output, outcome.exit_code) if self._contained and not free else ""
+        return _result(outcome, self._longest, wall, _LOCAL if terminal_id is None else _EDITOR)
 
 
 def _is_free(params: BashParams) -> bool:
@@ -137,13 +140,16 @@ def _is_free(params: BashParams) -> bool:
 def _running(process: BackgroundProcess, output: str) -> ToolResult:
     """Return what a background command has printed until now, and its id."""
     frame = Frame(ending=f"[running as {process.id}]")
-    return ToolResult(output.removesuffix("\n"), envelope={"process": process.id, "stdout": output}, frame=frame)
+    envelope: JsonObject = {"process": process.id, "stdout": output}
+    place = _LOCAL if process.terminal_id is None else _EDITOR
+    return ToolResult(output.removesuffix("\n"), envelope=envelope, frame=frame, place=place)
 
 
-def _result(outcome: CommandOutcome, longest: float, wall: str) -> ToolResult:
+def _result(outcome: CommandOutcome, longest: float, wall: str, place: str) -> ToolResult:
     """Return the output for both readers. For the model an error block is added if the exit is an error.
 
     wall   the wall of the sandbox that stopped the command; empty if none did
+    place  where it ran, for the audit
     In the envelope `exit_code` is 128 + n for signal n, and 124 after a timeout.
     """
     code = outcome.exit_code
@@ -169,6 +175,7 @@ def _result(outcome: CommandOutcome, longest: float, wall: str) -> ToolResult:
             ending="\n".join(ending),
         ),
         failure=failure,
+        place=place,
     )
 
 

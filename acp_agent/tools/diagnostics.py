@@ -98,7 +98,8 @@ class Diagnostics(Tool[DiagnosticsParams]):
             command = await context.backends.programs.start(request)
             context.defer(command.release)
             findings.append(await to_thread.run_sync(finding, check, await command.wait(_unseen)))
-        return await to_thread.run_sync(report, choice, findings, params.max_diagnostics or self._max_diagnostics)
+        reported = await to_thread.run_sync(report, choice, findings, params.max_diagnostics or self._max_diagnostics)
+        return replace(reported, place="local" if findings else "")
 
 
 async def _unseen(output: str) -> None:

@@ -21,13 +21,13 @@ def shorten() -> None:
     from acp_agent.workspace import local_files  # noqa: PLC0415 - as above
     from acp_agent.workspace.processes import background  # noqa: PLC0415 - as above
 
-    _set_default(Database.__init__, "patience", 0.3)
-    _set_default(ProxyFileSystem.__init__, "looks", (0.0, 0.01))
-    _set_default(RetryPolicy.__new__, "base", 0.03)
+    set_default(Database.__init__, "patience", 0.3)
+    set_default(ProxyFileSystem.__init__, "looks", (0.0, 0.01))
+    set_default(RetryPolicy.__new__, "base", 0.03)
     _set(connection, "_RECONNECT_DELAYS", (0.2, *(connection._RECONNECT_DELAYS[1:])))
     _set(mcp_connections, "_PATIENCE", 0.3)
     _set(models, "_IMPATIENT", models._IMPATIENT._replace(base=0.03))
-    _set_default(SessionManager.__init__, "lock_seconds", 0.2)
+    set_default(SessionManager.__init__, "lock_seconds", 0.2)
     _set(local_files, "_SETTLED", 200_000_000)  # nanoseconds
     _set(client_terminal, "_POLL_SECONDS", 0.02)
     _set(background, "_LOOK", 0.02)
@@ -39,7 +39,7 @@ def _set(module: ModuleType, name: str, value: object) -> None:
     setattr(module, name, value)
 
 
-def _set_default(function: Callable[..., Any], name: str, value: object) -> None:
+def set_default(function: Callable[..., Any], name: str, value: object) -> None:
     """Give a parameter another default. `function` is of Python, and the parameter has a default."""
     parameter = inspect.signature(function).parameters[name]
     assert parameter.default is not inspect.Parameter.empty, f"{name} has no default any more"

@@ -39,7 +39,7 @@ class TrustLevel(StrEnum):
     @property
     def rank(self) -> int:
         """The place in the order of levels, from 0 for the least."""
-        return [*TrustLevel].index(self)
+        return _LEVELS.index(self)
 
     @property
     def counts(self) -> bool:
@@ -47,9 +47,12 @@ class TrustLevel(StrEnum):
         return self in (TrustLevel.PROVISIONAL, TrustLevel.TRUSTED)
 
 
+_LEVELS = [*TrustLevel]
+
+
 def lowest(*levels: TrustLevel) -> TrustLevel:
     """Return the least of several levels."""
-    return min(levels, key=lambda level: level.rank)
+    return min(levels, key=_LEVELS.index)
 
 
 MAX_WORDS = 1000

@@ -42,6 +42,7 @@ class CommandName(StrEnum):
     MCP = "mcp"
     POLICY = "policy"
     PERMISSIONS = "permissions"
+    TRUST = "trust"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,7 @@ COMMANDS = (
         "List your lasting answers here, revoke one, or let one hold everywhere",
         "revoke N | everywhere N",
     ),
+    SlashCommand(_N.TRUST, "Show how far the conversation is trusted, or trust it again", "reset (optional)"),
 )
 
 ALWAYS = frozenset(CommandName) - {CommandName.MEMORY, CommandName.MCP, CommandName.POLICY}

@@ -196,6 +196,8 @@ class SlashCommandHandler:
                 return self.policy(argument)
             case CommandName.PERMISSIONS:
                 return await self.permissions(argument)
+            case CommandName.TRUST:
+                return self._trust(argument)
             case _:
                 assert_never(name)
 
@@ -288,6 +290,16 @@ class SlashCommandHandler:
         return (
             f"The failures of {', '.join(f'`{name}`' for name in reset)} no longer count; the agent may use it again."
         )
+
+    def _trust(self, text: str) -> str:
+        """Return how far the conversation is trusted, or trust it again."""
+        trust = self._memory.trust
+        if text == "reset":
+            trust.reset()
+            return "The conversation is trusted again, until the agent reads something from outside."
+        if text:
+            return "Usage: `/trust` or `/trust reset`"
+        return _listed(trust.status(), f"Trust: {trust.conversation}; nothing from outside was read.")
 
     async def _run_command(self, command: str) -> str:
         """Run the user's command through the same gates and terminal. The model sees it in the next turn."""

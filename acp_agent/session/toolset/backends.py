@@ -98,6 +98,12 @@ class SessionBackends:
         local = self.terminal is self.programs
         return self.sandbox is not None and (local or self.sandbox.reaches_other_terminals)
 
+    def sandbox_around(self, *, editor: bool) -> str:
+        """Return the name of what contains commands in the editor's terminal, or in ours; empty if nothing does."""
+        if self.sandbox is None or (editor and not self.sandbox.reaches_other_terminals):
+            return ""
+        return self.sandbox.tier
+
     def adopt(self, walls: WallRules | None) -> None:
         """Make the walls around new commands from other rules. Whether there are walls is settled for the session."""
         if self.sandbox is not None and walls is not None:

@@ -122,6 +122,7 @@ class GateMemory:
         self.urls.clear()
         self.turn.clear()
         self.mentioned.clear()
+        self.trust.reset()
 
     def limit(self, tools: ToolSettings) -> None:
         """Apply the limits of a changed configuration to the counts."""
@@ -284,8 +285,8 @@ def build_gates(
         ModeGate(options),
         SelectionGate(selection_in_force(loaded, context.offered, context.model)),
         AutonomyGate(lambda: options.readonly),
-        TrustGate(trust, options),
         PolicyGate(session_policy(loaded, cwd, warn), cwd=cwd, realpath=os.path.realpath, trust=trust.of),
+        TrustGate(trust, options),
         PinsGate(state.servers.book, options) if state and state.servers else None,
         VerifierGate(verifiers(settings.tools.verifiers, resolve, context.shell, context.urls)),
         _sandbox(context),
@@ -396,9 +397,10 @@ def _warn_of_unknown_tools(loaded: Loaded, context: GateContext, warn: Warn, too
 
 
 def status(settings: Settings, memory: GateMemory) -> tuple[str, ...]:
-    """Return lines for /status on the utility gate and on made-up names, if these are switched on."""
+    """Return lines for /status on lowered trust, and on the utility gate and made-up names if these are switched on."""
     weighs, watches = settings.tools.utility, settings.agent.hallucination_detection
     return (
+        *memory.trust.status(),
         *(memory.turn.status(weighs.threshold, weighs.exempt_tools) if weighs.enabled else ()),
         *(memory.mentioned.status() if watches else ()),
     )

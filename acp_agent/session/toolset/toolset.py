@@ -294,6 +294,7 @@ class SessionTools:
     cwd     the session's folder, links resolved
     gates   the gates of the last snapshot, in their order
     roots   the roots of the last snapshot; None if nothing may be read
+    backends  where its files, commands and pages are
     watch   notes what calls change, under the last configuration; None if that is switched off
     seen    the files that the session has read or written
     """
@@ -312,7 +313,7 @@ class SessionTools:
         self._cwd = cwd
         self.snapshots = snapshots
         self.watch: FileWatch | None = None
-        self._backends = backends
+        self.backends = backends
         self._lasting = lasting
         self._needs = dependencies
         self._redactor = redactor
@@ -337,16 +338,16 @@ class SessionTools:
 
     def runs_processes(self) -> bool:
         """Return whether anything runs in the background."""
-        return bool(self._backends.processes.alive)
+        return bool(self.backends.processes.alive)
 
     async def end(self) -> None:
         """End the background processes, and close the session's folders."""
-        await self._backends.end()
+        await self.backends.end()
         self.close()
 
     def _types_commands(self, process: str) -> bool:
         """Return whether what is written to a background process may run as commands."""
-        found = self._backends.processes.find(process)
+        found = self.backends.processes.find(process)
         return found is not None and runs_its_input(found.command)
 
     async def restore(self, number: int | None, *, redo: bool) -> str:
@@ -385,8 +386,8 @@ class SessionTools:
             warn(str(fault))
         opened = partial(session_roots, loaded, workspace.cwd, workspace.additional, open_root=self._folders.open)
         roots, shell_roots = opened(), opened(for_shell=True)
-        self._backends.adopt(wall_rules(loaded, workspace.cwd, workspace.additional))
-        files, web = self._backends.files(roots), self._backends.web(loaded, lasting.auditor)
+        self.backends.adopt(wall_rules(loaded, workspace.cwd, workspace.additional))
+        files, web = self.backends.files(roots), self.backends.web(loaded, lasting.auditor)
         registry = Registry(self._tools(loaded))
         context = self._gate_context(roots, shell_roots, web.refusal)
         kept = loaded.settings.tools.result_cache
@@ -396,7 +397,7 @@ class SessionTools:
         wrappers = ResultWrappers(
             words,
             self._cache,
-            self._backends.stamp(roots),
+            self.backends.stamp(roots),
             self._watch(loaded, roots),
         )
         gates = session_gates(loaded, context, lasting, registry.names, warn, exists_in(files))
@@ -430,15 +431,15 @@ class SessionTools:
             memory.urls,
             memory.trust,
             self._needs.model,
-            self._backends.contained,
+            self.backends.contained,
         )
 
     def _all_backends(self, loaded: Loaded, files: FileSystem, web: Web) -> Backends:
         memories = self._needs.memories(loaded)
         return Backends(
             files,
-            self._backends.terminal,
-            programs=self._backends.programs,
+            self.backends.terminal,
+            programs=self.backends.programs,
             web=web,
             overflow=self._lasting.overflow,
             memories=None if memories is None else RedactedMemories(memories, self._redactor),
@@ -447,7 +448,7 @@ class SessionTools:
             show_plan=self._needs.plan.show,
             elicitor=self._needs.elicitor,
             languages=self._languages(loaded),
-            processes=self._backends.processes,
+            processes=self.backends.processes,
         )
 
     def closed(self, fault: ConfigError) -> ToolsetSnapshot:
@@ -498,7 +499,7 @@ class SessionTools:
             compression=settings.agent.compress_context,
             questions=asker is not None and asker.forms,
             types_commands=self._types_commands,
-            contained=self._backends.contained,
+            contained=self.backends.contained,
         )
         languages, lsp = self._languages(loaded), settings.acp.lsp
         if languages is None:

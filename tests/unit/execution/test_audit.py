@@ -30,7 +30,7 @@ from acp_agent.execution.audit import AuditExecutor, Auditor, Caller
 from acp_agent.execution.runner import GatedExecutor
 from acp_agent.gates.gate import CallFacts
 from acp_agent.store.audit import AuditLog
-from acp_agent.store.audit_record import ExecutionEnv, without
+from acp_agent.store.audit_record import without
 from tests.unit.gates.chain import Chain, ScriptedApprover, call, command
 from tests.unit.store.audit_files import Warnings, read, whole
 
@@ -57,7 +57,9 @@ class Audited:
         self.path = path
         self.warnings = Warnings()
         log = AuditLog(str(path), self.warnings)
-        self.auditor = Auditor(log, caller or Caller("session-1", "/project"), without([SECRET]))
+        self.auditor = Auditor(
+            log, caller or Caller("session-1", "/project", lambda _: "trusted", lambda _: ""), without([SECRET])
+        )
 
     async def run(self, invocation: Invocation, result: ToolResult | Run) -> ToolResult:
         """The call through the chain; its tool gives `result` or does that."""
@@ -110,6 +112,7 @@ async def test_a_command_that_ran_is_told_whole_but_for_what_it_said(audited):
         "duration_ms": 12.3,
         "exit_code": 1,
         "truncated": False,
+        "trust": "trusted",
         "claim_source": "shell",
         "caller_id": "session-1",
         "resolved_cwd": "/project",
@@ -207,12 +210,13 @@ async def test_a_language_server_that_searches_or_complains_is_a_source_of_its_k
 
 
 async def test_what_is_known_of_the_caller_is_told(tmp_path):
-    caller = Caller("s", "/p", trust=lambda tool: f"{tool} trusted", environment=lambda _: ExecutionEnv.EDITOR)
+    caller = Caller("s", "/p", lambda call: f"{call.spec.name} trusted", lambda editor: "" if editor else "bwrap")
     audited = Audited(tmp_path / "audit.jsonl", caller)
     typed = ToolCall("id-1", "bash", {"command": "x"}, origin=CallOrigin.USER, batch="b-1")
     spec = ToolSpec("bash", "", {}, ToolKind.EXECUTE, mutates=True)
-    await audited.run(Invocation(typed, spec, "x", None, (CommandSubject("x"),)), ToolResult("x"))
+    await audited.run(Invocation(typed, spec, "x", None, (CommandSubject("x"),)), ToolResult("x", place="editor"))
     record = audited.record
+    assert "sandbox" not in record
     assert (record["trust"], record["execution_env"], record["origin"], record["batch"]) == (
         *("bash trusted", "editor", "user", "b-1"),
     )

@@ -3,7 +3,7 @@
 from tests.unit.gates.chain import Chain
 
 ORDER = [
-    *("blocklist", "quota", "rate_limit", "mode", "selection", "autonomy", "trust", "policy", "verifiers", "sandbox"),
+    *("blocklist", "quota", "rate_limit", "mode", "selection", "autonomy", "policy", "trust", "verifiers", "sandbox"),
     *("protected", "anomaly", "permission"),
 ]
 

@@ -63,7 +63,11 @@ class Chain:
     def __init__(self, path: Path, *failures: ToolErrorCategory) -> None:
         self.path = path
         self.failures = list(failures)
-        self.auditor = Auditor(AuditLog(str(path), Warnings()), Caller("session-1", "/project"), lambda text: text)
+        self.auditor = Auditor(
+            AuditLog(str(path), Warnings()),
+            Caller("session-1", "/project", lambda _: "trusted", lambda _: ""),
+            lambda text: text,
+        )
         self.quota = Quota(100)
         self.files = MemoryFileSystem({"a.txt": "hello\n"})
         self.gates = Gates(

@@ -112,7 +112,7 @@ def test_the_status_names_what_holds(ask: Ask):
     assert "Policy rules in force: 2" in told
     assert "Permission rules: bash 2, read 1" in told
     assert "Mode: code; approval: suggest; autonomy: supervised" in told
-    assert "Gates, in their order: blocklist, mode, selection, autonomy, trust, policy" in told
+    assert "Gates, in their order: blocklist, mode, selection, autonomy, policy, trust" in told
     assert told == ask("", CONFIG + POLICY)
     assert "No policy is in force" in ask("")
 
