@@ -152,6 +152,7 @@ _GRACE = 0.25
 _DRAIN = 0.1  # seconds for the last output of an ended command
 _KEPT_APART = 64 * 1024  # bytes of its own output that a background command keeps: it is handed over
 _HANDED_OVER = 1024 * 1024  # bytes of one update of a background command
+_HELD = 2.0  # seconds in which a debugger must let go of a command that has ended
 _LOOK_AFTER = 5.0  # seconds between two looks for what a background command has left running
 _UNREAD = 5.0  # seconds in which a command must read what is written to it
 
@@ -230,7 +231,7 @@ class LocalCommand:
                 await to_thread.run_sync(self._tree.end)
                 await self._exited()
                 await self._look_after()
-            self._reap()
+            await self._reap()
             self._finished.set()
         while self._pipes:
             os.close(self._pipes.popitem()[1])
@@ -286,7 +287,7 @@ class LocalCommand:
         elif self._tree.living():
             await self._end_left_overs()
         await self._look_after()
-        self._reap()
+        await self._reap()
         with anyio.move_on_after(_DRAIN):
             await self._drained.wait()
 
@@ -303,10 +304,12 @@ class LocalCommand:
         elif self._process.returncode is None:
             await to_thread.run_sync(self._process.wait, abandon_on_cancel=True)
 
-    def _reap(self) -> None:
+    async def _reap(self) -> None:
         """Reap the shell after everything has ended. Until now no other process could get its number."""
         self._over()
-        self._process.poll()
+        if self._process.poll() is None:  # a debugger, such as strace, has not let go of it yet
+            with anyio.CancelScope(shield=True), contextlib.suppress(subprocess.TimeoutExpired):
+                await to_thread.run_sync(self._process.wait, _HELD)
         self._tree.reaped()
 
     async def _end_left_overs(self) -> None:
@@ -356,6 +359,9 @@ class LocalCommand:
 
     def _outcome(self) -> CommandOutcome:
         code, timed_out = self._process.returncode, self._timed_out
+        if code is None:
+            problem = "the command has ended, but a debugger holds it: detach that, then run it again"
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, problem)
         killed = code < 0 and not timed_out
         transcript, self._transcript = self._transcript, CommandOutput(0)  # frees the memory: it may be large
         return CommandOutcome(

@@ -1,6 +1,7 @@
 import os
 import resource
 import signal
+import subprocess
 import sys
 import tracemalloc
 from collections.abc import Iterator
@@ -67,6 +68,38 @@ async def test_a_fatal_signal_is_128_plus_its_number_and_has_a_name(terminal: Lo
     if LINUX:
         outcome = await run(terminal, f"kill -{signal.SIGRTMIN + 3} $$", tmp_path)
         assert (outcome.exit_code, outcome.signal) == (128 + signal.SIGRTMIN + 3, f"SIG{signal.SIGRTMIN + 3}")
+
+
+TRACER = """
+import ctypes, os, select, sys, time
+shell, seize = int(sys.argv[1]), 0x4206
+fd = os.pidfd_open(shell)
+sys.exit("may not trace") if ctypes.CDLL(None).ptrace(seize, shell, None, None) else print("traced", flush=True)
+poll = select.poll()
+poll.register(fd, select.POLLIN)
+poll.poll()
+time.sleep(0.1)  # the shell has ended, and its parent cannot reap it yet
+"""
+
+
+@linux_only
+async def test_a_shell_that_a_debugger_holds_beyond_its_end_has_its_exit_code(tmp_path: Path):
+    os.mkfifo(tmp_path / "go")
+    os.mkfifo(tmp_path / "pid")
+    running = await LocalTerminal(pidfds=True).start(
+        CommandRequest("echo $$ > pid; read line < go; exit 3", str(tmp_path))
+    )
+    shell = (tmp_path / "pid").read_text().strip()
+    with subprocess.Popen([sys.executable, "-c", TRACER, shell], stdout=subprocess.PIPE) as tracer:
+        assert tracer.stdout is not None
+        traced = tracer.stdout.readline()
+        (tmp_path / "go").write_text("\n")
+        with anyio.fail_after(50):
+            outcome = await running.wait(_ignore)
+        await running.release()
+    if not traced:
+        pytest.skip("no process may be traced here")
+    assert outcome.exit_code == 3
 
 
 async def test_bytes_that_are_no_utf_8_are_windows_1252(terminal: LocalTerminal, tmp_path: Path):
