@@ -10,7 +10,7 @@ SOURCES := acp_agent tests
 
 .DEFAULT_GOAL := test
 .DELETE_ON_ERROR:
-.PHONY: demo test bench soak lock clean interop
+.PHONY: demo test bench soak properties lock clean interop
 
 demo: $(READY)
 	@$(BIN)/acp-agent demo
@@ -32,8 +32,13 @@ bench: $(READY)
 	@$(BIN)/python -m tests.bench.frames
 	@$(BIN)/python -m tests.bench.savings
 
-# Everything, with thousands of fresh examples for each property; takes its time.
+# Agents that are killed, cancelled, left, lied to and so on, thousands of times: a table of what broke, in half an hour.
 soak: $(READY)
+	@$(BIN)/python -m compileall -q acp_agent
+	@$(BIN)/python -m tests.soak $(ARGS)
+
+# All tests, with thousands of fresh examples for each property; takes its time.
+properties: $(READY)
 	HYPOTHESIS_PROFILE=soak ACP_AGENT_TEST_SPAWN=1 $(BIN)/pytest -m "soak or not soak" --timeout=3600
 
 # All versions for every platform, with hashes, and nothing that says where they came from.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-# The suite tries the same examples everywhere, so that a red run means a change and not luck; `make soak` gambles.
+# The suite tries the same examples everywhere: a red run means a change and not luck. `make properties` gambles.
 _NOISY = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.differing_executors]
 settings.register_profile(
     "suite",

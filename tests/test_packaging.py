@@ -147,7 +147,8 @@ def test_make_says_in_one_line_which_python_it_wants(tmp_path, interpreter, word
         ("test", "lint-imports"),
         ("test", "ruff check"),
         ("bench", "tests.bench"),
-        ("soak", "HYPOTHESIS_PROFILE=soak"),
+        ("soak", "tests.soak"),
+        ("properties", "HYPOTHESIS_PROFILE=soak"),
         ("lock", "--generate-hashes"),
     ],
 )

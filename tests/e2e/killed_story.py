@@ -50,8 +50,8 @@ class Step:
             }
 
 
-def _bash(command: str) -> tuple[str, dict[str, Any]]:
-    return "bash", {"command": command}
+def _bash(command: str, **more: Any) -> tuple[str, dict[str, Any]]:
+    return "bash", {"command": command, **more}
 
 
 def _plan(done: int) -> tuple[str, dict[str, Any]]:
@@ -71,7 +71,8 @@ STORY = {
         ),
         Step(0, 5, (("move_path", {"source": "moved.txt", "destination": "sub/moved.txt"}),)),
         Step(0, 5, (_plan(1), _bash("for n in 1 2 3 4 5 6; do echo line $n; sleep 0.02; done; exit 3"))),
-        Step(0, 60),
+        Step(0, 60, (_bash("sleep 300", background=True),)),
+        Step(0, 3),
     ),
     "second": (
         Step(10, 10, (("edit", {"path": "edited.txt", "old_string": "first\n", "new_string": "first\nsecond\n"}),)),
@@ -101,7 +102,8 @@ class StoryModel(ListeningModel):
         request = json.loads(await _read_request(client))
         self.requests.append(request)
         turn, number = _position(request["messages"])
-        step = STORY[turn][number]
+        steps = STORY[turn]
+        step = steps[number] if number < len(steps) else Step(0, 1)  # a call that the story ends with came to an end
         await client.send(_HEAD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
         for piece in step.pieces(f"{turn}-{number}"):
             await anyio.sleep(PAUSE)

@@ -7,16 +7,17 @@ import random
 import signal
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
 import psutil
 
-from acp_agent.cli.agent_process import AgentGone
+from acp_agent.cli.agent_process import AgentGone, RecordedFrame
 from acp_agent.core.new_file import is_temporary
 from acp_agent.store.audit_read import verify
 from tests.contract.wire_rules import assert_openai_request
@@ -80,48 +81,82 @@ class Outcome:
     left: int
 
 
-async def kill_and_look(folder: Path, model: StoryModel, point: Point, *, cold: bool = False) -> Outcome:
-    """One agent that is killed at a point, and another that takes the session up. AssertionError tells what is lost.
-
-    Both are forked, unless they are to start `cold`, where it counts how long that takes.
-    """
+async def kill_and_look(folder: Path, model: StoryModel, point: Point) -> Outcome:
+    """One agent that is killed at a point, and another that takes the session up. AssertionError tells what is lost."""
     folder.mkdir()
     options = {**model.options, "capabilities": CLIENTS[point.client]}
-    async with editing(folder, None, **options, cold=cold) as editor:
-        for name, text in BEFORE.items():
-            (editor.workspace / name).write_text(text)
+    async with editing(folder, None, **options) as editor:
+        prepare(editor.workspace)
         session = await editor.open()
         start = len(editor.recording.frames)
         prompted = time.monotonic()
         gone = await _killed(editor, session, point, start)
         told_for = time.monotonic() - prompted - gone
-    live = drawn([frame.update for frame in editor.recording.frames[start:] if frame.update])
-    prompts = list(_prompts(editor, start))
-    _assert_audit_whole(editor.home.data)
-
-    begun = time.monotonic()
-    async with editing(folder, None, **options, cold=cold) as second:
-        await second.initialize()
-        told = await loaded(second, session)
-        took = time.monotonic() - begun
-        missing = lost(live, told, prompts)
-        assert not missing, "\n".join(missing)
-        _assert_told_as_said(told)
-        _assert_files(second.workspace)
-        left = sum(is_temporary(path.name) for path in second.workspace.rglob("*"))
-        assert await second.say(session, "tell the third part") == "end_turn"
-        assert_openai_request(json.dumps(model.requests[-1]).encode())
-        after = await loaded(second, session)
-        assert after.entries[: len(told.entries)] == told.entries
-        assert len(after.entries) == len(told.entries) + 5, "a prompt, a thought, a text, a card and a text"
-        assert told_by_model("content", "third") in "".join(after.texts("agent"))
-    _assert_audit_whole(second.home.data)
-    with closing(sqlite3.connect(second.home.data / "acp-agent.db")) as database:
-        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        assert database.execute("PRAGMA foreign_key_check").fetchall() == []
     frames = editor.recording.frames[start:]
+    took, left = await look(folder, model, options, shown(session, frames))
     during = str(frames[-1].update.get("sessionUpdate") or frames[-1].method or "answer") if frames else "prompt"
     return Outcome(point, during, len(frames), told_for, gone, took, left)
+
+
+def prepare(workspace: Path) -> None:
+    """Write the files that the story begins with."""
+    for name, text in BEFORE.items():
+        (workspace / name).write_text(text)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What an editor was shown of a session, and the prompts to which it was shown anything."""
+
+    session: str
+    live: Seen
+    prompts: list[str]
+
+
+def shown(session: str, frames: Sequence[RecordedFrame]) -> Shown:
+    """What frames, none of them of `session/load`, showed of the only session in them."""
+    return Shown(session, drawn([frame.update for frame in frames if frame.update]), list(_prompts(frames)))
+
+
+Judge = Callable[[str], contextlib.AbstractContextManager[None]]
+"""Catches what is wrong with a thing: "lost rows", "half files", "torn lines"."""
+
+
+async def look(
+    folder: Path,
+    model: StoryModel,
+    options: dict[str, Any],
+    before: Shown,
+    judge: Judge = lambda _: contextlib.nullcontext(),
+) -> tuple[float, int]:
+    """Have another agent take a session up. Return the seconds until it was loaded, and the temporary files left."""
+    with judge("torn lines"):
+        assert_audit_whole(folder / "home" / "data")
+    begun = time.monotonic()
+    async with editing(folder, None, **options) as second:
+        await second.initialize()
+        told = await loaded(second, before.session)
+        took = time.monotonic() - begun
+        with judge("lost rows"):
+            missing = lost(before.live, told, before.prompts)
+            assert not missing, "\n".join(missing)
+            _assert_told_as_said(told)
+        with judge("half files"):
+            assert_files(second.workspace)
+        left = sum(is_temporary(path.name) for path in second.workspace.rglob("*"))
+        assert await second.say(before.session, "tell the third part") == "end_turn"
+        assert_openai_request(json.dumps(model.requests[-1]).encode())
+        after = await loaded(second, before.session)
+        with judge("lost rows"):
+            assert after.entries[: len(told.entries)] == told.entries
+            assert len(after.entries) == len(told.entries) + 5, "a prompt, a thought, a text, a card and a text"
+            assert told_by_model("content", "third") in "".join(after.texts("agent"))
+    with judge("torn lines"):
+        assert_audit_whole(second.home.data)
+    with judge("lost rows"), closing(sqlite3.connect(second.home.data / "acp-agent.db")) as database:
+        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert database.execute("PRAGMA foreign_key_check").fetchall() == []
+    return took, left
 
 
 async def _killed(editor: ScriptedEditor, session: str, point: Point, start: int) -> float:
@@ -174,10 +209,10 @@ def left_behind(home: str) -> list[int]:
     return found
 
 
-def _prompts(editor: ScriptedEditor, start: int) -> Iterator[str]:
+def _prompts(frames: Sequence[RecordedFrame]) -> Iterator[str]:
     """What was sent, as far as the agent has answered to it with anything."""
     text = ""
-    for frame in editor.recording.frames[start:]:
+    for frame in frames:
         if not from_agent(frame) and frame.method == "session/prompt":
             text = frame.params["prompt"][0]["text"]
         elif text and frame.update.get("sessionUpdate") in {"agent_message_chunk", "agent_thought_chunk", "tool_call"}:
@@ -194,7 +229,7 @@ def _assert_told_as_said(told: Seen) -> None:
     assert told.plan is None or json.dumps([{k: e[k] for k in ("content", "status")} for e in told.plan]) in PLANS
 
 
-def _assert_files(workspace: Path) -> None:
+def assert_files(workspace: Path) -> None:
     for name, allowed in MAY_BE.items():
         path = workspace / name
         text = path.read_text() if path.exists() else None
@@ -205,7 +240,7 @@ def _assert_files(workspace: Path) -> None:
     assert {str(path) for path in strange} <= known
 
 
-def _assert_audit_whole(data: Path) -> None:
+def assert_audit_whole(data: Path) -> None:
     for file in data.glob("audit*.jsonl"):
         text = file.read_bytes()
         assert not text or text.endswith(b"\n")

@@ -1,6 +1,6 @@
 """kill -9 in the middle of a conversation loses nothing the editor was told, and breaks nothing (security.md 3).
 
-Two hundred kills: tests/soak/test_kill_turns.py.
+A thousand kills, and more: `make soak`.
 """
 
 from itertools import islice

@@ -20,8 +20,8 @@ CAN_FORK = hasattr(os, "pidfd_open") and not os.environ.get("ACP_AGENT_TEST_SPAW
 
 
 @cache
-def _server() -> str:
-    """The socket of this test process's fork server. It ends with this process."""
+def start_fork_server() -> str:
+    """Start this test process's fork server, once, and return its socket. It ends with this process."""
     folder = tempfile.TemporaryDirectory(prefix="acp-fork-")
     path = os.path.join(folder.name, "agents")
     process = subprocess.Popen(
@@ -168,7 +168,7 @@ def ask_for_process(
 ) -> socket.socket:
     """Have a fork server start a process with these three descriptors. Return the socket on which it tells of it."""
     control = socket.socket(socket.AF_UNIX)
-    control.connect(server or _server())
+    control.connect(server or start_fork_server())
     request = json.dumps({"env": dict(environment), "cwd": cwd, "arguments": list(arguments)}).encode()
     socket.send_fds(control, [request], descriptors)
     return control

@@ -77,6 +77,7 @@ class AgentConnection:
         self.pid = process.pid
         self.recording = recording
         self.gone = anyio.Event()
+        self._reading = anyio.CancelScope()
         self._process = process
         self._on_request = on_request
         self._pending: dict[int, _Pending] = {}
@@ -130,6 +131,13 @@ class AgentConnection:
         assert self._process.stdin is not None
         await self._process.stdin.aclose()
 
+    async def stop_reading(self) -> None:
+        """Close our end of the agent's stdout, so that its writes fail (EPIPE)."""
+        assert self._process.stdout is not None
+        self._reading.cancel()
+        await self.gone.wait()
+        await self._process.stdout.aclose()
+
     async def wait(self) -> int:
         """Wait for the agent's end and return its exit code."""
         return await self._process.wait()
@@ -138,18 +146,19 @@ class AgentConnection:
         """Read the agent's messages until it closes stdout. Fails on a line that is no message."""
         assert self._process.stdout is not None
         try:
-            async with anyio.create_task_group() as answering:
-                rest = bytearray()
-                async for chunk in self._process.stdout:
-                    rest += chunk
-                    if b"\n" not in chunk:
-                        continue
-                    *lines, rest = rest.split(b"\n")
-                    for line in lines:
-                        frame = self._take(line)
-                        if frame.is_request:
-                            answering.start_soon(self._on_request, frame)
-                answering.cancel_scope.cancel()
+            with self._reading:
+                async with anyio.create_task_group() as answering:
+                    rest = bytearray()
+                    async for chunk in self._process.stdout:
+                        rest += chunk
+                        if b"\n" not in chunk:
+                            continue
+                        *lines, rest = rest.split(b"\n")
+                        for line in lines:
+                            frame = self._take(line)
+                            if frame.is_request:
+                                answering.start_soon(self._on_request, frame)
+                    answering.cancel_scope.cancel()
         finally:
             self.gone.set()
             for pending in self._pending.values():

@@ -1,4 +1,4 @@
-"""The differential fuzz at length: `make soak`."""
+"""The differential fuzz at length: `make properties`."""
 
 import shutil
 import subprocess

@@ -306,7 +306,7 @@ def forms() -> Iterator[tuple[list[str], Grammar]]:
 def test_no_option_that_a_grammar_lists_makes_a_reading_program_write(tmp_path: Path):
     """The programs themselves are the oracle: each option alone, with files to read, leaves the folder as it is.
 
-    Of the options of a program every sixth is tried here, and each under `make soak`.
+    Of the options of a program every sixth is tried here, and each under `make properties`.
     """
     step_width = 1 if settings.default.max_examples > 1000 else 6
     folder = tmp_path / "project"

@@ -90,7 +90,7 @@ async def test_a_shell_that_a_debugger_holds_beyond_its_end_has_its_exit_code(tm
         CommandRequest("echo $$ > pid; read line < go; exit 3", str(tmp_path))
     )
     shell = (tmp_path / "pid").read_text().strip()
-    with subprocess.Popen([sys.executable, "-c", TRACER, shell], stdout=subprocess.PIPE) as tracer:
+    with subprocess.Popen([sys.executable, "-c", TRACER, shell], stdout=subprocess.PIPE) as tracer:  # noqa: ASYNC220
         assert tracer.stdout is not None
         traced = tracer.stdout.readline()
         (tmp_path / "go").write_text("\n")

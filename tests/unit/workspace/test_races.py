@@ -1,6 +1,6 @@
 """A link swapped in while an operation runs leads nowhere: hundreds of tries an operation, no escape.
 
-`make soak` tries each of them thousands of times.
+`make properties` tries each of them thousands of times.
 """
 
 import os
