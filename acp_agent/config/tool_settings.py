@@ -264,8 +264,8 @@ class ShellSettings(Section):
     show_changes: Annotated[
         bool,
         Field(
-            description="Whether the card of a command shows the files it changed, and the model is told their names. "
-            "Folders with over 100,000 entries are not looked at."
+            description="Whether the card of a command or MCP tool shows the files it changed, and the model is told "
+            "their names. Folders with over 100,000 entries are not looked at."
         ),
         OFF,
     ] = True

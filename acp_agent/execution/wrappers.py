@@ -371,7 +371,7 @@ def _ended(result: ToolResult, line: str) -> ToolResult:
 
 
 class ChangesExecutor:
-    """An executor that notes for `/undo` what a call changes, and shows which files a command has changed.
+    """An executor that notes for `/undo` what a call changes, and shows which files a command or server has changed.
 
     The user is shown diffs, the model one line with the names. A call that is proven to read is not looked at. That the
     folders are too large is said once.
@@ -415,7 +415,7 @@ class ChangesExecutor:
             changes = rules.rolled_back(result, found, self._watch.cwd)
             if changes:
                 return await anyio.to_thread.run_sync(self._rolled_back, result, changes)
-        line = self._line(found) if self._is_shown and facts.commands else ""
+        line = self._line(found) if self._is_shown and anything else ""
         if not line:
             return result
         diffs = (*result.diffs, *found.diffs)

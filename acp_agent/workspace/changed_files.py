@@ -39,7 +39,7 @@ from acp_agent.workspace.snapshots import (
     read_entry,
 )
 from acp_agent.workspace.text_files import MOST_WHOLE, is_binary, text_digest
-from acp_agent.workspace.undo import Journal, RestoredTurn, Undo, UndoError
+from acp_agent.workspace.undo import Journal, PartlyRestored, RestoredTurn, Undo, UndoError
 
 MOST_DIFFS = 10
 """The most files of one command of which the difference is shown."""
@@ -257,12 +257,19 @@ class FileWatch:
         if self.limits is None:
             raise UndoError("Undo is off.")
         with self._snapshots.lock:
-            restored = self._snapshots.undo(self._roots, self.limits).roll_back(changes)
-            with self._noted(self.cwd):
-                back = {each.path: each for each in changes}
-                done = (back[path] for path in restored.paths)
-                self._snapshots.record([EntryChange(each.path, each.after, each.before) for each in done], ())
+            try:
+                restored = self._snapshots.undo(self._roots, self.limits).roll_back(changes)
+            except PartlyRestored as error:
+                self._record_back(changes, error.paths)
+                raise
+            self._record_back(changes, restored.paths)
         return restored
+
+    def _record_back(self, changes: Sequence[EntryChange], restored: Sequence[str]) -> None:
+        with self._noted(self.cwd):
+            back = {each.path: each for each in changes}
+            done = (back[path] for path in restored)
+            self._snapshots.record([EntryChange(each.path, each.after, each.before) for each in done], ())
 
     @property
     def trouble(self) -> str:

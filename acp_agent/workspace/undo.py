@@ -14,8 +14,8 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self, cast
 
@@ -43,6 +43,14 @@ _MADE = TreeEntry(FOLDER, 0o1700)
 
 class UndoError(AgentError):
     """The error if a turn cannot be taken back or brought back. The text tells the user why. Nothing was changed."""
+
+
+class PartlyRestored(UndoError):
+    """The error if some of the paths could not be restored. The text names them. `paths` are those that were."""
+
+    def __init__(self, paths: tuple[str, ...], message: str) -> None:
+        super().__init__(message)
+        self.paths = paths
 
 
 @dataclass(slots=True)
@@ -194,18 +202,17 @@ class Undo:
             self._journal.begin(turn.number)
             done, kept = self._apply(plan)
             self._journal.mark(turn.number, undone=not redo)
-        except OSError as error:
+        except PartlyRestored as error:
             word = "redo" if redo else "undo"
-            raise UndoError(f"Only a part is restored: {in_words(error)}. `/{word}` again goes on.") from error
+            raise PartlyRestored(error.paths, f"{error} `/{word}` again goes on.") from error
+        except OSError as error:
+            raise UndoError(f"The journal cannot be written: {in_words(error)}.") from error
         return RestoredTurn(turn.number, done, kept, (*plan.left_out, *turn.left_out))
 
     def roll_back(self, changes: Sequence[EntryChange]) -> RestoredTurn:
         """Take back what one call has just changed. Raises UndoError."""
         plan = self._planned(ChangedTurn(0, [tuple(changes)]), redo=False)
-        try:
-            done, kept = self._apply(plan)
-        except OSError as error:
-            raise UndoError(f"Only a part is restored: {in_words(error)}.") from error
+        done, kept = self._apply(plan)
         return RestoredTurn(0, done, kept, plan.left_out)
 
     def _planned(self, turn: ChangedTurn, *, redo: bool) -> _Plan:
@@ -318,24 +325,33 @@ class Undo:
     # ------------------------------------------------------------------------------------- restoring
 
     def _apply(self, plan: _Plan) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Restore every path. Return what was restored, and the folders that stay. Raises OSError after a part."""
+        """Restore every path. Return what was restored, and the folders that stay.
+
+        A path that fails does not keep the others from being restored. Raises PartlyRestored at the end.
+        """
         wanted, found, contents, *_ = plan
         todo = sorted(each for each in wanted.values() if found[each.path] != each.before)
-        kept = list(plan.staying)
+        kept, failed = list(plan.staying), dict[str, str]()
         for folder in {os.path.dirname(path) for path in wanted}:
             self._remove_leftovers(folder)
         for path, before, _ in reversed(todo):  # what must go, the deepest first
             now = found[path]
             gone = before is None or (now is not None and (now.kind == FOLDER) != (before.kind == FOLDER))
-            if now is not None and gone and not self._remove(path, now):
-                kept.append(path)
+            with _noted(path, failed):
+                if now is not None and gone and not self._remove(path, now):
+                    kept.append(path)
         for path, before, _ in todo:  # what must come, the folders first
-            if before is not None:
-                self._put(path, before, contents)
+            with _noted(path, failed):
+                if before is not None:
+                    self._put(path, before, contents)
         for path, before, _ in reversed(todo):  # the modes of folders last, since nothing can be written in some
-            if before is not None and before.kind == FOLDER:
-                self._set_mode(path, before.mode)
-        return tuple(path for path, _, _ in todo if path not in kept), tuple(kept)
+            with _noted(path, failed):
+                if before is not None and before.kind == FOLDER:
+                    self._set_mode(path, before.mode)
+        done = tuple(path for path, _, _ in todo if path not in kept and path not in failed)
+        if failed:
+            raise PartlyRestored(done, f"Only a part is restored. Not restored: {self._listed(failed)}.")
+        return done, tuple(kept)
 
     def _remove(self, path: str, now: TreeEntry) -> bool:
         """Remove an entry. Return False for a folder that holds something else."""
@@ -402,8 +418,21 @@ class Undo:
             lines += ["", f"and {len(conflicts) - _MOST_SHOWN} more"]
         return "\n".join(lines)
 
+    def _listed(self, failed: Mapping[str, str]) -> str:
+        named = [f"`{visible(self._short(path))}` ({why})" for path, why in sorted(failed.items())[:_MOST_SHOWN]]
+        return ", ".join([*named, *([f"and {len(failed) - _MOST_SHOWN} more"] if len(failed) > _MOST_SHOWN else [])])
+
     def _short(self, path: str) -> str:
         return self._roots[0].relative(path) or path
+
+
+@contextmanager
+def _noted(path: str, failed: dict[str, str]) -> Generator[None]:
+    """Note why a path could not be restored, instead of the error."""
+    try:
+        yield
+    except OSError as error:
+        failed.setdefault(path, in_words(error))
 
 
 class _Parent:

@@ -1,11 +1,13 @@
 """The files that a command has changed: diffs in its card, places to open, and one line for the model."""
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.fakes import mcp_server
 from tests.fakes.editor import EVERYTHING, NOTHING, ScriptedEditor, editing
 from tests.fakes.model_script import says, uses
 
@@ -75,3 +77,18 @@ async def test_what_a_command_changed_in_a_file_is_shown_before_the_file_is_edit
         assert (editor.workspace / "a.py").read_text() == "two\nREST\n"
     assert [call.status for call in editor.calls[2:]] == ["failed", "completed"]
     assert "a.py was changed since you last read or wrote it" in editor.calls[2].text
+
+
+async def test_the_card_of_a_servers_tool_shows_what_it_changed(tmp_path: Path):
+    script = [uses(("mcp_bare_echo", {"text": "hello"})), says("ok")]
+    async with editing(tmp_path, script, capabilities=NOTHING) as editor:
+        state = editor.workspace / "state"  # where it writes down each call
+        state.mkdir()
+        args = [mcp_server.__file__, str(state)]
+        server = {"name": "bare", "command": sys.executable, "args": args, "env": []}
+        await editor.initialize()
+        opened = await editor.ask("session/new", {"cwd": str(editor.workspace), "mcpServers": [server]})
+        await editor.say(opened["sessionId"], "go")
+    assert "[changed: state/log]" in editor.call.final["rawOutput"]["output"]
+    ((name, _, new),) = diffs(editor.call.final["content"])
+    assert (name, new.splitlines()[-1]) == ("log", 'call echo {"text": "hello"}')

@@ -1,9 +1,11 @@
 """Undo and redo of what the agent changed: byte for byte with modes, or refused with the difference."""
 
 import os
+import resource
 import shutil
 import stat
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,11 +29,11 @@ LIMITS = SnapshotLimits()
 class Agent:
     """A session that changes files in a folder."""
 
-    def __init__(self, folder: Path, data: Path, limits: SnapshotLimits = LIMITS) -> None:
+    def __init__(self, folder: Path, data: Path, limits: SnapshotLimits = LIMITS, session: str = "session") -> None:
         self.folder = folder
         self.limits = limits
         self.roots = Roots(str(folder))
-        self.snapshots = SessionSnapshots(str(data / "undo" / "one"), "session")
+        self.snapshots = SessionSnapshots(str(data / "undo" / "one"), session)
         self.watch = FileWatch(self.roots, self.snapshots, limits)
 
     def command(self, *steps: "Step") -> None:
@@ -62,11 +64,11 @@ class Agent:
 
 
 @contextmanager
-def agent_in(folder: Path, limits: SnapshotLimits = LIMITS) -> Iterator[Agent]:
+def agent_in(folder: Path, limits: SnapshotLimits = LIMITS, session: str = "session") -> Iterator[Agent]:
     work, data = folder / "work", folder / "data"
     work.mkdir(exist_ok=True)
     data.mkdir(exist_ok=True)
-    agent = Agent(work, data, limits)
+    agent = Agent(work, data, limits, session)
     try:
         yield agent
     finally:
@@ -352,6 +354,62 @@ def test_what_was_not_seen_for_an_error_is_not_the_agents(agent: Agent, monkeypa
     agent.command(Step("write", "c"))
     agent.undo()
     assert {"mine", "later"} <= tree(agent.folder).keys()
+
+
+def test_one_file_that_cannot_be_restored_keeps_no_other_from_it(agent: Agent) -> None:
+    """The limit is a real one: no file of this process may grow beyond it."""
+    for name in ("large", "small"):
+        (agent.folder / name).write_bytes(b"old" * (100_000 if name == "large" else 1))
+    agent.command(Step("write", "large", data=b"new"), Step("write", "small", data=b"new"), Step("write", "made"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+    try:
+        refused = agent.refusal()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "Only a part is restored. Not restored: `large` (" in refused
+    assert {path.name: path.stat().st_size for path in agent.folder.iterdir()} == {"large": 3, "small": 3}
+    assert (agent.folder / "small").read_bytes() == b"old"
+    assert agent.refusal() == "", "the same again restores the rest"
+    assert (agent.folder / "large").stat().st_size == 300_000
+
+
+def test_what_one_call_changed_is_taken_back_as_far_as_it_goes_and_can_be_undone_later(agent: Agent) -> None:
+    (agent.folder / "large").write_bytes(b"old" * 100_000)
+    before = agent.watch.before()
+    (agent.folder / "large").write_bytes(b"new")
+    (agent.folder / "made").touch()
+    changes = agent.watch.since(before).entries
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+    try:
+        with pytest.raises(UndoError, match=r"Not restored: `large` \("):
+            agent.watch.roll_back(changes)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [path.name for path in agent.folder.iterdir()] == ["large"]
+    assert agent.refusal() == ""
+    assert (agent.folder / "large").stat().st_size == 300_000
+
+
+def test_the_oldest_changes_are_removed_where_all_of_them_are_too_large(tmp_path: Path) -> None:
+    for number in range(3):  # three sessions, each with a file that no compression makes smaller
+        with agent_in(tmp_path, session=f"session {number}") as agent:
+            agent.command(Step("write", "a", data=os.urandom(100_000)))
+            agent.snapshots.turn_began()
+            agent.command(Step("delete", "a"))
+    store = tmp_path / "data/undo/one"
+    ages = {journal: at for at, journal in enumerate(sorted((store / "sessions").iterdir(), key=os.path.getmtime))}
+    for journal, at in ages.items():
+        os.utime(journal, (at + (now := time.time()) - 100, now + at - 100))
+    os.utime(store / "pruned", (0, 0))
+    limits = SnapshotLimits(bytes=250_000)
+    with agent_in(tmp_path, limits, session="session 2") as agent:
+        assert agent.refusal() == ""
+        assert (agent.folder / "a").stat().st_size == 100_000
+    assert list((store / "sessions").iterdir()) == [max(ages, key=lambda journal: ages[journal])]
+    sizes = sum(path.stat().st_size for path in store.rglob("*") if path.is_file())
+    assert 100_000 < sizes < 250_000
 
 
 def test_what_is_old_or_too_much_is_removed_and_the_rest_can_be_restored(tmp_path: Path) -> None:
