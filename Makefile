@@ -18,12 +18,14 @@ demo: $(READY)
 # Compiled first, so that the hundreds of agents the tests start need not do it each for itself.
 # basedpyright runs as pyright in strict mode. Its wheel carries the node it needs, so that a fresh machine
 # downloads nothing while testing; pyright's own wheel fetches node when it first runs.
-# pytest keeps what it makes of the tests' assertions: to make it anew takes each worker longer than all else it does first.
+# pytest keeps what it makes of the tests' assertions. To make it takes each worker longer than all else it does first,
+# so it is made while basedpyright, which uses one core, runs. If that fails, the tests say why.
 test: $(READY)
 	@$(BIN)/python -m compileall -q acp_agent
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
-	$(BIN)/basedpyright
+	$(BIN)/basedpyright & types=$$!; \
+		PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 0 --collect-only -q >/dev/null 2>&1; wait $$types
 	$(BIN)/lint-imports --no-cache
 	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest
 

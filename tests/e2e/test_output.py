@@ -24,6 +24,8 @@ PYTHON = shlex.quote(sys.executable)
 MODEL_LIMIT = 6 * 1024
 EDITOR_LIMIT = 40 * 1024
 MEMORY_LIMIT = 64 * 1024 * 1024
+SOON = "[tools.shell]\ntimeout = 0.1\n[acp]\nterminal_timeout_secs = 0.1\n"
+"""A configuration in which a command that names no timeout gets 0.1 seconds."""
 
 LINES = "".join(f"{number}: {'ÄÖ漢🙂'[number % 4]} a line of some tool that talks\n" for number in range(1700))
 OUTPUTS = {
@@ -112,17 +114,17 @@ async def test_a_part_of_what_was_cut_is_found_by_its_line_its_column_and_its_wo
 
 async def test_a_failed_call_says_in_a_line_what_happened_and_in_a_line_what_is_permitted(tmp_path):
     ends = {
-        ("bash", "sleep 60"): ("timed out after 1 s", "Give a larger `timeout` (up to 600), or `background: true` "),
+        ("bash", "sleep 60"): ("timed out after 0.1 s", "Give a larger `timeout` (up to 600), or `background: true` "),
         ("bash", "sudo ls"): ("blocklist: the command matches 'sudo'", "Do it without this command, "),
         ("bash", "cat /etc/shadow"): ("/etc/shadow holds secrets", "Do without it, "),
         ("write", "../x"): ("../x: outside the directories", "Stay below the working directory."),
         ("teleport", "x"): ('there is no tool "teleport"', "Use one of your tools: bash, "),
     }
     keys = {"bash": "command", "write": "path", "teleport": "path"}
-    extra = {"sleep 60": {"timeout": 1}, "../x": {"content": "x"}}
+    extra = {"../x": {"content": "x"}}
     mind = Mind()
     calls = [(tool, {keys[tool]: value, **extra.get(value, {})}) for tool, value in ends]
-    async with thinking(tmp_path, mind.call(*calls)) as (editor, _):
+    async with thinking(tmp_path, mind.call(*calls), config=SOON) as (editor, _):
         await go(editor)
     for said, (happened, permitted) in zip(mind.said, ends.values(), strict=True):
         first, second = said.split("\n")[:2]
@@ -187,11 +189,11 @@ async def test_how_a_command_ended_is_said_to_the_model_and_in_the_envelope(tmp_
         "kill -9 $$": (137, "SIGKILL", ""),
         "cat /missing; true": (0, None, ""),
         "cat ./missing": (1, None, "the command reported: no such file" if capabilities == NOTHING else ""),
-        "sleep 60": (124, None, "timed out after 1 s"),
+        "sleep 60": (124, None, "timed out after 0.1 s"),
     }
     mind = Mind()
-    calls = [("bash", {"command": command, "timeout": 1 if "60" in command else 30}) for command in ends]
-    async with thinking(tmp_path, mind.call(*calls), capabilities=capabilities) as (editor, _):
+    calls = [("bash", {"command": command, **({} if "60" in command else {"timeout": 30})}) for command in ends]
+    async with thinking(tmp_path, mind.call(*calls), capabilities=capabilities, config=SOON) as (editor, _):
         (editor.workspace / "plain").write_text("echo no\n")
         await go(editor)
     for said, call, (code, signal_name, failure) in zip(mind.said, editor.calls, ends.values(), strict=True):

@@ -100,10 +100,10 @@ async def test_calls_under_the_names_and_types_of_other_agents_run_and_only_what
 
 async def test_commands_that_time_out_or_fail_do_not_take_bash_away(tmp_path: Path):
     mind = Mind()
-    calls = [("bash", {"command": f"sleep 9{number}", "timeout": 1}) for number in range(3)]
-    failing = [("bash", {"command": f"cat missing-{number}; exit 127"}) for number in range(5)]
-    last = ("bash", {"command": "echo still here"})
-    config = f"{FULL_AUTO}[tools.anomaly]\nwindow_size = 3\n"
+    calls = [("bash", {"command": f"sleep 9{number}"}) for number in range(3)]
+    failing = [("bash", {"command": f"cat missing-{number}; exit 127", "timeout": 60}) for number in range(5)]
+    last = ("bash", {"command": "echo still here", "timeout": 60})
+    config = f"{FULL_AUTO}[tools.anomaly]\nwindow_size = 3\n[tools.shell]\ntimeout = 0.1\n"
     async with thinking(tmp_path, mind.call(*calls, *failing, last), config=config) as (editor, _):
         await go(editor)
     assert "still here" in mind.said[-1]

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.aided import Aided, aided, told
+from tests.fakes.editor import AGENT_CWD
+from tests.fakes.forked_agent import CAN_FORK
+from tests.fakes.forked_command import run_forked
 from tests.fakes.home import Home
 
 pytestmark = pytest.mark.anyio
@@ -37,7 +40,10 @@ def tree(agent: Aided) -> dict[str, object]:
 
 
 def sessions_undo(home: Home, session: str, *more: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "acp_agent", "sessions", "undo", session, *more]
+    arguments = ["sessions", "undo", session, *more]
+    if CAN_FORK:
+        return run_forked(arguments, home.environment(), AGENT_CWD, 50)
+    command = [sys.executable, "-m", "acp_agent", *arguments]
     return subprocess.run(command, env=home.environment(), capture_output=True, text=True, check=False)
 
 

@@ -37,12 +37,11 @@ PREPARED_BY = "ACP_AGENT_TEST_PREPARED_BY"
 
 
 def load_everything() -> None:
-    """Import all of the agent but its command line, and keep collections of garbage off it."""
+    """Import all of the agent and of its command line, and keep collections of garbage off it."""
     import acp_agent  # noqa: PLC0415 - the agents' modules, not the tests'
 
     for module in pkgutil.walk_packages(acp_agent.__path__, "acp_agent."):
-        if not module.name.startswith("acp_agent.cli"):  # an agent would not load those
-            _read_tables(importlib.import_module(module.name))
+        _read_tables(importlib.import_module(module.name))
     _rehearse()
     gc.collect()
     gc.freeze()

@@ -198,4 +198,5 @@ async def test_a_git_that_does_not_answer_asks(root: Path, tmp_path: Path, monke
     slow.write_text("#!/bin/sh\nexec sleep 60\n")
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", f"{slow.parent}:{ALONE['PATH']}")
+    monkeypatch.setattr("acp_agent.workspace.git.changes.SECONDS", 0.1)
     assert "cannot be told" in await fate(root, "git checkout good")

@@ -1,10 +1,10 @@
 """Requests and streams in the shapes OpenAI publishes as types: strict servers, such as vLLM, check with them."""
 
 import json
+from functools import cache
+from typing import Any
 
 import pytest
-from openai.types.responses import ResponseStreamEvent
-from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from pydantic import TypeAdapter, ValidationError
 
 from acp_agent.core.messages import (
@@ -45,12 +45,26 @@ CONVERSATION = (
 )
 
 
+@cache
+def request_types() -> TypeAdapter[Any]:
+    from openai.types.responses import response_create_params  # noqa: PLC0415 - takes a second, for these tests alone
+
+    return TypeAdapter(response_create_params.ResponseCreateParamsStreaming)
+
+
+@cache
+def event_types() -> TypeAdapter[Any]:
+    from openai.types.responses import ResponseStreamEvent  # noqa: PLC0415 - as above
+
+    return TypeAdapter(ResponseStreamEvent)
+
+
 @pytest.mark.parametrize("quirks", [(), tuple(ResponsesQuirk)])
 def test_every_kind_of_item_we_send_is_of_the_published_types(quirks: tuple[ResponsesQuirk, ...]) -> None:
     endpoint = ModelEndpoint("acme", "gpt-9", "http://127.0.0.1:1", 1000, thinking=True)
     request = ModelRequest("Be brief.", CONVERSATION, (SPEC,), 500)
     body = json.loads(write(request_body(endpoint, request, frozenset(quirks))))
-    types = TypeAdapter(ResponseCreateParamsStreaming)
+    types = request_types()
     checked = json.loads(types.dump_json(types.validate_python(body, strict=True)))
     assert len(checked["input"]) == len(body["input"])
     body["input"][2] = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "So."}]}
@@ -60,7 +74,7 @@ def test_every_kind_of_item_we_send_is_of_the_published_types(quirks: tuple[Resp
 
 @pytest.mark.parametrize("stop", [None, "max_output_tokens", "content_filter", "refusal"])
 def test_the_streams_of_these_tests_are_of_the_published_types(stop: str | None) -> None:
-    types: TypeAdapter[ResponseStreamEvent] = TypeAdapter(ResponseStreamEvent)
+    types = event_types()
     for event in events(text=["a", "b"], thought=["hm"], calls=[CALL, OTHER_CALL], stop=stop):
         if event["type"] != "response.of_the_future":
             assert types.validate_python(event).type == event["type"]
