@@ -266,6 +266,7 @@ OPENS = {
     "cli/doctor.py": "the data folder and the configuration file",
     "session/factory.py": "what the session's folder really is; opens nothing",
     "session/toolset/gate_factory.py": "what policy paths really are; opens nothing",
+    "session/toolset/sandboxing.py": "what the entry of an MCP server names, and the homes of servers; opens no file",
     "session/toolset/settings.py": "folders of the configuration",
     "session/processes.py": "whether there is a database",
     "config/files.py": "configuration files, and where the data folder is",

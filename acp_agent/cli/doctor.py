@@ -195,7 +195,7 @@ async def check_terminal(env_allow: Iterable[str]) -> list[CheckResult]:
 
 
 def check_sandbox(settings: Settings) -> list[CheckResult]:
-    """Say what builds walls around commands, and what it cannot do."""
+    """Say what builds walls around commands and MCP servers, what it cannot do, and which servers are let out."""
     chosen = settings.tools.sandbox
     wanted = wanted_tier(chosen.mode)
     tier = sandbox_tier(wanted)
@@ -206,7 +206,9 @@ def check_sandbox(settings: Settings) -> list[CheckResult]:
     if tier is SandboxTier.NONE:
         advice = advice_without(wanted)
         return [CheckResult(CheckLevel.FAIL if chosen.strict else CheckLevel.WARN, "sandbox", said, advice)]
-    return [_ok("sandbox", "; ".join((said, *tier_limits(tier))))]
+    free = settings.mcp.unsandboxed
+    servers = (f"MCP servers without it: {', '.join(free)}",) if free else ()
+    return [_ok("sandbox", "; ".join((said, *tier_limits(tier), *servers)))]
 
 
 async def _drop(_partial_output: str) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
-from acp_agent.config.section import HIDDEN, OFF, PathText, Section, Words, is_http_address
+from acp_agent.config.section import HIDDEN, OFF, Paths, PathText, Section, Words, is_http_address
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.mcp import HttpServer, McpOrigin, McpServer, StdioServer
 
@@ -101,14 +101,18 @@ class McpServerSettings(Section):
         Words,
         Field(description="Tools of this server that you declare to change nothing. They run without a question."),
     ] = ()
+    allow_write: Annotated[
+        Paths,
+        Field(description="Files and folders that its program may change in its sandbox, besides the session's own."),
+    ] = ()
     enabled: Annotated[bool, Field(description="Whether this server is started.")] = True
 
     @model_validator(mode="after")
     def _one_way_to_reach_it(self) -> "McpServerSettings":
         if (self.command is None) == (self.url is None):
             raise ValueError("either command or url")
-        if self.command is None and (self.args or self.env or self.cwd):
-            raise ValueError("args, env and cwd only together with command")
+        if self.command is None and (self.args or self.env or self.cwd or self.allow_write):
+            raise ValueError("args, env, cwd and allow_write only together with command")
         if self.url is None and (self.headers or self.allow_private):
             raise ValueError("headers and allow_private only together with url")
         return self
@@ -121,7 +125,8 @@ class McpServerSettings(Section):
         where = f"[[{SERVERS}]] {self.name}"
         if self.url is None:
             variables = _filled(where, "env", self.env, environ)
-            reach = StdioServer(self.command or "", self.args, variables, self.cwd or folder)
+            allow_write = self.allow_write if origin is McpOrigin.CONFIG else ()
+            reach = StdioServer(self.command or "", self.args, variables, self.cwd or folder, allow_write)
         else:
             headers = _filled(where, "headers", self.headers, environ)
             for name, text in headers:
@@ -169,6 +174,13 @@ class McpSettings(Section):
     enabled: Annotated[
         bool, Field(description="Whether MCP servers are used at all, including those that the editor names."), OFF
     ] = True
+    unsandboxed: Annotated[
+        Words,
+        Field(
+            description="Names of servers, of this file and of your editor, whose programs run without the sandbox.",
+            examples=[["github"]],
+        ),
+    ] = ()
     servers: Annotated[
         tuple[McpServerSettings, ...],
         Field(

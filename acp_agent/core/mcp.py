@@ -20,12 +20,16 @@ class McpOrigin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StdioServer:
-    """A program to start. `command` and `args` run as they are, without a shell. `env` is added to a clean one."""
+    """A program to start. `command` and `args` run as they are, without a shell. `env` is added to a clean one.
+
+    allow_write   files and folders that it may change in its sandbox, besides those of the session
+    """
 
     command: str
     args: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     cwd: str | None = None
+    allow_write: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,11 @@ class McpConnection(Protocol):
     @property
     def state(self) -> McpState:
         """The state of the connection."""
+        ...
+
+    @property
+    def contained(self) -> bool:
+        """Whether its program runs in a sandbox."""
         ...
 
     @property

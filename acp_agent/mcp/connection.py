@@ -6,6 +6,7 @@ Nothing of the `mcp` package is loaded before the first connection runs.
 import random
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, cast
 
@@ -13,7 +14,7 @@ import anyio
 import anyio.to_thread
 
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory, ToolFailure
-from acp_agent.core.mcp import McpConnection, McpDefinition, McpReply, McpServer, McpState
+from acp_agent.core.mcp import McpConnection, McpDefinition, McpOrigin, McpReply, McpServer, McpState
 from acp_agent.core.ports import Elicitor
 from acp_agent.core.types import JsonObject
 from acp_agent.mcp.elicitation import ServerElicitations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from acp_agent.mcp.client_session import McpClientSession
     from acp_agent.mcp.transports import HttpTransport, StdioTransport
     from acp_agent.net.connection import Dial
+    from acp_agent.workspace.sandbox.sandbox import SessionSandbox
 
 _CLOSED: Final = -32000
 """The code that the `mcp` package uses for a closed connection. Servers use it for many other errors."""
@@ -155,11 +157,23 @@ _LONGEST_PROBLEM: Final = 500
 _FINAL_CATEGORIES: Final = frozenset({ToolErrorCategory.POLICY_BLOCKED, ToolErrorCategory.INVALID_PARAMETERS})
 
 
+@dataclass(frozen=True, slots=True)
+class ProgramStart:
+    """How the program of a stdio server is started.
+
+    environment   the variables from which it gets a few
+    contain       returns a new sandbox for one run of it; None lets it run free
+    """
+
+    environment: Mapping[str, str]
+    contain: "Callable[[], SessionSandbox] | None" = None
+
+
 class ServerConnection(McpConnection):
     """An implementation of core.mcp.McpConnection. `run` does all the work.
 
     changed       called after each change of state, problem or definitions; must be quick
-    environment   the variables from which a server's program gets a few
+    start         how a server's program is started
     dial, resolve, trust   how to reach an HTTP server; see net.mcp_http
     elicitor      returns the object that asks the user what the server wants to know, or None if the editor cannot ask
     sleep         waits between tries, pings and lists
@@ -170,7 +184,7 @@ class ServerConnection(McpConnection):
         server: McpServer,
         *,
         changed: Callable[[], None],
-        environment: Mapping[str, str],
+        start: ProgramStart,
         dial: "Dial | None" = None,
         resolve: Resolve = system_resolve,
         trust: ssl.SSLContext | None = None,
@@ -179,7 +193,7 @@ class ServerConnection(McpConnection):
     ) -> None:
         self._server = server
         self._changed = changed
-        self._environment = environment
+        self._start = start
         self._dial = dial
         self._resolve = resolve
         self._trust = trust
@@ -194,7 +208,7 @@ class ServerConnection(McpConnection):
         self._session: McpClientSession | None = None
         self._refresh = ToolListRefresh(sleep)
         self._state_changed = anyio.Event()
-        self._was_stable = self._closing = False
+        self._was_stable = self._closing = self._was_ready = False
         self._scope: anyio.CancelScope | None = None
 
     @property
@@ -208,9 +222,23 @@ class ServerConnection(McpConnection):
     @property
     def problem(self) -> str:
         reason = f"{self._reason}, saying: {self._server_text}" if self._server_text else self._reason
-        said = (*((reason,) if self._state is not McpState.READY else ()), *self._warnings, *self._troubles)
+        lost = (reason, self._advice(reason)) if self._state is not McpState.READY else ()
+        said = (*lost, *self._warnings, *self._troubles)
         text = visible("; ".join(part for part in said if part))
         return text if len(text) <= _LONGEST_PROBLEM else f"{text[:_LONGEST_PROBLEM]}…"
+
+    @property
+    def contained(self) -> bool:
+        return self._start.contain is not None
+
+    def _advice(self, reason: str) -> str:
+        """Return what the user can do about a server that was never ready, perhaps because of its sandbox."""
+        if not (reason and self.contained) or self._was_ready or self._final:
+            return ""
+        if self._server.origin is McpOrigin.PROJECT:
+            return "it runs in the sandbox, which only servers of your own configuration and editor can leave"
+        name = self._server.name
+        return f'it runs in the sandbox: if it needs more, `[mcp] unsandboxed = ["{name}"]` lets it out (docs/mcp.md)'
 
     def definitions(self) -> tuple[McpDefinition, ...]:
         return self._definitions
@@ -285,7 +313,7 @@ class ServerConnection(McpConnection):
         try:
             transport, warnings = transport_to(
                 self._server,
-                self._environment,
+                self._start,
                 sleep=self._sleep,
                 resolve=self._resolve,
                 dial=self._dial,
@@ -356,6 +384,7 @@ class ServerConnection(McpConnection):
                 )
                 return False
             self._session = session
+            self._was_ready = True
             self._set_state(McpState.READY)
             return True
         channel.mark_lost(f"it did not start within {seconds:g} s")

@@ -8,11 +8,15 @@ The program of a stdio server is started without a shell in a session of its own
 started, as after a command of the shell (`workspace.processes.tree`). If the agent is killed, a watchdog ends it.
 """
 
+import errno
 import os
+import shutil
 import ssl
 import subprocess
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import anyio
@@ -31,12 +35,15 @@ from acp_agent.mcp.channel import (
     Sleep,
     SseSplitter,
 )
+from acp_agent.mcp.connection import ProgramStart
 from acp_agent.net.connection import Dial
 from acp_agent.net.hosts import Resolve
 from acp_agent.net.mcp_http import McpHttpClient, McpResponse
 from acp_agent.text import visible
 from acp_agent.workspace.processes.table import MARK
 from acp_agent.workspace.processes.tree import CommandWatchdog, ProcessTree
+from acp_agent.workspace.sandbox.sandbox import SessionSandbox
+from acp_agent.workspace.sandbox.walls import Launch
 
 _PASSED: Final = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TERM", "TZ", "LANG", "LANGUAGE"))
 _FORBIDDEN: Final = frozenset(
@@ -90,21 +97,28 @@ _PAUSE: Final = 0.05
 class ServerProcess:
     """One run of a server's program. Call `end` on every path."""
 
-    def __init__(self, process: subprocess.Popen[bytes], tree: ProcessTree, watchdog: CommandWatchdog) -> None:
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        tree: ProcessTree,
+        watchdog: CommandWatchdog,
+        sandbox: SessionSandbox | None,
+    ) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
         self._process = process
         self._tree = tree
         self._watchdog = watchdog
+        self._sandbox = sandbox
         self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
         for pipe in (self._stdin, self._stdout, self._stderr):
             os.set_blocking(pipe.fileno(), False)
         self._last_words = b""
 
     @classmethod
-    async def start(cls, server: StdioServer, environment: Mapping[str, str]) -> "ServerProcess":
-        """Start the program with this environment and a mark.
+    async def start(cls, server: StdioServer, start: ProgramStart) -> "ServerProcess":
+        """Start the program with this environment and a mark, in its sandbox if it has one.
 
         Raises:
             OSError: the program cannot be started.
@@ -113,29 +127,36 @@ class ServerProcess:
         """
         tree, watchdog = ProcessTree(grace=_GRACE), CommandWatchdog()
 
-        def spawn() -> subprocess.Popen[bytes]:
+        def spawn() -> ServerProcess:
             watchdog.watch(tree.mark)
-            try:
-                process = subprocess.Popen(
-                    [server.command, *server.args],
-                    bufsize=0,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    env={**environment, MARK: tree.mark},
-                    cwd=server.cwd,
-                    start_new_session=True,
-                )
-            except (OSError, ValueError):
-                watchdog.close()
-                raise
+            with ExitStack() as on_failure:
+                on_failure.callback(watchdog.close)
+                sandbox = None if start.contain is None else start.contain()
+                if sandbox is not None:
+                    on_failure.callback(sandbox.close)
+                with _launched(server, start.environment, sandbox) as launch:
+                    popen = partial(
+                        subprocess.Popen[bytes],
+                        launch.arguments,
+                        bufsize=0,
+                        stdin=subprocess.PIPE,
+                        stdout=subprocess.PIPE,
+                        stderr=subprocess.PIPE,
+                        env={**start.environment, **launch.variables, MARK: tree.mark},
+                        cwd=server.cwd,
+                        start_new_session=True,
+                        pass_fds=launch.descriptors,
+                    )
+                    process = launch.start(popen)
+                on_failure.pop_all()
             restore_limits(process.pid)
             watchdog.watch(tree.mark, process.pid)
             pipes = (process.stdout, process.stderr)
-            tree.started(process.pid, frozenset(os.fstat(pipe.fileno()).st_ino for pipe in pipes if pipe is not None))
-            return process
+            inodes = frozenset(os.fstat(pipe.fileno()).st_ino for pipe in pipes if pipe is not None)
+            tree.started(process.pid, inodes, launch.keepers)
+            return cls(process, tree, watchdog, sandbox)
 
-        return cls(await anyio.to_thread.run_sync(spawn), tree, watchdog)
+        return await anyio.to_thread.run_sync(spawn)
 
     async def read(self) -> bytes:
         """Return what the program has written to stdout, or no bytes once stdout is closed."""
@@ -201,6 +222,24 @@ class ServerProcess:
         self._watchdog.close()
         self._process.poll()
         self._tree.reaped()
+        if self._sandbox is not None:
+            self._sandbox.close()
+
+
+@contextmanager
+def _launched(server: StdioServer, environment: Mapping[str, str], sandbox: SessionSandbox | None) -> Generator[Launch]:
+    """Yield how the program is started. Raises OSError, and ValueError for a text with a NUL."""
+    words = (server.command, *server.args)
+    if sandbox is None:
+        yield Launch(words)
+        return
+    if any("\0" in word for word in words):
+        raise ValueError("embedded null byte")
+    within = os.path.join(server.cwd or "", server.command) if "/" in server.command else server.command
+    if shutil.which(within, path=environment.get("PATH")) is None:  # bubblewrap would say so on stderr, at every try
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), server.command)
+    with sandbox.launch(words, server.cwd or "/") as launch:
+        yield replace(launch, variables={**launch.variables, "TMPDIR": "/tmp"})  # noqa: S108 - a private one
 
 
 async def _read_line(fd: int) -> bytes:
@@ -365,13 +404,13 @@ _LAST_OUTPUT: Final = 0.2
 class StdioTransport:
     """A transport over the pipes of a program. It starts the program each time it serves."""
 
-    def __init__(self, server: StdioServer, environment: Mapping[str, str]) -> None:
+    def __init__(self, server: StdioServer, start: ProgramStart) -> None:
         self._server = server
-        self._environment = environment
+        self._start = start
 
     async def serve(self, channel: MessageChannel) -> None:
         try:
-            program = await ServerProcess.start(self._server, self._environment)
+            program = await ServerProcess.start(self._server, self._start)
         except (OSError, ValueError) as error:
             channel.mark_lost(f"{self._server.command} cannot be started ({_reason(error)})", final=True)
             return
@@ -422,7 +461,7 @@ async def _write(program: ServerProcess, channel: MessageChannel) -> None:
 
 def transport_to(
     server: McpServer,
-    environment: Mapping[str, str],
+    start: ProgramStart,
     *,
     sleep: Sleep,
     resolve: Resolve,
@@ -437,9 +476,9 @@ def transport_to(
     """
     match server.reach:
         case StdioServer() as program:
-            variables, dropped = server_environment(environment, program.env)
+            variables, dropped = server_environment(start.environment, program.env)
             warnings = (f"not passed on to it: {', '.join(dropped)}",) if dropped else ()
-            return StdioTransport(program, variables), warnings
+            return StdioTransport(program, replace(start, environment=variables)), warnings
         case HttpServer(url, headers, allow_private):
             http = McpHttpClient(
                 url, dict(headers), allow_private=allow_private, resolve=resolve, dial=dial, trust=trust

@@ -13,7 +13,7 @@ import anyio
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.events import Notice, Severity
-from acp_agent.core.mcp import ListedServer, McpConnection, McpDefinition, McpOrigin, McpServer, McpState
+from acp_agent.core.mcp import ListedServer, McpConnection, McpDefinition, McpOrigin, McpServer, McpState, StdioServer
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import McpSubject, ToolCall, ToolSpec
 from acp_agent.gates.pins import PinBook, server_identity
@@ -68,7 +68,11 @@ class ConnectedServer:
             asking = [tool for tool in self.tools.values() if changed(tool)]
             said += f"; changed, and will ask{_listed(asking)}" if asking else ""
         problem = f"{';' if said else ':'} {connection.problem}" if connection.problem else ""
-        return f"{visible(connection.server.name)} ({connection.server.origin}) {connection.state}{said}{problem}"
+        where = ""
+        if isinstance(connection.server.reach, StdioServer):
+            where = " in the sandbox" if connection.contained else " without a sandbox"
+        name = f"{visible(connection.server.name)} ({connection.server.origin})"
+        return f"{name} {connection.state}{where}{said}{problem}"
 
     def tool(self, name: str, definition: McpDefinition) -> McpTool:
         """Return a tool. An unchanged tool stays the same object, because prompt caching needs the same bytes."""

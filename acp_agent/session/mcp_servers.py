@@ -16,6 +16,7 @@ from acp_agent.config.files import PROJECT_FILE
 from acp_agent.config.load import Loaded
 from acp_agent.config.mcp_settings import MOST_OF_A_PROJECT, McpServerSettings
 from acp_agent.config.section import holds_secret, is_everyday
+from acp_agent.config.settings import Settings
 from acp_agent.core.errors import ConfigError, ToolError
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
 from acp_agent.core.ports import Approver, Elicitor
@@ -24,7 +25,10 @@ from acp_agent.core.session_options import AutoApprove
 from acp_agent.gates.rules.policy_rules import TrustLevel
 from acp_agent.gates.trust import workspace_trust
 from acp_agent.session.mcp_connections import McpConnections, RunningConnection
+from acp_agent.session.toolset.sandboxing import is_contained, server_sandbox
+from acp_agent.session.toolset.settings import wall_rules
 from acp_agent.store.decisions import TrustedFolders
+from acp_agent.workspace.sandbox.walls import WallRules
 
 if TYPE_CHECKING:
     from acp_agent.session.processes import ProcessServices
@@ -62,14 +66,20 @@ class SessionMcpServers:
         self._answered = answered
         self._started = False
         self._wanted: tuple[McpServerSettings, ...] = ()
-        connect = partial(_connection, elicitor)
+        self._elicitor = elicitor
+        self._settings: Settings | None = None
+        self._walls: WallRules | None = None
         self.connections = McpConnections(
-            process.pins, process.background, session.notices.add, connect, process.mcp_definitions
+            process.pins, process.background, session.notices.add, self._connection, process.mcp_definitions
         )
 
     def start(self, loaded: Loaded) -> None:
         """Start the servers that need no question, once. Start none while the user's own rules cannot be read."""
         if self._started or loaded.fault is not None or not loaded.settings.mcp.enabled:
+            return
+        try:
+            self._note_walls(loaded)
+        except ConfigError:  # the user's own rules again; the toolset tells
             return
         self._started = True
         ended = self._session.workspace.ended
@@ -95,6 +105,10 @@ class SessionMcpServers:
             return "MCP servers are switched off: [mcp] enabled"
         pairs = server.reach.env if isinstance(server.reach, StdioServer) else server.reach.headers
         self._process.secrets.add(_hidden(value for name, value in pairs if holds_secret(name)))
+        try:
+            self._note_walls(loaded)
+        except ConfigError as error:
+            return str(error)
         return self.connections.add(_at_home(server))
 
     def remove(self, name: str) -> bool:
@@ -137,6 +151,20 @@ class SessionMcpServers:
                 self._warn(f"{where}: it holds what looks like a secret, and you could not see it whole; use ${{NAME}}")
             else:
                 yield entry
+
+    def _note_walls(self, loaded: Loaded) -> None:
+        """Note what stands around the programs of the servers that start next. Raises ConfigError."""
+        workspace = self._session.workspace
+        self._settings, self._walls = loaded.settings, wall_rules(loaded, self._cwd, workspace.additional)
+
+    def _connection(self, server: McpServer, changed: Callable[[], None]) -> RunningConnection:
+        from acp_agent.mcp.connection import ProgramStart, ServerConnection  # noqa: PLC0415 - only sessions with servers need it
+
+        contain, settings, walls = None, self._settings, self._walls
+        if settings is not None and walls is not None and is_contained(server, settings):
+            contain = partial(server_sandbox, server, walls, settings, self._process.data_file("servers"))
+        start = ProgramStart(os.environ, contain)
+        return ServerConnection(server, changed=changed, start=start, elicitor=self._elicitor)
 
     def _warn(self, problem: str) -> None:
         self._session.notices.warn(problem)
@@ -187,11 +215,3 @@ def _home() -> str:
 def _at_home(server: McpServer) -> McpServer:
     reach = server.reach
     return replace(server, reach=replace(reach, cwd=reach.cwd or _home())) if isinstance(reach, StdioServer) else server
-
-
-def _connection(
-    elicitor: Callable[[], Elicitor | None], server: McpServer, changed: Callable[[], None]
-) -> RunningConnection:
-    from acp_agent.mcp.connection import ServerConnection  # noqa: PLC0415 - only sessions with servers need it
-
-    return ServerConnection(server, changed=changed, environment=os.environ, elicitor=elicitor)

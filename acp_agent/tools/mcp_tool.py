@@ -20,6 +20,7 @@ from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import Frame, Json, JsonObject, McpSubject, ToolCall, ToolKind, ToolResult, ToolSpec
 from acp_agent.text import title, visible
 from acp_agent.tools.tool import no_object, quote
+from acp_agent.workspace.sandbox.sandbox import wall_named
 
 MAX_DESCRIPTION = 2048
 """The longest description in bytes, with our own words in front of it."""
@@ -30,6 +31,10 @@ _UNFIT = re.compile(r"[^A-Za-z0-9_-]")
 _LINE = re.compile(r"[^\n\t]+")
 _WITHHELD = "The server has changed this tool since the user let it run; the user is asked before it runs again."
 _MOST_PROBLEMS = 5
+_WALLED = (
+    "The server runs in a sandbox whose walls may have stopped it. Tell the user so: `allow_write` of the server, or "
+    "its name in `[mcp] unsandboxed` of their configuration, gives it more."
+)
 
 
 def server_slug(server: str) -> str:
@@ -130,14 +135,17 @@ class McpTool:
     async def _run(self, arguments: JsonObject, context: ToolContext) -> ToolResult:
         """Call the server. Raises what `McpConnection.call` raises, such as policy_blocked after a change."""
         del context
-        return _result(await self.connection.call(self.definition, arguments))
+        return _result(await self.connection.call(self.definition, arguments), contained=self.connection.contained)
 
 
-def _result(reply: McpReply) -> ToolResult:
+def _result(reply: McpReply, *, contained: bool) -> ToolResult:
     text = reply.text or (json.dumps(reply.structured, ensure_ascii=False) if reply.structured is not None else "")
     failure = None
     if reply.is_error:  # the server's words stay in the output: here they would speak in our name
-        failure = ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, "the tool reported an error")
+        walled = contained and wall_named(text, 1)
+        failure = ToolFailure(
+            ToolErrorCategory.PERMANENT_FAILURE, "the tool reported an error", _WALLED if walled else ""
+        )
     return ToolResult(
         text=text or ("(an image)" if reply.images else "(no output)"),
         envelope=None if reply.structured is None else {"structuredContent": reply.structured},

@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
+from acp_agent.workspace.sandbox.sandbox import SandboxTier, sandbox_tier
 from tests.fakes import mcp_server
 from tests.fakes.answers import choosing, never
 from tests.fakes.editor import ScriptedEditor, editing
@@ -410,3 +411,24 @@ async def test_a_tool_that_only_reads_ends_while_a_command_still_runs_beside_it(
             assert served.calls
             gate.write_line("on")
     assert [call.status for call in editor.calls] == ["completed"] * 2
+
+
+@pytest.mark.skipif(sandbox_tier() is not SandboxTier.BUBBLEWRAP, reason="bubblewrap is missing")
+async def test_servers_run_in_the_sandbox_unless_the_user_lets_them_out(tmp_path, served):
+    walls = {"ACP_AGENT_TOOLS__SANDBOX__MODE": "auto"}
+    (tmp_path / "work").mkdir()
+    inside = Served(tmp_path / "work" / "inside")
+    named = f"{served.config}\n[mcp]\nunsandboxed = ['bare']\n"
+    config = f"{served.config.replace('bare', 'shut')}"  # its folder is outside of the session's
+    async with editing(tmp_path, ECHO, config=config, environment=walls) as editor:
+        session = await opened(editor, inside.entry)
+        with anyio.fail_after(PATIENCE):
+            while "MCP server shut (config) waiting in the sandbox" not in editor.text:
+                await editor.say(session, "/mcp")
+                await anyio.sleep(0.05)
+        assert "MCP server bare (editor) ready in the sandbox" in editor.text
+        assert '`[mcp] unsandboxed = ["shut"]` lets it out' in editor.text
+    async with editing(tmp_path, ECHO, config=named, environment=walls) as editor:
+        session = await opened(editor)
+        await editor.say(session, "/status")
+        assert "MCP server bare (config) ready without a sandbox" in editor.text

@@ -39,6 +39,7 @@ class FakeConnection:
     meanwhile: Callable[[], None] = lambda: None
     running: bool = False
     closed: bool = False
+    contained: bool = False
 
     def definitions(self) -> tuple[McpDefinition, ...]:
         return self.offered

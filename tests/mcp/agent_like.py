@@ -6,7 +6,7 @@ import sys
 import anyio
 
 from acp_agent.core.mcp import McpOrigin, McpServer, McpState, StdioServer
-from acp_agent.mcp.connection import ServerConnection
+from acp_agent.mcp.connection import ProgramStart, ServerConnection
 
 
 def changed() -> None:
@@ -16,5 +16,5 @@ def changed() -> None:
 
 
 server = McpServer("hostile", StdioServer(sys.argv[1], tuple(sys.argv[2:])), McpOrigin.CONFIG)
-connection = ServerConnection(server, changed=changed, environment=os.environ)
+connection = ServerConnection(server, changed=changed, start=ProgramStart(os.environ))
 anyio.run(connection.run)

@@ -15,8 +15,9 @@ import acp_agent.mcp.transports  # noqa: F401 - likewise
 from acp_agent.core.errors import Refused, ToolError, ToolFailure
 from acp_agent.core.mcp import HttpServer, McpDefinition, McpOrigin, McpReply, McpServer, McpState, StdioServer
 from acp_agent.core.types import JsonObject
-from acp_agent.mcp.connection import ServerConnection
+from acp_agent.mcp.connection import ProgramStart, ServerConnection
 from acp_agent.workspace.processes.table import MARK
+from acp_agent.workspace.sandbox.sandbox import SessionSandbox
 
 HOSTILE = str(Path(__file__).with_name("hostile.py"))
 HEALTH = 30.0
@@ -62,19 +63,19 @@ class Naps:
 class Stage:
     """A connection, and every change it told of."""
 
-    def __init__(self, server: McpServer, **more) -> None:
+    def __init__(self, server: McpServer, contain: Callable[[], SessionSandbox] | None = None, **more) -> None:
         self.naps = Naps()
         self.changes: list[tuple[McpState, str]] = []
         self._event = anyio.Event()
         sleep = self.naps.sleep
         environment = {
             "PATH": os.environ["PATH"],
-            "HOME": "/home/fake",
+            "HOME": os.environ["HOME"] if contain else "/home/fake",
             "LC_ALL": "C.UTF-8",
             "FAKE_API_KEY": "fake-key",
         }
         self.connection = ServerConnection(
-            server, **{"changed": self._changed, "environment": environment, "sleep": sleep, **more}
+            server, **{"changed": self._changed, "start": ProgramStart(environment, contain), "sleep": sleep, **more}
         )
 
     def _changed(self) -> None:
@@ -83,9 +84,11 @@ class Stage:
         event.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        with anyio.fail_after(20):
+        with anyio.move_on_after(20):
             while not condition():
                 await self._event.wait()
+            return
+        raise TimeoutError(f"in vain waited for; seen: {self.changes}")
 
     async def reach(self, state: McpState) -> str:
         """Wait for a state; gives the problem there is in it."""

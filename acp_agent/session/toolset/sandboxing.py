@@ -1,14 +1,18 @@
-"""Which walls of the kernel a session's commands get, by its settings and by what works on this machine."""
+"""Which walls of the kernel a session's commands and MCP servers get, by its settings and by what works here."""
 
+import hashlib
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from acp_agent.config.call_settings import SandboxMode, SandboxProfile
 from acp_agent.config.settings import Settings
 from acp_agent.core.errors import ConfigError
+from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
 from acp_agent.workspace.processes.environment import child_environment
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, advice_without, sandbox_tier, why_missing
-from acp_agent.workspace.sandbox.walls import WallRules
+from acp_agent.workspace.sandbox.walls import NetworkReach, WallRules, folders_above, is_below
 
 _TIERS = {
     SandboxMode.BWRAP: SandboxTier.BUBBLEWRAP,
@@ -52,3 +56,86 @@ def session_sandbox(walls: WallRules, settings: Settings, warn: Callable[[str], 
     except ConfigError:  # the terminal tells the user
         environment = child_environment(os.environ)
     return SessionSandbox(walls, environment, tier)
+
+
+# ------------------------------------------------------------------------------------------------- MCP servers
+
+_MARKS = (("package.json", "pyproject.toml", "setup.py", "Cargo.toml", "go.mod", "deno.json", ".git"), ("pyvenv.cfg",))
+_OF_THE_SYSTEM = ("/dev", "/proc", "/run", "/sys", "/var/run")
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a folder like others, which some use for temporary files
+
+
+def is_contained(server: McpServer, settings: Settings) -> bool:
+    """Return whether the program of a server runs in a sandbox.
+
+    Only bubblewrap has walls with a network. A project's server cannot be let out by its name, which a project chooses.
+    """
+    sandbox = settings.tools.sandbox
+    if SandboxMode.OFF is sandbox.mode or SandboxProfile.OFF is sandbox.profile:
+        return False
+    named = server.origin is not McpOrigin.PROJECT and server.name in settings.mcp.unsandboxed
+    if named or not isinstance(server.reach, StdioServer):
+        return False
+    return sandbox.strict or sandbox_tier(wanted_tier(sandbox.mode)) is SandboxTier.BUBBLEWRAP
+
+
+def server_sandbox(server: McpServer, walls: WallRules, settings: Settings, homes: str) -> SessionSandbox:
+    """Return a new sandbox for one run of the program of a server. It blocks.
+
+    The server reaches the network, changes the session's folders and its home, and reads of the user's home what its
+    entry names. Its home is kept. Raises OSError.
+
+    walls   what the walls around commands are made from
+    homes   the folder of the homes of all servers
+    """
+    reach = server.reach
+    assert isinstance(reach, StdioServer)
+    home = os.path.join(homes, _home_name(server, walls))
+    os.makedirs(home, mode=0o700, exist_ok=True)
+    own = server.origin is not McpOrigin.PROJECT
+    allow_write = (*walls.allow_write, *reach.allow_write)
+    writable = tuple(map(os.path.realpath, (*walls.roots, *allow_write)))
+    named = (path for path in _named_paths(reach) if not any(is_below(path, folder) for folder in writable))
+    rules = replace(
+        walls,
+        allow_write=allow_write,
+        allow_read=(*walls.allow_read, *(named if own else ())),
+        own_caches=True,
+        network=NetworkReach.ALL,
+    )
+    tier = sandbox_tier(wanted_tier(settings.tools.sandbox.mode))
+    environment = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
+    return SessionSandbox(rules, environment, tier if tier is SandboxTier.BUBBLEWRAP else SandboxTier.NONE, home)
+
+
+def _home_name(server: McpServer, walls: WallRules) -> str:
+    """Return the name of a server's home. Projects cannot choose that of a server of the user."""
+    whose = walls.roots[:1] if server.origin is McpOrigin.PROJECT else ()
+    return hashlib.sha256("\0".join((*whose, server.name)).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _named_paths(reach: StdioServer) -> Iterator[str]:
+    """Yield the files and folders that an entry names. With a program or another file comes its project."""
+    home = os.path.realpath(os.path.expanduser("~"))
+    words = (*reach.args, *(value for _, value in reach.env))
+    named = [*words, *(word.partition("=")[2] for word in words)]
+    absolute = [word for word in (_found(reach.command), reach.cwd or "", *named) if word.startswith("/")]
+    for path in dict.fromkeys(form(word) for word in absolute for form in (os.path.normpath, os.path.realpath)):
+        system = any(is_below(path, top) for top in _OF_THE_SYSTEM) and not is_below(path, _SHARED_MEMORY)
+        if system or is_below(home, path):
+            continue
+        if os.path.isdir(path):
+            yield path
+        elif os.path.isfile(path):
+            yield _project(path, home) or path
+
+
+def _found(command: str) -> str:
+    return shutil.which(command) or command
+
+
+def _project(file: str, home: str) -> str:
+    """Return the folder of the project that a file belongs to, or else of its virtual environment, or ""."""
+    above = [folder for folder in folders_above(file) if not is_below(home, folder)]
+    marked = ((folder, mark) for marks in _MARKS for folder in above for mark in marks)
+    return next((folder for folder, mark in marked if os.path.lexists(os.path.join(folder, mark))), "")

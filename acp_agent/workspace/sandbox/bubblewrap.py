@@ -108,10 +108,11 @@ class BubblewrapSandbox:
     """The sandbox of one session.
 
     folder   an empty private folder, whose folders `tmp` and `home` stand for /tmp and for the user's home
+    home     another folder that stands for the home
     """
 
-    def __init__(self, folder: str) -> None:
-        self._home = PrivateHome(folder)
+    def __init__(self, folder: str, home: str = "") -> None:
+        self._home = PrivateHome(folder, home)
         self._filter = os.path.join(folder, "seccomp.bpf")
         self._network: SessionNetwork | None = None
         program = filter_program(internet=True, namespaces=True)

@@ -82,9 +82,9 @@ def tier_limits(tier: SandboxTier) -> tuple[str, ...]:
         case SandboxTier.BUBBLEWRAP:
             return ()
         case SandboxTier.LANDLOCK:
-            return landlock_limits(landlock_abi())
+            return ("MCP servers run without it", *landlock_limits(landlock_abi()))
         case SandboxTier.SEATBELT:
-            return ("servers of this machine on 127.0.0.1 can be reached",)
+            return ("MCP servers run without it", "servers of this machine on 127.0.0.1 can be reached")
         case SandboxTier.NONE:
             return ("commands are judged by their text only",)
 
@@ -103,10 +103,12 @@ class SessionSandbox:
     rules         what the walls are made from
     environment   the variables of the commands
     tier          what builds the walls; NONE refuses every command
+    home          a folder that stands for the user's home and is kept, with bubblewrap only
     """
 
-    def __init__(self, rules: WallRules, environment: Mapping[str, str], tier: SandboxTier) -> None:
+    def __init__(self, rules: WallRules, environment: Mapping[str, str], tier: SandboxTier, home: str = "") -> None:
         self._rules = _remembering(rules)
+        self._home = home
         self._environment = environment
         self.tier = tier
         self._folder = PrivateFolder(whole=True)
@@ -178,7 +180,7 @@ class SessionSandbox:
     def _made(self) -> _Walled:
         match self.tier:
             case SandboxTier.BUBBLEWRAP:
-                return BubblewrapSandbox(self._folder.path())
+                return BubblewrapSandbox(self._folder.path(), self._home)
             case SandboxTier.LANDLOCK:
                 return LandlockSandbox(self._folder.path())
             case SandboxTier.SEATBELT:

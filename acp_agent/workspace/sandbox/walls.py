@@ -37,6 +37,10 @@ anaconda3 miniforge3 mambaforge .virtualenvs .rbenv .rvm .gem .bundle .sdkman .j
 .ghcup .stack .cabal .elan .mix .hex .juliaup .julia .pub-cache .swiftly .zig .zvm .linuxbrew
 .nix-profile .cache/pip .cache/uv .cache/pypoetry .cache/yarn .cache/pre-commit .cache/ms-playwright
 """.split()  # noqa: SIM905 - a table; below the user's home
+_CACHES = frozenset(
+    ".npm .yarn .deno .local/share/uv .local/share/pnpm .cache/pip .cache/uv .cache/pypoetry .cache/yarn".split()  # noqa: SIM905 - likewise
+)
+_IN_CACHES = (".local/share/uv/python", ".local/share/uv/tools")
 _HOMES = """
 VIRTUAL_ENV CONDA_PREFIX PYENV_ROOT NVM_DIR VOLTA_HOME PNPM_HOME BUN_INSTALL DENO_DIR CARGO_HOME
 RUSTUP_HOME GOPATH GOROOT GOMODCACHE JAVA_HOME GRADLE_USER_HOME GEM_HOME RBENV_ROOT ASDF_DIR
@@ -130,10 +134,11 @@ class PrivateHome:
     """The private folders that stand for /tmp and for the user's home.
 
     folders   the folder for temporary files, and the home
+    home      the home, if it is not to be below `folder`
     """
 
-    def __init__(self, folder: str) -> None:
-        self.folders = os.path.join(folder, "tmp"), os.path.join(folder, "home")
+    def __init__(self, folder: str, home: str = "") -> None:
+        self.folders = os.path.join(folder, "tmp"), home or os.path.join(folder, "home")
         for path in self.folders:
             os.makedirs(path, mode=0o700, exist_ok=True)
         self._linked = False
@@ -171,6 +176,7 @@ class WallRules:
     protects      whether a path stays as it is
     refuses       why a path may not be read
     read_only     whether nothing may be changed but /tmp and the private home
+    own_caches    whether caches of packages are kept in the private home instead of read from the user's
     """
 
     roots: tuple[str, ...]
@@ -180,6 +186,7 @@ class WallRules:
     allow_read: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     read_only: bool = False
+    own_caches: bool = False
     network: NetworkReach = NetworkReach.SESSION
 
     def walls(self, environment: Mapping[str, str]) -> Walls:
@@ -191,7 +198,7 @@ class WallRules:
         """
         home = os.path.realpath(environment.get("HOME") or os.path.expanduser("~"))
         folders = _existing((*self.roots, *self.allow_write))
-        readable = [*_SYSTEM, *self.allow_read, *_toolchains(home, environment)]
+        readable = [*_SYSTEM, *self.allow_read, *_toolchains(home, environment, caches=not self.own_caches)]
         frozen: list[str] = []
         unreadable: list[str] = []
         for folder in folders:
@@ -213,9 +220,10 @@ class WallRules:
         return Walls(folders, _existing(readable), tuple(pinned), tuple(frozen), hidden, home, self.network)
 
 
-def _toolchains(home: str, environment: Mapping[str, str]) -> Iterator[str]:
+def _toolchains(home: str, environment: Mapping[str, str], *, caches: bool) -> Iterator[str]:
     """Yield the folders of programs and libraries outside the system's ones: known ones, and those of PATH."""
-    yield from (os.path.join(home, name) for name in _TOOLCHAINS)
+    known = _TOOLCHAINS if caches else [*_IN_CACHES, *(name for name in _TOOLCHAINS if name not in _CACHES)]
+    yield from (os.path.join(home, name) for name in known)
     yield from (folder for name in _HOMES if (folder := environment.get(name, "")).startswith("/"))
     for folder in filter(os.path.isabs, environment.get("PATH", "").split(":")):
         above, name = os.path.split(os.path.normpath(folder))

@@ -142,6 +142,7 @@ VALUES = {
     "tools.shell.snapshot_required": ("on", True),
     "tools.shell.max_snapshot_bytes": ("5000", 5000),
     "mcp.enabled": ("off", False),
+    "mcp.unsandboxed": ("github, time", ("github", "time")),
     "mcp.servers": ('[{"name": "a", "command": "b"}]', (McpServerSettings(name="a", command="b"),)),
     "acp.question_timeout_secs": ("60", 60),
     "acp.elicitation": ("off", False),

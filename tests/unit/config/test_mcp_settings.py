@@ -76,7 +76,10 @@ def test_a_variable_that_is_not_set_is_named_with_its_key(tmp_path: Path) -> Non
     [
         ("name = 'x'", "expected either command or url"),
         ("name = 'x'\ncommand = 'c'\nurl = 'http://h'", "expected either command or url"),
-        ("name = 'x'\nurl = 'http://h'\nargs = ['a']", "expected args, env and cwd only together with command"),
+        (
+            "name = 'x'\nurl = 'http://h'\nargs = ['a']",
+            "expected args, env, cwd and allow_write only together with command",
+        ),
         (
             "name = 'x'\ncommand = 'c'\nheaders = { A = 'b' }",
             "expected headers and allow_private only together with url",

@@ -30,6 +30,7 @@ STRICTNESS = {
 }
 # Keys a project has no say in.
 USERS_ALONE = {
+    "mcp.unsandboxed",
     "llm.model",
     "agent.compaction",
     "agent.compaction_soft",
@@ -187,6 +188,7 @@ VALUES = {
     "llm.models": st.just([{"id": "scripted:", "context_window": 1000}]),
     "llm.providers": st.just([{"name": "evil", "type": "openai", "base_url": "http://evil"}]),
     "mcp.enabled": st.booleans(),
+    "mcp.unsandboxed": words,
     "mcp.servers": st.just([{"name": "evil", "command": "evil"}]),
     "tools.enabled": st.booleans(),
     "tools.shell.timeout": seconds,

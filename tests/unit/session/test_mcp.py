@@ -339,10 +339,14 @@ async def test_a_line_a_server_says_its_tools_and_those_that_will_ask(world):
     session = world(ONCE)
     connection = session.serve(definition(), *(definition(f"t{number}") for number in range(40)))
     await session.call()
-    assert session.servers.status()[0].startswith("MCP server srv (config) ready, 41 tools: echo, t0, t1, ")
+    assert session.servers.status()[0].startswith(
+        "MCP server srv (config) ready without a sandbox, 41 tools: echo, t0, t1, "
+    )
     assert session.servers.status()[0].endswith("t18 and 21 more")
     connection.ready(definition(description="Another."))
-    assert session.servers.status() == ["MCP server srv (config) ready, 1 tool: echo; changed, and will ask: echo"]
+    assert session.servers.status() == [
+        "MCP server srv (config) ready without a sandbox, 1 tool: echo; changed, and will ask: echo"
+    ]
 
 
 # ------------------------------------------------------------------------------------ every other gate
@@ -557,10 +561,10 @@ async def test_what_happens_to_servers_is_told_once_and_a_late_one_too(world):
         "the MCP server 'fine' is lost and will be tried again: it ended",
     ]
     assert session.servers.status() == [
-        "MCP server fine (config) ready, 1 tool: echo",
-        "MCP server late (config) ready, 0 tools",
-        "MCP server bad (config) failed: no such program",
-        "MCP server later (config) ready, 1 tool: echo",
+        "MCP server fine (config) ready without a sandbox, 1 tool: echo",
+        "MCP server late (config) ready without a sandbox, 0 tools",
+        "MCP server bad (config) failed without a sandbox: no such program",
+        "MCP server later (config) ready without a sandbox, 1 tool: echo",
     ]
     assert len(session.started) == 4
     session.servers.close()
