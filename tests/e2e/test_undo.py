@@ -4,12 +4,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
+from acp_agent.workspace.git.objects import object_name
 from tests.e2e.aided import Aided, aided, told
 from tests.fakes.editor import AGENT_CWD
 from tests.fakes.forked_agent import CAN_FORK
 from tests.fakes.forked_command import run_forked
+from tests.fakes.held import PATIENCE
 from tests.fakes.home import Home
 
 pytestmark = pytest.mark.anyio
@@ -127,6 +130,20 @@ async def test_where_it_is_switched_off_nothing_is_kept(tmp_path: Path):
         assert "Undo: off" in await agent.status()
         assert not (agent.editor.home.data / "undo").exists()
         assert "a.txt" in str(agent.calls[0].final["content"]), "the difference is shown"
+
+
+async def test_the_first_copy_of_a_large_folder_is_made_beside_the_models_answer(tmp_path: Path):
+    async with aided(tmp_path, "hello", config=FULL_AUTO) as (agent, _, _):
+        agent.write("a.txt", "one")
+        (agent.editor.workspace / ".git").mkdir()
+        agent.write(".git/index", "DIRC" * 100_000)  # its size tells how many files there are
+        await agent.say("hi")
+        name = object_name(b"one")
+        with anyio.fail_after(PATIENCE):
+            while True:
+                if list((agent.editor.home.data / "undo").glob(f"*/objects/{name[:2]}/{name[2:]}")):
+                    break
+                await anyio.sleep(0.01)  # nothing tells
 
 
 TRANSACTION = f"{FULL_AUTO}[tools.shell]\ntransactional = true\nauto_rollback = true\n"
