@@ -345,8 +345,8 @@ class _Court:
             return _Verdict(None, (reason,))
         rule = self._rule(command) if self.rules else None
         doubts = list(self._doubts(command, rule))
-        if rule is not None and self._exceeds(command, rule):
-            doubts.append(f"{shown} overwrites, which the options in the rule do not say")
+        if rule is not None and any(programs.exceeds(each, rule.literal) for each in command.walk()):
+            doubts.append(f"{shown} destroys or overwrites, which the words of the rule do not say")
         allowed = self._allowed(command, rule, pipeline)
         if allowed and not doubts:
             return _Verdict(Action.ALLOW)
@@ -361,13 +361,6 @@ class _Court:
             return _Verdict(None, tuple(doubts))
         why = ", which opens whatever files its input names" if command.appended and takes_names(command) else ""
         return _Verdict(None, (f"no rule allows {shown}{why}",))
-
-    def _exceeds(self, command: Command, rule: Rule) -> bool:
-        """Return whether a rule that names options (`sed -n *`) matches a call that overwrites (`sed -n -i`)."""
-        if not any(word.startswith("-") for word in rule.literal[1:]):
-            return False
-        words = (command.name, *rule.literal[1:])
-        return programs.overwrites(command) and not programs.overwrites(Command(words))
 
     def _rule(self, command: Command) -> Rule | None:
         """Return the first rule that matches. A rule that allows must match the words in their order."""

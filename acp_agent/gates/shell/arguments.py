@@ -120,6 +120,9 @@ def _awk_writes(script: str) -> bool:
 
 
 _READS = frozenset(("--get", "--get-all", "--get-regexp", "--get-urlmatch", "-l", "--list"))
+_LISTS = frozenset(("--get-regexp", "-l", "--list"))
+_SCOPES = frozenset(("--global", "--system"))
+_OWN_SCOPES = frozenset(("--local", "--worktree", "-f", "--file"))
 _SECTIONS = frozenset(("rename-section", "remove-section", "--rename-section", "--remove-section"))
 _LOOKS = frozenset(("--stat", "--numstat", "--summary", "--check", "--abort", "--quit", "--show-current-patch"))
 _APPLIES = frozenset(("--apply", "--index", "--cached", "--3way", "-3", "--intent-to-add", "-N"))
@@ -131,11 +134,17 @@ def sets_nothing(parsed: ParsedArguments) -> bool:
     Git stops looking for options at the first operand: `git config KEY VALUE --get` sets KEY.
     https://git-scm.com/docs/git-config
     """
-    if parsed.unknown:
+    if not _SCOPES.issuperset(parsed.unknown):
         return False
     if len(parsed.verbs) > 1:
         return parsed.verbs[1] in ("get", "list")
     return not _READS.isdisjoint(parsed.options) or len(parsed.operands) <= 1
+
+
+def lists_all_settings(parsed: ParsedArguments) -> bool:
+    """Return whether a call of `git config` lists settings of the user's own files, which may hold tokens."""
+    lists = not _LISTS.isdisjoint(parsed.options) or parsed.verbs[1:] == ("list",)
+    return lists and _OWN_SCOPES.isdisjoint(parsed.options)
 
 
 def applies_patch(parsed: ParsedArguments) -> bool:

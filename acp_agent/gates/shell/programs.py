@@ -12,7 +12,14 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from acp_agent.gates.shell.arguments import applies_patch, awk_asks, printf_asks, sed_asks, sets_nothing
+from acp_agent.gates.shell.arguments import (
+    applies_patch,
+    awk_asks,
+    lists_all_settings,
+    printf_asks,
+    sed_asks,
+    sets_nothing,
+)
 from acp_agent.gates.shell.command import Command, Opaque, ShellText
 from acp_agent.gates.shell.grammar import AFTER, ParsedArguments, WordKind, grammar_of, unversioned
 from acp_agent.gates.shell.options import tables
@@ -24,11 +31,13 @@ class Destroying(NamedTuple):
     options  options; long ones also abbreviated, short ones also in a bundle
     words    patterns of operands
     valued   the letters of short options whose value may be attached, so that no bundle follows them
+    sparing  options with which the operands are spared
     """
 
     options: frozenset[str]
     words: tuple[re.Pattern[str], ...]
     valued: frozenset[str]
+    sparing: frozenset[str]
 
 
 class Program(NamedTuple):
@@ -64,6 +73,7 @@ class ProgramTable(NamedTuple):
     unswayed: frozenset[str]
     listing: frozenset[str]
     listers: frozenset[str]
+    filters: frozenset[str]
 
 
 @cache
@@ -72,7 +82,7 @@ def program_table() -> ProgramTable:
     data = tomllib.loads(files("acp_agent.gates.shell").joinpath("programs.toml").read_text(encoding="utf-8"))
     lists = (
         *("harmless", "neutral", "state", "variables", "plain", "careful"),
-        *("reads", "through", "unswayed", "listing", "listers"),
+        *("reads", "through", "unswayed", "listing", "listers", "filters"),
     )
     return ProgramTable(
         MappingProxyType({name: _program(each) for name, each in data["programs"].items()}),
@@ -87,6 +97,7 @@ def _program(table: dict[str, Any]) -> Program:
         frozenset(word for word in words if word.startswith("-")),
         _patterns(word for word in words if not word.startswith("-")),
         frozenset(table.get("valued", "")),
+        frozenset(table.get("sparing", [])),
     )
     return Program(
         words=_patterns(table.get("words", [])),
@@ -107,6 +118,8 @@ def _patterns(texts: Iterable[str]) -> tuple[re.Pattern[str], ...]:
 
 URL = "://"
 _ELSEWHERE = re.compile(r"(?:--?[\w-]+=)?[A-Za-z][A-Za-z0-9+.-]*://(?!(?:localhost|127\.0\.0\.1|\[::1\])(?:[:/]|$)).*")
+_SERVER = re.compile(r"(?:--?[\w-]+=)?[A-Za-z][A-Za-z0-9+.-]*://.*")
+"""An address for git. On this machine too, a server may be of somebody else."""
 _LOOSE_GLOB = re.compile(r"[*?\[](?!\.\w+$)")
 _PREFIX_WORD = re.compile(r"[\w@./+:=,-]+")
 _BUILD_INPUT = re.compile(
@@ -139,12 +152,14 @@ def doubts(command: Command) -> Iterator[Doubt]:
         yield Doubt(f"{name}: {script} may run, read or write more")
     if name == "printf" and (form := printf_asks(args, command.patterns)):
         yield Doubt(f"printf: {form} may set a variable")
-    if name not in table.harmless and any(_ELSEWHERE.fullmatch(word) for word in args):
+    reached = _SERVER if name == "git" else _ELSEWHERE
+    if name not in table.harmless and any(map(reached.fullmatch, args)):
         yield Doubt(f"{name} reaches the network", URL)
     known, grammar = _known(name) or _UNLISTED, grammar_of(command.tool)
     if known.asks:
         yield Doubt(f"{name} can do more than its arguments show")
     if grammar is None:
+        yield from _inline_code(name, args)
         return
     before_dashes = args[: args.index("--")] if "--" in args else args
     if name not in table.harmless and any(
@@ -228,8 +243,6 @@ def _git_reads(parsed: ParsedArguments) -> bool:
     table, verbs = program_table(), parsed.verbs
     if " ".join(("git", *verbs)) not in table.reads:
         return False
-    if any("%G" in each.word or "%(signature" in each.word for each in parsed.arguments):  # git starts gpg for these
-        return False
     if verbs not in (("branch",), ("tag",)):
         return True
     options = set(parsed.options)
@@ -242,6 +255,15 @@ def spares(command: Command) -> bool:
     """Return whether an approval of these words covers only calls that do not destroy."""
     known = _known(command.name)
     return known is not None and _destroying(known, command.name, command.argv[1:])[0] is not None
+
+
+def exceeds(command: Command, named: Sequence[str]) -> bool:
+    """Return whether a call destroys or overwrites, and the words that a rule names (`git`, `push`) do not say so."""
+    name, known = command.name, _known(command.name)
+    if known is None or not _destroys(known, name, command.argv[1:]):
+        return False
+    said = tuple(named[named.index(name) + 1 :]) if name in named else ()
+    return not _destroys(known, name, (*said, "any"))  # `git restore any` destroys whatever `any` is
 
 
 def overwrites(command: Command) -> bool:
@@ -321,22 +343,23 @@ def _destroys(known: Program, name: str, args: tuple[str, ...]) -> bool:
     closed = rest.index("--") if "--" in rest else len(rest)
     options = [word for word in rest[:closed] if word.startswith("-") and word != "-"]
     operands = [word for word in rest[:closed] if word not in options] + list(rest[closed + 1 :])
-    return (
-        not destroying.options.isdisjoint(rest)
-        or any(_destroying_option(destroying, word) for word in options)
-        or any(pattern.fullmatch(word) for pattern in destroying.words for word in operands)
-    )
+    if not destroying.options.isdisjoint(rest) or any(
+        _stands_for(word, destroying.options, destroying.valued) for word in options
+    ):
+        return True
+    spared = any(_stands_for(word, destroying.sparing, destroying.valued) for word in options)
+    return not spared and any(pattern.fullmatch(word) for pattern in destroying.words for word in operands)
 
 
-def _destroying_option(destroying: Destroying, word: str) -> bool:
-    """Return whether an option destroys, also if it is abbreviated or in a bundle."""
+def _stands_for(word: str, options: frozenset[str], valued: frozenset[str]) -> bool:
+    """Return whether a word is one of the options, also abbreviated or in a bundle."""
     if word.startswith("--"):
         name = word.partition("=")[0]
-        return any(option.startswith(name) for option in destroying.options)
+        return any(option.startswith(name) for option in options)
     for letter in word[1:]:
-        if f"-{letter}" in destroying.options:
+        if f"-{letter}" in options:
             return True
-        if letter in destroying.valued:
+        if letter in valued:
             break
     return False
 
@@ -367,6 +390,17 @@ def _has_subcommands(name: str) -> bool:
     return grammar is not None and any(verb != AFTER for verb in grammar.verbs)
 
 
+def _inline_code(name: str, args: Sequence[str]) -> Iterator[Doubt]:
+    """Yield the doubts about the options of an interpreter that carry code, also in a bundle: `perl -wle CODE`."""
+    codes = tables().interpreters.get(tables().interpreter(name), frozenset())
+    for word in args:
+        # Behind a capital letter a value may be attached: `-Ilib`.
+        letters = re.match(r"-([a-z]*[A-Z]?)", word)
+        bundled = letters is not None and any(f"-{letter}" in codes for letter in letters[1])
+        if bundled or word.partition("=")[0] in codes:
+            yield Doubt(f"{name} {word[:80]} runs or changes what no file shows", word.partition("=")[0])
+
+
 def _unknown_doubts(name: str, parsed: ParsedArguments) -> Iterator[Doubt]:
     """Yield the doubts about options and words that the grammar does not know."""
     call = " ".join((name, *parsed.verbs))
@@ -383,9 +417,10 @@ def _unknown_doubts(name: str, parsed: ParsedArguments) -> Iterator[Doubt]:
 def _known_doubts(known: Program, name: str, parsed: ParsedArguments) -> Iterator[Doubt]:
     """Yield the doubts about what the words that the grammar knows change, install, reach or run."""
     call = " ".join((name, *parsed.verbs))
-    if name == "git" and parsed.verbs[:1] == ("config",) and not sets_nothing(parsed):
-        yield Doubt("git config may change settings that run programs", "config")
+    yield from _git_doubts(call, parsed) if name == "git" else ()
     for each in parsed.arguments:
+        if not each.option and each.kind is WordKind.WRITE and name in program_table().filters:
+            yield Doubt(f"{call} writes {each.word[:80]!r}, its second file", each.word.casefold())
         if (
             each.option
             and each.kind is WordKind.WRITE
@@ -394,8 +429,6 @@ def _known_doubts(known: Program, name: str, parsed: ParsedArguments) -> Iterato
             yield Doubt(
                 f"{call}: {each.option} may write {each.word[:80]!r}, which a build or a test runs", each.option
             )
-    if name == "git" and applies_patch(parsed):
-        yield Doubt(f"{call} changes files that the command does not name", parsed.verbs[0])
     verb = next(iter(parsed.verbs), "")
     sub = known.sub.get(verb, _UNLISTED)
     verbs = {" ".join(parsed.verbs[: at + 1]) for at in range(len(parsed.verbs))}
@@ -412,6 +445,16 @@ def _known_doubts(known: Program, name: str, parsed: ParsedArguments) -> Iterato
         word = f"{each.option}{each.word}"
         if any(pattern.fullmatch(word) for pattern in known.args + sub.args):
             yield Doubt(f"{call}: {word[:80]!r} may run a program", word)
+
+
+def _git_doubts(call: str, parsed: ParsedArguments) -> Iterator[Doubt]:
+    """Yield the doubts about settings that a call of git shows or changes, and about files that it does not name."""
+    if parsed.verbs[:1] == ("config",) and not sets_nothing(parsed):
+        yield Doubt("git config may change settings that run programs", "config")
+    elif parsed.verbs[:1] == ("config",) and lists_all_settings(parsed):
+        yield Doubt("git config lists the user's own settings; --local lists those of the repository", "config")
+    if applies_patch(parsed):
+        yield Doubt(f"{call} changes files that the command does not name", parsed.verbs[0])
 
 
 _CARRIERS = frozenset(

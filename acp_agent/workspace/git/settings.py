@@ -139,6 +139,7 @@ _SHOWN = 160  # characters of a value
 _BOOLEAN = re.compile(r"true|yes|on|false|no|off|[0-9]+|", re.IGNORECASE)
 _SERVER = re.compile(r"(?:https?|ssh|git|git\+ssh|ssh\+git|file)://(?!-)[^\0]*")
 _WORD = re.compile(r"[\w.-]*")
+_SIGNATURE = re.compile(r"%[-+ ]?G")
 _USUAL_LFS = re.compile(r"git-lfs (?:clean -- %f|smudge (?:--skip )?-- %f|filter-process(?: --skip)?)")
 
 
@@ -294,6 +295,7 @@ class _Group:
             ("inside", bool(given) and not given.startswith(("/", "~", "%")) and ".." not in given.split("/")),
             ("address", _is_address(given)),
             ("no shell", not given.startswith("!")),
+            ("no signature", _SIGNATURE.search(given) is None),
             ("word", _WORD.fullmatch(given) is not None),
         )
         return given in self.unless or any(kind in self.unless and fits for kind, fits in kinds)

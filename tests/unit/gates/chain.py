@@ -164,6 +164,7 @@ class Chain:
     allow    rules for `tool`, in place of the configured ones
     loaded   the configuration the gates go by
     foreign  tools of servers, which the user trusts
+    contained  whether walls of the kernel are said to stand around commands
 
     No address is refused for its form: a session's web backend does that, which is in test_every_path.py.
     """
@@ -176,6 +177,7 @@ class Chain:
     tool: str = "bash"
     loaded: Loaded = field(default_factory=defaults)
     foreign: tuple[str, ...] = ("mcp_x_y",)
+    contained: bool = False
 
     def __post_init__(self) -> None:
         self.warnings = Warnings()
@@ -189,7 +191,9 @@ class Chain:
         self.trust = SessionTrust(tools=dict.fromkeys(self.foreign, TrustLevel.TRUSTED))
         memory = replace(GateMemory.new(tools), trust=self.trust)
         files, shell = (session_roots(loaded, self.root, for_shell=commands) for commands in (False, True))
-        context = GateContext(self.conduct, files, shell, urls=memory.urls, trust=memory.trust)
+        context = GateContext(
+            self.conduct, files, shell, urls=memory.urls, trust=memory.trust, contained=self.contained
+        )
         state = SessionGateState(self.approver or ScriptedApprover(), self.grants, memory, None, _unheard)
         rules = permission_rules(loaded, self.warnings, tuple(SPECS))
         rules = {self.tool: tuple(self.allow)} if self.allow else rules

@@ -184,7 +184,7 @@ COMMANDS = (
     "sed -n '10p;20p' src/app.py",
     "sed 's/foo/bar/g' src/app.py",
     "sed -e 's/a/b/' -e 's#x/y#z#' src/app.py",
-    "sed -i 's/old_name/new_name/g' src/app.py",
+    "sed -n 's/old_name/new_name/p' src/app.py",
     "awk '{print $1}' data.txt",
     "awk -F, '{ sum += $2 } END { print sum }' data.csv",
     "awk 'NR>=10 && NR<=20' src/app.py",

@@ -325,7 +325,7 @@ def test_a_long_command_is_held_against_many_rules_in_no_time():
     "text",
     [
         "git push origin main:main",
-        "git push -f origin",
+        "git push -u origin",
         "git fetch origin a:b",
         "git fetch --depth 1 origin a:b",
         "git pull origin main:main",
@@ -356,5 +356,5 @@ def test_a_denied_prefix_denies_its_destructive_forms_and_an_allowed_one_does_no
     assert action("git push --force", "*", granted={"git push": False}.get) is Action.DENY
     assert action("git push --force", granted={"git push": True}.get) is None
     assert action("git push", granted={"git push": True}.get) is Action.ALLOW
-    assert action("git push --force", "git push *", granted={"git push": True}.get) is Action.ALLOW
+    assert action("git push --force", "git push --force *", granted={"git push": True}.get) is Action.ALLOW
     assert decide("git push --force").needed == ()

@@ -80,7 +80,7 @@ tail -c 20 a
 sort -t, -k2,2n a
 sort -rnk2 a
 cut -d: -f1 a
-uniq -c a b
+uniq -c a
 diff -ru a b
 diff -U3 a b
 diff -5 a b
@@ -92,9 +92,6 @@ column -t -s, a
 base64 -d a
 sha256sum a
 sed -n 5p a
-sed -i s/a/b/ a
-sed -i.bak s/a/b/ a
-sed -Ei s/a/b/ a
 awk -F: '{print $1}' a
 jq -r --arg x y '.[$x]' a
 jq -n '1'

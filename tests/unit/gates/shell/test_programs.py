@@ -22,7 +22,7 @@ def plain(text: str) -> Command:
 
 def test_every_key_of_the_program_table_is_known():
     data = tomllib.loads(files("acp_agent.gates.shell").joinpath("programs.toml").read_text(encoding="utf-8"))
-    known = {*Program._fields, "valued"}
+    known = {*Program._fields, "valued", "sparing"}
     for name, table in data["programs"].items():
         assert set(table) <= known, name
         for sub, inner in table.get("sub", {}).items():
