@@ -65,7 +65,7 @@ CALLS = (
     ),
     Call("grep", {"pattern": "goodbye", "files_only": True, "glob": "a.*"}, "pkg/a.py"),
     Call("bash", {"command": "cat b.py"}, "goodbye"),
-    Call("bash", {"command": "sleep 60", "background": True}, "", asks=True),
+    Call("bash", {"command": "echo up; sleep 60", "background": True}, "", asks=True),
     Call("process", {"action": "list"}, "p1 running for "),
     Call("process", {"action": "stop", "id": "p1"}, "p1 ended by SIGTERM after "),
     Call("delete_path", {"path": "twin", "recursive": True}, "Deleted directory: twin (1 entry)", asks=True),

@@ -400,7 +400,9 @@ async def test_a_header_outside_ascii_is_named_and_its_value_not():
         assert web.asked == []
 
 
-async def test_a_server_that_hangs_at_the_end_does_not_hold_up_closing():
+async def test_a_server_that_hangs_at_the_end_does_not_hold_up_closing(monkeypatch):
+    monkeypatch.setattr("acp_agent.mcp.transports._END_TIMEOUT", 0.05)
+
     async def hang(request, writer):
         await asyncio.Event().wait()
 

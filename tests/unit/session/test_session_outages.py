@@ -44,8 +44,11 @@ async def kept(root: Path, session: str) -> list[str]:
 # ---------------------------------------------------------------------------------------- outages
 
 
-async def test_a_session_begins_while_the_database_is_locked_and_is_written_when_it_is_free(tmp_path: Path) -> None:
+async def test_a_session_begins_while_the_database_is_locked_and_is_written_when_it_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await stored(tmp_path)
+    monkeypatch.setattr("acp_agent.session.manager._PATIENCE", 0.05)
     async with process(tmp_path, patience=5) as here:
         unlock = locked(tmp_path)
         session = await here.new()

@@ -153,7 +153,7 @@ def test_it_warns_once_and_tells_later_how_many_records_are_missing(path):
 
 
 def test_a_lock_that_is_never_given_back_stops_nobody_for_ever(path, monkeypatch):
-    monkeypatch.setattr("acp_agent.store.private_file._LOCK_SECONDS", 0.01)
+    monkeypatch.setattr("acp_agent.store.private_file.lock.__defaults__", (fcntl.LOCK_EX, 0.01))
     log_at(path).append(call())
     warnings = Warnings()
     with private_file(f"{path}.head") as fd:

@@ -68,7 +68,8 @@ async def pool(terminal: FakeTerminal | LocalTerminal):
 HANGS = Script(stdout="up\n", hangs=True)
 
 
-async def test_the_ninth_is_refused_and_may_run_when_one_has_ended():
+async def test_the_ninth_is_refused_and_may_run_when_one_has_ended(monkeypatch):
+    monkeypatch.setattr("acp_agent.workspace.processes.background._FIRST_END", 0.01)
     async with pool(FakeTerminal({"serve": HANGS})) as processes:
         for _ in range(MOST_ALIVE):
             await processes.start("serve", "/")
