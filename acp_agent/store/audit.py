@@ -14,8 +14,9 @@ and adjust the head. To detect that, copy the head file to another machine from 
 A record is handed to the kernel before the result of the call is handed on, so it survives the death of this process.
 It is not synced to the disk: a power cut may lose the last seconds, and `verify` reports that.
 
-A line that a process could not finish, because it was killed or the disk was full, stays. The next record goes on a
-line of its own, after a record that gives the length of the unfinished line. Nothing is ever removed.
+A line is written to the head file first, behind the head. The next writer finishes with it a line in whose middle a
+process was killed. A line that nobody can finish, because the disk was full, stays. The next record goes on a line of
+its own, after a record that gives the length of the unfinished line. Nothing is ever removed.
 
 A call that changes something must not go unrecorded because the disk is full when the call ends. Space for its record
 is reserved before the call starts.
@@ -190,7 +191,7 @@ def _opened(path: str, head: ChainHead | None) -> AuditSnapshot:
 
 def read_head(fd: int) -> ChainHead | None:
     """Return the head, or None while the file is new. Raises UnreadableHead."""
-    data = os.pread(fd, _LENGTH + 1, 0)
+    data = os.pread(fd, _LENGTH, 0)
     found = _FORM.fullmatch(data)
     if data and not found:
         raise UnreadableHead("the head file does not hold what was written to it")
@@ -202,6 +203,25 @@ def write_head(fd: int, head: ChainHead) -> None:
     text = f"{head.link.seq:020d} {head.size:020d} {head.link.hash}\n".encode()
     if os.pwrite(fd, text, 0) < len(text):
         raise OSError("the head file could not be written")
+
+
+def write_draft(fd: int, line: bytes) -> None:
+    """Write a line that is about to be appended to the audit behind the head. Ignore errors: it is seldom needed."""
+    with suppress(OSError):
+        os.pwrite(fd, line, _LENGTH)
+
+
+def read_draft(fd: int, torn: bytes, after: ChainLink) -> tuple[bytes, ChainLink] | None:
+    """Return the rest of the line that begins with `torn` and its position, or None if it is not known."""
+    line, end, _ = os.pread(fd, MAX_LINE, _LENGTH).partition(b"\n")
+    if not end or not line.startswith(torn):
+        return None
+    try:
+        sealed = unseal(line)
+    except BrokenLine:
+        return None
+    follows = sealed.prev == after.hash and sealed.link.seq == after.seq + 1
+    return (line[len(torn) :] + end, sealed.link) if follows else None
 
 
 _Fallocate: TypeAlias = Callable[[int, int, int, int], int]
@@ -342,13 +362,24 @@ class AuditLog:
             end = _end(fd, size, head)
             if head is None:  # a full disk shows now, and not when the record is out
                 write_head(head_fd, ChainHead(end.link, size))
-            if end.torn:
+            if end.torn and (draft := read_draft(head_fd, end.torn, end.link)):
+                rest, link = draft
+                _write_whole(fd, rest)
+                size += len(rest)
+                write_head(head_fd, ChainHead(link, size))
+                end = _End(link)
+            elif end.torn:
                 torn = TornRecord(bytes=len(end.torn), sha256=hashlib.sha256(end.torn).hexdigest())
                 records = [torn, *records]
             link, lead, size = end.link, end.lead, size + len(end.lead)
             for record in records:
                 line, link = seal(members(record), link, self._ts())
-                _write_whole(fd, lead + line)
+                write_draft(head_fd, line)
+                try:
+                    _write_whole(fd, lead + line)
+                except OSError:
+                    os.ftruncate(head_fd, _LENGTH)  # the record counts as lost: nobody is to finish it
+                    raise
                 lead, size = b"", size + len(line)
                 write_head(head_fd, ChainHead(link, size))
 

@@ -1,5 +1,6 @@
 """A writer that dies anywhere between two bytes: what it acknowledged is there, and the file is whole."""
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_agent.store.audit import head_file
 from acp_agent.store.audit_read import verify
 from tests.unit.store.audit_files import call, log_at, verified, whole
 
@@ -48,7 +50,7 @@ def die(path: Path, function: str, calls: int = 0, share: float = 0.5) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99])
-def test_half_a_line_is_kept_and_the_chain_goes_on_behind_it(tmp_path, share):
+def test_half_a_line_is_finished_by_the_next_writer(tmp_path, share):
     path = tmp_path / "audit.jsonl"
     log_at(path).append(call())
     before = path.read_bytes()
@@ -59,8 +61,23 @@ def test_half_a_line_is_kept_and_the_chain_goes_on_behind_it(tmp_path, share):
     log_at(path).append(call())
     after = path.read_bytes()
     assert after.startswith(before + torn)
-    assert whole(path) == ([f"{len(torn)} bytes of a record that was not finished"] if torn else [])
-    assert verified(path).records == (3 if torn else 2)
+    assert whole(path) == []
+    assert [json.loads(line)["seq"] for line in after.splitlines()] == ([1, 2, 3] if torn else [1, 2])
+
+
+@pytest.mark.parametrize("draft", [b"", b"x\n", b'{"seq":2}\n'])
+def test_half_a_line_that_nobody_can_finish_is_kept_and_the_chain_goes_on_behind_it(tmp_path, draft):
+    path = tmp_path / "audit.jsonl"
+    log_at(path).append(call())
+    before = path.read_bytes()
+    die(path, "write")
+    torn = path.read_bytes()[len(before) :]
+    head = Path(head_file(str(path)))
+    head.write_bytes(head.read_bytes()[:107] + draft)
+    log_at(path).append(call())
+    assert path.read_bytes().startswith(before + torn + b"\n")
+    assert whole(path) == [f"{len(torn)} bytes of a record that was not finished"]
+    assert verified(path).records == 3
 
 
 def test_a_line_that_lacks_only_its_end_counts(tmp_path):
@@ -74,12 +91,12 @@ def test_a_line_that_lacks_only_its_end_counts(tmp_path):
     assert verified(path).records == 3
 
 
-def test_a_first_line_that_was_not_finished_is_no_beginning(tmp_path):
+def test_a_first_line_that_was_not_finished_is_finished(tmp_path):
     path = tmp_path / "audit.jsonl"
     die(path, "write")
     log_at(path).append(call())
     assert verified(path).records == 2
-    assert len(whole(path)) == 1
+    assert whole(path) == []
 
 
 DEATHS = st.tuples(st.sampled_from(["write", "pwrite", "link", "replace", "none"]), st.integers(0, 2), st.floats(0, 1))
