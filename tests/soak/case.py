@@ -65,7 +65,7 @@ class Case:
         """Count an assertion of the body that fails."""
         try:
             yield
-        except AssertionError as error:
+        except (AssertionError, ValueError) as error:
             self.fault(column, str(error) or traceback.format_exc())
 
     async def nothing_left(self) -> None:
