@@ -373,11 +373,11 @@ class ProcessTree:
         return self._table.status(status.session) is None  # the leader of its session is gone
 
 
-# The later rounds find processes that were forked or in the middle of exec during the first one. After three rounds that
-# found nothing, nothing is left. Each round reads two files of every process of the machine, which takes long beside a
-# fork bomb. An empty pattern would match every process of the user, hence `$#`. The second way to find marks is for
-# systems without grep, or with that of busybox, which ends a line at a NUL. It is not the first, because reading is slow
-# in some shells.
+# The later rounds find processes that were forked or in the middle of exec during the first one. After three rounds
+# that found nothing, nothing is left. Each round reads two files of every process of the machine, which takes long
+# beside a fork bomb. An empty pattern would match every process of the user, hence `$#`. The second way to find marks
+# is for systems without grep, or with that of busybox, which ends a line at a NUL. It is not the first, because reading
+# is slow in some shells.
 SCRIPT: Final = rf"""
 while read -r line; do names=$line; done
 for name in $names; do
