@@ -77,7 +77,7 @@ def _verdict(record: JsonObject) -> str:
     kind, code, status = text_at(record, "kind"), record.get("exit_code"), record.get("status")
     if kind != "tool":
         blocked = "blocked" if record.get("blocked") is True else ""
-        return blocked or (f"GET {status}" if isinstance(status, int) else title(kind))
+        return blocked or (f"GET {status}" if isinstance(status, int) else text_at(record, "method") or title(kind))
     match text_at(record, "result", "type"):
         case "success":
             return f"exit {code}" if isinstance(code, int) and code else "ran"

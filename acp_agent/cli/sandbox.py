@@ -7,11 +7,15 @@ import subprocess
 from dataclasses import replace
 from functools import partial
 
+from acp_agent.cli.config import warn
 from acp_agent.config.call_settings import SandboxMode, SandboxProfile
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.core.errors import AgentError
-from acp_agent.session.toolset.sandboxing import wanted_tier
+from acp_agent.core.services import Egress
+from acp_agent.net.proxy import AllowlistProxy
+from acp_agent.session.toolset.sandboxing import network_words, wanted_tier
 from acp_agent.session.toolset.settings import wall_rules
+from acp_agent.text import visible
 from acp_agent.workspace.processes.environment import child_environment
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, sandbox_tier, why_missing
 from acp_agent.workspace.sandbox.walls import NetworkReach
@@ -34,13 +38,20 @@ def sandbox(args: argparse.Namespace) -> int:
         raise AgentError(f"no sandbox can be built: {why_missing(wanted)}")
     environment = child_environment(os.environ, (*tools.shell.env_allow, "TERM"))
     environment["TERM"] = os.environ.get("TERM", "dumb")
-    within = SessionSandbox(rules, environment, tier)
+    within = SessionSandbox(rules, environment, tier, proxy=partial(AllowlistProxy, record=_tell_refused))
+    for said in network_words(loaded.settings, tier) if tier is not SandboxTier.BUBBLEWRAP else ():
+        warn(said)
     try:
         return _run(args.words, cwd, within, environment)
     except OSError as error:
         raise AgentError(f"{args.words[0]}: {error.strerror or error}") from error
     finally:
         within.close()
+
+
+def _tell_refused(egress: Egress) -> None:
+    if egress.block_reason is not None and egress.host:
+        warn(f"in the sandbox {visible(egress.url)} cannot be reached")
 
 
 def _with_walls(loaded: Loaded, profile: str | None) -> Loaded:

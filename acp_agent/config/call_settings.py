@@ -294,3 +294,12 @@ class SandboxSettings(Section):
         ),
         ADDED,
     ] = ()
+    network_allow: Annotated[
+        Words,
+        Field(
+            description="Hosts that contained commands reach on the ports 443 and 80, through a proxy of the agent "
+            "(bubblewrap only): a host, or *.example.com for any one name in front.",
+            examples=[["pypi.org", "files.pythonhosted.org"]],
+        ),
+        SUBSET,
+    ] = ()

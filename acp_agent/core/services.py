@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Literal, Protocol
 
 
 class BlockReason(StrEnum):
@@ -24,7 +24,7 @@ class WebCaller:
 
 @dataclass(frozen=True, slots=True)
 class Egress:
-    """One request of a `get`, made or refused, for the audit.
+    """One request of a `get`, or one connection of a contained command, made or refused, for the audit.
 
     hop             0 for the requested URL, 1 to 3 for redirects
     address         the IP address of the connection; None if there was none
@@ -33,6 +33,7 @@ class Egress:
     response_bytes  of the decoded body, as far as it was read
     block_reason    why it was refused before a connection; None if it was made. A redirect to another site is
                     `allowlist`, since one `get` allows only the site of its URL
+    method          CONNECT for the connection of a command: its URL is a host and a port, and its call is not known
     """
 
     caller: WebCaller
@@ -44,6 +45,7 @@ class Egress:
     duration: float
     response_bytes: int
     block_reason: BlockReason | None
+    method: Literal["GET", "CONNECT"] = "GET"
 
 
 @dataclass(frozen=True, slots=True)

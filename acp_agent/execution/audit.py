@@ -149,7 +149,7 @@ class Auditor:
         return place, SandboxAround.UNSANDBOXED if left else SandboxAround(around)
 
     def egress(self, egress: Egress) -> None:
-        """Record a request of a web tool."""
+        """Record a request of a web tool, or a connection of a contained command."""
         self._log.append(
             EgressRecord(
                 tool=self._text(egress.caller.tool, _NAME),
@@ -163,6 +163,7 @@ class Auditor:
                 response_bytes=egress.response_bytes,
                 blocked=True if egress.block_reason else None,
                 block_reason=egress.block_reason,
+                method=egress.method,
                 caller_id=self._caller.session_id[:_NAME],
             )
         )

@@ -205,13 +205,16 @@ def why_local(host: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class HostPattern:
-    """An entry of `allowed_domains` or `denied_domains`: a host, or `*.` and a host for exactly one more label."""
+    """An entry of a list of hosts in the settings: a host, or `*.` and a host for exactly one more label."""
 
     host: str
     wildcard: bool
 
+    def __str__(self) -> str:
+        return f"*.{self.host}" if self.wildcard else self.host
+
     @classmethod
-    def read(cls, text: str, setting: str) -> Self:
+    def read(cls, text: str, setting: str, section: str = "[tools.scrape]") -> Self:
         """Return the pattern that a text means. Raises ConfigError for a pattern that could never match."""
         host = text.strip().removeprefix("*.")
         wildcard = host != text.strip()
@@ -219,7 +222,7 @@ class HostPattern:
             return cls(canonical_host(host.removeprefix("[").removesuffix("]")), wildcard)
         except ValueError:
             expected = "a host such as docs.python.org, or *.example.com for any one name in front"
-            raise ConfigError("[tools.scrape]", setting, repr(text), expected) from None
+            raise ConfigError(section, setting, repr(text), expected) from None
 
     def matches(self, host: str) -> bool:
         """Return whether the pattern matches a canonical host."""

@@ -29,9 +29,9 @@ from acp_agent.session.models import SessionModels
 from acp_agent.session.session import Session
 from acp_agent.session.slash.handler import CommandDependencies, SlashCommandHandler
 from acp_agent.session.titles import Summarizer, TitleUpdater, TitleWriter
-from acp_agent.session.toolset.backends import SessionBackends, reported_diagnostics
+from acp_agent.session.toolset.backends import SessionBackends, recorder, reported_diagnostics
 from acp_agent.session.toolset.gate_factory import GateMemory, SessionGateState
-from acp_agent.session.toolset.sandboxing import sandbox_status
+from acp_agent.session.toolset.sandboxing import sandbox_status, session_sandbox
 from acp_agent.session.toolset.settings import redactor, wall_rules
 from acp_agent.session.toolset.toolset import ReloadingToolset, SessionTools, ToolDependencies, same_model
 from acp_agent.session.workspace_facts import WorkspaceFacts
@@ -39,7 +39,7 @@ from acp_agent.store.memories import MemoryStore
 from acp_agent.workspace.changed_files import SeenFiles, SessionSnapshots
 from acp_agent.workspace.project_notes import FoundNotes, NoteReader, project_files, users_file
 from acp_agent.workspace.roots import Roots
-from acp_agent.workspace.sandbox.walls import WallRules
+from acp_agent.workspace.sandbox.sandbox import SessionSandbox
 from acp_agent.workspace.undo import store_folder
 
 _SLOW = "reading the notes for agents takes too long (a slow disk?): what was read last stands in for them"
@@ -295,7 +295,7 @@ class SessionFactory:
         backends = SessionBackends(
             session,
             self._loaded.settings,
-            self._walls(),
+            self._sandbox(),
             process.script_folder,
             self._emit,
             self._warn,
@@ -316,13 +316,15 @@ class SessionFactory:
         snapshots = SessionSnapshots(store_folder(process.data_file("undo"), self._cwd), session.id)
         return self.tools(session, self._cwd, backends, self._gate_state, needs, self._redactor, snapshots)
 
-    def _walls(self) -> WallRules | None:
-        """Return what the walls are made from. Where the rules cannot be read, no command runs, so there are none."""
+    def _sandbox(self) -> SessionSandbox | None:
+        """Return the sandbox, if there is to be one. Where its rules cannot be read, no command runs, so it is None."""
         workspace = self._session.workspace
         try:
-            return wall_rules(self._loaded, workspace.cwd, workspace.additional)
+            walls = wall_rules(self._loaded, workspace.cwd, workspace.additional)
         except ConfigError:
             return None
+        record = recorder(self._gate_state.auditor)
+        return walls and session_sandbox(walls, self._loaded.settings, self._warn, record)
 
     def _make_gate_state(self, approver: RedactedApprover, memory: GateMemory) -> SessionGateState:
         settings, connections = self._loaded.settings, self._mcp.connections

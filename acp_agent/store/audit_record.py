@@ -161,19 +161,20 @@ class ToolRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EgressRecord:
-    """One request that a web tool made, or that was refused."""
+    """One request of a web tool, or one connection of a contained command, made or refused."""
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = _DESCRIBED
     kind: Literal["egress"] = "egress"
     tool: str
     """The tool's id."""
     correlation_id: str
-    """The UUID of the call."""
+    """The UUID of the call; empty for CONNECT, because the commands of a session share its network."""
     url: str
-    """The URL of this hop, redacted."""
+    """The URL of this hop, redacted; for CONNECT a host and a port."""
     host: str
     """Its host; empty when the URL has none."""
-    method: Literal["GET"] = "GET"
+    method: Literal["GET", "CONNECT"] = "GET"
+    """CONNECT for a contained command that reached a host of `network_allow`, or was refused one."""
     hop: int
     """0 for the URL asked for, then one more for each redirect."""
     address: str | None = None
@@ -181,9 +182,9 @@ class EgressRecord:
     status: int | None = None
     """The HTTP status of the answer."""
     duration_ms: float
-    """Milliseconds, the look-up included."""
+    """Milliseconds, the look-up included; for CONNECT until bytes could pass."""
     response_bytes: int
-    """Bytes of the body as far as it was read, unpacked."""
+    """Bytes of the body as far as it was read, unpacked; 0 for CONNECT."""
     blocked: Literal[True] | None = None
     """The request was not made."""
     block_reason: BlockReason | None = None

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Literal, TypeAlias
 
@@ -22,6 +22,8 @@ _MISSING = re.compile(
 )
 """What a shell says of a program that is missing. Nothing but its name is taken, so that no sentence speaks for us."""
 _LOCAL, _EDITOR = "local", "editor"
+_ONLY = "only servers of this session"
+_MOST_HOSTS = 10
 _TELLING = ("permission denied", "no such file or directory")
 _OTHER_TMP = "What it leaves in /tmp is not seen in the sandbox; what it leaves in this folder is."
 
@@ -60,8 +62,8 @@ class ContainedBashParams(BashParams):
 class Bash(Tool[BashParams]):
     """The tool that runs a command in the session's terminal, the editor's or our own, and streams its output.
 
-    longest     the longest timeout in seconds. A call that asks for more gets this
-    contained   whether a sandbox contains the commands that do not ask to be free of it
+    longest   the longest timeout in seconds. A call that asks for more gets this
+    reached   the hosts that commands reach in their sandbox, if they do not ask to be free of it; None without one
     """
 
     name = "bash"
@@ -70,11 +72,20 @@ class Bash(Tool[BashParams]):
     commands = True
     params = BashParams
 
-    def __init__(self, longest: float = 600, *, contained: bool = False) -> None:
+    def __init__(self, longest: float = 600, *, reached: Sequence[str] | None = None) -> None:
         self._longest = longest
-        self._contained = contained
-        if contained:
+        self._contained = reached is not None
+        self._hosts = tuple(reached or ())
+        if self._contained:
             self.params = ContainedBashParams
+
+    def spec(self) -> ToolSpec:
+        spec = super().spec()
+        if not self._hosts:
+            return spec
+        more = f" and {len(self._hosts) - _MOST_HOSTS} more" if len(self._hosts) > _MOST_HOSTS else ""
+        hosts = f"{_ONLY} and, through HTTPS_PROXY, {', '.join(self._hosts[:_MOST_HOSTS])}{more}"
+        return replace(spec, description=spec.description.replace(_ONLY, hosts))
 
     def subjects(self, params: BashParams) -> tuple[Subject, ...]:
         return (CommandSubject(params.command, stays=params.background, unsandboxed=_is_free(params)),)

@@ -65,16 +65,16 @@ def default_tools(
     compression: bool = False,
     questions: bool = False,
     types_commands: TypesCommands = no_shell,
-    contained: bool = False,
+    reached: Sequence[str] | None = None,
 ) -> tuple[Tool[Any], ...]:
     """Return the built-in tools in the order in which the model sees them.
 
     `seen` is the session's record of the files it knows. With `rich_kinds` every tool has its own kind, else many have
     the kind "other". `questions` says whether the editor can show a form, `types_commands` whether a background process
-    runs what is written to it, `contained` whether commands run in a sandbox.
+    runs what is written to it, `reached` which hosts commands reach in their sandbox; None if they have none.
     """
     return (
-        Bash(limits.command_seconds, contained=contained),
+        Bash(limits.command_seconds, reached=reached),
         Process(types_commands),
         *_file_tools(limits, SeenFiles() if seen is None else seen, rich_kinds=rich_kinds),
         Fetch(),

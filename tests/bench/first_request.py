@@ -38,7 +38,7 @@ FACTS = fenced(
 
 def whole_catalogue() -> tuple[ToolSpec, ...]:
     """Every tool a session has when nobody has configured anything."""
-    tools = {tool.name: tool for tool in (*default_tools(contained=True), MemorySave(), MemorySearch())}
+    tools = {tool.name: tool for tool in (*default_tools(reached=()), MemorySave(), MemorySearch())}
     return tuple(tool.spec() for tool in tools.values())
 
 

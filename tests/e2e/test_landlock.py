@@ -48,3 +48,13 @@ async def test_walls_that_are_missing_are_told_once_a_session(tmp_path: Path):
         await editor.say(session, "go")
         await editor.say(session, "again")
     assert editor.told.count("no sandbox can be built: there is no sandbox-exec") == 1
+
+
+async def test_hosts_that_only_bubblewrap_could_reach_are_told_to_be_out_of_reach(tmp_path: Path):
+    config = '[tools.sandbox]\nnetwork_allow = ["docs.example.com"]\n'
+    async with editing(
+        tmp_path, [says("ok")], capabilities=NOTHING, config=config, environment={MODE: "landlock"}
+    ) as editor:
+        session = await editor.open()
+        await editor.say(session, "go")
+    assert editor.told.count("`network_allow` does nothing with landlock") == 1

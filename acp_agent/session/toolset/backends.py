@@ -30,13 +30,13 @@ from acp_agent.log import Log
 from acp_agent.net.web import GuardedWeb, WebLimits
 from acp_agent.output.sanitize import fence
 from acp_agent.session.session import Background, Session
-from acp_agent.session.toolset.sandboxing import session_sandbox
 from acp_agent.workspace.local_files import LocalFileSystem, file_stamp
 from acp_agent.workspace.processes.background import ProcessPool
 from acp_agent.workspace.processes.environment import hidden_variables
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.processes.tree import CommandWatchdog
 from acp_agent.workspace.roots import Roots
+from acp_agent.workspace.sandbox.sandbox import SessionSandbox
 from acp_agent.workspace.sandbox.walls import WallRules
 
 _log = Log(__name__)
@@ -48,7 +48,6 @@ class SessionBackends:
     """The backends of one session. Terminals stay the same; files and web are made again for each configuration.
 
     settings        the settings at the session's start
-    walls           what the walls around commands are made from; None if they are off
     script_folder   returns the folder for scripts that the editor's terminal runs
     warn            shows the user a problem
     watchdog        ends commands if this process dies
@@ -63,7 +62,7 @@ class SessionBackends:
         self,
         session: Session,
         settings: Settings,
-        walls: WallRules | None,
+        sandbox: SessionSandbox | None,
         script_folder: Callable[[], str],
         emit: EventSink,
         warn: Callable[[str], None],
@@ -74,7 +73,7 @@ class SessionBackends:
         self._settings = settings
         self._emit = emit
         self._watchdog = watchdog
-        self.sandbox = None if walls is None else session_sandbox(walls, settings, warn)
+        self.sandbox = sandbox
         self.programs = self._local_terminal(warn)
         self.terminal = self._any_terminal(script_folder)
         self.processes = ProcessPool(self.terminal, background)
@@ -95,8 +94,15 @@ class SessionBackends:
     @property
     def contained(self) -> bool:
         """Whether a sandbox contains the model's commands."""
+        return self.reached is not None
+
+    @property
+    def reached(self) -> Sequence[str] | None:
+        """The hosts that contained commands reach beside this one; None if no sandbox contains the model's commands."""
         local = self.terminal is self.programs
-        return self.sandbox is not None and (local or self.sandbox.reaches_other_terminals)
+        if self.sandbox is None or not (local or self.sandbox.reaches_other_terminals):
+            return None
+        return tuple(map(str, self.sandbox.hosts))
 
     def sandbox_around(self, *, editor: bool) -> str:
         """Return the name of what contains commands in the editor's terminal, or in ours; empty if nothing does."""
@@ -123,7 +129,7 @@ class SessionBackends:
             allowed_domains=scrape.allowed_domains,
             denied_domains=scrape.denied_domains,
             ports=scrape.ports,
-            record=auditor.egress if auditor else _log_request,
+            record=recorder(auditor),
         )
 
     def _local_terminal(self, warn: Callable[[str], None]) -> LocalTerminal:
@@ -164,8 +170,13 @@ async def _unstamped(path: str) -> None:
     del path
 
 
+def recorder(auditor: Auditor | None) -> Callable[[Egress], None]:
+    """Return what records requests and connections: the audit, or the log where there is none."""
+    return auditor.egress if auditor else _log_request
+
+
 def _log_request(egress: Egress) -> None:
-    """Log a web request that was made or blocked."""
+    """Log a web request or a connection that was made or blocked."""
     _log.info(
         "egress",
         tool=egress.caller.tool,

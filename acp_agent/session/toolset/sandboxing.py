@@ -3,13 +3,16 @@
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from acp_agent.config.call_settings import SandboxMode, SandboxProfile
 from acp_agent.config.settings import Settings
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
+from acp_agent.core.services import Egress
+from acp_agent.net.proxy import AllowlistProxy
 from acp_agent.workspace.processes.environment import child_environment
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, advice_without, sandbox_tier, why_missing
 from acp_agent.workspace.sandbox.walls import NetworkReach, WallRules, folders_above, is_below
@@ -35,13 +38,27 @@ def sandbox_status(settings: Settings) -> str:
     tier = sandbox_tier(wanted)
     if tier is SandboxTier.NONE:
         return f"none; {why_missing(wanted)}" + ("; commands are refused" if chosen.strict else "")
-    return f"{tier}, profile {chosen.profile}"
+    return "; ".join((f"{tier}, profile {chosen.profile}", *network_words(settings, tier)))
 
 
-def session_sandbox(walls: WallRules, settings: Settings, warn: Callable[[str], None]) -> SessionSandbox | None:
+def network_words(settings: Settings, tier: SandboxTier) -> Sequence[str]:
+    """Return what `network_allow` does in a tier, in words for the user; none if it is empty."""
+    chosen = settings.tools.sandbox
+    if not chosen.network_allow or chosen.profile is SandboxProfile.NETWORK_ALLOW_ALL:
+        return ()
+    if tier is SandboxTier.BUBBLEWRAP:
+        return (f"commands reach {', '.join(chosen.network_allow)}",)
+    return (f"`network_allow` does nothing with {tier}: only bubblewrap has a network for its proxy",)
+
+
+def session_sandbox(
+    walls: WallRules, settings: Settings, warn: Callable[[str], None], record: Callable[[Egress], None]
+) -> SessionSandbox | None:
     """Return the sandbox of a session, or None where nothing can build one, which the user is told.
 
     A strict one refuses every command there.
+
+    record   called with each connection through the proxy, in the proxy's thread
     """
     chosen = settings.tools.sandbox
     wanted = wanted_tier(chosen.mode)
@@ -51,11 +68,14 @@ def session_sandbox(walls: WallRules, settings: Settings, warn: Callable[[str], 
         warn(f"no sandbox can be built: {why_missing(wanted)}. {left}; {advice_without(wanted)}")
         if not chosen.strict:
             return None
+    elif tier is not SandboxTier.BUBBLEWRAP:
+        for said in network_words(settings, tier):
+            warn(f"[tools.sandbox] {said}. No other host is reached")
     try:
         environment = child_environment(os.environ, settings.tools.shell.env_allow)
     except ConfigError:  # the terminal tells the user
         environment = child_environment(os.environ)
-    return SessionSandbox(walls, environment, tier)
+    return SessionSandbox(walls, environment, tier, proxy=partial(AllowlistProxy, record=record))
 
 
 # ------------------------------------------------------------------------------------------------- MCP servers

@@ -35,6 +35,7 @@ from acp_agent.gates.rules.policy_rules import Effect, PolicyRule, TrustLevel
 from acp_agent.gates.selection import ModelSelection, Selection, ToolChoice, for_model
 from acp_agent.gates.verify.firewall import Firewall
 from acp_agent.gates.verify.verifiers import Destructive, Injection, UrlGrounding, UrlMemory, Verifier
+from acp_agent.net.proxy import allowed_hosts
 from acp_agent.output.filters.engine import FilterEngine, RuleSource
 from acp_agent.output.pipeline import Pipeline, Sizes
 from acp_agent.output.redaction.redactor import Redactor, compile_extra
@@ -439,4 +440,5 @@ def wall_rules(loaded: Loaded, cwd: str, additional: Sequence[str] = ()) -> Wall
         hidden=(*sandbox.deny_read, *own),
         read_only=profile is SandboxProfile.READ_ONLY,
         network=NetworkReach.ALL if profile is SandboxProfile.NETWORK_ALLOW_ALL else NetworkReach.SESSION,
+        hosts=allowed_hosts(sandbox.network_allow),
     )

@@ -499,7 +499,7 @@ class SessionTools:
             compression=settings.agent.compress_context,
             questions=asker is not None and asker.forms,
             types_commands=self._types_commands,
-            contained=self.backends.contained,
+            reached=self.backends.reached,
         )
         languages, lsp = self._languages(loaded), settings.acp.lsp
         if languages is None:

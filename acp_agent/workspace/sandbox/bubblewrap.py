@@ -2,19 +2,23 @@
 
 The commands of a session share one network, in which there is nothing but 127.0.0.1: a server and the request to it
 meet, and no packet leaves. A small process holds that network until the session ends; a command enters it by nsenter
-and then drops all capabilities. https://github.com/containers/bubblewrap
+and then drops all capabilities. Hosts of `network_allow` are reached through a proxy whose socket listens in that
+network, and which this process serves. https://github.com/containers/bubblewrap
 """
 
 import json
 import os
 import shlex
 import shutil
+import socket
 import stat
 import subprocess
-from collections.abc import Generator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 
+from acp_agent.net.proxy import AllowlistProxy
 from acp_agent.workspace.sandbox.seccomp import filter_program
 from acp_agent.workspace.sandbox.walls import Launch, NetworkReach, PrivateHome, Walls, folders_above, is_below
 
@@ -24,7 +28,18 @@ _NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-ut
 _SOMEBODY = "1000"  # the user that root is within: not root
 _NO_FILE = "/dev/null"
 _SETTINGS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")  # root may write there without capabilities
+_LISTEN = """
+import socket
+made = socket.create_server(("127.0.0.1", 0), backlog=256)
+socket.send_fds(socket.socket(fileno=0), [b"."], [made.fileno()])
+"""
 _ELSEWHERE = "acp-agent: the terminal is on another machine than the agent, which cannot build its sandbox there"
+_PROXY_NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
+_PROXY_VARIABLES = {
+    **dict.fromkeys(("NO_PROXY", "no_proxy"), "localhost,127.0.0.1,::1"),
+    "NODE_USE_ENV_PROXY": "1",
+    "npm_config_cache": "/tmp/npm-cache",  # noqa: S108 - the session's own, because the user's is read-only
+}
 _LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # in many systems, of folders in /usr
 
 
@@ -95,6 +110,31 @@ class SessionNetwork:
         spaces = f"/proc/{self._process}/ns"
         return (_nsenter(), f"--user={spaces}/user", f"--net={spaces}/net", "--preserve-credentials", "--")
 
+    def listener(self) -> socket.socket:
+        """Return a socket that listens on 127.0.0.1 in this network. Raises OSError.
+
+        A process that enters the network makes it, hands it over and ends.
+        """
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            command = [*self.words(), sys.executable, "-I", "-S", "-c", _LISTEN]
+            try:
+                subprocess.run(
+                    command,
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    check=True,
+                    timeout=_NEEDED,
+                    env={"PATH": _SYSTEM_PATH},
+                    cwd="/",
+                )
+                theirs.close()
+                _, descriptors, _, _ = socket.recv_fds(ours, 1, 1, socket.MSG_CMSG_CLOEXEC)
+                return socket.socket(fileno=descriptors[0])
+            except (subprocess.SubprocessError, IndexError):
+                raise OSError("no proxy for `network_allow` could be made") from None
+
     def close(self) -> None:
         """End the network. Commands that still run in it keep it."""
         for pipe in (self._holder.stdin, self._holder.stdout):
@@ -108,10 +148,13 @@ class BubblewrapSandbox:
     """The sandbox of one session.
 
     folder   an empty private folder, whose folders `tmp` and `home` stand for /tmp and for the user's home
+    proxy    starts a proxy on a socket that listens, for walls with one
     home     another folder that stands for the home
     """
 
-    def __init__(self, folder: str, home: str = "") -> None:
+    def __init__(self, folder: str, proxy: Callable[[socket.socket], AllowlistProxy], home: str = "") -> None:
+        self._start_proxy = proxy
+        self._proxy: AllowlistProxy | None = None
         self._home = PrivateHome(folder, home)
         self._filter = os.path.join(folder, "seccomp.bpf")
         self._network: SessionNetwork | None = None
@@ -128,7 +171,7 @@ class BubblewrapSandbox:
             if self._filters:  # opened anew, because bubblewrap reads it from its position to its end
                 descriptors.append(os.open(self._filter, os.O_RDONLY | os.O_CLOEXEC))
             words = self._words(cwd, walls, *descriptors)
-            yield Launch((*words, "--", *command), tuple(descriptors), keepers=1)
+            yield Launch((*words, "--", *command), tuple(descriptors), keepers=1, variables=self._variables(walls))
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -140,7 +183,8 @@ class BubblewrapSandbox:
         """
         number = 9  # the most that every shell can redirect
         words = self._words(cwd, walls, *([number] if self._filters else ()))
-        variables = [word for name, value in environment.items() for word in ("--setenv", name, value)]
+        together = {**environment, **self._variables(walls)}
+        variables = [word for name, value in together.items() for word in ("--setenv", name, value)]
         run = shlex.join([*words, "--clearenv", *variables, "--", *command])
         filtered = shlex.quote(self._filter)
         return (
@@ -159,8 +203,18 @@ class BubblewrapSandbox:
         words += [*self._mounts(walls), "--chdir", cwd]
         return words if filtering is None else [*words, "--seccomp", str(filtering)]
 
+    def _variables(self, walls: Walls) -> dict[str, str]:
+        """Return the variables that name the proxy to programs, once `_words` has made the network. Raises OSError."""
+        if not walls.proxied or walls.network is not NetworkReach.SESSION or self._network is None:
+            return {}
+        self._proxy = self._proxy or self._start_proxy(self._network.listener())
+        return _PROXY_VARIABLES | dict.fromkeys(_PROXY_NAMES, f"http://127.0.0.1:{self._proxy.port}")
+
     def close(self) -> None:
         """End the session's network."""
+        proxy, self._proxy = self._proxy, None
+        if proxy is not None:
+            proxy.close()
         network, self._network = self._network, None
         if network is not None:
             network.close()

@@ -3,16 +3,20 @@
 import os
 import re
 import shutil
+import socket
 import sys
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from enum import StrEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Protocol
 
 from acp_agent.core.backends import CommandRequest
+from acp_agent.core.services import Egress
+from acp_agent.net.hosts import HostPattern
+from acp_agent.net.proxy import AllowlistProxy
 from acp_agent.workspace.processes.environment import PrivateFolder
 from acp_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox, bubblewrap
 from acp_agent.workspace.sandbox.landlock import LandlockSandbox, landlock_abi, landlock_limits, landlock_works
@@ -97,6 +101,21 @@ class _Walled(Protocol):
     def close(self) -> None: ...
 
 
+class StartProxy(Protocol):
+    """Starts a proxy on a socket that listens, for the hosts that a function returns."""
+
+    def __call__(self, listener: socket.socket, allowed: Callable[[], Sequence[HostPattern]]) -> AllowlistProxy: ...
+
+
+def unrecorded_proxy(listener: socket.socket, allowed: Callable[[], Sequence[HostPattern]]) -> AllowlistProxy:
+    """Return a proxy that keeps no record of its connections."""
+
+    def ignored(egress: Egress) -> None:
+        del egress
+
+    return AllowlistProxy(listener, allowed, ignored)
+
+
 class SessionSandbox:
     """The sandbox for the commands of one session. It has a private /tmp and home, which `close` deletes.
 
@@ -104,12 +123,21 @@ class SessionSandbox:
     environment   the variables of the commands
     tier          what builds the walls; NONE refuses every command
     home          a folder that stands for the user's home and is kept, with bubblewrap only
+    proxy         starts the proxy for the hosts of the rules
     """
 
-    def __init__(self, rules: WallRules, environment: Mapping[str, str], tier: SandboxTier, home: str = "") -> None:
+    def __init__(
+        self,
+        rules: WallRules,
+        environment: Mapping[str, str],
+        tier: SandboxTier,
+        home: str = "",
+        proxy: StartProxy = unrecorded_proxy,
+    ) -> None:
         self._rules = _remembering(rules)
         self._home = home
         self._environment = environment
+        self._proxy = proxy
         self.tier = tier
         self._folder = PrivateFolder(whole=True)
         self._walled: _Walled | None = None
@@ -138,6 +166,12 @@ class SessionSandbox:
         quarantine = Quarantine(walls.writable, self._rules.protects)
         with self._built().launch(command, cwd, walls) as launch:
             yield replace(launch, afterwards=quarantine.look)
+
+    @property
+    def hosts(self) -> tuple[HostPattern, ...]:
+        """The hosts that commands reach through the proxy."""
+        proxied = self.tier is SandboxTier.BUBBLEWRAP and self._rules.network is NetworkReach.SESSION
+        return self._rules.hosts if proxied else ()
 
     @property
     def reaches_other_terminals(self) -> bool:
@@ -180,7 +214,8 @@ class SessionSandbox:
     def _made(self) -> _Walled:
         match self.tier:
             case SandboxTier.BUBBLEWRAP:
-                return BubblewrapSandbox(self._folder.path(), self._home)
+                start = partial(self._proxy, allowed=lambda: self._rules.hosts)
+                return BubblewrapSandbox(self._folder.path(), start, self._home)
             case SandboxTier.LANDLOCK:
                 return LandlockSandbox(self._folder.path())
             case SandboxTier.SEATBELT:
@@ -198,6 +233,7 @@ def _remembering(rules: WallRules) -> WallRules:
 
 _PATH = r"[`'\"\u2018]?(/[^\s'\"`\u2019:,]+|[\w.~][^\s'\"`\u2019:,]*)"
 _DENIED = "{} may not be used"
+_TUNNEL = r"CONNECT tunnel failed, response 403|HTTP code 403 from proxy after CONNECT"
 _SIGNS = (
     (re.compile(rf"{_PATH}['\"`\u2019]?: Read-only file system"), "{} cannot be changed"),
     (re.compile(rf"EROFS: [^,\n]*, \w+ {_PATH}"), "{} cannot be changed"),
@@ -206,9 +242,15 @@ _SIGNS = (
     (re.compile(rf"{_PATH}['\"`\u2019]?: Permission denied"), _DENIED),
     (re.compile(rf"EACCES: [^,\n]*, \w+ {_PATH}"), _DENIED),
     (re.compile(rf"[Pp]ermission denied[^\n]*?: {_PATH}"), _DENIED),
+    (re.compile(r"([\w.:-]+) is not in network_allow"), "the host {} cannot be reached"),
+    (re.compile(rf"https://([\w.-]+)[^\n]*(?:{_TUNNEL})"), "the host {} cannot be reached"),
+    (re.compile(rf"{_TUNNEL}|Tunnel connection failed: 403"), "this host cannot be reached"),
     (re.compile(r"[Cc]ould not resolve host:? '?([\w.-]+)"), "the host {} cannot be reached"),
     (re.compile(r"(?:ENOTFOUND|EAI_AGAIN) ([\w.-]+)"), "the host {} cannot be reached"),
-    (re.compile(r"host='([\w.-]+)', port=\d+\): Max retries"), "the host {} cannot be reached"),
+    (
+        re.compile(r"host='([\w.-]+)', port=\d+\): Max retries[^\n]*(?:NewConnectionError|NameResolutionError)"),
+        "the host {} cannot be reached",
+    ),
     (re.compile(r"dial tcp: lookup ([\w.-]+)"), "the host {} cannot be reached"),
     (
         re.compile(

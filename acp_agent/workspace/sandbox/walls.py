@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TypeAlias, TypeVar
 
 from acp_agent.core.types import Access
+from acp_agent.net.hosts import HostPattern
 
 _DEEPEST = 3  # folders below a root in which protected and unreadable files are looked for
 _MOST_ENTRIES = 1_000
@@ -80,6 +81,7 @@ class Walls:
     hidden     files and folders below the others whose content is not there
     home       the user's home, for which an empty private folder stands
     network    which hosts can be reached
+    proxied    whether some hosts more can be reached through a proxy
     """
 
     writable: tuple[str, ...]
@@ -89,10 +91,16 @@ class Walls:
     hidden: tuple[str, ...] = ()
     home: str = ""
     network: NetworkReach = NetworkReach.SESSION
+    proxied: bool = False
 
     def for_reading(self) -> "Walls":
-        """Return the same walls with nothing that may be changed but /tmp and the private home."""
-        return replace(self, writable=(), readable=(*self.readable, *self.writable), pinned=(), frozen=())
+        """Return the same walls with nothing that may be changed but /tmp and the private home, and without a proxy.
+
+        Such a command runs unasked. Another program may have its name, and must not send what it reads.
+        """
+        network = NetworkReach.NONE if self.proxied else self.network
+        readable = (*self.readable, *self.writable)
+        return replace(self, writable=(), readable=readable, pinned=(), frozen=(), network=network, proxied=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +185,7 @@ class WallRules:
     refuses       why a path may not be read
     read_only     whether nothing may be changed but /tmp and the private home
     own_caches    whether caches of packages are kept in the private home instead of read from the user's
+    hosts         further hosts that are reached through a proxy, where a tier has one
     """
 
     roots: tuple[str, ...]
@@ -188,6 +197,7 @@ class WallRules:
     read_only: bool = False
     own_caches: bool = False
     network: NetworkReach = NetworkReach.SESSION
+    hosts: tuple[HostPattern, ...] = ()
 
     def walls(self, environment: Mapping[str, str]) -> Walls:
         """Look for what is protected and unreadable, and return the walls. It blocks for some milliseconds.
@@ -217,7 +227,9 @@ class WallRules:
         seen = (*folders, *_existing(readable))
         secret = _existing((*logins, *_SECRETS, *self.hidden, *unreadable))
         hidden = tuple(path for path in secret if any(is_below(path, above) for above in seen))
-        return Walls(folders, _existing(readable), tuple(pinned), tuple(frozen), hidden, home, self.network)
+        found = (folders, _existing(readable), tuple(pinned), tuple(frozen), hidden)
+        proxied = bool(self.hosts) and self.network is NetworkReach.SESSION
+        return Walls(*found, home, self.network, proxied=proxied)
 
 
 def _toolchains(home: str, environment: Mapping[str, str], *, caches: bool) -> Iterator[str]:

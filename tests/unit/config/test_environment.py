@@ -101,6 +101,7 @@ VALUES = {
     "tools.sandbox.allow_write": ("/srv/cache", ("/srv/cache",)),
     "tools.sandbox.allow_read": ("/srv/data", ("/srv/data",)),
     "tools.sandbox.deny_read": ("/srv/keys", ("/srv/keys",)),
+    "tools.sandbox.network_allow": ("pypi.org, *.example.com", ("pypi.org", "*.example.com")),
     "tools.max_tool_calls_per_session": ("50", 50),
     "tools.rate_limit.calls_per_hour": ("100", 100),
     "tools.anomaly.enabled": ("off", False),

@@ -260,6 +260,7 @@ VALUES = {
     "tools.sandbox.allow_write": paths,
     "tools.sandbox.allow_read": paths,
     "tools.sandbox.deny_read": paths,
+    "tools.sandbox.network_allow": hosts,
     "tools.max_tool_calls_per_session": st.integers(1, 100),
     "tools.rate_limit.calls_per_hour": st.integers(0, 100),
     "tools.anomaly.enabled": st.booleans(),
@@ -361,6 +362,7 @@ def is_tighter_or_equal(name: str, before, after) -> bool:
         case (
             "tools.shell.allowed_commands"
             | "tools.shell.env_allow"
+            | "tools.sandbox.network_allow"
             | "tools.also_allow"
             | "tools.utility.exempt_tools"
             | "agent.instructions.files"
@@ -494,6 +496,8 @@ def test_a_project_can_tighten(loading, user, wish, name, value):
         ("tools.scrape.ports", [443, 8443], [443], (443,)),
         ("tools.scrape.allowed_domains", [], ["a.example"], ("a.example",)),
         ("tools.scrape.allowed_domains", ["a.example"], [], ("a.example",)),
+        ("tools.sandbox.network_allow", ["a.example", "*.b.example"], ["*.b.example"], ("*.b.example",)),
+        ("tools.sandbox.network_allow", ["a.example"], [], ()),
     ],
 )
 def test_a_project_can_tighten_a_list(loading, name, users, projects, value):
@@ -522,6 +526,7 @@ def test_a_project_can_tighten_a_list(loading, name, users, projects, value):
         ("", "tools.shell.allowed_commands = ['sudo']", 'tools.shell.allowed_commands = "sudo": expected some of'),
         ("", "tools.file.allow_read = ['src']", 'tools.file.allow_read = "src": expected some of the user\'s entries'),
         ("", "tools.file.read_policy = 'carve_out'", 'tools.file.read_policy = "carve_out": expected a stricter value'),
+        ("", "tools.sandbox.network_allow = ['a.b']", 'network_allow = "a.b": expected some of the user\'s entries'),
         ("", "tools.scrape.ports = [22]", "tools.scrape.ports = 22: expected some of the user's entries"),
         ("", "logging.file = '/tmp/x'", 'logging.file = "/tmp/x": expected it only in the user\'s own configuration'),
         ("", "llm.model = 'scripted:x'", "expected it only in the user's own configuration"),

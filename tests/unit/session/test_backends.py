@@ -34,7 +34,7 @@ def made_sandbox(**fields) -> tuple[SessionSandbox | None, list[str]]:
     told: list[str] = []
     walls = WallRules(("/",), lambda _: False, lambda *_: None)
     settings = Settings(tools=ToolSettings(sandbox=SandboxSettings(**fields)))
-    return session_sandbox(walls, settings, told.append), told
+    return session_sandbox(walls, settings, told.append, lambda _: None), told
 
 
 def test_the_best_walls_of_this_machine_are_taken_without_a_word():

@@ -7,6 +7,7 @@ from acp_agent.core.backends import CommandRequest
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.events import ToolProgress
 from acp_agent.core.types import CommandSubject, ToolKind, ToolResult
+from acp_agent.tools.bash import Bash
 from acp_agent.tools.registry import ToolLimits, default_tools
 from tests.fakes.fake_terminal import Script
 from tests.unit.tools.workbench import Workbench
@@ -303,7 +304,7 @@ async def test_a_command_gets_no_more_time_than_the_settings_allow():
 
 
 async def test_the_model_reads_which_wall_stopped_a_command_and_how_to_ask():
-    bench = Workbench(tools=default_tools(contained=True))
+    bench = Workbench(tools=default_tools(reached=()))
     said = "touch: cannot touch '/etc/x': Read-only file system\n"
     bench.command("touch /etc/x", Script(stderr=said, output=said, exit_code=1))
     result = await bench.run("bash", command="touch /etc/x")
@@ -316,3 +317,10 @@ async def test_the_model_reads_which_wall_stopped_a_command_and_how_to_ask():
     free = await bench.run("bash", command="touch /etc/x", unsandboxed=True)
     assert "sandbox" not in model(free)
     assert [request.unsandboxed for request in bench.terminal.requests] == [False, False, True]
+
+
+def test_the_model_is_told_which_hosts_commands_reach_and_of_many_only_the_first():
+    [none, few, many] = [Bash(reached=[f"h{n}.com" for n in range(count)]).spec().description for count in (0, 2, 13)]
+    assert "reaches only servers of this session. For" in none
+    assert "reaches only servers of this session and, through HTTPS_PROXY, h0.com, h1.com. For" in few
+    assert "h9.com and 3 more. For" in many
