@@ -70,16 +70,16 @@ class Case:
 
     async def nothing_left(self) -> None:
         """Count the processes that are still there after WITHIN seconds, and end them."""
-        begun = time.monotonic()
+        waited = Waited()
         while left := [pid for pid in running_below() if pid not in self._before]:
-            self.gone = max(self.gone, time.monotonic() - begun)
-            if self.gone > WITHIN:
+            self.gone = max(self.gone, waited.seconds)
+            if waited.seconds > WITHIN:
                 self.fault("left running", "; ".join(map(_described, left)), len(left))
                 for pid in left:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, 9)
                 return
-            await anyio.sleep(0.01)  # nothing tells of the end of a process that is not a child
+            await waited.a_little()  # nothing tells of the end of a process that is not a child
 
     def check_log(self, editor: ScriptedEditor) -> None:
         """Count a crash."""
@@ -124,10 +124,25 @@ async def run_case(case: Case, run: Callable[[Case], Awaitable[None]]) -> None:
 
 async def until(true: Callable[[], bool], seconds: float) -> bool:
     """Wait until something is true, at most so long. Return whether it is."""
-    deadline = time.monotonic() + seconds
-    while not true() and time.monotonic() < deadline:  # noqa: ASYNC110 - nothing tells
-        await anyio.sleep(0.005)
+    waited = Waited()
+    while not true() and waited.seconds < seconds:
+        await waited.a_little()
     return true()
+
+
+class Waited:
+    """Counts seconds, but not those in which this process itself got no processor: then the others got none, either."""
+
+    _STEP, _MOST = 0.01, 0.1
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    async def a_little(self) -> None:
+        """Sleep for a step."""
+        begun = time.monotonic()
+        await anyio.sleep(self._STEP)
+        self.seconds += min(time.monotonic() - begun, self._MOST)
 
 
 def adopt_orphans() -> None:

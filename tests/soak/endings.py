@@ -7,7 +7,6 @@ import contextlib
 import os
 import signal
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,10 +19,11 @@ from tests.e2e.killed_story import StoryModel, story_model
 from tests.e2e.killing import CLIENTS, look, prepare, shown
 from tests.fakes.editor import ScriptedEditor, editing
 from tests.fakes.plain_editor import JsonRpcError
-from tests.soak.case import WITHIN, Case
+from tests.soak.case import WITHIN, Case, Waited
 from tests.soak.moments import Moment, doing, holding
 
 SERVER = "tests.fakes.mcp_server"
+_ENDED_BY = {name: -signal.Signals[name] for name in ("SIGKILL", "SIGTERM", "SIGHUP")}
 DISCONNECTS = ("EOF", "SIGTERM", "SIGHUP", "EPIPE")
 
 
@@ -124,15 +124,17 @@ async def ended(case: Case, editor: ScriptedEditor, how: str) -> None:
         case _:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(editor.agent.pid, signal.Signals[how])
-    begun = time.monotonic()
-    with anyio.move_on_after(20):
-        code = await editor.agent.wait()
-        await editor.agent.gone.wait()
-        case.gone = time.monotonic() - begun
-        if code not in (0, -signal.SIGKILL, 128 + signal.SIGTERM, 128 + signal.SIGHUP):
-            case.fault("crashes", f"{how}: return code {code}\n{editor.log[-2000:]}")
-    if not case.gone or case.gone > WITHIN:
-        case.fault("left running", f"{how}: the agent itself took {case.gone or 20:.1f} s to end")
+    waited = Waited()
+    while editor.agent.returncode is None and waited.seconds < WITHIN:
+        await waited.a_little()
+    case.gone = max(case.gone, waited.seconds)
+    if editor.agent.returncode is None:
+        case.fault("left running", f"{how}: the agent itself did not end in {WITHIN} s")
+        os.kill(editor.agent.pid, signal.SIGKILL)
+    code = await editor.agent.wait()
+    await editor.agent.gone.wait()
+    if code not in (0, *_ENDED_BY.values(), *(128 - each for each in _ENDED_BY.values())):
+        case.fault("crashes", f"{how}: return code {code}\n{editor.log[-2000:]}")
 
 
 async def tell(editor: ScriptedEditor, session: str) -> None:
