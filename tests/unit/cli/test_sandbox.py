@@ -14,6 +14,8 @@ from acp_agent.workspace.sandbox.sandbox import SandboxTier, sandbox_tier, tier_
 
 needs_walls = pytest.mark.skipif(sandbox_tier() is SandboxTier.NONE, reason="no walls can be built on this machine")
 
+FETCH = 'import urllib.request; urllib.request.urlopen("http://evil.example.net/")'
+
 
 def ran(environment: dict[str, str], folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "acp_agent", "sandbox", *words]
@@ -39,6 +41,15 @@ def test_with_the_read_only_profile_it_changes_nothing(environment, tmp_path):
     assert not (tmp_path / "made").exists()
 
 
+@needs_walls
+def test_the_user_is_told_which_host_a_command_may_not_reach(environment, tmp_path):
+    listed = {**environment, "ACP_AGENT_TOOLS__SANDBOX__NETWORK_ALLOW": "docs.example.com"}
+    done = ran(listed, tmp_path, "--", "sh", "-c", f"python3 -c '{FETCH}' 2>&1; exit 7")
+    assert done.returncode == 7
+    assert "acp-agent: in the sandbox evil.example.net:80 cannot be reached" in done.stderr
+    assert "403" in done.stdout
+
+
 def doctor_says(**fields) -> tuple[CheckLevel, str]:
     (found,) = check_sandbox(Settings(tools=ToolSettings(sandbox=SandboxSettings(**fields))))
     return found.level, found.text
@@ -57,3 +68,11 @@ def test_the_doctor_warns_where_walls_are_wanted_and_missing_and_fails_where_the
     assert doctor_says(mode=SandboxMode.SEATBELT)[0] is CheckLevel.WARN
     assert doctor_says(mode=SandboxMode.SEATBELT, strict=True)[0] is CheckLevel.FAIL
     assert doctor_says(mode=SandboxMode.OFF)[0] is CheckLevel.OK
+
+
+def test_the_doctor_says_which_hosts_commands_reach_and_where_the_list_does_nothing():
+    listed = {"network_allow": ("docs.example.com",)}
+    if tier_works(SandboxTier.BUBBLEWRAP):
+        assert "commands reach docs.example.com" in doctor_says(mode=SandboxMode.BWRAP, **listed)[1]
+    if tier_works(SandboxTier.LANDLOCK):
+        assert "`network_allow` does nothing with landlock" in doctor_says(mode=SandboxMode.LANDLOCK, **listed)[1]
