@@ -22,13 +22,12 @@ from acp_agent.config.layers import RULES, Layer, Reader, key_of
 from acp_agent.config.load import Loaded, options_at_start
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.ports import Invocation, ToolContext
-from acp_agent.core.types import Ask, CommandSubject, Deny, Json, JsonObject, OutputStats, ToolCall, ToolResult
+from acp_agent.core.types import CommandSubject, Json, JsonObject, OutputStats, ToolCall, ToolResult
 from acp_agent.core.untrusted import json_value, toml_table
 from acp_agent.gates.gate import CallFacts
 from acp_agent.gates.git_calls import may_call_git
 from acp_agent.gates.grants import GrantStore
 from acp_agent.gates.permission import PermissionGate
-from acp_agent.gates.protected import ProtectedGate
 from acp_agent.gates.rules.permission_rules import Rule
 from acp_agent.gates.shell.command import Analysis, Command, Opaque, Plain, ShellText
 from acp_agent.gates.shell.printing import printing_commands
@@ -44,7 +43,7 @@ from acp_agent.session.toolset.settings import (
     permission_rules,
     redactor,
 )
-from acp_agent.session.verdicts import Finding, Word, judged
+from acp_agent.session.verdicts import Word, examined, judged
 from acp_agent.text import measure
 from acp_agent.tools.bash import Bash
 from acp_agent.workspace.roots import Roots
@@ -136,22 +135,13 @@ class CommandJudge:
             everything = self._all_readable
             self._permission = permission_gate(configured, self._context, stored, all_readable=everything)
         self._gates = build_gates(loaded, self._context, self._permission, warn)
-        self._protected = next(gate for gate in self._gates.in_order if isinstance(gate, ProtectedGate))
 
     def verdict(self, text: str, rules: tuple[Rule, ...] | None = None) -> CommandVerdict:
         """Judge one command line, by `rules` if they are given, else by those in force."""
         permission = self._permission if rules is None else self._permission_gate(rules)
         gates = (*self._gates.in_order[:-1], permission)
         facts = self._facts(text)
-        found = judged(facts, gates)
-        if found.word in {"ask", "allow"} and may_call_git(text):
-            brought = anyio.run(self._protected.examine, facts)
-            if isinstance(brought, Deny):
-                found = Finding("deny", self._protected.name, brought.rule, (brought.reason,))
-            elif isinstance(brought, Ask) and brought not in facts.asks:
-                facts = self._facts(text)
-                facts.asks.append(brought)
-                found = judged(facts, gates)
+        found = anyio.run(examined, facts, gates) if may_call_git(text) else judged(facts, gates)
         return CommandVerdict(text, found.word, found.rule, found.reasons, facts.commands[0].analysis)
 
     def _facts(self, text: str) -> CallFacts:

@@ -35,7 +35,7 @@ from acp_agent.session.titles import TitleUpdater
 from acp_agent.session.toolset.gate_factory import GateMemory
 from acp_agent.session.toolset.toolset import ReloadingToolset, SessionTools
 from acp_agent.session.turn_slot import Answer
-from acp_agent.session.verdicts import Finding, call_with, judged
+from acp_agent.session.verdicts import Finding, call_with, examined
 from acp_agent.session.workspace_facts import WorkspaceFacts
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9-]+")
@@ -297,14 +297,14 @@ class SessionEngine:
         self._mcp.connections.close()
         await self._tools.end()
 
-    def judged(self, subject: Subject) -> Finding:
+    async def judged(self, subject: Subject) -> Finding:
         """Return the verdict on a call with this subject, without asking the user or running anything."""
         self._toolset.specs()  # applies a configuration that has changed
         gates = self._handler.gates()
         if not gates.in_order:
             why = str(self._toolset.loaded.fault or "nothing runs in this session")
             return Finding("deny", "", "", (why,))
-        return judged(gates.facts(call_with(subject)), gates.in_order)
+        return await examined(gates.facts(call_with(subject)), gates.in_order)
 
     def add_server(self, server: McpServer) -> str:
         """Start one more MCP server. Return why it is not started, or ""."""

@@ -147,7 +147,7 @@ class ExtensionHost:
     async def judge(self, session_id: str, subject: Subject) -> Finding:
         """Return the verdict on a command, a path or a URL, without asking the user or running anything."""
         session = await self._open(session_id)
-        found = (await self._engine(session)).judged(subject)
+        found = await (await self._engine(session)).judged(subject)
         reasons = tuple(map(session.redact, found.reasons))
         return replace(found, rule=session.redact(found.rule), reasons=reasons)
 

@@ -30,6 +30,7 @@ from acp_agent.gates.blocklist import BlocklistGate
 from acp_agent.gates.gate import CallFacts, CommandFacts, Gate, Gates
 from acp_agent.gates.permission import Approved, PermissionGate
 from acp_agent.gates.policy import PolicyGate
+from acp_agent.gates.protected import ProtectedGate
 from acp_agent.gates.rules.permission_rules import Action, Rule, canonical, judge
 from acp_agent.gates.shell.command import Analysis, Plain
 from acp_agent.session.toolset.settings import session_policy
@@ -105,6 +106,21 @@ def judged(facts: CallFacts, gates: Iterable[Gate]) -> Finding:
     return Finding("ask" if facts.asks else "allow", "", "", tuple(ask.reason for ask in facts.asks))
 
 
+async def examined(facts: CallFacts, gates: Sequence[Gate]) -> Finding:
+    """Return the verdict as `judged` does, and ask git which files a command would bring, as a session does."""
+    before = tuple(facts.asks)
+    found = judged(facts, gates)
+    protected = next((gate for gate in gates if isinstance(gate, ProtectedGate)), None)
+    if protected is None or found.word not in {"ask", "allow"}:
+        return found
+    brought = await protected.examine(facts)
+    if isinstance(brought, Deny):
+        return Finding("deny", protected.name, brought.rule, (brought.reason,))
+    if isinstance(brought, Ask) and brought not in facts.asks:
+        return judged(facts.asking([*before, brought]), gates)
+    return found
+
+
 def _settled(facts: CallFacts, gate: PermissionGate) -> Finding:
     rules, line = gate.rules.get(facts.spec.name, ()), facts.command
     verdict = gate.judge(facts)
@@ -168,12 +184,12 @@ class PolicyCommand:
         self._active = active
         self._gates = gates
 
-    def answer(self, text: str) -> str:
+    async def answer(self, text: str) -> str:
         """Answer `/policy TEXT`."""
         verb, *rest = text.split(maxsplit=1) or ["status"]
         given = "".join(rest).strip()
         if verb == "check" and given:
-            return self._check(given)
+            return await self._check(given)
         return "\n".join(f"- {line}" for line in self._status()) if verb == "status" and not given else _USAGE
 
     # ------------------------------------------------------------------------------------------ status
@@ -197,36 +213,36 @@ class PolicyCommand:
 
     # ------------------------------------------------------------------------------------------- check
 
-    def _check(self, text: str) -> str:
+    async def _check(self, text: str) -> str:
         word, *rest = text.split(maxsplit=1)
         kind, target = (Kind(word), rest[0]) if rest and word in set(Kind) else (_kind(text), text)
-        return "\n".join(
-            (f"{_code(target)}, as a {'URL' if kind is Kind.URL else kind}:", "", *self._found(kind, target))
-        )
-
-    def _found(self, kind: Kind, target: str) -> Iterator[str]:
+        lines = [f"{_code(target)}, as a {'URL' if kind is Kind.URL else kind}:", ""]
         if not self._gates.in_order:
-            yield f"- denied: {self._loaded.fault or 'nothing runs in this session'}"
-            return
-        match kind:
-            case Kind.COMMAND:
-                yield from self._judge("run", CommandSubject(target))
-            case Kind.PATH:
-                yield from self._judge("read", PathSubject(target, Access.READ))
-                yield from self._judge("write", PathSubject(target, Access.WRITE))
-            case Kind.URL:
-                yield from self._judge("fetch", UrlSubject(target))
-            case _:
-                assert_never(kind)
+            return "\n".join((*lines, f"- denied: {self._loaded.fault or 'nothing runs in this session'}"))
+        for verb, subject in _calls(kind, target):
+            lines += await self._judge(verb, subject)
+        return "\n".join(lines)
 
-    def _judge(self, verb: str, subject: Subject) -> Iterator[str]:
+    async def _judge(self, verb: str, subject: Subject) -> list[str]:
         """Judge a call of the model with this subject."""
         facts = self._gates.facts(call_with(subject))
-        found = judged(facts, self._gates.in_order)
-        yield f"- {verb}: {_told(found)}"
+        found = await examined(facts, self._gates.in_order)
         policy = next((gate for gate in self._gates.in_order if isinstance(gate, PolicyGate)), None)
-        if policy is not None and found.gate == policy.name:
-            yield from (f"  - {visible(step)}" for step in policy.trace(facts)[-_MOST_STEPS:])
+        steps = policy.trace(facts)[-_MOST_STEPS:] if policy is not None and found.gate == policy.name else ()
+        return [f"- {verb}: {_told(found)}", *(f"  - {visible(step)}" for step in steps)]
+
+
+def _calls(kind: Kind, target: str) -> tuple[tuple[str, Subject], ...]:
+    """Return the calls with a text of this kind, each with its verb."""
+    match kind:
+        case Kind.COMMAND:
+            return (("run", CommandSubject(target)),)
+        case Kind.PATH:
+            return ("read", PathSubject(target, Access.READ)), ("write", PathSubject(target, Access.WRITE))
+        case Kind.URL:
+            return (("fetch", UrlSubject(target)),)
+        case _:
+            assert_never(kind)
 
 
 def _kind(text: str) -> Kind:

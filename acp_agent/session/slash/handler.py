@@ -193,7 +193,7 @@ class SlashCommandHandler:
             case CommandName.MCP:
                 return _listed(self.servers(), "This session has no MCP servers.")
             case CommandName.POLICY:
-                return self.policy(argument)
+                return await self.policy(argument)
             case CommandName.PERMISSIONS:
                 return await self.permissions(argument)
             case CommandName.TRUST:
@@ -241,10 +241,10 @@ class SlashCommandHandler:
         """List, find or delete notes. Raises StoreUnavailable."""
         return await run_memory(text, self._needs.notes(), self._session.redact)
 
-    def policy(self, text: str) -> str:
+    async def policy(self, text: str) -> str:
         """Return the rules in force, or the verdict on one call."""
         session = self._session
-        return PolicyCommand(self._loaded(), session.workspace, session.active, self.gates()).answer(text)
+        return await PolicyCommand(self._loaded(), session.workspace, session.active, self.gates()).answer(text)
 
     async def permissions(self, text: str) -> str:
         """List the answers that hold in the session and its project, revoke one, or let one hold everywhere."""

@@ -92,10 +92,14 @@ async def run_walled(world: World, text: str) -> str:
 
 
 @pytest.mark.parametrize("step", [40, pytest.param(1, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])
-async def test_within_walls_nothing_that_runs_unasked_leaves_the_folder(world: World, step: int):
+async def test_within_walls_nothing_that_runs_unasked_leaves_the_folder(
+    world: World, step: int, monkeypatch: pytest.MonkeyPatch
+):
     if not tier_works(SandboxTier.BUBBLEWRAP):
         pytest.skip(why_missing(SandboxTier.BUBBLEWRAP))
     world.fresh()
+    for name in ("PATH", "HOME"):
+        monkeypatch.setenv(name, world.variables[name])  # a terminal takes them from the agent
     levels = (*LEVELS, AutoApprove.FULL_AUTO)
     silent = await unasked(world, commands()[::step], *(chain(world, level, contained=True) for level in levels))
     leaks: dict[str, list[str]] = {}

@@ -1,9 +1,11 @@
 """/policy: what is allowed, and what the session's own gates would say to a call (S5.10)."""
 
+import subprocess
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from pathlib import Path
 
+import anyio
 import pytest
 
 from acp_agent.config.load import Flags, load
@@ -61,7 +63,7 @@ def ask(tmp_path: Path) -> Generator[Ask]:
             rules = permission_rules(loaded, problems.append)
             gates = build_gates(loaded, context, permission_gate(rules, context, grants), problems.append)
             assert problems == []
-            return PolicyCommand(loaded, SessionWorkspace(str(work)), conduct, gates).answer(text)
+            return anyio.run(PolicyCommand(loaded, SessionWorkspace(str(work)), conduct, gates).answer, text)
 
         yield asked
 
@@ -120,3 +122,22 @@ def test_the_status_names_what_holds(ask: Ask):
 @pytest.mark.parametrize("text", ["check", "chekc ls", "status now"])
 def test_what_is_no_question_gets_the_usage(ask: Ask, text: str):
     assert ask(text).startswith("Usage: `/policy status`")
+
+
+def test_git_is_asked_which_files_a_checkout_would_bring(ask: Ask, tmp_path: Path):
+    work = tmp_path / "work"
+
+    def git(*words: str) -> None:
+        who = ("-c", "user.name=x", "-c", "user.email=x@x", "-c", "init.templateDir=")
+        subprocess.run(["git", "-C", str(work), *who, *words], check=True)
+
+    git("init", "-q", "-b", "main")
+    git("add", "a.py")
+    git("commit", "-qm", "one")
+    git("checkout", "-qb", "evil")
+    (work / ".envrc").write_text("evil\n")
+    git("add", ".envrc")
+    git("commit", "-qm", "two")
+    git("checkout", "-q", "main")
+    assert "git would bring or change .envrc, which is protected" in ask("check git checkout evil")
+    assert "**allowed**" in ask("check git checkout -b good")
