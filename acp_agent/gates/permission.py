@@ -213,7 +213,8 @@ def ours(invocation: Invocation) -> str:
 
 def denied_by(tool: str, rules: tuple[Rule, ...], at: int) -> Deny:
     """Return the refusal by one rule. It names the rule and its place in the configuration."""
-    told = f"{visible(rules[at].pattern)!r} ([[tools.permissions.{tool}]], rule {at + 1})"
+    place = rules[at].where or f"[[tools.permissions.{tool}]] rule {at + 1}"
+    told = f"{visible(rules[at].pattern)!r} ({visible(place)})"
     return Deny(f"a permission rule denies this call: {told}", rule=f"{rules[at].pattern} (rule {at + 1} of {tool})")
 
 

@@ -375,7 +375,7 @@ async def test_a_refusal_names_its_rule_and_a_question_about_a_loop_the_commands
     rule = '[[tools.permissions.bash]]\npattern = "git push*"\naction = "deny"\n'
     async with editing(tmp_path, steps, capabilities=NOTHING, decide=rejecting, config=rule) as editor:
         await editor.say(await editor.open(), "go")
-    assert "'git push*' ([[tools.permissions.bash]], rule 1)" in str(editor.calls[0])
+    assert "config.toml [[tools.permissions.bash]] rule 1)" in str(editor.calls[0])
     (question,) = editor.requests(ASK)
     for inside in ("may run: touch a", "may run: touch b", "may run: rm -f a.o"):
         assert inside in str(question["toolCall"]["content"]), question

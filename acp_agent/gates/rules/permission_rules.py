@@ -64,6 +64,7 @@ class Rule:
     command   globs for commands; those of an allow rule keep the case of options
     literal   the words before the first wildcard, which the rule names itself
     loose     the pattern of a rule that denies or asks, which finds its options anywhere
+    where     its place: the file, the table and the number there; empty if unknown
     """
 
     pattern: str
@@ -72,9 +73,10 @@ class Rule:
     command: tuple[LinearRegex, ...]
     literal: tuple[str, ...]
     loose: CallPattern | None
+    where: str = ""
 
     @classmethod
-    def parse(cls, pattern: str, action: Action, where: str = "rule") -> "Rule":
+    def parse(cls, pattern: str, action: Action, where: str = "") -> "Rule":
         """Compile a rule. Raises ConfigError with `where`, the pattern and its fault."""
         allow = action is Action.ALLOW
         try:
@@ -82,10 +84,9 @@ class Rule:
             text = compile_glob(compared if allow else compared.casefold())
             command = tuple(compile_glob(folded(each, options=not allow)) for each in _ends(compared, strict=allow))
         except ValueError as error:
-            raise ConfigError(where, "pattern", pattern, f"a glob: {error}") from None
-        return cls(
-            pattern, action, text, command, _literal(pattern), None if allow else CallPattern.parse(compared.casefold())
-        )
+            raise ConfigError(where or "rule", "pattern", pattern, f"a glob: {error}") from None
+        loose = None if allow else CallPattern.parse(compared.casefold())
+        return cls(pattern, action, text, command, _literal(pattern), loose, where)
 
     def matches_text(self, text: str) -> bool:
         """Return whether a path, URL or argument text matches."""

@@ -72,7 +72,7 @@ async def test_a_rule_that_denies_is_named_with_its_place(make):
     given = (*rules("git status*"), *rules("git push*", "*secret*", action=Action.DENY))
     result = await make(given=given).run(command("echo hi; git push --force"))
     assert result.ruling == Ruling("permission", "git push* (rule 2 of bash)")
-    assert "'git push*' ([[tools.permissions.bash]], rule 2)" in result.text
+    assert "'git push*' ([[tools.permissions.bash]] rule 2)" in result.text
     result = await make(given=given).run(command("cat secret"))
     assert result.ruling == Ruling("permission", "*secret* (rule 3 of bash)")
 

@@ -73,7 +73,7 @@ def ask(tmp_path: Path) -> Generator[Ask]:
     [
         (
             "git push --force",
-            "- run: **denied** by permission, rule `git push*`: a permission rule denies this call: 'git push*' ([[tools.permissions.bash]], rule 1)",  # noqa: E501 - one line of the answer
+            "- run: **denied** by permission, rule `git push*`: a permission rule denies this call: 'git push*' (",
         ),
         ("git log", "- run: **allowed**, rule `git *`: rules allow all of it"),
         ("shutdown now", "- run: **blocked, and nothing lifts that** by blocklist"),
@@ -141,3 +141,7 @@ def test_git_is_asked_which_files_a_checkout_would_bring(ask: Ask, tmp_path: Pat
     git("checkout", "-q", "main")
     assert "git would bring or change .envrc, which is protected" in ask("check git checkout evil")
     assert "**allowed**" in ask("check git checkout -b good")
+
+
+def test_a_refusal_by_a_rule_names_the_file_the_table_and_the_number(ask: Ask, tmp_path: Path):
+    assert f"({tmp_path}/config.toml [[tools.permissions.bash]] rule 1)" in ask("check git push")
