@@ -124,10 +124,7 @@ function partBlock(itemId: string, part: ToolPart, index: number): HTMLElement {
 }
 
 function block(text: string, kind: string, label: string): HTMLElement {
-  const pre = element("pre", { class: kind, tabindex: "0", role: "region", "aria-label": label }, text.replace(/\n+$/, ""));
-  // The newest output of a running command is at the end.
-  requestAnimationFrame(() => (pre.scrollTop = kind === "output" ? pre.scrollHeight : 0));
-  return pre;
+  return element("pre", { class: kind, tabindex: "0", role: "region", "aria-label": label }, text.replace(/\n+$/, ""));
 }
 
 function diffBlock(itemId: string, part: ToolPart & { type: "diff" }, index: number): HTMLElement {

@@ -71,7 +71,7 @@ function showPlan(frame: Frame): void {
     element(
       "li",
       { "data-status": status },
-      element("span", { class: "status", "data-status": status, "aria-hidden": "true" }, SIGNS[status]),
+      statusSign(status, frame.busy),
       element("span", { class: "spoken" }, `${status.replace("_", " ")}: `),
       element("span", {}, content),
     ),
@@ -83,7 +83,14 @@ function showPlan(frame: Frame): void {
   target.replaceChildren(details);
 }
 
-const SIGNS = { pending: "○", in_progress: "", completed: "✓" } as const;
+const SIGNS = { pending: "○", in_progress: "◐", completed: "✓" } as const;
+
+/** A step that the agent works on turns, for as long as the turn runs. */
+function statusSign(status: keyof typeof SIGNS, busy: boolean): HTMLElement {
+  const turns = status === "in_progress" && busy;
+  const shown = turns || status === "completed" ? status : "waits";
+  return element("span", { class: "status", "data-status": shown, "aria-hidden": "true" }, turns ? "" : SIGNS[status]);
+}
 
 function showUsage({ usage }: Frame): void {
   const target = part("usage");

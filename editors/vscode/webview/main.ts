@@ -112,7 +112,6 @@ function scheduleRender(): void {
 
 function render(): void {
   const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 60;
-  const focused = document.activeElement?.closest<HTMLElement>("[data-id]")?.dataset.id;
   const inQuestion = document.activeElement?.closest(".question") != null;
   let asks: string | undefined;
   for (const id of stale) {
@@ -121,16 +120,37 @@ function render(): void {
     const old = shown.get(id);
     const now = drawn(item, old);
     now.dataset.id = id;
-    if (old === undefined) log.append(now);
-    else if (old !== now) old.replaceWith(now);
+    if (old !== now) place(now, old);
     shown.set(id, now);
     if (item.kind === "tool" && item.question !== undefined && old?.querySelector(".question") == null) asks = id;
-    if (focused === id && old !== now && !inQuestion) now.querySelector<HTMLElement>("summary")?.focus();
   }
   stale.clear();
   if (asks !== undefined) focusQuestion(asks);
   else if (inQuestion && document.activeElement === document.body) focusSomething();
   if (atEnd) log.scrollTop = log.scrollHeight;
+}
+
+const FOCUSABLE = "summary, button, [tabindex='0']";
+
+/** Put an item into the log, in place of its last state. Focus and scroll positions stay as the user left them. */
+function place(now: HTMLElement, old?: HTMLElement): void {
+  const focused = [...(old?.querySelectorAll(FOCUSABLE) ?? [])].findIndex((each) => each === document.activeElement);
+  const asked = old?.querySelector(".question") != null;
+  const asks = now.querySelector(".question") !== null;
+  const scrolled = [...(old?.querySelectorAll("pre, .diff") ?? [])].map((each) => ({
+    left: each.scrollLeft,
+    top: each.scrollHeight - each.scrollTop - each.clientHeight > 4 ? each.scrollTop : undefined,
+  }));
+  if (old === undefined) log.append(now);
+  else old.replaceWith(now);
+  now.querySelectorAll("pre, .diff").forEach((each, index) => {
+    const end = each.classList.contains("output") ? each.scrollHeight : 0;
+    each.scrollTop = scrolled[index]?.top ?? end;
+    each.scrollLeft = scrolled[index]?.left ?? 0;
+  });
+  if (focused < 0 || asked !== asks) return; // a question that was answered gives the focus to the prompt
+  const same = now.querySelectorAll<HTMLElement>(FOCUSABLE)[focused] ?? now.querySelector("summary");
+  same?.focus({ preventScroll: true });
 }
 
 function drawn(item: Item, old: HTMLElement | undefined): HTMLElement {

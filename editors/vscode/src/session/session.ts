@@ -140,10 +140,15 @@ export class Session {
     this.questions.get(questionId)?.({ outcome: "selected", optionId });
   }
 
-  /** Return the command or title of the call that was shown last: what a new terminal runs. */
+  /** Return the command of the first call that runs and has no terminal yet: what a new terminal runs. */
   get runningTitle(): string | undefined {
-    const running = this.transcript.items.findLast(
-      (item) => item.kind === "tool" && item.toolKind === "execute" && item.status === "in_progress",
+    const running = this.transcript.items.find(
+      (item) =>
+        item.kind === "tool" &&
+        item.toolKind === "execute" &&
+        item.status === "in_progress" &&
+        item.question === undefined &&
+        !item.parts.some(({ type }) => type === "terminal"),
     );
     return running?.kind === "tool" ? (running.input ?? running.title) : undefined;
   }

@@ -94,7 +94,7 @@ export async function startEditor({ files, settings = {}, modelUrl, theme = "Def
     /** The document of the chat: a frame in a frame. */
     chat: page.frameLocator("iframe.webview.ready").frameLocator("iframe#active-frame"),
     async open() {
-      await page.goto(address);
+      await page.goto(address, { timeout: 90_000 });
       await page.waitForSelector(".monaco-workbench .activitybar", { timeout: 60_000 });
     },
     /** Run a command of the palette. */
