@@ -133,7 +133,7 @@ async function text(
   const given = await vscode.window.showInputBox(
     {
       ...head,
-      prompt: required ? prompt : `${prompt} (may stay empty)`,
+      prompt: required || /empty|optional/i.test(prompt) ? prompt : `${prompt} (may stay empty)`,
       value,
       validateInput: (typed) => problem(field, typed, required),
     },
