@@ -37,6 +37,7 @@ function receive(message: ToView): void {
     case "reset":
       items.clear();
       shown.clear();
+      stale.clear();
       log.replaceChildren();
       setFrame(message.frame);
       message.items.forEach(upsert);

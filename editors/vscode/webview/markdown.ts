@@ -1,7 +1,7 @@
 // Markdown as elements. Raw HTML and images are off, links are followed by the extension only.
 
 import MarkdownIt from "markdown-it";
-import { button } from "./dom.js";
+import { button, element } from "./dom.js";
 import { send } from "./host.js";
 
 const reader = new MarkdownIt({ html: false, linkify: false, breaks: false });
@@ -20,11 +20,16 @@ export function showMarkdown(target: HTMLElement, text: string): void {
   for (const code of target.querySelectorAll("pre")) {
     const text = code.textContent;
     code.tabIndex = 0; // so that a long line can be scrolled to by keyboard
-    const copy = button("Copy", () => {
-      send({ type: "copy", text });
-    });
-    copy.className = "copy";
-    code.before(copy);
+    const copy = button(
+      "Copy",
+      () => {
+        send({ type: "copy", text });
+      },
+      { class: "copy", "aria-label": "Copy the code" },
+    );
+    const frame = element("div", { class: "code" });
+    code.before(frame);
+    frame.append(code, copy);
   }
 }
 

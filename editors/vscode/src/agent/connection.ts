@@ -44,9 +44,9 @@ export class AgentConnection {
       env: cleanEnvironment(process.env, launch.env),
       stdio: ["pipe", "pipe", "pipe"],
     });
-    let last = "";
+    let said = "";
     child.stderr.setEncoding("utf8").on("data", (text: string) => {
-      last = (last + text).slice(-2000);
+      said = (said + text).slice(-2000);
       log(text);
     });
     child.stdin.on("error", () => undefined); // the agent is gone: `ended` says so
@@ -55,8 +55,7 @@ export class AgentConnection {
         resolve(`it cannot be started: ${error.message}`);
       });
       child.once("close", (code, signal) => {
-        const why = last.trim().split("\n").at(-1) ?? "";
-        resolve(`it ended with ${signal ?? `exit code ${code ?? "unknown"}`}${why === "" ? "" : `: ${why}`}`);
+        resolve(`it ended with ${signal ?? `exit code ${code ?? "unknown"}`}`);
       });
     });
     const stream = acp.ndJsonStream(
@@ -72,7 +71,10 @@ export class AgentConnection {
             clientCapabilities: capabilities,
             clientInfo: { name: "acp-agent-vscode", title: "acp-agent for VS Code", version },
           }),
-          ended.then((how) => Promise.reject(new Error(how))),
+          ended.then((how) => {
+            const why = said.trim().split("\n").at(-1) ?? "";
+            throw new Error(why === "" ? how : `${how}: ${why}`);
+          }),
         ]),
         START_SECONDS,
       );

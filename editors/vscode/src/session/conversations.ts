@@ -163,10 +163,9 @@ export class Conversations {
       session.reconnect(this.agent());
       this.sessions.set(id, session);
       session.transcript.clear();
+      this.show(session);
       try {
         await this.loadInto(session, "load");
-        session.prompted = true;
-        this.show(session);
         return;
       } catch (error) {
         this.sessions.delete(id);

@@ -51,6 +51,7 @@ export async function startEditor({ files, settings = {}, modelUrl, theme = "Def
     "telemetry.telemetryLevel": "off",
     "extensions.ignoreRecommendations": true,
     "workbench.tips.enabled": false,
+    "terminal.integrated.gpuAcceleration": "off", // its text is in the page then
     "acpAgent.path": program ?? needed("ACP_AGENT"),
     "acpAgent.env": {
       ACP_AGENT_MODEL: "openai:tour-large",

@@ -358,11 +358,36 @@ test("problems are mentioned", async () => {
   await box().fill("");
 });
 
+test("a symbol is mentioned", async () => {
+  await focusChat();
+  await editor.command("acp-agent: Mention a File, Symbol or Problem...");
+  await pickFirst("Symbol...");
+  await page.keyboard.press("Enter");
+  await quickInput().getByText("Mention a symbol").waitFor();
+  await pickFirst("total");
+  await page.keyboard.press("Enter");
+  await until(async () => /^`total` @cart\.ts:1(-3)? $/.test(await box().inputValue()), "the symbol is in the prompt");
+  await box().fill("");
+});
+
 test("the last turn that changed files is taken back", async () => {
   await editor.command("acp-agent: Undo the Last Turn");
   await idle();
   assert.match(await lastMessage().textContent(), /taken back|cannot/i);
   await editor.shot("15-undo");
+});
+
+test("the cards and the composer are reached by Tab, and a card folds by key", async () => {
+  await focusChat();
+  const summary = chat.locator(".card > summary").last();
+  const open = () => chat.locator("details.card").last().evaluate((each) => each.open);
+  for (let steps = 0; steps < 60; steps += 1) {
+    if (await summary.evaluate((each) => each === document.activeElement)) break;
+    await page.keyboard.press("Shift+Tab");
+  }
+  const before = await open();
+  await page.keyboard.press("Enter");
+  await until(async () => (await open()) !== before, "the card folds or unfolds");
 });
 
 test("tokens are shown", async () => {
