@@ -122,6 +122,41 @@ class UtilitySettings(Section):
     ] = ()
 
 
+class AdversarialSettings(Section):
+    """`[tools.adversarial_policy]`: policies in plain words, which a second model checks before each call."""
+
+    enabled: Annotated[
+        bool,
+        Field(description="Whether a second model is asked about each call of the model. It is sent a description."),
+        ON,
+    ] = False
+    policies: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...],
+        Field(
+            strict=False,
+            max_length=50,
+            description="What no call may do, in plain words. Without any, nothing is checked.",
+            examples=[["Do not change files below migrations/.", "Send nothing of this project to other hosts."]],
+        ),
+    ] = ()
+    fail_open: Annotated[
+        bool,
+        Field(description="Whether a call goes on if the second model gives no answer. An unclear answer denies."),
+        OFF,
+    ] = False
+    exempt_tools: Annotated[
+        Words, Field(description="Tools that are not checked.", examples=[["memory_search", "read"]]), SUBSET
+    ] = ("memory_save", "memory_search", "read_overflow")
+    policy_provider: Annotated[
+        OptionalModel,
+        Field(
+            description='The second model: "PROVIDER:MODEL". Empty: the model of the session.',
+            examples=["ollama:qwen3:8b"],
+        ),
+    ] = ""
+    timeout_ms: Annotated[int, Field(ge=1, le=60_000, description="Milliseconds that one answer may take.")] = 3000
+
+
 class PhaseSettings(Section):
     """`[tools.phases]`: calls that the agent makes by itself before and after those of the model."""
 

@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from acp_agent.config.call_settings import (
+    AdversarialSettings,
     AnomalySettings,
     DependencySettings,
     PhaseSettings,
@@ -504,6 +505,7 @@ class ToolSettings(Section):
     utility: UtilitySettings = UtilitySettings()
     phases: PhaseSettings = PhaseSettings()
     policy: PolicySettings = PolicySettings()
+    adversarial_policy: AdversarialSettings = AdversarialSettings()
     authorization: AuthorizationSettings = AuthorizationSettings()
     protection: ProtectionSettings = ProtectionSettings()
     sandbox: SandboxSettings = SandboxSettings()

@@ -99,41 +99,46 @@ class Auditor:
         self, call: ToolCall, result: ToolResult, seconds: float, facts: CallFacts | None = None, trust: str = ""
     ) -> None:
         """Record a call that has ended. One without `facts` was never understood. `trust` is that at its beginning."""
+        self._log.append(self._made(call, result, seconds, facts, trust))
+
+    def _made(
+        self, call: ToolCall, result: ToolResult, seconds: float, facts: CallFacts | None, trust: str
+    ) -> ToolRecord:
         ruling, envelope = result.ruling or Ruling(), result.envelope or {}
         ran = "exit_code" in envelope
         outcome = self._outcome(result, ran=ran)
         code, signal, sent = envelope.get("exit_code"), envelope.get("signal"), call.arguments
         subjects = facts.subjects if facts else ()
         place, sandbox = self._place(result, facts)
-        self._log.append(
-            ToolRecord(
-                tool=self._text(call.name, _NAME),
-                call=recordable({"arguments": call.raw_arguments} if sent is None else sent, self._redact),
-                result=outcome,
-                correlation_id=call.id[:_NAME],
-                duration_ms=round(seconds * 1000, 1),
-                exit_code=code if isinstance(code, int) else None,
-                signal=signal[:_NAME] if isinstance(signal, str) and signal else None,
-                truncated=bool(envelope.get("truncated")) if ran else None,
-                cached=result.cached or None,
-                trust=trust or None,
-                approved_by=None if isinstance(outcome, Blocked) else ruling.approved_by,
-                gate=ruling.gate[:_NAME] or None,
-                policy_match=self._text(ruling.rule, _SENTENCE) or None,
-                error_category=result.failure and result.failure.category,
-                claim_source=_SOURCES.get(call.name) or (_SOURCES_OF_SUBJECTS[type(subjects[0])] if subjects else None),
-                mcp_server_id=next((each.server[:_NAME] for each in subjects if isinstance(each, McpSubject)), None),
-                caller_id=self._caller.session_id[:_NAME],
-                origin=None if call.origin is CallOrigin.MODEL else call.origin,
-                phase=None if call.phase is Phase.EXECUTOR else call.phase,
-                batch=call.batch[:_NAME] or None,
-                attempts=facts.attempts if facts and facts.attempts > 1 else None,
-                arguments_mended=(facts and facts.repaired) or None,
-                hallucination_suspected=bool(facts and facts.suspects) or None,
-                execution_env=place,
-                sandbox=sandbox,
-                resolved_cwd=self._text(self._caller.cwd, _SENTENCE),
-            )
+        opinion = facts.opinions[-1] if facts and facts.opinions else ""
+        return ToolRecord(
+            tool=self._text(call.name, _NAME),
+            call=recordable({"arguments": call.raw_arguments} if sent is None else sent, self._redact),
+            result=outcome,
+            correlation_id=call.id[:_NAME],
+            duration_ms=round(seconds * 1000, 1),
+            exit_code=code if isinstance(code, int) else None,
+            signal=signal[:_NAME] if isinstance(signal, str) and signal else None,
+            truncated=bool(envelope.get("truncated")) if ran else None,
+            cached=result.cached or None,
+            trust=trust or None,
+            approved_by=None if isinstance(outcome, Blocked) else ruling.approved_by,
+            gate=ruling.gate[:_NAME] or None,
+            policy_match=self._text(ruling.rule, _SENTENCE) or None,
+            error_category=result.failure and result.failure.category,
+            claim_source=_SOURCES.get(call.name) or (_SOURCES_OF_SUBJECTS[type(subjects[0])] if subjects else None),
+            mcp_server_id=next((each.server[:_NAME] for each in subjects if isinstance(each, McpSubject)), None),
+            caller_id=self._caller.session_id[:_NAME],
+            origin=None if call.origin is CallOrigin.MODEL else call.origin,
+            phase=None if call.phase is Phase.EXECUTOR else call.phase,
+            batch=call.batch[:_NAME] or None,
+            attempts=facts.attempts if facts and facts.attempts > 1 else None,
+            arguments_mended=(facts and facts.repaired) or None,
+            adversarial_policy_decision=self._text(opinion, _SENTENCE) if opinion else None,
+            hallucination_suspected=bool(facts and facts.suspects) or None,
+            execution_env=place,
+            sandbox=sandbox,
+            resolved_cwd=self._text(self._caller.cwd, _SENTENCE),
         )
 
     def _place(self, result: ToolResult, facts: CallFacts | None) -> tuple[ExecutionEnv | None, SandboxAround | None]:

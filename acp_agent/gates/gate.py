@@ -128,6 +128,7 @@ class CallFacts:
     attempts   how often it was tried
     unsandboxed  whether a command of it is to run outside the session's sandbox
     suspects   what it names that is not there and was never mentioned
+    opinions   what a second model said of it, for the audit
     clean_up   gives back what the tool opened, after the call's last update was sent
     """
 
@@ -148,7 +149,7 @@ class CallFacts:
         # Arguments that the model did not write need the user's yes before they change anything, except in full-auto.
         self.asks = [Ask(repair)] if repair and invocation.spec.mutates else []
         self.attempts = 1
-        self.suspects: list[str] = []
+        self.suspects, self.opinions = list[str](), list[str]()
         self.clean_up: list[Callable[[], Awaitable[None]]] = []
         self._expand = expand
         self._expanded: dict[tuple[str, str], Sequence[str] | None] = {}
@@ -193,8 +194,10 @@ class CallFacts:
 
     def asking(self, asks: list[Ask]) -> "CallFacts":
         """Return the same facts with other questions."""
-        if asks == self.asks:
-            return self
+        return self if asks == self.asks else self.apart(asks)
+
+    def apart(self, asks: list[Ask]) -> "CallFacts":
+        """Return a copy of the facts with these questions, to which more may be added."""
         copied = copy(self)
         copied.asks = asks
         return copied

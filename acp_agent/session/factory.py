@@ -344,6 +344,8 @@ class SessionFactory:
             Summarizer(self._models.for_chores) if settings.tools.overflow.summarize_output else None,
             connections,
             self.elicitor,
+            self._models.opinion,
+            self._redactor,
         )
 
     def _make_agent(self) -> SessionAgent:

@@ -6,12 +6,13 @@ from functools import partial
 
 import anyio.to_thread
 
+from acp_agent.agent.aids.arguments import whole_answer
 from acp_agent.config.llm_settings import LlmSettings, ModelOptions, ProviderType
 from acp_agent.config.load import Loaded
 from acp_agent.config.vendors import model_advice
 from acp_agent.core.errors import AgentError, ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import Usage
-from acp_agent.core.ports import Embedder, Provider
+from acp_agent.core.ports import Embedder, ModelRequest, Provider
 from acp_agent.core.secrets import Redact
 from acp_agent.core.session_options import Chosen
 from acp_agent.core.sessions import UsageTotals
@@ -131,6 +132,13 @@ class SessionModels:
             return await self._asked([parse_model(name)])
         refs, in_use = self._refs(), self._in_use()
         return await self._asked(sorted(refs, key=lambda ref: ref != in_use))
+
+    async def opinion(self, name: str, request: ModelRequest) -> str:
+        """Return the answer of such a model as `for_titles` returns; "" if it was cut off. Raises AgentError."""
+        model = await self.for_titles(name)
+        if model is None:
+            raise ProviderError("a scripted model has no opinion", kind=ProviderErrorKind.NOT_CONFIGURED)
+        return await whole_answer(model, request)
 
     async def for_titles(self, name: str = "") -> Provider | None:
         """Return a model by name, or by default the one in use, with the least thinking and without retries.

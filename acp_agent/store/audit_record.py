@@ -149,6 +149,8 @@ class ToolRecord:
     """Whether the arguments are not the model's own, which did not fit, but mended ones."""
     hallucination_suspected: bool | None = None
     """Whether it names something that is not there and that nobody had mentioned."""
+    adversarial_policy_decision: str | None = None
+    """What the second model said of it: `allow`, `deny: REASON` or `error: REASON`; left out if it was not asked."""
     batch: str | None = None
     """Shared by the calls of one message of the model."""
     execution_env: ExecutionEnv | None = None

@@ -238,7 +238,9 @@ class Reformatter:
         prompt = Message(Role.USER, (TextPart(json.dumps(asked, ensure_ascii=False)),))
         try:
             with anyio.fail_after(self._seconds):
-                answer = await _answer(await self._provider(), ModelRequest(_SYSTEM, (prompt,), max_tokens=_TOKENS))
+                answer = await whole_answer(
+                    await self._provider(), ModelRequest(_SYSTEM, (prompt,), max_tokens=_TOKENS)
+                )
         except (AgentError, TimeoutError):
             return None
         arguments = parsed(answer)
@@ -252,7 +254,7 @@ class Reformatter:
         return (f"Argument mending: by {self.name}, {self.mended} of {self.attempts} calls mended",)
 
 
-async def _answer(provider: Provider, request: ModelRequest) -> str:
+async def whole_answer(provider: Provider, request: ModelRequest) -> str:
     """Return the model's answer. Empty if it was cut off or refused."""
     async with aclosing(cast("AsyncGenerator[ModelEvent]", provider.stream(request))) as events:
         async for event in events:

@@ -5,7 +5,7 @@ What the gates have counted and learned stays when a changed configuration build
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,7 +15,8 @@ from acp_agent.config.load import Loaded
 from acp_agent.config.settings import Settings
 from acp_agent.config.tool_settings import ToolSettings
 from acp_agent.core.events import EventSink
-from acp_agent.core.ports import Approver, Elicitor, Invocation
+from acp_agent.core.ports import Approver, Elicitor, Invocation, ModelRequest
+from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.core.services import Overflow
 from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.types import ALIASES
@@ -199,6 +200,8 @@ class SessionGateState:
     summarize  shortens the output that is cut out; None to keep only head and tail
     servers    the session's MCP servers; None if MCP is not available
     elicitor   shows forms to the user; None if that is switched off
+    opinion    asks a model, by its name or "" for the session's, for a short answer; None if there is none to ask
+    redact     removes secrets from what that model is sent
     """
 
     approver: Approver
@@ -210,6 +213,8 @@ class SessionGateState:
     summarize: Summarize | None = None
     servers: "McpConnections | None" = None
     elicitor: Elicitor | None = None
+    opinion: Callable[[str, ModelRequest], Awaitable[str]] | None = None
+    redact: Redact = verbatim
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +283,7 @@ def build_gates(
     settings, options, trust = loaded.settings, context.options, context.trust
     resolve, cwd = context.files.resolve_readable, context.shell.cwd
     _warn_of_unknown_tools(loaded, context, warn, tools)
-    gates: tuple[Gate | None, ...] = (
+    first: tuple[Gate | None, ...] = (
         BlocklistGate(blocklist_policy(settings.tools.shell)),
         state and QuotaGate(state.memory.quota),
         state and RateLimitGate(state.memory.rate),
@@ -286,6 +291,8 @@ def build_gates(
         SelectionGate(selection_in_force(loaded, context.offered, context.model)),
         AutonomyGate(lambda: options.readonly),
         PolicyGate(session_policy(loaded, cwd, warn), cwd=cwd, realpath=os.path.realpath, trust=trust.of),
+    )
+    last: tuple[Gate | None, ...] = (
         TrustGate(trust, options),
         PinsGate(state.servers.book, options) if state and state.servers else None,
         VerifierGate(verifiers(settings.tools.verifiers, resolve, context.shell, context.urls)),
@@ -294,13 +301,35 @@ def build_gates(
         *(_watching_gates(settings, state, exists) if state else ()),
         permission,
     )
-    return _gates_of(tuple(gate for gate in gates if gate is not None), context)
+    return _gates_of((*first, *_adversarial(settings, state, last, warn), *last), context)
 
 
-def _gates_of(in_order: tuple[Gate, ...], context: GateContext) -> Gates:
+def _adversarial(
+    settings: Settings, state: SessionGateState | None, later: tuple[Gate | None, ...], warn: Warn
+) -> Iterator[Gate]:
+    """Yield the gate that asks a second model, if it is switched on and has policies."""
+    chosen = settings.tools.adversarial_policy
+    if chosen.enabled and not chosen.policies:
+        warn("tools.adversarial_policy: it is enabled, but checks nothing without policies")
+    elif chosen.enabled and state is not None and state.opinion is not None:
+        from acp_agent.gates.adversarial import AdversarialGate  # noqa: PLC0415 - few users switch it on
+
+        yield AdversarialGate(
+            chosen.policies,
+            partial(state.opinion, chosen.policy_provider),
+            state.redact,
+            tuple(gate for gate in later if gate is not None),
+            exempt=chosen.exempt_tools,
+            fail_open=chosen.fail_open,
+            seconds=chosen.timeout_ms / 1000,
+        )
+
+
+def _gates_of(gates: tuple[Gate | None, ...], context: GateContext) -> Gates:
     """Return the gates with what they look up in the folders of commands."""
     shell = context.shell
     names = partial(shell_names, resolve=shell.resolve)
+    in_order = tuple(gate for gate in gates if gate is not None)
     return Gates(in_order, names, WorkspaceFiles(shell.cwd, shell.resolve).is_folder, context.contained)
 
 
@@ -396,11 +425,19 @@ def _warn_of_unknown_tools(loaded: Loaded, context: GateContext, warn: Warn, too
         warn(problem)
 
 
+def _adversarial_status(settings: Settings) -> Iterator[str]:
+    chosen = settings.tools.adversarial_policy
+    if chosen.enabled:
+        by, failure = chosen.policy_provider or "the session's model", "allows" if chosen.fail_open else "denies"
+        yield f"Adversarial policy: checked by {by}, policies={len(chosen.policies)}, no answer {failure}"
+
+
 def status(settings: Settings, memory: GateMemory) -> tuple[str, ...]:
     """Return lines for /status on lowered trust, and on the utility gate and made-up names if these are switched on."""
     weighs, watches = settings.tools.utility, settings.agent.hallucination_detection
     return (
         *memory.trust.status(),
+        *_adversarial_status(settings),
         *(memory.turn.status(weighs.threshold, weighs.exempt_tools) if weighs.enabled else ()),
         *(memory.mentioned.status() if watches else ()),
     )

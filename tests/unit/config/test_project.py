@@ -31,6 +31,9 @@ STRICTNESS = {
 # Keys a project has no say in.
 USERS_ALONE = {
     "mcp.unsandboxed",
+    "tools.adversarial_policy.policies",
+    "tools.adversarial_policy.policy_provider",
+    "tools.adversarial_policy.timeout_ms",
     "llm.model",
     "agent.compaction",
     "agent.compaction_soft",
@@ -119,9 +122,11 @@ SWITCHES_ON = {
     "tools.verifiers.url_grounding",
     "tools.filters.security.enabled",
     "tools.utility.enabled",
+    "tools.adversarial_policy.enabled",
     "agent.hallucination_detection",
 }
 SWITCHES_OFF = {
+    "tools.adversarial_policy.fail_open",
     "agent.compress_context",
     "agent.facts",
     "agent.instructions.enabled",
@@ -279,6 +284,12 @@ VALUES = {
     "tools.utility.enabled": st.booleans(),
     "tools.utility.threshold": st.sampled_from([0.0, 0.1, 0.5]),
     "tools.utility.exempt_tools": st.lists(st.sampled_from(["read", "grep"]), max_size=2, unique=True),
+    "tools.adversarial_policy.enabled": st.booleans(),
+    "tools.adversarial_policy.policies": st.lists(st.sampled_from(["Allow all.", "no"]), max_size=2),
+    "tools.adversarial_policy.fail_open": st.booleans(),
+    "tools.adversarial_policy.exempt_tools": st.lists(st.sampled_from(["bash", "memory_save"]), max_size=1),
+    "tools.adversarial_policy.policy_provider": st.sampled_from(["", "evil:x"]),
+    "tools.adversarial_policy.timeout_ms": st.integers(1, 60_000),
     "tools.phases.enabled": st.booleans(),
     "agent.hallucination_detection": st.booleans(),
     "tools.policy.enabled": st.booleans(),
@@ -365,6 +376,7 @@ def is_tighter_or_equal(name: str, before, after) -> bool:
             | "tools.sandbox.network_allow"
             | "tools.also_allow"
             | "tools.utility.exempt_tools"
+            | "tools.adversarial_policy.exempt_tools"
             | "agent.instructions.files"
         ):
             return set(after) <= set(before)

@@ -57,7 +57,7 @@ def test_every_name_in_a_table_of_tools_is_that_of_a_tool():
         {name for names in PROFILES.values() for name in names or () if not name.startswith("group:")},
         {*ALIASES.values()},
         {*Settings().agent.tool_filter.always_on},
-        {*Settings().tools.utility.exempt_tools},
+        {*Settings().tools.utility.exempt_tools, *Settings().tools.adversarial_policy.exempt_tools},
         {*Settings().tools.dependencies.rules},
     ],
     ids=["readonly", "groups", "profiles", "aliases", "always_on", "exempt", "dependencies"],
