@@ -75,7 +75,7 @@ class SessionNetwork:
 
     def __init__(self) -> None:
         reading, writing = os.pipe()
-        words = [bubblewrap(), "--unshare-user", "--unshare-net", "--uid", "0", "--gid", "0", "--die-with-parent"]
+        words = [bubblewrap(), "--unshare-user", "--unshare-net", "--uid", "0", "--gid", "0"]
         words += ["--cap-add", "CAP_SYS_ADMIN", "--ro-bind", "/", "/", "--info-fd", str(writing), "--", "cat"]
         with open(reading, "rb") as told:
             try:
@@ -85,7 +85,9 @@ class SessionNetwork:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
                     bufsize=0,
-                    pass_fds=[writing],
+                    # Its first process must not end before it lets the second one run, which would then wait for
+                    # ever: so it keeps a reader of what it tells, and does not die with this process.
+                    pass_fds=[reading, writing],
                     env={"PATH": _SYSTEM_PATH},
                     cwd="/",
                     start_new_session=True,
