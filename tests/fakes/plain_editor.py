@@ -127,8 +127,12 @@ class AgentConnection:
         async with self._sending:
             await self._write(data)
 
-    async def close_stdin(self) -> None:
+    async def close_stdin(self, within: float = 0) -> None:
+        """Close the agent's stdin: behind a message that is being written if that takes so long, else in its middle."""
         assert self._process.stdin is not None
+        with anyio.move_on_after(within):
+            async with self._sending:
+                pass
         await self._process.stdin.aclose()
 
     async def stop_reading(self) -> None:

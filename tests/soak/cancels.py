@@ -16,7 +16,7 @@ from tests.soak.moments import MOMENTS, Moment, doing, holding
 
 SESSIONS = 10
 """Cancelled turns of a case."""
-_KINDS = [kind for kind in MOMENTS if kind not in ("load", "close", "local write", "audit write")]
+_KINDS = [kind for kind in MOMENTS if kind not in ("load", "close", "system call", "audit write")]
 
 
 async def cancel(case: Case) -> None:

@@ -27,7 +27,9 @@ async def jump(case: Case) -> None:
     clock = case.folder / "clock"
     clock.write_bytes(struct.pack("d", 0.0))
     faked = {"LD_PRELOAD": str(_library(case)), "JUMP_FILE": str(clock)}
-    moment = replace(Moment.chosen(case.random, [k for k in MOMENTS if k not in ("load", "close")]), sandboxed=False)
+    moment = replace(
+        Moment.chosen(case.random, [k for k in MOMENTS if k not in ("load", "close", "system call")]), sandboxed=False
+    )
     async with story_model() as model:
         options = options_of(model, moment)
         options |= {"environment": {**options["environment"], **faked}, "cold": True}

@@ -14,13 +14,12 @@ from typing import Any
 import anyio
 
 from acp_agent.cli.agent_process import AgentGone, RecordedFrame
-from acp_agent.core.new_file import is_temporary
 from tests.e2e.killed_story import StoryModel, story_model
 from tests.e2e.killing import CLIENTS, look, prepare, shown
 from tests.fakes.editor import ScriptedEditor, editing
 from tests.fakes.plain_editor import JsonRpcError
 from tests.soak.case import WITHIN, Case, Waited
-from tests.soak.moments import Moment, doing, holding
+from tests.soak.moments import MOMENTS, Moment, doing, holding
 
 SERVER = "tests.fakes.mcp_server"
 _ENDED_BY = {name: -signal.Signals[name] for name in ("SIGKILL", "SIGTERM", "SIGHUP")}
@@ -34,14 +33,21 @@ async def kill(case: Case) -> None:
 
 async def disconnect(case: Case) -> None:
     """An editor that goes, or a signal."""
-    moment = Moment.chosen(case.random)
+    moment = Moment.chosen(case.random, [kind for kind in MOMENTS if kind != "system call"])
     await _end(case, DISCONNECTS[case.seed % len(DISCONNECTS)], replace(moment, delay=moment.delay or 0.001))
 
 
 async def _end(case: Case, how: str, moment: Moment) -> None:
     async with story_model() as model:
         options = options_of(model, moment)
-        frames, session = await _tell_and_end(case, how, moment, options)
+        try:
+            frames, session = await _tell_and_end(case, how, moment, options)
+        except AgentGone:  # killed in a system call before there was a session
+            case.during.append("start")
+            moment = replace(moment, kind="anywhere")
+            async with editing(case.folder, None, **options_of(model, moment)) as editor:
+                await editor.say(await editor.open(), "/help")
+            return
         if moment.kind == "load":
             await _end_loading(case, how, moment, options, session)
         options = options_of(model, replace(moment, kind="anywhere"))
@@ -54,22 +60,25 @@ async def _tell_and_end(
     async with editing(case.folder, None, **options) as editor:
         prepare(editor.workspace)
         session = await open_session(editor, moment)
-        start = len(editor.recording.frames)
+        start, struck = len(editor.recording.frames), list[str]()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(tell, editor, session)
-            strike = (lambda: os.kill(editor.agent.pid, signal.SIGKILL)) if how == "SIGKILL" else lambda: None
+
+            def strike() -> None:
+                struck.append(moment.kind)
+                if how == "SIGKILL":
+                    os.kill(editor.agent.pid, signal.SIGKILL)
+
             await moment.reached(editor, start, strike)
             if moment.kind == "close":
                 tasks.start_soon(_suppressed, editor, "session/close", {"sessionId": session})
                 await anyio.sleep(moment.delay)
             frames = list(editor.recording.frames[start:])
+            if editor.agent.gone.is_set():
+                struck.append(moment.kind)
             await ended(case, editor, how)
             tasks.cancel_scope.cancel()
-        case.during.append(doing(frames))
-        if any(is_temporary(path.name) for path in editor.workspace.rglob("*")):
-            case.during[-1] = "half a file written"
-        elif moment.kind == "audit write":
-            case.during[-1] = "audit write"
+        case.during += struck[:1] or [doing(frames)]
         case.check_answers(editor.recording.frames, alive=False)
         case.check_log(editor)
         if "terminal" not in editor.capabilities:
@@ -98,6 +107,8 @@ def options_of(model: StoryModel, moment: Moment) -> dict[str, Any]:
     options = {**model.options, "capabilities": CLIENTS[moment.client], "decide": holding(moment)}
     if moment.sandboxed:
         options["environment"] = {**options["environment"], "ACP_AGENT_TOOLS__SANDBOX__MODE": "auto"}
+    if moment.agent:
+        options |= {"cold": True, "agent": moment.agent}
     return options
 
 
@@ -115,7 +126,7 @@ async def ended(case: Case, editor: ScriptedEditor, how: str) -> None:
     """End the agent, and count it if it is still there after WITHIN seconds."""
     match how:
         case "EOF":
-            await editor.agent.close_stdin()
+            await editor.agent.close_stdin(within=1)
         case "EPIPE":
             await editor.agent.stop_reading()
             line = {"jsonrpc": "2.0", "id": "unheard", "method": "session/list", "params": {}}

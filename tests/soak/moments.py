@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -14,14 +15,15 @@ import anyio
 import anyio.to_thread
 
 from acp_agent.cli.agent_process import RecordedFrame
-from acp_agent.core.new_file import is_temporary
 from tests.e2e.killing import CLIENTS
 from tests.fakes.answers import allowing
-from tests.fakes.editor import ScriptedEditor, from_agent
+from tests.fakes.editor import AGENT, ScriptedEditor, from_agent
 
 MOMENTS = (
-    "streaming", "question", "editor write", "local write", "command", "audit write", "load", "close", "anywhere",
+    "streaming", "question", "editor write", "system call", "command", "audit write", "load", "close", "anywhere",
 )  # fmt: skip
+_CALLS = ("write", "pwrite64,fdatasync", "rename,renameat,renameat2,linkat", "unlink,unlinkat,ftruncate")
+"""System calls in whose middle an agent is killed: the files that it writes have a name for microseconds only."""
 STORY_SECONDS = 2.0
 """What the story takes, about."""
 _CHUNKS = {"agent_message_chunk", "agent_thought_chunk"}
@@ -47,7 +49,7 @@ class Moment:
         client = random.choice(list(CLIENTS))
         if kind == "editor write":
             client = "serves all"
-        if kind == "local write":
+        if kind == "system call":
             client = random.choice(["plain", "draws terminals"])
         most, delay = {
             "streaming": (180, 0.004),
@@ -55,12 +57,23 @@ class Moment:
             "editor write": (5, 0.004),
             "command": (4, 0.15),
             "audit write": (14, 0.0),
-            "local write": (5, 0.0),
+            "system call": (120, 0.0),
             "load": (200, 0.06),
             "close": (200, 0.01),
         }.get(kind, (0, STORY_SECONDS))
         nth = random.randint(1, most) if most else 0
         return cls(kind, client, nth, random.uniform(0, delay), random.random() < 0.3, random.random() < 0.25)
+
+    @property
+    def agent(self) -> list[str]:
+        """The command of an agent that strace kills in its `nth` system call of a kind, or [] where it need not."""
+        strace = shutil.which("strace")
+        if self.kind != "system call" or strace is None:
+            return []
+        calls = _CALLS[self.nth % len(_CALLS)]
+        once = 1 + self.nth // (8 if calls == "write" else 40)
+        how = ["-e", f"trace={calls}", "-e", f"inject={calls}:signal=SIGKILL:when={once}"]
+        return [strace, "-D", "-f", "--seccomp-bpf", "-o", "/dev/null", *how, *AGENT]
 
     async def reached(self, editor: ScriptedEditor, start: int, strike: Callable[[], None]) -> None:
         """Wait for the moment, or for the command that the story ends with.
@@ -69,9 +82,11 @@ class Moment:
         """
         seen = Counted(self)
         ended = partial(editor.recording.until, lambda frame: seen.take(frame) or _is_end(frame), start)
-        watch = {"local write": _temporary_file, "audit write": _audit_growth}.get(self.kind)
+        watch = {"audit write": _audit_growth}.get(self.kind)
         with anyio.move_on_after(20):
-            if watch is None:
+            if self.kind == "system call":
+                await _either(ended, editor.agent.gone.wait)
+            elif watch is None:
                 await ended()
             else:
                 await _watched(partial(watch, editor, self.nth), strike, ended)
@@ -104,6 +119,16 @@ def _is_end(frame: RecordedFrame) -> bool:
     return "echo waiting" in str(frame.update)
 
 
+async def _either(*waits: Callable[[], Any]) -> None:
+    async def wait(one: Callable[[], Any]) -> None:
+        await one()
+        tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        for one in waits:
+            tasks.start_soon(wait, one)
+
+
 async def _watched(watch: Callable[[threading.Event], bool], strike: Callable[[], None], ended: Callable[[], Any]):
     """Strike from a thread as soon as it sees something; give up when the story ends."""
     given_up = threading.Event()
@@ -123,18 +148,6 @@ async def _watched(watch: Callable[[threading.Event], bool], strike: Callable[[]
         finally:
             given_up.set()
         tasks.cancel_scope.cancel()
-
-
-def _temporary_file(editor: ScriptedEditor, nth: int, given_up: threading.Event) -> bool:
-    """Whether the agent began to write a file for the `nth` time."""
-    seen: set[str] = set()
-    while not given_up.is_set():
-        with contextlib.suppress(OSError), os.scandir(editor.workspace) as entries:
-            seen.update(entry.name for entry in entries if is_temporary(entry.name))
-        if len(seen) >= nth:
-            return True
-        time.sleep(0.00005)
-    return False
 
 
 def _audit_growth(editor: ScriptedEditor, nth: int, given_up: threading.Event) -> bool:
