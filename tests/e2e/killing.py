@@ -211,14 +211,11 @@ def left_behind(home: str) -> list[int]:
 
 def _prompts(frames: Sequence[RecordedFrame]) -> Iterator[str]:
     """What was sent, as far as the agent has answered to it with anything."""
-    text, number = "", None
+    text = ""
     for frame in frames:
         if not from_agent(frame) and frame.method == "session/prompt":
-            text, number = frame.params["prompt"][0]["text"], frame.message["id"]
-            continue
-        answered = from_agent(frame) and frame.is_response and frame.message.get("id") == number
-        shows = frame.update.get("sessionUpdate") in {"agent_message_chunk", "agent_thought_chunk", "tool_call"}
-        if text and (shows or answered):
+            text = frame.params["prompt"][0]["text"]
+        elif text and frame.update.get("sessionUpdate") in {"agent_message_chunk", "agent_thought_chunk", "tool_call"}:
             yield text
             text = ""
 
