@@ -61,7 +61,7 @@ class TerminalCommands:
         variables = _ENVIRONMENT | dict.fromkeys(hidden, "") | ({_UNSET: " ".join(hidden)} if hidden else {})
         self._environment: list[Json] = [{"name": name, "value": value} for name, value in variables.items()]
 
-    def prepare(self, request: CommandRequest, mark: str) -> tuple[JsonObject, str | None]:
+    async def prepare(self, request: CommandRequest, mark: str) -> tuple[JsonObject, str | None]:
         """Return the members of `terminal/create` for a command, and the path of its script if it has one.
 
         `mark` is the value of MARK in its environment, by which everything that it starts is found again. Raises
@@ -70,7 +70,7 @@ class TerminalCommands:
         command = self._opening + request.command
         if self._contain is not None and not request.unsandboxed:
             try:
-                command = self._contain(request, {MARK: mark})
+                command = await to_thread.run_sync(self._contain, request, {MARK: mark})
             except OSError as error:
                 raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"the sandbox cannot be built: {error}") from error
         script = self._write_script(command) if self._form == "script" else None
@@ -144,7 +144,7 @@ class ProxyTerminal:
         if self._silent:
             raise BackendUnavailable(_BACKEND, "terminal/create was not answered before", permanent=True)
         tree = ProcessTree(elsewhere=True)
-        members, script = self._commands.prepare(request, tree.mark)
+        members, script = await self._commands.prepare(request, tree.mark)
         params: JsonObject = {
             "sessionId": self._session_id,
             **members,

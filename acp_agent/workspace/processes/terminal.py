@@ -8,8 +8,8 @@ import shutil
 import signal
 import subprocess
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from enum import Enum
 from functools import partial
 from typing import NamedTuple
@@ -488,8 +488,9 @@ class LocalTerminal:
         with ExitStack() as on_failure:
             on_failure.callback(over)
             self._watchdog.watch(tree.mark)
-            # Not in a thread: it takes less than a millisecond, and a cancellation could lose the process.
-            with self._launch([self._shell, "-c", "--", request.command], request) as launch:
+            with ExitStack() as held:
+                launch = await self._launch(held, (self._shell, "-c", "--", request.command), request)
+                # Not in a thread: it takes less than a millisecond, and a cancellation could lose the process.
                 process, pipes, typing = spawn(launch, request, {**self._environment, MARK: tree.mark}, tree.tag)
             on_failure.pop_all()
         self._watchdog.watch(tree.mark, process.pid)
@@ -508,15 +509,15 @@ class LocalTerminal:
         afterwards = None if request.background else launch.afterwards
         return LocalCommand(process, pipes, tree, transcript, timeout, pidfd, CommandEnd(over, afterwards), typing)
 
-    @contextmanager
-    def _launch(self, words: Sequence[str], request: CommandRequest) -> Generator[Launch]:
-        """Yield how to start a command: within the sandbox, or free. Raises ToolError."""
+    async def _launch(self, held: ExitStack, words: Sequence[str], request: CommandRequest) -> Launch:
+        """Return how to start a command: within the sandbox, or free. Raises ToolError.
+
+        held   is closed when the command has started
+        """
         if self._sandbox is None or request.unsandboxed:
-            yield Launch(tuple(words))
-            return
-        with ExitStack() as held:
-            try:
-                launch = held.enter_context(self._sandbox.launch(words, request.cwd, read_only=request.read_only))
-            except OSError as error:
-                raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"the sandbox cannot be built: {error}") from error
-            yield launch
+            return Launch(tuple(words))
+        made = self._sandbox.launch(words, request.cwd, read_only=request.read_only)
+        try:
+            return await to_thread.run_sync(held.enter_context, made)
+        except OSError as error:
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"the sandbox cannot be built: {error}") from error

@@ -18,6 +18,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 
+from acp_agent.core.process_limits import restore_limits
 from acp_agent.net.proxy import AllowlistProxy
 from acp_agent.workspace.sandbox.seccomp import filter_program
 from acp_agent.workspace.sandbox.walls import Launch, NetworkReach, PrivateHome, Walls, folders_above, is_below
@@ -81,7 +82,9 @@ class SessionNetwork:
             try:
                 self._holder = subprocess.Popen(
                     words,
-                    stdin=subprocess.PIPE,  # it ends when this end is closed, however this process dies
+                    # It ends when this end is closed, however this process dies. --die-with-parent would end it with
+                    # the thread that starts it.
+                    stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
                     bufsize=0,
@@ -106,6 +109,8 @@ class SessionNetwork:
         if not ready:
             self.close()
             raise OSError("bubblewrap made no network")
+        for process in (self._holder.pid, self._process):
+            restore_limits(process)
 
     def words(self) -> tuple[str, ...]:
         """Return the words that start a command in this network."""

@@ -171,7 +171,7 @@ class LandlockSandbox:
             internet=walls.network is NetworkReach.ALL, namespaces=False, truncation=self._abi < _TRUNCATE_ABI
         )
         assert program is not None  # landlock_abi
-        ruleset = self._ruleset(walls)
+        ruleset = os.dup(self._ruleset(walls))  # the next command may replace it before this one has started
         listeners: list[int] = []
 
         def confine() -> None:
@@ -180,6 +180,7 @@ class LandlockSandbox:
         try:
             yield Launch(tuple(command), variables=variables, confine=confine)
         finally:  # not sooner, because a thread that is started within the walls has them too
+            os.close(ruleset)
             for listener in listeners:
                 serve(listener, (*walls.writable, *self._home.folders), (*walls.frozen, *walls.hidden))
 

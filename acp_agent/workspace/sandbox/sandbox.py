@@ -7,10 +7,11 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache, partial
+from threading import Lock
 from typing import Protocol
 
 from acp_agent.core.backends import CommandRequest
@@ -119,6 +120,8 @@ def unrecorded_proxy(listener: socket.socket, allowed: Callable[[], Sequence[Hos
 class SessionSandbox:
     """The sandbox for the commands of one session. It has a private /tmp and home, which `close` deletes.
 
+    Several threads may use it at once. The first command makes the session's network, which takes up to 0.2 seconds.
+
     rules         what the walls are made from
     environment   the variables of the commands
     tier          what builds the walls; NONE refuses every command
@@ -140,9 +143,9 @@ class SessionSandbox:
         self._proxy = proxy
         self.tier = tier
         self._folder = PrivateFolder(whole=True)
+        self._building = Lock()
         self._walled: _Walled | None = None
-        self._walls: Walls | None = None
-        self._looked = 0.0
+        self._found: tuple[WallRules, Walls, float] | None = None  # the walls, from which rules, and when
 
     @property
     def folder(self) -> str:
@@ -151,20 +154,24 @@ class SessionSandbox:
 
     def adopt(self, rules: WallRules) -> None:
         """Make the walls of new commands from other rules, because the configuration has changed."""
-        self._rules, self._walls = _remembering(rules), None
+        self._rules = _remembering(rules)
 
     @contextmanager
     def launch(
         self, command: Sequence[str], cwd: str, network: NetworkReach | None = None, *, read_only: bool = False
     ) -> Generator[Launch]:
-        """Yield how to start a command within the walls. Its descriptors are open in the body. Raises OSError.
+        """Yield how to start a command within the walls. Its descriptors are open in the body. It blocks.
+
+        Raises OSError.
 
         network     the hosts that it can reach, if not those of the session
         read_only   whether it may change nothing
         """
-        walls = self._walls_for(network, read_only=read_only)
-        quarantine = Quarantine(walls.writable, self._rules.protects)
-        with self._built().launch(command, cwd, walls) as launch:
+        with ExitStack() as held:
+            with self._building:
+                walls = self._walls_for(network, read_only=read_only)
+                launch = held.enter_context(self._built().launch(command, cwd, walls))
+            quarantine = Quarantine(walls.writable, self._rules.protects)
             yield replace(launch, afterwards=quarantine.look)
 
     @property
@@ -181,35 +188,39 @@ class SessionSandbox:
     def shell_text(self, request: CommandRequest, variables: Mapping[str, str]) -> str:
         """Return a line of shell that runs a command within the walls, for a terminal that another program opens.
 
-        The command gets the session's variables and `variables`. Raises OSError.
+        The command gets the session's variables and `variables`. It blocks. Raises OSError.
         """
-        built, words = self._built(), ["bash" if shutil.which("bash") else "sh", "-c", "--", request.command]
-        if not isinstance(built, BubblewrapSandbox):
-            raise OSError(f"{self.tier} cannot contain what the editor's terminal runs")
-        walls = self._walls_for(None, read_only=request.read_only)
-        return built.shell_text(words, request.cwd, walls, {**self._environment, **variables})
+        words = ["bash" if shutil.which("bash") else "sh", "-c", "--", request.command]
+        with self._building:
+            built = self._built()
+            if not isinstance(built, BubblewrapSandbox):
+                raise OSError(f"{self.tier} cannot contain what the editor's terminal runs")
+            walls = self._walls_for(None, read_only=request.read_only)
+            return built.shell_text(words, request.cwd, walls, {**self._environment, **variables})
 
     def _built(self) -> _Walled:
         self._walled = self._walled or self._made()
         return self._walled
 
     def _walls_for(self, network: NetworkReach | None, *, read_only: bool) -> Walls:
-        walls = self.walls().for_reading() if read_only else self.walls()
+        walls = self._session_walls()
+        walls = walls.for_reading() if read_only else walls
         return walls if network is None else replace(walls, network=network)
 
-    def walls(self) -> Walls:
+    def _session_walls(self) -> Walls:
         """Return the walls as they were found less than `_FRESH` seconds ago. It blocks for some milliseconds."""
-        if self._walls is None or time.monotonic() - self._looked > _FRESH:
-            self._walls = self._rules.walls(self._environment)
-            self._looked = time.monotonic()
-        return self._walls
+        rules = self._rules
+        if self._found is None or self._found[0] is not rules or time.monotonic() - self._found[2] > _FRESH:
+            self._found = rules, rules.walls(self._environment), time.monotonic()
+        return self._found[1]
 
     def close(self) -> None:
         """End the session's network and delete its private folders. It blocks."""
-        if self._walled is not None:
-            self._walled.close()
-            self._walled = None
-        self._folder.close()
+        with self._building:
+            if self._walled is not None:
+                self._walled.close()
+                self._walled = None
+            self._folder.close()
 
     def _made(self) -> _Walled:
         match self.tier:

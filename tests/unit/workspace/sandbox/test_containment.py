@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -221,6 +222,47 @@ async def test_a_command_that_takes_too_long_may_clean_up(contained):
 async def test_a_command_that_asks_for_it_runs_free(contained, tmp_path):
     outcome = await contained.run(f"cat {tmp_path}/outside.txt", unsandboxed=True)
     assert outcome.output == "outside\n"
+
+
+async def test_the_event_loop_is_free_while_the_walls_are_found(contained):
+    answered = threading.Event()
+    waits = []
+
+    def protects_late(path: str) -> bool:
+        if not waits:
+            waits.append(answered.wait(5))
+        return protects(path)
+
+    contained.sandbox.adopt(WallRules((str(contained.root),), protects_late, lambda *_: None))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(contained.run, "true")
+        tasks.start_soon(anyio.to_thread.run_sync, answered.set)
+    assert waits == [True]
+
+
+async def test_commands_that_start_at_the_same_time_share_one_network_which_outlives_its_thread(contained, tier):
+    if tier is not SandboxTier.BUBBLEWRAP:
+        pytest.skip("it has no network")
+    said = []
+
+    async def look() -> None:
+        said.append(await contained.output("readlink /proc/self/ns/net"))
+
+    def first() -> None:
+        with contained.sandbox.launch(["true"], str(contained.root)):
+            pass
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(4):
+            tasks.start_soon(look)
+    assert len(said) == 4
+    assert len(set(said)) == 1
+    assert said[0].startswith("net:")
+    contained.sandbox.close()
+    thread = threading.Thread(target=first)
+    thread.start()
+    await anyio.to_thread.run_sync(thread.join)
+    assert (await contained.output("readlink /proc/self/ns/net")).startswith("net:")
 
 
 async def test_no_folder_and_no_process_of_the_sandbox_is_left(contained):
