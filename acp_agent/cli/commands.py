@@ -42,7 +42,9 @@ def command_line() -> CommandLine:
     _add_acp(new)
     _add(new, "demo", "watch the agent repair a small project in an editor; needs no key and no network")
     _add_run(new)
-    _add(new, "doctor", "check configuration, model, data folder and the programs used")
+    doctor = _add(new, "doctor", "check configuration, model, data folder and the programs used")
+    doctor.add_argument("--editor", metavar="NAME", choices=_EDITORS, help=f"check the set-up of {_any_of(_EDITORS)}")
+    _add_setup(_add(new, "setup", "set up an editor to start this agent"))
     config = _add(new, "config", "show the configuration in force or the path of its file, or write a new file")
     config.add_argument("action", choices=["show", "path", "init"])
     _add_keys(new)
@@ -248,6 +250,18 @@ def _add_permissions(parser: CommandLine) -> None:
     revoke.add_argument("number", metavar="N", type=_count, help="its number in the list")
 
 
+def _add_setup(parser: CommandLine) -> None:
+    parser.add_argument("editor", metavar="EDITOR", choices=_EDITORS, help=_any_of(_EDITORS))
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--write", action="store_true", help="merge the settings into the editor's file; else print them")
+    what.add_argument("--remove", action="store_true", help="remove them from the file")
+    parser.add_argument("--file", metavar="FILE", type=_text, help="the file, if it is not where the editor keeps it")
+
+
+def _any_of(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
 def _count(value: str) -> int:
     if not value.isascii() or not value.isdigit() or not 1 <= int(value[:10]) <= 999_999_999:
         raise argparse.ArgumentTypeError(f"expected a whole number above 0, not {value!r}")
@@ -288,10 +302,12 @@ def _model(value: str) -> str:
         raise argparse.ArgumentTypeError(f"expected {error}, not {value!r}") from None
 
 
+_EDITORS = ("zed", "vscode", "jetbrains", "neovim", "emacs", "jupyter", "marimo", "qtcreator", "toad")
 _ELSEWHERE = {
     "filter": ("check_command", "filtered"),
     "redact": ("check_command", "redact"),
     "schema": ("config", "schema"),
+    "setup": ("setup.command", "setup"),
     "logout": ("login", "logout"),
     "permissions": ("check", "permissions"),
 }

@@ -1,6 +1,7 @@
 """`acp-agent doctor`: check the configuration, the model, the data folder and the programs, and give advice."""
 
 import argparse
+import importlib
 import os
 import shutil
 import sqlite3
@@ -217,6 +218,10 @@ async def _drop(_partial_output: str) -> None:
 
 def doctor(args: argparse.Namespace) -> int:
     """Print one line for each result. Return 0 if nothing failed, else 1."""
+    if args.editor:
+        findings = importlib.import_module("acp_agent.cli.setup.conversation").check_editor(args.editor)
+        print("\n".join(finding.line() for finding in findings))
+        return 1 if any(finding.level is CheckLevel.FAIL for finding in findings) else 0
     loaded = load(Flags(config=args.config), os.environ, os.getcwd())
     return anyio.run(_examine, loaded)
 

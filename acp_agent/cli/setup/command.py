@@ -1,0 +1,137 @@
+"""`acp-agent setup EDITOR`: print the settings that start this agent, merge them into a file, or remove them."""
+
+import argparse
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.resources import files
+
+from acp_agent.cli.setup.editors import AgentCommand, EditorSetup, editor_setup, this_installation
+from acp_agent.cli.setup.files import backup_of, keep_backup, read_settings, remove_settings, replace_settings
+from acp_agent.cli.setup.jsonc import JsoncFault
+from acp_agent.config.section import one_line
+from acp_agent.core.errors import AgentError
+from acp_agent.text import visible
+
+_VSIX = "acp-agent.vsix"  # our extension, where this installation carries it
+_EXTENSION = "acp-agent.acp-agent"
+_INSTALL_SECONDS = 120
+
+
+def setup(args: argparse.Namespace) -> int:
+    """Print, write or remove the settings of one editor. Raises AgentError if the file cannot be edited."""
+    editor = editor_setup(args.editor, os.environ, args.file and os.path.abspath(os.path.expanduser(args.file)))
+    launch = this_installation()
+    try:
+        if args.remove:
+            _remove(editor)
+        elif args.write:
+            _write(editor, launch, chosen=args.file is not None)
+        else:
+            _show(editor, launch)
+    except JsoncFault as fault:
+        raise AgentError(f"{editor.file}, {fault}; nothing was changed") from fault
+    if args.editor == "vscode" and (args.write or args.remove):
+        _extension(remove=args.remove)
+    return 0
+
+
+def _show(editor: EditorSetup, launch: AgentCommand) -> None:
+    print(editor.shown(launch), end="")
+    if editor.file:
+        print(f"\nThis belongs in {visible(editor.file)}; --write merges it in.", file=sys.stderr)
+    if remaining := editor.remaining(launch):
+        print(f"Then {remaining}.", file=sys.stderr)
+
+
+def _write(editor: EditorSetup, launch: AgentCommand, *, chosen: bool) -> None:
+    if not editor.file:
+        editor.applied(None, launch)
+    if not chosen and not is_installed(editor, os.environ):
+        looked = " or ".join(visible(each) for each in editor.evidence)
+        raise AgentError(
+            f"{editor.title} was not found: there is no {looked}. Nothing was written; "
+            f"install it first, or name its settings file with --file"
+        )
+    text = read_settings(editor.file)
+    before = editor.launch_in(text) if text else None
+    new = editor.applied(text, launch)
+    if new == text:
+        print(f"{editor.title} is set up already: {visible(editor.file)} starts {visible(launch.command)}.")
+    else:
+        if text is not None and (before is None or not os.path.exists(backup_of(editor.file))):
+            keep_backup(editor.file, text)
+        replace_settings(editor.file, new)
+        print(f"{visible(editor.file)} starts {visible(launch.command)}.")
+        if before is not None and before.words != launch.words:
+            print(f"It started {one_line(' '.join(before.words))} before.")
+        if text is not None:
+            print(_kept(editor))
+    if remaining := editor.remaining(launch):
+        print(f"Now {remaining}.")
+
+
+def _remove(editor: EditorSetup) -> None:
+    text = read_settings(editor.file) if editor.file else editor.withdrawn("", None)
+    launch = editor.launch_in(text) if text else None
+    if text is None or launch is None:
+        print(f"There is nothing to remove: {visible(editor.file)} does not start acp-agent.")
+        return
+    backup = backup_of(editor.file)
+    before = read_settings(backup)
+    if before is not None and _is_made_of(editor, before, launch, text):
+        replace_settings(editor.file, before)
+        remove_settings(backup)
+        print(f"{visible(editor.file)} is as it was before.")
+        return
+    if not _is_made_of(editor, None, launch, text):
+        keep_backup(editor.file, text)
+        new = editor.withdrawn(text, before)
+        if new is not None:
+            replace_settings(editor.file, new)
+            print(f"{visible(editor.file)} does not start acp-agent any more. {_kept(editor)}")
+            return
+        print(_kept(editor))
+    remove_settings(editor.file)
+    print(f"{visible(editor.file)} is removed: nothing else was in it.")
+
+
+def _is_made_of(editor: EditorSetup, before: str | None, launch: AgentCommand, text: str) -> bool:
+    """Return whether a text is another one with our settings in it, and nothing more was changed since."""
+    try:
+        return editor.applied(before, launch) == text != before
+    except (AgentError, JsoncFault):
+        return False
+
+
+def _kept(editor: EditorSetup) -> str:
+    return f"The file as it was is {visible(backup_of(editor.file))}."
+
+
+def is_installed(editor: EditorSetup, environ: Mapping[str, str]) -> bool:
+    """Return whether a program or a folder of the editor is on this machine."""
+    path = environ.get("PATH")
+    return any(os.path.exists(each) if os.sep in each else shutil.which(each, path=path) for each in editor.evidence)
+
+
+def _extension(*, remove: bool) -> None:
+    """Install or remove our extension with VS Code's own program, and say what was not possible."""
+    package = files("acp_agent.cli.setup") / _VSIX
+    code = shutil.which("code")
+    if not remove and not package.is_file():
+        print("This installation carries no extension. Install ACP Client (formulahendry.acp-client) in VS Code.")
+        return
+    what = ["--uninstall-extension", _EXTENSION] if remove else ["--install-extension", str(package)]
+    if code is None:
+        print(f"There is no `code` on PATH. To finish, run: code {shlex.join(what)}")
+        return
+    try:
+        done = subprocess.run([code, *what], capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise AgentError(f"`code {what[0]}` failed: {error}") from error
+    if done.returncode and not (remove and "not installed" in done.stderr):
+        raise AgentError(f"`code {what[0]}` failed: {one_line(done.stderr or done.stdout)}")
+    print("The extension acp-agent is " + ("removed from" if remove else "installed in") + " VS Code.")
