@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -255,3 +256,48 @@ async def test_a_host_that_is_not_listed_is_refused_named_and_recorded(tmp_path:
         "evil.example.net",
     )
     assert record["block_reason"] == "allowlist"
+
+
+UNDONE = ("git reset --hard", "git checkout -- .", "git clean -fd", "git restore a.txt")
+LASTING = (
+    *("git clean -fdx", "git stash drop", "git branch -D side", "git reflog expire --expire=now --all"),
+    *("git update-ref -d refs/heads/side", "git tag -d v1", "git push --force"),
+)
+
+
+async def test_auto_edit_asks_about_what_undo_does_not_bring_back(tmp_path: Path):
+    """What it does bring back runs: the files are as before when the turn is taken back."""
+    script = [*(uses(("bash", {"command": each})) for each in (*UNDONE, *LASTING)), says("ok")]
+    async with sandboxed(tmp_path, script, "auto-edit", decide=rejecting) as editor:
+        repository(editor.workspace)
+        session = await editor.open()
+        await editor.say(session, "go")
+        made = zip((*UNDONE, *LASTING), editor.calls, strict=True)
+        about = [text_at(each, "toolCall", "toolCallId") for each in questions(editor)]
+        assert [text for text, call in made if call.first["toolCallId"] in about] == [*LASTING]
+        assert "/undo does not bring back" in str(questions(editor)[0]["toolCall"])
+        assert (editor.workspace / "a.txt").read_text() == "one\n"
+        assert not (editor.workspace / "new.txt").exists()
+        await editor.say(session, "/undo")
+        assert (editor.workspace / "a.txt").read_text() == "changed\n"
+        assert (editor.workspace / "new.txt").read_text() == "new\n"
+        assert (editor.workspace / "out.log").exists()
+
+
+def repository(folder: Path) -> None:
+    """Make a repository with a branch, a tag, a stash, a changed file, a new one and an ignored one."""
+
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b.c", *words], cwd=folder, check=True)
+
+    (folder / "a.txt").write_text("one\n")
+    (folder / ".gitignore").write_text("*.log\n")
+    git("init", "-q", "-b", "main")
+    git("add", ".")
+    git("commit", "-q", "-m", "one")
+    git("branch", "side")
+    git("tag", "v1")
+    (folder / "a.txt").write_text("stashed\n")
+    git("stash", "-q")
+    for name, text in (("a.txt", "changed\n"), ("new.txt", "new\n"), ("out.log", "log\n")):
+        (folder / name).write_text(text)

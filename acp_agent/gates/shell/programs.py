@@ -22,7 +22,7 @@ from acp_agent.gates.shell.arguments import (
 )
 from acp_agent.gates.shell.command import Command, Opaque, ShellText
 from acp_agent.gates.shell.grammar import AFTER, ParsedArguments, WordKind, grammar_of, unversioned
-from acp_agent.gates.shell.options import tables
+from acp_agent.gates.shell.options import has_option, tables
 
 
 class Destroying(NamedTuple):
@@ -74,6 +74,7 @@ class ProgramTable(NamedTuple):
     listing: frozenset[str]
     listers: frozenset[str]
     filters: frozenset[str]
+    lasting: frozenset[str]
 
 
 @cache
@@ -83,6 +84,7 @@ def program_table() -> ProgramTable:
     lists = (
         *("harmless", "neutral", "state", "variables", "plain", "careful"),
         *("reads", "through", "unswayed", "listing", "listers", "filters"),
+        "lasting",
     )
     return ProgramTable(
         MappingProxyType({name: _program(each) for name, each in data["programs"].items()}),
@@ -270,6 +272,15 @@ def overwrites(command: Command) -> bool:
     """Return whether an option makes a program without subcommands overwrite the files it reads (`sed -i`)."""
     name, known = command.name, _known(command.name)
     return known is not None and not _has_subcommands(name) and _destroys(known, name, command.argv[1:])
+
+
+def outlives_undo(command: Command) -> bool:
+    """Return whether a call of git destroys what /undo does not bring back: references, stashes, ignored files."""
+    name, known = command.name, _known(command.name)
+    if name != "git" or known is None or not _destroys(known, name, command.argv[1:]):
+        return False
+    at, subcommand = find_subcommand(name, command.argv[1:])
+    return subcommand in program_table().lasting or (subcommand == "clean" and has_option(command.argv[at + 2 :], "xX"))
 
 
 def denials(command: Command) -> Iterator[str]:

@@ -20,6 +20,7 @@ from acp_agent.gates.paths.command_paths import Folders
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.danger import destructive
 from acp_agent.gates.shell.options import has_option, operands, tables
+from acp_agent.gates.shell.programs import outlives_undo
 
 
 class Verifier:
@@ -67,7 +68,7 @@ class VerifierGate(Gate):
 
     def judge(self, facts: CallFacts) -> Verdict:
         reasons: dict[str, None] = {}
-        firm, by_name = False, True
+        firm, by_name, by_rule = False, True, True
         for verdict in self._all_verdicts(facts):
             match verdict:
                 case Deny():
@@ -75,11 +76,12 @@ class VerifierGate(Gate):
                 case Ask(reason):
                     reasons[reason] = None
                     firm, by_name = firm or verdict.firm, by_name and verdict.by_name
+                    by_rule = by_rule and verdict.by_rule
                 case Allow():
                     continue
                 case _:
                     assert_never(verdict)
-        return Ask(_listed([*reasons]), firm, by_name) if reasons else Allow()
+        return Ask(_listed([*reasons]), firm, by_name, by_rule=by_rule) if reasons else Allow()
 
     async def examine(self, facts: CallFacts) -> Verdict:
         """Judge a call in a worker thread if it may read folders, since large ones take a while."""
@@ -140,6 +142,8 @@ class Destructive(Verifier):
                 whole = next((path for path in operands(args) if posixpath.normpath(path) in _WHOLE), "")
                 # It takes git's hooks and settings too, so full-auto does not answer the question.
                 return Ask(f"deletes the whole folder or its history: rm -r {whole}", firm=True) if whole else Allow()
+            case "git" if outlives_undo(command):
+                return Ask("/undo does not bring back what this destroys", by_rule=True)
             case "chmod" if has_option(args, "R", "--recursive") and any(map(_open_to_all, operands(args)[:1])):
                 return Ask("lets all users change whole folders")
             case "chown" | "chgrp" if has_option(args, "R", "--recursive"):
