@@ -70,6 +70,8 @@ def _write(editor: EditorSetup, launch: AgentCommand, *, chosen: bool) -> None:
             print(f"It started {one_line(' '.join(before.words))} before.")
         if text is not None:
             print(_kept(editor))
+    if f"{os.sep}uv{os.sep}" in launch.command and "archive-v0" in launch.command:
+        print("uvx made this installation for once. Run this again after `pip install` or `uv tool install`.")
     if remaining := editor.remaining(launch):
         print(f"Now {remaining}.")
 

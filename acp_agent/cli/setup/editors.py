@@ -144,7 +144,7 @@ class OwnFile:
     """An editor that is configured by a program: a file of our own that the user's configuration loads.
 
     comment   what begins a comment in it
-    body      the text below its first line; @COMMAND@, @ARGS@ and @ALL@ stand for literals of the language
+    body      the text below its first line; @COMMAND@, @ARGS@, @ALL@ and @ICON@ stand for literals of the language
     load      what the user adds to their configuration
     first_line   what else stands in the first line, which says what is started
     """
@@ -161,10 +161,14 @@ class OwnFile:
         quoted = _lua if self.comment == "--" else _lisp if self.comment == ";;" else repr
         words = [quoted(each) for each in launch.words]
         separator = " " if self.comment == ";;" else ", "
+        values = {
+            "@COMMAND@": words[0],
+            "@ARGS@": separator.join(words[1:]),
+            "@ALL@": separator.join(words),
+            "@ICON@": quoted(str(files("acp_agent.cli.setup") / "icon.svg")),
+        }
         head = f"{self.comment} acp-agent setup, starts: {json.dumps(launch.words)}{self.first_line}\n"
-        body = self.body.replace("@ALL@", separator.join(words)).replace("@COMMAND@", words[0])
-        icon = quoted(str(files("acp_agent.cli.setup") / "icon.svg"))
-        return head + body.replace("@ARGS@", separator.join(words[1:])).replace("@ICON@", icon)
+        return head + re.sub("@[A-Z]+@", lambda found: values[found[0]], self.body)
 
     def applied(self, text: str | None, launch: AgentCommand) -> str:
         if text is not None and self.launch_in(text) is None:

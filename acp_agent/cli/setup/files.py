@@ -44,36 +44,20 @@ def read_settings(path: str) -> str | None:
 
 
 def keep_backup(path: str, text: str) -> None:
-    """Write the copy of a file, with the file's mode. Raises AgentError."""
-    replace_settings(backup_of(path), text, mode=stat.S_IMODE(os.stat(path).st_mode))
+    """Write the copy of a file, with the file's mode and owner. Raises AgentError, also if the file is read-only."""
+    status = _writable(os.path.realpath(path))
+    _replace(backup_of(path), text, status)
 
 
-def replace_settings(path: str, text: str, *, mode: int | None = None) -> None:
-    """Replace a file, or the target of a link, in one step. Missing folders are made. `mode` replaces the file's.
+def replace_settings(path: str, text: str) -> None:
+    """Replace a file, or the target of a link, in one step. Missing folders are made.
 
     Raises:
         AgentError: The file is read-only, or it cannot be written. It is then as it was.
 
     """
     target = os.path.realpath(path)
-    try:
-        mode = mode or _writable_mode(target)
-        if not os.path.exists(target):
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-        directory = os.open(os.path.dirname(target), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            with contextlib.closing(NewFile(directory, _NEW_MODE)) as new:
-                with open(new.fd, "wb", closefd=False) as file:
-                    file.write(text.encode())
-                if mode is not None:
-                    os.fchmod(new.fd, mode)
-                os.fsync(new.fd)
-                os.replace(new.temporary_name(), os.path.basename(target), src_dir_fd=directory, dst_dir_fd=directory)
-                new.renamed()
-        finally:
-            os.close(directory)
-    except OSError as error:
-        raise AgentError(f"{path} cannot be written: {error.strerror}; nothing was changed") from error
+    _replace(target, text, _writable(target))
 
 
 def remove_settings(path: str) -> None:
@@ -84,15 +68,40 @@ def remove_settings(path: str) -> None:
         raise AgentError(f"{path} cannot be removed: {error.strerror}") from error
 
 
-def _writable_mode(target: str) -> int | None:
-    """Return the mode of a file, or None if there is none. Raises AgentError if nobody may write it."""
+def _replace(target: str, text: str, like: os.stat_result | None) -> None:
+    """Replace a file. It gets the mode and the owner of `like`."""
+    folder, name = os.path.split(target)
     try:
-        mode = stat.S_IMODE(os.stat(target).st_mode)
+        os.makedirs(folder, exist_ok=True)
+        directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with contextlib.closing(NewFile(directory, _NEW_MODE)) as new:
+                with open(new.fd, "wb", closefd=False) as file:
+                    file.write(text.encode())
+                if like is not None:
+                    with contextlib.suppress(PermissionError):
+                        os.fchown(new.fd, like.st_uid, like.st_gid)
+                    os.fchmod(new.fd, stat.S_IMODE(like.st_mode))
+                os.fsync(new.fd)
+                os.replace(new.temporary_name(), name, src_dir_fd=directory, dst_dir_fd=directory)
+                new.renamed()
+        finally:
+            os.close(directory)
+    except OSError as error:
+        raise AgentError(f"{target} cannot be written: {error.strerror}; nothing was changed") from error
+
+
+def _writable(target: str) -> os.stat_result | None:
+    """Return the status of a file, or None if there is none. Raises AgentError if nobody may write it."""
+    try:
+        status = os.stat(target)
     except FileNotFoundError:
         return None
-    if not mode & 0o222 or not os.access(target, os.W_OK):
+    except OSError as error:
+        raise AgentError(f"{target} cannot be written: {error.strerror}; nothing was changed") from error
+    if not status.st_mode & 0o222 or not os.access(target, os.W_OK):
         raise AgentError(f"{target} is read-only, so nothing was changed; `setup` without --write prints what to add")
-    return mode
+    return status
 
 
 def _opener(path: str, flags: int) -> int:

@@ -189,6 +189,17 @@ def test_a_read_only_file_is_left_alone(in_process, tmp_path):
     done = in_process("setup", "zed", "--write", "--file", str(file))
     assert (done.returncode, file.read_text()) == (1, "{}")
     assert "is read-only" in done.stderr
+    assert {each.name for each in tmp_path.iterdir()} == {"home", "settings.json"}
+
+
+def test_a_link_to_nothing_gets_its_target(in_process, tmp_path):
+    link = tmp_path / "settings.json"
+    link.symlink_to("dotfiles/zed/settings.json")
+    assert in_process("setup", "zed", "--write", "--file", str(link)).returncode == 0
+    assert json.loads((tmp_path / "dotfiles/zed/settings.json").read_text())["agent_servers"]
+    assert in_process("setup", "zed", "--remove", "--file", str(link)).returncode == 0
+    assert link.is_symlink()
+    assert not link.exists()
 
 
 def test_a_link_stays_a_link_and_the_file_behind_it_keeps_its_mode(in_process, tmp_path):
