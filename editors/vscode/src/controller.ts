@@ -217,14 +217,16 @@ export class Controller implements Host, SessionListener, vscode.Disposable {
     }
     const session = this.conversations.current;
     if (session === undefined) throw new Error("The agent is not ready.");
-    if (picker === "options") await pickOption(session);
-    else if (picker === "mode" || picker === "model") await pickCategory(session, picker);
-    else {
+    if (picker === "slash" || picker === "mention") {
       const text =
         picker === "slash" ? await pickSlash(session) : await pickMention(session.cwd, this.lendsLanguages);
-      if (text !== undefined) await this.view.show({ type: "insert", text });
+      await this.view.show(text === undefined ? { type: "focus" } : { type: "insert", text });
+      return;
     }
+    const apply = await (picker === "options" ? pickOption(session) : pickCategory(session, picker));
+    // The focus comes first: a focus that comes late would close what the user has opened by then.
     await this.view.show({ type: "focus" });
+    await apply?.();
   }
 
   async act(action: Action): Promise<void> {

@@ -33,13 +33,14 @@ export function activate(context: vscode.ExtensionContext): void {
       if (editor === undefined || folder === undefined) return;
       await parts.view.show({ type: "insert", text: selectionMention(editor, folder.uri.fsPath) });
     }),
+    // The focus comes before the answer: the agent may ask for a reason, in an input that must keep it.
     command("acceptEdit", async () => {
-      parts.answerDiff("allow_once");
       await focus();
+      parts.answerDiff("allow_once");
     }),
     command("rejectEdit", async () => {
-      parts.answerDiff("reject_once");
       await focus();
+      parts.answerDiff("reject_once");
     }),
     command("restart", () => parts.conversations.restart()),
     command("showLog", () => parts.act("log")),

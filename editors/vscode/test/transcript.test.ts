@@ -61,6 +61,17 @@ test("what the user sent and the agent echoes is shown once", () => {
   assert.equal(transcript.items.length, 3);
 });
 
+test("a loaded prompt does not name a file twice", () => {
+  const { transcript } = made();
+  const attached = (uri: string) =>
+    ({ sessionUpdate: "user_message_chunk", content: { type: "resource", resource: { uri, text: "x" } }, messageId: "u1" }) as SessionUpdate;
+  transcript.apply(said("Look at @a%20b.py:1-3", "u1", "user_message_chunk"));
+  transcript.apply(said("", "u1", "user_message_chunk"));
+  transcript.apply(attached("file:///w/c.py#L1-L3"));
+  transcript.apply(attached("file:///w/c.py#L4-L5"));
+  assert.deepEqual(transcript.items.map((item) => item.kind !== "tool" && item.text), ["Look at @a%20b.py:1-3 c.py"]);
+});
+
 test("an update leaves out what did not change, and has the duration", () => {
   const { transcript } = made();
   transcript.apply(call({ rawInput: { command: "ls -la" }, _meta: { claudeCode: { startedAt: "2026-01-01T00:00:00Z" } } }));

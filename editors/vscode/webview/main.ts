@@ -127,7 +127,7 @@ function render(): void {
   }
   stale.clear();
   if (asks !== undefined) focusQuestion(asks);
-  else if (inQuestion && document.activeElement === document.body) focusSomething();
+  else if (inQuestion && document.hasFocus() && document.activeElement === document.body) focusSomething();
   if (atEnd) log.scrollTop = log.scrollHeight;
 }
 

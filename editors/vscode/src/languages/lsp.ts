@@ -14,6 +14,7 @@ interface Asked {
   position?: vscode.Position;
   range?: vscode.Range;
   query?: string;
+  includeDeclaration: boolean;
 }
 
 type Handler = (asked: Asked) => Promise<unknown>;
@@ -21,7 +22,7 @@ type Handler = (asked: Asked) => Promise<unknown>;
 const HANDLERS: Record<string, Handler> = {
   "lsp/hover": hover,
   "lsp/definition": (asked) => places("vscode.executeDefinitionProvider", asked),
-  "lsp/references": (asked) => places("vscode.executeReferenceProvider", asked),
+  "lsp/references": references,
   "lsp/diagnostics": (asked) => Promise.resolve(vscode.languages.getDiagnostics(file(asked)).map(diagnostic)),
   "lsp/documentSymbols": documentSymbols,
   "lsp/workspaceSymbol": workspaceSymbol,
@@ -77,7 +78,7 @@ function readAsked(params: unknown): Asked {
   const { uri, query, range, ...rest } = params as Record<string, unknown>;
   const at = "position" in rest ? rest.position : rest;
   const position = readPosition(at);
-  const asked: Asked = { uri: typeof uri === "string" ? uri : "" };
+  const asked: Asked = { uri: typeof uri === "string" ? uri : "", includeDeclaration: rest.includeDeclaration !== false };
   if (position !== undefined) asked.position = position;
   if (typeof query === "string") asked.query = query;
   if (typeof range === "object" && range !== null) {
@@ -129,7 +130,20 @@ async function hover(asked: Asked): Promise<unknown> {
   return contents.length === 0 ? null : { contents };
 }
 
-async function places(command: string, asked: Asked): Promise<unknown> {
+interface Place {
+  uri: string;
+  range: object;
+}
+
+/** VS Code always includes the declaration. It is taken out where the agent does not want it. */
+async function references(asked: Asked): Promise<Place[]> {
+  const found = await places("vscode.executeReferenceProvider", asked);
+  if (asked.includeDeclaration) return found;
+  const declared = (await places("vscode.executeDefinitionProvider", asked)).map((each) => JSON.stringify(each));
+  return found.filter((each) => !declared.includes(JSON.stringify(each)));
+}
+
+async function places(command: string, asked: Asked): Promise<Place[]> {
   const uri = await opened(asked);
   const found = (await run<(vscode.Location | vscode.LocationLink)[]>(command, uri, place(asked))) ?? [];
   return found.slice(0, MOST).map((each) =>

@@ -10,28 +10,28 @@ interface Valued<T> extends vscode.QuickPickItem {
   value?: T;
 }
 
+/** What sets the value that the user chose. It is called when the picker is gone and the chat has the focus again. */
+export type Apply = () => Promise<void>;
+
 /** Let the user choose a value of the option of a category. Without one, of the session's modes. */
-export async function pickCategory(session: Session, category: "mode" | "model"): Promise<void> {
+export async function pickCategory(session: Session, category: "mode" | "model"): Promise<Apply | undefined> {
   const option = session.option(category);
-  if (option !== undefined) {
-    await pickValue(session, option);
-    return;
-  }
+  if (option !== undefined) return pickValue(session, option);
   const modes = session.modes;
   if (category !== "mode" || modes === undefined) {
     void vscode.window.showInformationMessage(`This session has no ${category} to choose.`);
-    return;
+    return undefined;
   }
   const items = modes.availableModes.map(({ id, name, description }) => ({
     ...item(name, description, id === modes.currentModeId),
     value: id,
   }));
   const picked = await vscode.window.showQuickPick(items, { title: "Mode", matchOnDescription: true });
-  if (picked !== undefined) await session.setMode(picked.value);
+  return picked === undefined ? undefined : () => session.setMode(picked.value);
 }
 
 /** Let the user choose an option, then its value. */
-export async function pickOption(session: Session): Promise<void> {
+export async function pickOption(session: Session): Promise<Apply | undefined> {
   const items = session.options.map((option) => ({
     label: option.name,
     description: optionName(option) ?? "",
@@ -39,16 +39,17 @@ export async function pickOption(session: Session): Promise<void> {
     option,
   }));
   const picked = await vscode.window.showQuickPick(items, { title: "Options of this session" });
-  if (picked !== undefined) await pickValue(session, picked.option);
+  return picked === undefined ? undefined : pickValue(session, picked.option);
 }
 
-async function pickValue(session: Session, option: SessionConfigOption): Promise<void> {
+async function pickValue(session: Session, option: SessionConfigOption): Promise<Apply | undefined> {
   const chosen = await vscode.window.showQuickPick(valueItems(option), {
     title: option.name,
     placeHolder: option.description ?? option.name,
     matchOnDescription: true,
   });
-  if (chosen?.value !== undefined) await session.setOption(option, chosen.value);
+  const value = chosen?.value;
+  return value === undefined ? undefined : () => session.setOption(option, value);
 }
 
 function valueItems(option: SessionConfigOption): Valued<string | boolean>[] {

@@ -49,7 +49,7 @@ export class Transcript {
   apply(update: SessionUpdate): boolean {
     switch (update.sessionUpdate) {
       case "user_message_chunk":
-        this.userChunk(blockText(update.content), update.messageId ?? undefined);
+        this.userChunk(update.content, update.messageId ?? undefined);
         return true;
       case "agent_message_chunk":
         this.chunk("agent", update.content, update.messageId ?? undefined);
@@ -131,9 +131,16 @@ export class Transcript {
     return this.byId.get(id);
   }
 
-  private userChunk(text: string, messageId: string | undefined): void {
-    if (this.echo !== "" && this.echo.startsWith(text.trim())) return;
-    this.text("user", text, messageId);
+  /** Show a part of a prompt. A file that the text names already is not named again. */
+  private userChunk(content: ContentBlock, messageId: string | undefined): void {
+    const last = this.items.at(-1);
+    const said = last?.kind === "user" ? last.text : "";
+    if (content.type === "text") {
+      if (this.echo === "" || !this.echo.startsWith(content.text.trim())) this.text("user", content.text, messageId);
+      return;
+    }
+    const name = attachedName(content);
+    if (!said.includes(name)) this.text("user", said === "" ? name : ` ${name}`, messageId);
   }
 
   private chunk(kind: "agent" | "thought", content: ContentBlock, messageId: string | undefined): void {
@@ -225,6 +232,18 @@ export class Transcript {
   private newId(kind: string): string {
     this.made += 1;
     return `${kind}#${this.made}`;
+  }
+}
+
+/** Return the name of what was attached to a prompt. */
+function attachedName(block: ContentBlock): string {
+  if (block.type !== "resource_link" && block.type !== "resource") return `[${block.type}]`;
+  const uri = block.type === "resource" ? block.resource.uri : block.uri;
+  const path = uri.replace(/[?#].*$/, "");
+  try {
+    return decodeURIComponent(path.split("/").pop() ?? path);
+  } catch {
+    return path;
   }
 }
 

@@ -29,6 +29,12 @@ function freePort() {
   });
 }
 
+const CONFIGURATION = `
+[[llm.models]]
+id = "openai:tour-large"
+price = { input = 10, output = 20 }
+`;
+
 /** Start the editor on a folder with `files`. `settings` are the user's. */
 export async function startEditor({ files, settings = {}, modelUrl, theme = "Default Dark Modern", width = 1280, height = 860, program }) {
   const base = await mkdtemp(join(tmpdir(), "acp-agent-tour-"));
@@ -62,7 +68,7 @@ export async function startEditor({ files, settings = {}, modelUrl, theme = "Def
     },
     ...settings,
   };
-  await writeFile(join(base, "config.toml"), "");
+  await writeFile(join(base, "config.toml"), CONFIGURATION);
   for (const each of ["User", "Machine"]) await writeFile(join(userData, each, "settings.json"), JSON.stringify(all));
 
   const server = needed("CODE_SERVER");
