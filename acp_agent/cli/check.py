@@ -289,9 +289,9 @@ def check(args: argparse.Namespace) -> int:
             judge.print_lines(sys.stdin.buffer, sys.stdout, only_commands=args.kind == "command")
             return 0
         if args.kind == "command":
-            found = judge.commands.verdict(args.target)
-            _print(found.lines())
-            return _EXIT_CODES[found.word]
+            word, lines = judge.commands.page(args.target)
+            _print(lines)
+            return _EXIT_CODES[word]
         return _tell(path_verdict(args.target, roots, write=args.write, gates=judge.gates))
 
 

@@ -10,8 +10,8 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import cast
 
 import anyio
@@ -22,9 +22,10 @@ from acp_agent.config.layers import RULES, Layer, Reader, key_of
 from acp_agent.config.load import Loaded, options_at_start
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.ports import Invocation, ToolContext
+from acp_agent.core.session_options import AutoApprove
 from acp_agent.core.types import CommandSubject, Json, JsonObject, OutputStats, ToolCall, ToolResult
 from acp_agent.core.untrusted import json_value, toml_table
-from acp_agent.gates.gate import CallFacts
+from acp_agent.gates.gate import Gates
 from acp_agent.gates.git_calls import may_call_git
 from acp_agent.gates.grants import GrantStore
 from acp_agent.gates.permission import PermissionGate
@@ -35,6 +36,7 @@ from acp_agent.output.filters.strategy import CommandRun, Filtered
 from acp_agent.output.pipeline import redaction_note, shortened, stats_line
 from acp_agent.output.sanitize import faithful
 from acp_agent.session.toolset.gate_factory import GateContext, build_gates, permission_gate, reads_everything
+from acp_agent.session.toolset.sandboxing import contains_commands, sandbox_status
 from acp_agent.session.toolset.settings import (
     Warn,
     compiled_rules,
@@ -87,7 +89,7 @@ class CommandVerdict:
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Yield the verdict for the user as pairs of a label and a text."""
-        yield {"allow": "allowed", "deny": "denied", "ask": "asked"}.get(self.word, self.word), self.command
+        yield told(self.word), self.command
         if self.rule:
             yield "rule", self.rule
         yield from (("reason", reason) for reason in self.reasons)
@@ -97,6 +99,11 @@ class CommandVerdict:
                     yield from _told(command, command.joined)
             case Opaque(reason):
                 yield "opaque", reason
+
+
+def told(word: Word) -> str:
+    """Return a verdict in the words of the user."""
+    return {"allow": "allowed", "deny": "denied", "ask": "asked"}.get(word, word)
 
 
 def _told(command: Command, joined: str) -> Iterator[tuple[str, str]]:
@@ -109,7 +116,8 @@ def _told(command: Command, joined: str) -> Iterator[tuple[str, str]]:
 class CommandJudge:
     """Judges command lines as a session in this folder would. It runs none of them and asks no question.
 
-    It asks git, as the session does, which files a line would bring into the worktree.
+    It asks git, as the session does, which files a line would bring into the worktree. The approval level is that in
+    which a session starts, and the sandbox that which it has on this machine.
 
     files, shell    the directories of a session, for its file tools and for its commands
     rules           rules for bash instead of the configured ones; the user's "always" answers do not count then
@@ -120,37 +128,69 @@ class CommandJudge:
     def __init__(
         self, loaded: Loaded, files: Roots, shell: Roots, warn: Warn, rules: tuple[Rule, ...] | None = None
     ) -> None:
-        self._context = GateContext(options_at_start(loaded), files, shell)
+        start = options_at_start(loaded)
+        self._level = start.auto_approve
+        self._loaded = loaded
+        contained = contains_commands(loaded.settings)
+        self._contexts = {
+            level: GateContext(replace(start, auto_approve=level), files, shell, contained=contained)
+            for level in AutoApprove
+        }
         self._spec = Bash().spec()
         self._no_answers = GrantStore(os.devnull, warn)
         self._compiled: dict[str, tuple[Rule, ...]] = {}
         self._all_readable = reads_everything(loaded)
         if rules is not None:
-            self._permission = self._permission_gate(rules)
+            self._rules, self._answers = {self._spec.name: rules}, self._no_answers
         else:
             answers = loaded.settings.acp.permission_file
             answers = answers or os.path.join(data_path(os.environ), PERMISSION_FILE)
-            configured = permission_rules(loaded, warn)
-            stored = GrantStore(answers, warn)
-            everything = self._all_readable
-            self._permission = permission_gate(configured, self._context, stored, all_readable=everything)
-        self._gates = build_gates(loaded, self._context, self._permission, warn)
+            self._rules, self._answers = permission_rules(loaded, warn), GrantStore(answers, warn)
+        self._gates = self._gates_at(self._level, warn)
 
     def verdict(self, text: str, rules: tuple[Rule, ...] | None = None) -> CommandVerdict:
         """Judge one command line, by `rules` if they are given, else by those in force."""
-        permission = self._permission if rules is None else self._permission_gate(rules)
-        gates = (*self._gates.in_order[:-1], permission)
-        facts = self._facts(text)
-        found = anyio.run(examined, facts, gates) if may_call_git(text) else judged(facts, gates)
+        gates = self._gates
+        if rules is not None:
+            permission = self._permission(self._level, {self._spec.name: rules}, self._no_answers)
+            gates = replace(gates, in_order=(*gates.in_order[:-1], permission))
+        return self._judge(text, gates)
+
+    def page(self, text: str) -> tuple[Word, list[tuple[str, str]]]:
+        """Return the verdict, and all lines for the user, as pairs of a label and a text.
+
+        They name the sandbox in which the command would run, and the approval levels with another verdict.
+        """
+        found = self.verdict(text)
+        lines = [*found.lines()]
+        sandbox = sandbox_status(self._loaded.settings) if found.word in ("allow", "ask") else "off"
+        if sandbox != "off":
+            lines.append(("sandbox", sandbox))
+        others = [f"{level}: {told(other.word)}" for level, other in self._others(text) if other.word != found.word]
+        if others:
+            lines.append(("level", "; ".join((f"this is for {self._level}", *others))))
+        return found.word, lines
+
+    def _judge(self, text: str, gates: Gates) -> CommandVerdict:
+        call = ToolCall("check", self._spec.name, {"command": text})
+        facts = gates.facts(Invocation(call, self._spec, text, _never, (CommandSubject(text),)))
+        found = anyio.run(examined, facts, gates.in_order) if may_call_git(text) else judged(facts, gates.in_order)
         return CommandVerdict(text, found.word, found.rule, found.reasons, facts.commands[0].analysis)
 
-    def _facts(self, text: str) -> CallFacts:
-        call = ToolCall("check", self._spec.name, {"command": text})
-        return self._gates.facts(Invocation(call, self._spec, text, _never, (CommandSubject(text),)))
+    def _others(self, text: str) -> Iterator[tuple[AutoApprove, CommandVerdict]]:
+        """Yield the verdicts at the other approval levels."""
+        for level in AutoApprove:
+            if level is not self._level:
+                yield level, self._judge(text, self._gates_at(level, _told_already))
 
-    def _permission_gate(self, rules: tuple[Rule, ...]) -> PermissionGate:
-        everything = self._all_readable
-        return permission_gate({self._spec.name: rules}, self._context, self._no_answers, all_readable=everything)
+    def _gates_at(self, level: AutoApprove, warn: Warn) -> Gates:
+        permission = self._permission(level, self._rules, self._answers)
+        return build_gates(self._loaded, self._contexts[level], permission, warn)
+
+    def _permission(
+        self, level: AutoApprove, rules: Mapping[str, tuple[Rule, ...]], answers: GrantStore
+    ) -> PermissionGate:
+        return permission_gate(rules, self._contexts[level], answers, all_readable=self._all_readable)
 
     def rules_of(self, given: Json) -> tuple[Rule, ...]:
         """Return the rules for bash of a line of `--stdin`. They are cached. Raises ConfigError."""
@@ -197,6 +237,10 @@ def _rules(where: str, raw: object) -> tuple[Rule, ...]:
     if reader.problems:
         raise reader.problems[0]
     return compiled_rules(where, layer.rules(name))
+
+
+def _told_already(problem: str) -> None:
+    del problem
 
 
 async def _never(_: ToolContext) -> ToolResult:

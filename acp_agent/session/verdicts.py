@@ -49,6 +49,7 @@ _ON_WHOSE_WORD = {
     ApprovedBy.USER: "you typed it",
 }
 _READS = "it only reads"
+_CONTAINED = "nothing asks about it within the sandbox"
 _FULL_AUTO = "full-auto (acp.auto_approve, tools.autonomy_level): nothing asks"
 
 
@@ -134,16 +135,17 @@ def _settled(facts: CallFacts, gate: PermissionGate) -> Finding:
         case Allow():
             by = verdict.by if isinstance(verdict, Approved) else ApprovedBy.AUTO
             rule = ", ".join(_allowing(line.analysis, rules)) if line and by is ApprovedBy.POLICY else ""
-            return Finding(
-                "allow", "", rule, (_by_itself(line) if by is ApprovedBy.AUTO and line else _ON_WHOSE_WORD[by],)
-            )
+            why = _by_itself(facts, line) if by is ApprovedBy.AUTO and line else _ON_WHOSE_WORD[by]
+            return Finding("allow", "", rule, (why,))
         case _:
             assert_never(verdict)
 
 
-def _by_itself(line: CommandFacts) -> str:
+def _by_itself(facts: CallFacts, line: CommandFacts) -> str:
     """Return why a command runs without anybody's word."""
-    return _READS if line.only_reads else _FULL_AUTO
+    if line.only_reads:
+        return _READS
+    return _CONTAINED if facts.contained else _FULL_AUTO
 
 
 def _allowing(analysis: Analysis, rules: tuple[Rule, ...]) -> list[str]:

@@ -29,10 +29,24 @@ def wanted_tier(mode: SandboxMode) -> SandboxTier | None:
     return _TIERS.get(mode)
 
 
+def _is_off(settings: Settings) -> bool:
+    return SandboxMode.OFF is settings.tools.sandbox.mode or SandboxProfile.OFF is settings.tools.sandbox.profile
+
+
+def contains_commands(settings: Settings) -> bool:
+    """Return whether a sandbox contains the commands of a session, in our own terminal.
+
+    A strict one that cannot be built refuses them.
+    """
+    chosen = settings.tools.sandbox
+    works = chosen.strict or sandbox_tier(wanted_tier(chosen.mode)) is not SandboxTier.NONE
+    return works and not _is_off(settings)
+
+
 def sandbox_status(settings: Settings) -> str:
     """Return what is around the commands of a session with these settings, in words for the user."""
     chosen = settings.tools.sandbox
-    if SandboxMode.OFF is chosen.mode or SandboxProfile.OFF is chosen.profile:
+    if _is_off(settings):
         return "off"
     wanted = wanted_tier(chosen.mode)
     tier = sandbox_tier(wanted)
@@ -91,7 +105,7 @@ def is_contained(server: McpServer, settings: Settings) -> bool:
     Only bubblewrap has walls with a network. A project's server cannot be let out by its name, which a project chooses.
     """
     sandbox = settings.tools.sandbox
-    if SandboxMode.OFF is sandbox.mode or SandboxProfile.OFF is sandbox.profile:
+    if _is_off(settings):
         return False
     named = server.origin is not McpOrigin.PROJECT and server.name in settings.mcp.unsandboxed
     if named or not isinstance(server.reach, StdioServer):

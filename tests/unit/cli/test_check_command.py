@@ -27,6 +27,7 @@ from acp_agent.gates.rules.permission_rules import Action, Rule
 from acp_agent.gates.rules.permission_rules import judge as settled
 from acp_agent.gates.shell.command import ShellText
 from acp_agent.session.toolset.settings import permission_rules, session_roots
+from acp_agent.workspace.sandbox.sandbox import SandboxTier, sandbox_tier
 from tests.unit.cli.conftest import COMMAND
 from tests.unit.gates import everyday, hostile
 from tests.unit.gates.chain import Chain, command, rules
@@ -68,6 +69,7 @@ def project(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("ACP_AGENT_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("ACP_AGENT_CONFIG", str(tmp_path / "config.toml"))
+    monkeypatch.setenv("ACP_AGENT_TOOLS__SANDBOX__MODE", "off")
     (tmp_path / "config.toml").write_text("")
     monkeypatch.chdir(folder)
     return folder
@@ -134,7 +136,32 @@ def test_a_rule_that_asks_is_named(check: Check):
 def test_what_cannot_be_told_is_opaque_and_asks(check: Check):
     done = check("for x in 1; do ls; done")
     assert done.code == 3
-    assert done.out.endswith("opaque     uses a loop\n")
+    assert "opaque     uses a loop\n" in done.out
+
+
+def test_the_levels_with_another_verdict_are_named(check: Check):
+    assert check("make").out.endswith("level      this is for suggest; full-auto: allowed\n")
+    assert check("cat ../../x").out.count("level") == check("ls").out.count("level") == 0
+    assert "this is for full-auto; suggest: asked" in check("make", config="acp.auto_approve = 'full-auto'").out
+
+
+@pytest.mark.skipif(sandbox_tier() is SandboxTier.NONE, reason="no sandbox can be built on this machine")
+def test_the_sandbox_of_this_machine_counts_as_it_is_configured(check: Check, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("ACP_AGENT_TOOLS__SANDBOX__MODE")
+    asked = check("rm x")
+    assert (asked.code, asked.out.splitlines()[-2:]) == (
+        3,
+        [
+            f"sandbox    {sandbox_tier()}, profile workspace",
+            "level      this is for suggest; auto-edit: allowed; full-auto: allowed",
+        ],
+    )
+    level = "acp.auto_approve = 'auto-edit'\n"
+    free = check("rm x", config=level)
+    assert (free.code, "nothing asks about it within the sandbox" in free.out) == (0, True)
+    assert check("git stash drop", config=level).code == 3
+    assert check("cat /etc/hostname", config=level).code == 0
+    assert check("rm x", config=f"{level}tools.sandbox.mode = 'off'\n").code == 3
 
 
 def test_mode_approval_level_stored_answers_and_the_sandbox_count_as_in_a_session(check: Check, tmp_path: Path):
@@ -519,4 +546,4 @@ def test_a_check_of_a_command_loads_no_session():
     code = "import sys, acp_agent.cli.check_command; print({each for each in sys.modules if 'session.' in each})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = re.findall(r"acp_agent\.session\.([\w.]+)", done.stdout)
-    assert set(loaded) == {"toolset", "toolset.gate_factory", "toolset.settings", "verdicts"}
+    assert set(loaded) == {"toolset", "toolset.gate_factory", "toolset.sandboxing", "toolset.settings", "verdicts"}
