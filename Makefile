@@ -10,7 +10,7 @@ SOURCES := acp_agent tests
 
 .DEFAULT_GOAL := test
 .DELETE_ON_ERROR:
-.PHONY: demo test bench soak properties lock clean interop
+.PHONY: demo test bench soak properties lock clean interop extension
 
 demo: $(READY)
 	@$(BIN)/acp-agent demo
@@ -47,6 +47,11 @@ properties: $(READY)
 lock: $(READY)
 	$(BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 --extra dev --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url --no-emit-find-links --upgrade pyproject.toml -o requirements.lock
+
+# The extension for VS Code, built (node 20) and put into the package: from then on `pip install .` and a wheel carry it.
+extension:
+	cd editors/vscode && npm ci --no-audit --no-fund && npm run package
+	cp editors/vscode/acp-agent.vsix acp_agent/cli/setup/
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache

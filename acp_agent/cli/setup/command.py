@@ -17,8 +17,8 @@ from acp_agent.core.errors import AgentError
 from acp_agent.text import visible
 
 _VSIX = "acp-agent.vsix"  # our extension, where this installation carries it
-_EXTENSION = "acp-agent.acp-agent"
-_INSTALL_SECONDS = 120
+EXTENSION = "acp-agent.acp-agent"
+_CODE_SECONDS = 120
 
 
 def setup(args: argparse.Namespace) -> int:
@@ -122,18 +122,22 @@ def is_installed(editor: EditorSetup, environ: Mapping[str, str]) -> bool:
 def _extension(*, remove: bool) -> None:
     """Install or remove our extension with VS Code's own program, and say what was not possible."""
     package = files("acp_agent.cli.setup") / _VSIX
-    code = shutil.which("code")
     if not remove and not package.is_file():
         print("This installation carries no extension. Install ACP Client (formulahendry.acp-client) in VS Code.")
         return
-    what = ["--uninstall-extension", _EXTENSION] if remove else ["--install-extension", str(package)]
-    if code is None:
+    what = ["--uninstall-extension", EXTENSION] if remove else ["--install-extension", str(package)]
+    if shutil.which("code") is None:
         print(f"There is no `code` on PATH. To finish, run: code {shlex.join(what)}")
         return
-    try:
-        done = subprocess.run([code, *what], capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise AgentError(f"`code {what[0]}` failed: {error}") from error
+    done = run_code(*what)
     if done.returncode and not (remove and "not installed" in done.stderr):
         raise AgentError(f"`code {what[0]}` failed: {one_line(done.stderr or done.stdout)}")
     print("The extension acp-agent is " + ("removed from" if remove else "installed in") + " VS Code.")
+
+
+def run_code(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run VS Code's program, which is on PATH, and return its result. Raises AgentError."""
+    try:
+        return subprocess.run(["code", *arguments], capture_output=True, text=True, timeout=_CODE_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise AgentError(f"`code {arguments[0]}` failed: {error}") from error

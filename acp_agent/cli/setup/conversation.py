@@ -1,6 +1,7 @@
 """`acp-agent doctor --editor NAME`: look for the settings of an editor, and talk to the agent that they start."""
 
 import os
+import shutil
 import time
 from contextlib import suppress
 
@@ -8,7 +9,7 @@ import anyio
 
 from acp_agent.cli.agent_process import AgentProcess, Recording, objects_at, text_at
 from acp_agent.cli.doctor import CheckLevel, CheckResult
-from acp_agent.cli.setup.command import is_installed
+from acp_agent.cli.setup.command import EXTENSION, is_installed, run_code
 from acp_agent.cli.setup.editors import AgentCommand, EditorSetup, editor_setup, this_installation
 from acp_agent.cli.setup.files import read_settings
 from acp_agent.cli.setup.jsonc import JsoncFault
@@ -33,7 +34,8 @@ def check_editor(name: str, file: str | None = None) -> list[CheckResult]:
     own = this_installation()
     found = _looked_up(name, editor, own)
     launch = own if not editor.file else found[1]
-    return [*found[0], *([anyio.run(_talk, name, launch)] if launch is not None else [])]
+    extension = _extension() if name == "vscode" and shutil.which("code") else []
+    return [*found[0], *extension, *([anyio.run(_talk, name, launch)] if launch is not None else [])]
 
 
 def _looked_up(name: str, editor: EditorSetup, own: AgentCommand) -> tuple[list[CheckResult], AgentCommand | None]:
@@ -57,6 +59,19 @@ def _looked_up(name: str, editor: EditorSetup, own: AgentCommand) -> tuple[list[
     if launch.words != own.words:
         results.append(CheckResult(CheckLevel.WARN, name, f"this is another installation than {own.command}", how))
     return results, launch
+
+
+def _extension() -> list[CheckResult]:
+    """Return whether an extension that speaks ACP is in VS Code."""
+    try:
+        listed = run_code("--list-extensions").stdout.lower().split()
+    except AgentError as error:
+        return [CheckResult(CheckLevel.WARN, "vscode", str(error), "look at VS Code's list of extensions")]
+    found = [each for each in (EXTENSION, "formulahendry.acp-client") if each in listed]
+    if not found:
+        said = "neither our extension nor ACP Client (formulahendry.acp-client) is installed"
+        return [CheckResult(CheckLevel.FAIL, "vscode", said, "install one of them")]
+    return [CheckResult(CheckLevel.OK, "vscode", f"{' and '.join(found)} is installed")]
 
 
 async def _talk(name: str, launch: AgentCommand) -> CheckResult:

@@ -121,11 +121,13 @@ class JsonSettings:
 
     def launch_in(self, text: str) -> AgentCommand | None:
         entry = value_at(text, self.path)
-        if not isinstance(entry, dict) or not isinstance(entry.get("command"), str):
+        if not isinstance(entry, dict):
+            entry = {"command": value_at(text, (self.alone,)) if self.alone else None}
+        command, args, env = entry.get("command"), entry.get("args"), entry.get("env")
+        if not isinstance(command, str):
             return None
-        args, env = entry.get("args"), entry.get("env")
         return AgentCommand(
-            cast("str", entry["command"]),
+            command,
             tuple(str(each) for each in args) if isinstance(args, list) else (),
             {key: str(value) for key, value in env.items()} if isinstance(env, dict) else {},
         )

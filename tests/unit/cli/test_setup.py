@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acp_agent.cli.setup import command
 from acp_agent.cli.setup.editors import AgentCommand, editor_setup
 from acp_agent.cli.setup.jsonc import JsoncFault, parse, value_at, with_value, without_value
 from tests.rows import each_row
@@ -346,17 +347,50 @@ def test_a_configuration_of_marimo_that_cannot_be_edited_is_left_alone(in_proces
     assert "nothing was changed" in done.stderr
 
 
-def test_vs_code_installs_the_extension_with_its_own_program(in_process, home, tmp_path):
+FAKE_CODE = """#!{python}
+import pathlib, sys
+installed = pathlib.Path({state!r})
+if sys.argv[1] == "--install-extension":
+    assert pathlib.Path(sys.argv[2]).is_file()
+    installed.write_text("acp-agent.acp-agent")
+elif sys.argv[1] == "--uninstall-extension":
+    installed.unlink()
+else:
+    print(installed.read_text() if installed.exists() else "ms-python.python")
+"""
+
+
+def test_vs_code_installs_the_extension_with_its_own_program(in_process, home, monkeypatch):
+    monkeypatch.setattr(command, "_VSIX", "icon.svg")  # the extension is built for a wheel only
+    state, settings_file = home / "installed", home / ".config/Code/User/settings.json"
     (home / "bin").mkdir()
-    code = home / "bin" / "code"
-    code.write_text(f"#!{sys.executable}\nimport sys\nopen({str(home / 'asked')!r}, 'a').write(repr(sys.argv[1:]))\n")
-    code.chmod(0o755)
+    (home / "bin/code").write_text(FAKE_CODE.format(python=sys.executable, state=str(state)))
+    (home / "bin/code").chmod(0o755)
     path = f"{home / 'bin'}:{os.environ['PATH']}"
-    assert in_process("setup", "vscode", "--write", PATH=path).returncode == 0
-    assert (home / ".config/Code/User/settings.json").exists()
+    assert "is installed in VS Code" in in_process("setup", "vscode", "--write", PATH=path).stdout
+    assert settings_file.exists()
+    works = in_process("doctor", "--editor", "vscode", PATH=path)
+    assert "acp-agent.acp-agent is installed" in works.stdout
     assert in_process("setup", "vscode", "--remove", PATH=path).returncode == 0
-    assert "--uninstall-extension" in (home / "asked").read_text()
-    assert not (home / ".config/Code/User/settings.json").exists()
+    assert not settings_file.exists()
+    assert not state.exists()
+    assert "neither our extension" in in_process("doctor", "--editor", "vscode", PATH=path).stdout
+
+
+def test_without_its_program_or_an_extension_vs_code_says_what_to_do(in_process, home, monkeypatch):
+    (home / ".config/Code/User").mkdir(parents=True)
+    monkeypatch.setattr(command, "_VSIX", "absent.vsix")
+    assert "Install ACP Client" in in_process("setup", "vscode", "--write", PATH="/nonexistent").stdout
+    monkeypatch.setattr(command, "_VSIX", "icon.svg")
+    done = in_process("setup", "vscode", "--write", PATH="/nonexistent")
+    assert "To finish, run: code --install-extension" in done.stdout
+
+
+def test_a_path_alone_in_vs_code_is_found_and_removed(in_process, tmp_path):
+    file = tmp_path / "settings.json"
+    file.write_text('{\n  "acpAgent.path": "/opt/acp-agent",\n  "a": 1\n}\n')
+    assert in_process("setup", "vscode", "--remove", "--file", str(file)).returncode == 0
+    assert file.read_text() == '{\n  "a": 1\n}\n'
 
 
 def test_doctor_talks_to_the_agent_that_the_editor_would_start(acp_agent, home):
@@ -380,10 +414,10 @@ AGENTS = {
 
 @each_row("case", AGENTS)
 def test_doctor_says_what_is_wrong_with_the_agent_of_an_editor(in_process, home, case):
-    command, words = AGENTS[case]
+    program, words = AGENTS[case]
     file = home / ".config" / "zed" / "settings.json"
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({"agent_servers": {"acp-agent": {"command": command}}}))
+    file.write_text(json.dumps({"agent_servers": {"acp-agent": {"command": program}}}))
     done = in_process("doctor", "--editor", "zed")
     assert done.returncode == 1
     assert words in done.stdout
