@@ -218,3 +218,64 @@ def _session(pid: int) -> int:
         return os.getsid(pid)
     except OSError:
         return 0
+
+
+# ------------------------------------------------------------------------------------------- limits of a command
+
+_CPUS = os.cpu_count() or 1
+MOST_TASKS = max(4096, 128 * _CPUS)
+"""The processes and threads that a contained command can have. On many CPUs, many programs start many threads each."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLimits:
+    """What a contained command may take of the machine before it is ended.
+
+    processes   their number. A compiler takes five a job, so that `make -j` on 64 CPUs has some 330
+    spare       the part of the machine's memory that has to stay free
+    large       the part of it that the command may use even while less is free
+    """
+
+    processes: int = max(1024, 16 * _CPUS)
+    spare: float = 0.1
+    large: float = 0.25
+
+    def reached(self, first: int) -> str:
+        """Return which limit the namespace of a first process has reached, in words, or "" (Linux).
+
+        Its own /proc lists its processes and no others, which takes some microseconds. Walking down a tree takes
+        longer than a fork bomb needs to grow.
+        """
+        own = f"/proc/{first}/root/proc"
+        if _is_link(f"{own}/self"):  # this process is in there: the sandbox is not built yet
+            return ""
+        pids = [name for name in _names(own) if name.isdecimal()]
+        if len(pids) > self.processes:
+            return f"it had more than {self.processes} processes; run fewer at a time"
+        memory = _memory()
+        total = memory.get("MemTotal", 0)
+        if memory.get("MemAvailable", 0) >= total * self.spare:
+            return ""
+        used = sum(_resident(f"{own}/{pid}") for pid in pids) + _in_files(f"/proc/{first}/root/dev")
+        return f"it used {used >> 20} MiB, and memory ran out; use less at a time" if used > total * self.large else ""
+
+
+def _memory() -> dict[str, int]:
+    """Return the bytes of the machine's memory by their names in /proc/meminfo."""
+    lines = (line.split() for line in _read("/proc/meminfo").decode().splitlines())
+    return {words[0].rstrip(":"): int(words[1]) << 10 for words in lines if len(words) > 1}
+
+
+def _resident(folder: str) -> int:
+    """Return the bytes that a process has in memory, without those of files and shared ones."""
+    fields = _read(f"{folder}/statm").split()
+    return max(0, int(fields[1]) - int(fields[2])) * os.sysconf("SC_PAGE_SIZE") if len(fields) > 2 else 0
+
+
+def _in_files(folder: str) -> int:
+    """Return the bytes of the files in a file system in memory, such as that of /dev/shm."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return 0
+    return (found.f_blocks - found.f_bfree) * found.f_frsize

@@ -21,7 +21,7 @@ from acp_agent.core.backends import CommandOutcome, CommandRequest, OnOutput
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.process_limits import limits_for_child
 from acp_agent.workspace.processes.environment import child_environment
-from acp_agent.workspace.processes.table import MARK
+from acp_agent.workspace.processes.table import MARK, CommandLimits
 from acp_agent.workspace.processes.tree import CommandWatchdog, ProcessTree, pidfd_works
 from acp_agent.workspace.sandbox.sandbox import SessionSandbox
 from acp_agent.workspace.sandbox.walls import Launch
@@ -154,6 +154,7 @@ _KEPT_APART = 64 * 1024  # bytes of its own output that a background command kee
 _HANDED_OVER = 1024 * 1024  # bytes of one update of a background command
 _HELD = 2.0  # seconds in which a debugger must let go of a command that has ended
 _LOOK_AFTER = 5.0  # seconds between two looks for what a background command has left running
+_LIMITS_EVERY = 0.05  # seconds between two looks at what a contained command takes
 _UNREAD = 5.0  # seconds in which a command must read what is written to it
 
 
@@ -217,6 +218,8 @@ class LocalCommand:
                 async with anyio.create_task_group() as readers:
                     for stream, fd in self._pipes.items():
                         readers.start_soon(self._read, stream, fd)
+                    if self._tree.contained:
+                        readers.start_soon(self._hold_limits)
                     await self._end()
                     readers.cancel_scope.cancel()
                 self._finished.set()
@@ -290,6 +293,14 @@ class LocalCommand:
         await self._reap()
         with anyio.move_on_after(_DRAIN):
             await self._drained.wait()
+
+    async def _hold_limits(self) -> None:
+        """Look at what a contained command takes of the machine, and end it if that is more than it may."""
+        reached = ""
+        while not reached:
+            await anyio.sleep(_LIMITS_EVERY)
+            reached = self._tree.limit_reached()  # not in a thread: a fork bomb may leave none to start
+        self._note += f"\n[the sandbox ended the command: {reached}]\n"
 
     async def _look_after(self) -> None:
         look, self._afterwards = self._afterwards, None
@@ -459,6 +470,7 @@ class LocalTerminal:
     watchdog          ends the commands if this process is killed; None makes one
     sandbox           contains the commands that do not ask to be free; None leaves all of them free
     grace             seconds for processes that still run when the shell has ended, and again after SIGTERM
+    limits            what a contained command may take of the machine
     """
 
     def __init__(
@@ -470,8 +482,10 @@ class LocalTerminal:
         watchdog: CommandWatchdog | None = None,
         sandbox: SessionSandbox | None = None,
         grace: float = _GRACE,
+        limits: CommandLimits | None = None,
     ) -> None:
         self._grace = grace
+        self._limits = limits
         self._sandbox = sandbox
         self._environment = child_environment(os.environ, env_allow)
         self._default_timeout = default_timeout
@@ -483,7 +497,7 @@ class LocalTerminal:
         if self._shell is None:
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "neither bash nor sh is on PATH")
         check(request)
-        tree = ProcessTree(grace=self._grace)
+        tree = ProcessTree(grace=self._grace, limits=self._limits)
         over = partial(self._watchdog.dismiss, tree.mark)
         with ExitStack() as on_failure:
             on_failure.callback(over)

@@ -36,7 +36,7 @@ from functools import cache
 from typing import Final
 
 from acp_agent.core.process_limits import tag_of
-from acp_agent.workspace.processes.table import MARK, ProcessTable, Status, descendants, system_table
+from acp_agent.workspace.processes.table import MARK, CommandLimits, ProcessTable, Status, descendants, system_table
 
 _POLL = 0.005
 
@@ -257,12 +257,19 @@ class ProcessTree:
     grace       seconds that processes get to end by themselves, in `wait`, and in `end` after SIGTERM
     elsewhere   whether another program starts the shell, such as an editor in its terminal. Then only the mark tells
                 what belongs to the command; where this machine does not run it, nothing is found
+    limits      what it may take if it is contained
     """
 
     def __init__(
-        self, *, grace: float = _TERM_GRACE, table: ProcessTable | None = None, elsewhere: bool = False
+        self,
+        *,
+        grace: float = _TERM_GRACE,
+        table: ProcessTable | None = None,
+        elsewhere: bool = False,
+        limits: CommandLimits | None = None,
     ) -> None:
         self._grace = grace
+        self._limits = limits or CommandLimits()
         self._elsewhere = elsewhere
         self.mark = f"{os.getpid()}.{os.urandom(8).hex()}"
         self.tag = tag_of(self.mark)
@@ -275,6 +282,7 @@ class ProcessTree:
         self._sessions: set[int] = set()
         self._leader = 0
         self._keepers = 0
+        self._first = 0
         self._pipes = frozenset[int]()
 
     def started(self, leader: int, pipes: frozenset[int], keepers: int = 0) -> None:
@@ -335,6 +343,39 @@ class ProcessTree:
         members = [status for status in below if status is not None and not status.zombie]
         self._sessions |= {status.session for status in members} - {0, self._own_session}
         return [status.pid for status in members]
+
+    @property
+    def contained(self) -> bool:
+        """Whether it runs in a namespace of its own, all of which ends with its first process."""
+        return self._keepers > 0
+
+    def limit_reached(self) -> str:
+        """Return which limit a contained command has reached, in words, or "". If it has, all of it gets SIGKILL."""
+        self._first = self._first or self._find_first()
+        reached = self._limits.reached(self._first) if self._first else ""
+        return reached if reached and self._kill_namespace() else ""
+
+    def _find_first(self) -> int:
+        """Return the first process of the namespace, or 0. It becomes our child when bubblewrap above it has ended."""
+        own = (pid for pid in self._table.children(os.getpid()) if pid != self._leader)
+        orphans = (pid for pid in own if self._table.tag(pid) == self.tag)
+        return next(iter(self._table.children(self._leader)), 0) or next(orphans, 0)
+
+    def _kill_namespace(self) -> bool:
+        """End all processes of the namespace with one signal, which a fork bomb cannot outrun. Return whether."""
+        try:
+            fd = os.pidfd_open(self._first)
+        except OSError:  # it has ended
+            return False
+        try:
+            ours = self._table.tag(self._first) == self.tag  # another process may have got its number
+            if ours:
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        finally:
+            os.close(fd)
+        return ours
 
     def reaped(self) -> None:
         """Note that the shell was reaped. Its number may mean another process now."""

@@ -20,6 +20,7 @@ from functools import cache
 
 from acp_agent.core.process_limits import restore_limits
 from acp_agent.net.proxy import AllowlistProxy
+from acp_agent.workspace.processes.table import MOST_TASKS
 from acp_agent.workspace.sandbox.seccomp import filter_program
 from acp_agent.workspace.sandbox.walls import Launch, NetworkReach, PrivateHome, Walls, folders_above, is_below
 
@@ -42,6 +43,11 @@ _PROXY_VARIABLES = {
     "npm_config_cache": "/tmp/npm-cache",  # noqa: S108 - the session's own, because the user's is read-only
 }
 _LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # in many systems, of folders in /usr
+# The kernel counts the processes of each namespace for itself, so the limit is set within. It does not count those of
+# root. Where memory runs out, it ends processes with a score before others. dash calls the option -p.
+_LIMITS = f"""{{ ulimit -u {MOST_TASKS} || ulimit -p {MOST_TASKS}; ulimit -c 0
+echo 1000 > /proc/self/oom_score_adj; }} 2> /dev/null; exec "$@\""""
+_LIMITED = ("sh", "-c", _LIMITS, "sh")
 
 
 @cache
@@ -178,7 +184,8 @@ class BubblewrapSandbox:
             if self._filters:  # opened anew, because bubblewrap reads it from its position to its end
                 descriptors.append(os.open(self._filter, os.O_RDONLY | os.O_CLOEXEC))
             words = self._words(cwd, walls, *descriptors)
-            yield Launch((*words, "--", *command), tuple(descriptors), keepers=1, variables=self._variables(walls))
+            started = (*words, "--", *_LIMITED, *command)
+            yield Launch(started, tuple(descriptors), keepers=1, variables=self._variables(walls))
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -192,7 +199,7 @@ class BubblewrapSandbox:
         words = self._words(cwd, walls, *([number] if self._filters else ()))
         together = {**environment, **self._variables(walls)}
         variables = [word for name, value in together.items() for word in ("--setenv", name, value)]
-        run = shlex.join([*words, "--clearenv", *variables, "--", *command])
+        run = shlex.join([*words, "--clearenv", *variables, "--", *_LIMITED, *command])
         filtered = shlex.quote(self._filter)
         return (
             f"[ -f {filtered} ] || {{ echo {shlex.quote(_ELSEWHERE)} >&2; exit 126; }}; exec {number}<{filtered} {run}"

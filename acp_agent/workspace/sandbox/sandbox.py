@@ -19,6 +19,7 @@ from acp_agent.core.services import Egress
 from acp_agent.net.hosts import HostPattern
 from acp_agent.net.proxy import AllowlistProxy
 from acp_agent.workspace.processes.environment import PrivateFolder
+from acp_agent.workspace.processes.table import MOST_TASKS
 from acp_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox, bubblewrap
 from acp_agent.workspace.sandbox.landlock import LandlockSandbox, landlock_abi, landlock_limits, landlock_works
 from acp_agent.workspace.sandbox.quarantine import Quarantine
@@ -249,6 +250,10 @@ _SIGNS = (
     (re.compile(rf"{_PATH}['\"`\u2019]?: Read-only file system"), "{} cannot be changed"),
     (re.compile(rf"EROFS: [^,\n]*, \w+ {_PATH}"), "{} cannot be changed"),
     (re.compile(rf"Read-only file system[^\n]*?: {_PATH}"), "{} cannot be changed"),
+    (
+        re.compile(r"fork: (?:retry: )?Resource temporarily unavailable|can't start new thread|spawn \S+ EAGAIN"),
+        f"no more than {MOST_TASKS} processes and threads can run",
+    ),
     (re.compile(r"Read-only file system|os error 30"), "nothing outside the session's folders can be changed"),
     (re.compile(rf"{_PATH}['\"`\u2019]?: Permission denied"), _DENIED),
     (re.compile(rf"EACCES: [^,\n]*, \w+ {_PATH}"), _DENIED),

@@ -1,17 +1,20 @@
 """What commands can do within the walls, on the real kernel."""
 
 import os
+import re
 import subprocess
 import threading
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
+import psutil
 import pytest
 
 from acp_agent.core.backends import CommandOutcome, CommandRequest
 from acp_agent.workspace.processes.environment import child_environment
+from acp_agent.workspace.processes.table import MOST_TASKS, CommandLimits
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.processes.tree import harden_process
 from acp_agent.workspace.protected_paths import ProtectedPaths
@@ -299,3 +302,64 @@ async def test_a_protected_file_that_a_command_makes_gets_another_name_and_the_m
     again = await contained.run("echo x > src/.envrc & sleep 60", timeout=0.5)
     assert again.timed_out
     assert not (contained.root / "src/.envrc").exists()
+
+
+async def test_a_command_has_limits_and_is_the_first_that_ends_where_memory_runs_out(contained, tier):
+    if tier is not SandboxTier.BUBBLEWRAP:
+        pytest.skip("Landlock has no namespace in which processes are counted")
+    said = await contained.output("bash -c 'ulimit -u; ulimit -c'; cat /proc/self/oom_score_adj")
+    assert said.split() == [str(MOST_TASKS), "0", "1000"]
+
+
+@pytest.fixture
+def limited(contained, tier) -> Callable[[CommandLimits], Contained]:
+    """Return the same folder with a terminal whose commands have other limits."""
+    if tier is not SandboxTier.BUBBLEWRAP:
+        pytest.skip("Landlock has no namespace in which processes are counted")
+    return lambda limits: replace(contained, terminal=LocalTerminal(sandbox=contained.sandbox, limits=limits))
+
+
+def sleeping(seconds: str) -> list[psutil.Process]:
+    found = psutil.Process().children(recursive=True)
+    return [each for each in found if each.is_running() and each.name() == "sleep" and seconds in each.cmdline()]
+
+
+@pytest.mark.parametrize(("background", "end"), [(False, "; wait"), (True, "; wait"), (True, "")])
+async def test_a_command_with_too_many_processes_is_ended_and_no_other(limited, background, end):
+    few = limited(CommandLimits(processes=30))
+    forks = "for n in $(seq 60); do setsid sleep 612 & done" + end
+    outcomes: list[CommandOutcome] = []
+
+    async def beside() -> None:
+        outcomes.append(await few.run("read line < go; echo lived"))
+
+    os.mkfifo(few.root / "go")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(beside)
+        outcome = await few.run(forks, background=background, timeout=30)
+        (few.root / "go").write_text("\n")
+    assert outcome.output.endswith(
+        "\n[the sandbox ended the command: it had more than 30 processes; run fewer at a time]\n"
+    )
+    assert not outcome.timed_out
+    assert not sleeping("612")
+    assert outcomes[0].output == "lived\n"
+
+
+@pytest.mark.parametrize(
+    "takes", ["head -c 300M /dev/zero | tail", "head -c 300M /dev/zero > /dev/shm/taken; sleep 60"]
+)
+async def test_a_command_that_takes_much_of_the_memory_is_ended_when_little_is_free(limited, takes):
+    large = 150 * 2**20 / psutil.virtual_memory().total
+    outcome = await limited(CommandLimits(spare=2, large=large)).run(takes, timeout=30)
+    assert re.fullmatch(
+        r"\n\[the sandbox ended the command: it used \d+ MiB, and memory ran out; use less at a time\]\n",
+        outcome.output,
+    )
+    beside = await limited(CommandLimits(spare=2, large=large)).run("sleep 0.2; echo lived")
+    assert beside.output == "lived\n"  # memory is short, but something else uses it
+
+
+async def test_a_command_is_not_ended_for_much_memory_while_enough_is_free(limited):
+    outcome = await limited(CommandLimits(spare=0, large=0)).run("sleep 0.2; echo lived")
+    assert outcome.output == "lived\n"
