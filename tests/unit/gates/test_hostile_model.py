@@ -63,6 +63,7 @@ async def test_without_walls_nothing_that_runs_unasked_leaves_the_folder(world: 
         world.fresh(workspace)
         touched = world.touched(world.run(world.filled(text)))
         leaks |= {f"{workspace}: {text}": touched} if touched else {}
+    print(f"{len(rows)} rows, {len(silent)} run unasked, {len(leaks)} touched what is outside")
     assert leaks == {}
     assert not {text for _, text in silent} & set(DESTROYING)
     assert len(silent) < 20
@@ -101,7 +102,8 @@ async def test_within_walls_nothing_that_runs_unasked_leaves_the_folder(
     for name in ("PATH", "HOME"):
         monkeypatch.setenv(name, world.variables[name])  # a terminal takes them from the agent
     levels = (*LEVELS, AutoApprove.FULL_AUTO)
-    silent = await unasked(world, commands()[::step], *(chain(world, level, contained=True) for level in levels))
+    rows = commands()[::step]
+    silent = await unasked(world, rows, *(chain(world, level, contained=True) for level in levels))
     leaks: dict[str, list[str]] = {}
     for workspace, text in silent:
         world.fresh(workspace)
@@ -109,6 +111,7 @@ async def test_within_walls_nothing_that_runs_unasked_leaves_the_folder(
             output = await run_walled(world, world.filled(text))
         touched = [each for each in world.touched(output) if "root:x:0" not in each]
         leaks |= {f"{workspace}: {text}": touched} if touched else {}
+    print(f"{len(rows)} rows, {len(silent)} run unasked, all contained, {len(leaks)} touched what is outside")
     assert leaks == {}
     assert len(silent) > 800 / step
 
