@@ -318,6 +318,7 @@ class ToolResult:
     escaped     whether the text is of an earlier result, so that characters that nobody sees are escaped already
     before      the text before the first line of `text`, which was shown earlier: a secret may begin there
     place       where its command ran, `editor` or `local`, for the audit; empty if none did
+    wall        the wall of the sandbox that its command ran into, in words; empty if it ran into none
     """
 
     text: str
@@ -336,6 +337,7 @@ class ToolResult:
     escaped: bool = False
     before: str = ""
     place: str = ""
+    wall: str = ""
 
     @property
     def shown(self) -> str:

@@ -7,7 +7,8 @@ are judged as text:
 - Any other path outside (absolute, `~`, a link that leads out) asks, with its name: reading a log is ordinary work, and
   no rule should allow it silently. Full-auto refuses it instead of asking.
 - Devices such as /dev/null are allowed.
-- Walls of the kernel around a command answer what would be asked about its paths. To leave them asks each time.
+- Walls of the kernel around a command answer what would be asked about its paths. To leave them asks each time. The
+  question says whether the same command ran within them before, and which wall stopped it.
 
 Reading a dependency of the project outside (site-packages, the toolchain's sources) asks for its folder, by a tool and
 by a command that only reads. Full-auto does not ask.
@@ -21,7 +22,7 @@ from functools import partial
 from typing import TypeAlias
 
 from acp_agent.core.errors import Refused, ToolError
-from acp_agent.core.types import Access, Allow, Ask, Deny, Verdict
+from acp_agent.core.types import Access, Allow, ApprovedBy, Ask, Deny, ToolResult, Verdict
 from acp_agent.gates.gate import CallFacts, CommandFacts, Gate, Resolve
 from acp_agent.gates.paths.command_paths import MAX_WORDS, Folders, odd_words, path_words, patterns_of
 from acp_agent.gates.paths.links import (
@@ -37,6 +38,8 @@ from acp_agent.gates.shell.command import Command, Plain
 from acp_agent.workspace.roots import ReadableFolder
 
 _SHOWN = 5
+_MOST_STOPPED = 20
+"""The most commands that a wall stopped which are remembered."""
 _DEVICES = re.compile(r"/dev/(?:null|zero|full|u?random|tty|stdin|stdout|stderr|fd/\d+)")
 _CLIMBS = re.compile(r"(?![/~])(?:.*/)?\.\.(?:/|$)", re.DOTALL)
 
@@ -80,6 +83,7 @@ class SandboxGate(Gate):
         self._refuse_url = refuse_url
         self._resolve = resolve
         self._resolve_command = resolve_command
+        self._stopped: dict[str, str] = {}
 
     def judge(self, facts: CallFacts) -> Verdict:
         outside, links, readable = list[str](), list[LinkDoubt](), dict[ReadableFolder, None]()
@@ -107,7 +111,7 @@ class SandboxGate(Gate):
             return Ask("typed into a program that runs commands, in a folder that is not known", firm=True)
         if not (outside or links or readable or facts.unsandboxed):
             return Allow()
-        reasons = ["leaves the sandbox"] if facts.unsandboxed else []
+        reasons = [self._leaves(facts)] if facts.unsandboxed else []
         reasons += [f"reads {each.name}, a dependency of this project ({each.path})" for each in readable]
         if facts.unsandboxed:
             reasons += [f"outside the workspace: {_listed(outside)}"] if outside else []
@@ -117,6 +121,23 @@ class SandboxGate(Gate):
         reasons += [f"outside the workspace: {_listed(outside)}"] if outside else []
         reasons += list(dict.fromkeys(each.reason for each in links))[:_SHOWN]
         return Ask("; ".join(reasons), firm=bool(outside) or any(each.certain for each in links))
+
+    async def conclude(self, facts: CallFacts, result: ToolResult) -> ToolResult:
+        """Remember a command that a wall stopped."""
+        if result.wall and facts.command is not None:
+            by_user = result.ruling is not None and result.ruling.approved_by is ApprovedBy.USER
+            # Its name comes from the command's own output, so it is no word for a question.
+            wall = "the network" if "reached" in result.wall else "files"
+            before = "you allowed it" if by_user else "it ran unasked"
+            self._stopped.pop(facts.command.text, None)
+            self._stopped[facts.command.text] = f", in which {before}; a wall around {wall} stopped it there"
+            for oldest in [*self._stopped][:-_MOST_STOPPED]:
+                del self._stopped[oldest]
+        return result
+
+    def _leaves(self, facts: CallFacts) -> str:
+        text = "" if facts.command is None else facts.command.text
+        return f"leaves the sandbox{self._stopped.get(text, '')}"
 
     def _command(self, line: CommandFacts, readable: dict[ReadableFolder, None]) -> list[str] | Deny:
         """Return the outside paths that a command names, or the refusal of one that climbs out.

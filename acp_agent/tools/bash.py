@@ -187,6 +187,7 @@ def _result(outcome: CommandOutcome, longest: float, wall: str, place: str) -> T
         ),
         failure=failure,
         place=place,
+        wall=wall,
     )
 
 

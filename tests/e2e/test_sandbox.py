@@ -113,6 +113,33 @@ async def test_leaving_the_sandbox_asks_at_every_level_and_each_time(tmp_path: P
     assert outside.read_text() == "x\nx\n"
 
 
+@pytest.mark.parametrize(
+    ("level", "before"),
+    [
+        ("suggest", "leaves the sandbox, in which you allowed it; a wall around the network stopped it there"),
+        ("auto-edit", "leaves the sandbox, in which it ran unasked; a wall around the network stopped it there"),
+    ],
+)
+async def test_the_second_question_says_which_wall_stopped_the_command(tmp_path: Path, level: str, before: str):
+    reach = "python3 -c \"import socket; socket.create_connection(('198.51.100.1', 9), 1)\""
+    other = f"touch {tmp_path}/outside.txt"
+    free = ({"command": text, "unsandboxed": True} for text in (reach, other))
+    script = [*(uses(("bash", each)) for each in ({"command": reach}, *free)), says("ok")]
+
+    async def decide(params: dict[str, Any]) -> str:
+        return "reject_once" if "a wall around" in str(params) else "allow_once"
+
+    async with sandboxed(tmp_path, script, level, decide=decide) as editor:
+        await editor.say(await editor.open(), "go")
+    *_, again, another = questions(editor)
+    assert len(questions(editor)) == (3 if level == "suggest" else 2)
+    assert before in str(again["toolCall"])
+    assert "a wall around" not in str(another["toolCall"])
+    records = map(json.loads, (editor.home.data / "audit.jsonl").read_text().splitlines())
+    around = [record.get("sandbox") for record in records if record["kind"] == "tool"]
+    assert around == [str(sandbox_tier()), None, "unsandboxed"]
+
+
 async def test_a_command_that_may_not_leave_the_sandbox_does_not_run(tmp_path: Path):
     outside = tmp_path / "outside.txt"
     script = [uses(("bash", {"command": f"touch {outside}", "unsandboxed": True, "reason": "please"})), says("ok")]
