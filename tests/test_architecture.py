@@ -290,6 +290,7 @@ OPENS = {
     "core/process_limits.py": "/dev/null, to see whether anything can be opened",
     "workspace/roots.py": "Root itself",
     "workspace/sandbox/bubblewrap.py": "whether bubblewrap is there, and the filter of system calls",
+    "workspace/sandbox/git_folders.py": "what is there of a repository, and where its worktrees lead; follows no link",
     "workspace/sandbox/landlock.py": "what the walls are made of, to allow it; opens no content",
     "workspace/sandbox/metadata.py": "what a contained command names, and only to see whether it lies within the walls",
     "workspace/sandbox/quarantine.py": "what a contained command made, links not followed",

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from acp_agent.cli.agent_process import objects_at, text_at
@@ -201,6 +202,20 @@ async def test_a_repository_may_do_in_the_sandbox_what_asks_without(tmp_path: Pa
         await editor.say(await editor.open(), "go")
     assert "a.txt" in editor.call.text
     assert questions(editor) == []
+
+
+async def test_git_commits_in_a_linked_worktree_unasked(tmp_path: Path):
+    commit = "echo 2 > b.txt; git add b.txt; git checkout -q -b topic; git commit -q -m second; git log -1 --format=%s"
+    script = [uses(("bash", {"command": commit})), says("ok")]
+    async with sandboxed(tmp_path, script, "auto-edit") as editor:
+        make = "git init -q main && cd main && git config user.name a && git config user.email a@example.com && "
+        make += f"git commit -q --allow-empty -m first && git worktree add -q {editor.workspace}"
+        await anyio.run_process(["sh", "-ec", make], cwd=tmp_path)
+        await editor.say(await editor.open(), "go")
+    assert questions(editor) == []
+    assert text_at(editor.calls[0].final, "rawOutput", "output").splitlines()[-2] == "second"
+    log = await anyio.run_process(["git", "log", "-1", "--format=%s", "topic"], cwd=tmp_path / "main")
+    assert log.stdout == b"second\n"
 
 
 @pytest.mark.parametrize("capabilities", [NOTHING, EVERYTHING], ids=["here", "in the editor"])

@@ -241,7 +241,7 @@ class BubblewrapSandbox:
         mounts[walls.home] = ("--bind", home)
         mounts |= {path: ("--ro-bind", path) for path in (*_SETTINGS, *walls.readable) if os.path.exists(path)}
         mounts |= {path: ("--bind", path) for path in (*walls.writable, *walls.pinned)}
-        mounts |= {path: ("--ro-bind", path) for path in walls.frozen}
+        mounts |= {path: ("--ro-bind-try", path) for path in walls.frozen}
         mounts |= {path: ("--tmpfs",) if os.path.isdir(path) else ("--ro-bind", _NO_FILE) for path in walls.hidden}
         if walls.network is NetworkReach.ALL:
             names = os.path.realpath("/etc/resolv.conf")

@@ -11,10 +11,10 @@ from contextlib import suppress
 
 from acp_agent.workspace.beneath import best_opener, holding
 from acp_agent.workspace.git.settings import NotReadable, Repository, dangers, read_settings
-from acp_agent.workspace.sandbox.walls import Protects, is_below, obeyed_by_git, upper_entries
+from acp_agent.workspace.sandbox.git_folders import KINDS, UNSEARCHED, named_folder, obeyed_by_git
+from acp_agent.workspace.sandbox.walls import Protects, is_below, upper_entries
 
 _SUFFIX = ".quarantined"
-_POINTERS = ("commondir", "gitdir", "config.worktree")
 _MOST_NAMED = 5
 
 
@@ -22,11 +22,13 @@ class Quarantine:
     """The protected files of the folders that commands may change, as they were before a command.
 
     folders    absolute and resolved
+    linked     those of them, and folders in them, that are git folders of linked worktrees and their repositories
     protects   tells whether a path may not be changed by a command
     """
 
-    def __init__(self, folders: Sequence[str], protects: Protects) -> None:
+    def __init__(self, folders: Sequence[str], protects: Protects, linked: Sequence[str] = ()) -> None:
         self._folders = folders
+        self._linked = linked
         self._protects = protects
         self._before = frozenset(self._found())
 
@@ -34,7 +36,7 @@ class Quarantine:
         """Rename what is new, and return a line about it for the user and the model; "" if nothing is. It blocks."""
         moved: list[str] = []
         for path in self._found():
-            if path in self._before or any(is_below(path, each) for each in moved) or _is_usual(path):
+            if path in self._before or any(is_below(path, each) for each in moved) or _is_usual(path, self._linked):
                 continue
             if self._renamed(path):
                 moved.append(path)
@@ -47,7 +49,11 @@ class Quarantine:
         )
 
     def _found(self) -> Iterator[str]:
+        for git in self._linked:
+            yield from _single(obeyed_by_git(git))
         for folder in self._folders:
+            if folder in self._linked:
+                continue
             for path, is_git in upper_entries(folder):
                 if is_git:
                     yield from _single(obeyed_by_git(path))
@@ -88,7 +94,7 @@ def _single(paths: Iterator[str]) -> Iterator[str]:
             yield from [entry.path for entry in entries if not entry.name.endswith(".sample")]
 
 
-def _is_usual(path: str) -> bool:
+def _is_usual(path: str, linked: Sequence[str]) -> bool:
     """Return whether the usual tools make such a file, and nothing runs because of it."""
     above, name = os.path.split(path)
     if name == "pyvenv.cfg" or name.endswith(".pth") or path.endswith("info/attributes"):
@@ -96,10 +102,11 @@ def _is_usual(path: str) -> bool:
     if f"{os.sep}.git{os.sep}" in path:
         if name == "config":
             return _is_harmless(path)
-        if name in _POINTERS:
-            return name != "config.worktree" and _stays(path, above)
-        return not os.path.islink(path) and not _runs(path)
-    return name == ".git" and _stays(path, above)
+        if name == "commondir":  # of a worktree, and it leads to the repository of which that is one
+            worktrees = os.path.dirname(above)
+            return os.path.basename(worktrees) == "worktrees" and named_folder(path) == os.path.dirname(worktrees)
+        return name not in ("gitdir", "config.worktree") and not os.path.islink(path) and not _runs(path)
+    return name == ".git" and _stays(named_folder(path, "gitdir:"), above, linked)
 
 
 def _is_harmless(path: str) -> bool:
@@ -112,17 +119,16 @@ def _is_harmless(path: str) -> bool:
     return not any(danger.firm for danger in dangers(Repository("", settings), ""))
 
 
-def _stays(path: str, above: str) -> bool:
-    """Return whether a file that leads git to another folder leads to one of the same repository."""
-    try:
-        with open(path, opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
-            named = file.read(4096).removeprefix("gitdir:").strip()
-    except (OSError, ValueError):
+def _stays(git: str, worktree: str, linked: Sequence[str]) -> bool:
+    """Return whether the git folder of a worktree is one of the same repository, and lies where hooks are looked for.
+
+    linked   further git folders whose submodules and worktrees count
+    """
+    top, known, inner = f"{git}/".partition("/.git/")
+    kind, *names = inner.rstrip("/").split("/")
+    if not known or kind not in ("", *KINDS) or not UNSEARCHED.isdisjoint(names):
         return False
-    there = os.path.realpath(os.path.join(above, named))
-    top = there.partition(f"{os.sep}.git{os.sep}")[0] if f"{os.sep}.git{os.sep}" in there else os.path.dirname(there)
-    known = os.path.basename(there) == ".git" or f"{os.sep}.git{os.sep}" in there
-    return known and is_below(above, top)
+    return is_below(worktree, top) or any(is_below(git, f"{each}/{kind}") for each in linked for kind in KINDS)
 
 
 def _runs(path: str) -> bool:

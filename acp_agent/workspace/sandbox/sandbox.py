@@ -172,7 +172,7 @@ class SessionSandbox:
             with self._building:
                 walls = self._walls_for(network, read_only=read_only)
                 launch = held.enter_context(self._built().launch(command, cwd, walls))
-            quarantine = Quarantine(walls.writable, self._rules.protects)
+            quarantine = Quarantine(walls.writable, self._rules.protects, walls.linked)
             yield replace(launch, afterwards=quarantine.look)
 
     @property

@@ -10,12 +10,12 @@ from typing import TypeAlias, TypeVar
 
 from acp_agent.core.types import Access
 from acp_agent.net.hosts import HostPattern
+from acp_agent.workspace.sandbox.git_folders import LinkedRepository, linked_repositories, obeyed_by_git
 
 _DEEPEST = 3  # folders below a root in which protected and unreadable files are looked for
 _MOST_ENTRIES = 1_000
 _MOST_DOTTED = 20_000  # entries of the root, and those with a dot in front or above
 _UNSEARCHED = frozenset(("node_modules", ".venv", "venv", "target", "dist", "build", "__pycache__", ".tox", ".nox"))
-_GIT_OBEYED = ("hooks", "config", "config.worktree", "info/attributes", "commondir", "gitdir")
 _LOGINS = """
 .ssh .gnupg .aws .azure .kube .docker .config/gh .config/gcloud .npmrc .netrc .pypirc .pgpass .my.cnf
 .git-credentials .config/git/credentials .cargo/credentials.toml .cargo/credentials .gem/credentials
@@ -82,6 +82,7 @@ class Walls:
     home       the user's home, for which an empty private folder stands
     network    which hosts can be reached
     proxied    whether some hosts more can be reached through a proxy
+    linked     git folders that may be changed because a folder of the session is a worktree of theirs
     """
 
     writable: tuple[str, ...]
@@ -92,6 +93,7 @@ class Walls:
     home: str = ""
     network: NetworkReach = NetworkReach.SESSION
     proxied: bool = False
+    linked: tuple[str, ...] = ()
 
     def for_reading(self) -> "Walls":
         """Return the same walls with nothing that may be changed but /tmp and the private home, and without a proxy.
@@ -100,7 +102,8 @@ class Walls:
         """
         network = NetworkReach.NONE if self.proxied else self.network
         readable = (*self.readable, *self.writable)
-        return replace(self, writable=(), readable=readable, pinned=(), frozen=(), network=network, proxied=False)
+        unchanged = replace(self, writable=(), readable=readable, pinned=(), frozen=(), linked=())
+        return replace(unchanged, network=network, proxied=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,17 +222,35 @@ class WallRules:
                     frozen.append(path)
                 if self.refuses(path, Access.READ):
                     unreadable.append(path)
+        logins = (os.path.join(home, name) for name in _LOGINS)
+        secret = _existing((*logins, *_SECRETS, *self.hidden, *unreadable))
+        linked = self._linked(folders, secret)
+        folders = (*folders, *(each.folder for each in linked))
+        frozen += [path for each in linked for path in each.frozen()]
         if self.read_only:
             readable += folders
-            folders, frozen = (), []
+            folders, frozen, linked = (), [], []
         pinned = dict.fromkeys(parent for path in frozen for parent in _between(path, folders))
-        logins = (os.path.join(home, name) for name in _LOGINS)
         seen = (*folders, *_existing(readable))
-        secret = _existing((*logins, *_SECRETS, *self.hidden, *unreadable))
         hidden = tuple(path for path in secret if any(is_below(path, above) for above in seen))
         found = (folders, _existing(readable), tuple(pinned), tuple(frozen), hidden)
         proxied = bool(self.hosts) and self.network is NetworkReach.SESSION
-        return Walls(*found, home, self.network, proxied=proxied)
+        gits = tuple(git for each in linked for git in (each.folder, *each.worktrees))
+        return Walls(*found, home, self.network, proxied=proxied, linked=gits)
+
+    def _linked(self, folders: Sequence[str], secret: Sequence[str]) -> list[LinkedRepository]:
+        """Return the repositories of linked worktrees that commands may change: none that is to be read by nobody.
+
+        folders   what may be changed anyway
+        secret    what is hidden
+        """
+        return [
+            each
+            for each in linked_repositories(self.roots)
+            if self.refuses(each.folder, Access.READ) is None
+            and not any(is_below(each.folder, path) for path in (*folders, *secret))
+            and not any(is_below(path, each.folder) for path in folders)
+        ]
 
 
 def _toolchains(home: str, environment: Mapping[str, str], *, caches: bool) -> Iterator[str]:
@@ -303,21 +324,6 @@ def _listed(folder: str) -> list[tuple[str, str, bool]]:
             return [(entry.name, entry.path, entry.is_dir(follow_symlinks=False)) for entry in found]
     except OSError:
         return []
-
-
-def obeyed_by_git(git: str) -> Iterator[str]:
-    """Yield what is there of a repository's hooks and settings, with those of its submodules and worktrees."""
-    yield from filter(os.path.lexists, (os.path.join(git, name) for name in _GIT_OBEYED))
-    yield from _submodules(git)
-
-
-def _submodules(git: str) -> Iterator[str]:
-    """Yield the hooks and settings of the submodules and worktrees whose data is in a `.git` folder."""
-    for kind in ("modules", "worktrees"):
-        for folder, names, files in os.walk(os.path.join(git, kind)):
-            obeyed = [name for name in (*names, *files) if name in ("hooks", "config", "config.worktree", "commondir")]
-            yield from (os.path.join(folder, name) for name in obeyed)
-            names[:] = [name for name in names if name not in ("objects", "refs", "logs", "hooks")]
 
 
 def _between(path: str, writable: Sequence[str]) -> Iterator[str]:

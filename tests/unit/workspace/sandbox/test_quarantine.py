@@ -48,6 +48,18 @@ PLANTED = {
     "a link as a hook": ("git init -q && ln -s /bin/true .git/hooks/pre-push", [".git/hooks/pre-push"]),
     "a monitor for git": ("git init -q sub && git -C sub config core.fsmonitor ./x", ["sub/.git/config"]),
     "another repository's settings": ("git init -q && echo ../evil > .git/commondir", [".git/commondir"]),
+    "settings in the repository's own folder": (
+        "git init -q && mkdir .git/evil && echo evil > .git/commondir",
+        [".git/commondir"],
+    ),
+    "a file that leads git to such a folder": (
+        "git init -q && mkdir lib .git/evil && echo 'gitdir: ../.git/evil' > lib/.git",
+        ["lib/.git"],
+    ),
+    "a file that leads git where nobody looks": (
+        "git init -q && mkdir -p lib .git/modules/objects && echo 'gitdir: ../.git/modules/objects' > lib/.git",
+        ["lib/.git"],
+    ),
     "settings of a worktree": ("git init -q && echo x > .git/config.worktree", [".git/config.worktree"]),
     "a file that leads git elsewhere": ("mkdir lib evil && echo 'gitdir: ../evil' > lib/.git", ["lib/.git"]),
     "a link in place of a folder": ("mkdir x && ln -s x .vim", [".vim"]),

@@ -1,0 +1,118 @@
+"""Folders of git repositories: what something runs or obeys in them, and the repository of a linked worktree.
+
+The `.git` of a linked worktree is a file that names its own git folder, which lies in the repository's:
+`REPOSITORY/worktrees/NAME`. https://git-scm.com/docs/gitrepository-layout
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from acp_agent.workspace.roots import is_below
+
+_OBEYED = ("hooks", "config", "config.worktree", "info/attributes", "commondir", "gitdir")
+_OF_THE_MAIN_WORKTREE = (
+    *("HEAD", "index", "info", "modules", "branches", "remotes", "sequencer", "rebase-merge", "rebase-apply"),
+)
+KINDS = ("modules", "worktrees")
+"""The folders in a git folder with the git folders of submodules and of linked worktrees."""
+UNSEARCHED = frozenset(("objects", "refs", "logs", "hooks"))
+"""The folders in the git folder of a submodule in which no other one is looked for."""
+_LONGEST = 4096  # bytes of a file that names a folder
+
+
+def obeyed_by_git(git: str) -> Iterator[str]:
+    """Yield what is there of a repository's hooks and settings, with those of its submodules and worktrees."""
+    yield from filter(os.path.lexists, (os.path.join(git, name) for name in _OBEYED))
+    yield from _submodules(git)
+
+
+def _submodules(git: str) -> Iterator[str]:
+    """Yield the hooks and settings of the submodules and worktrees whose data is in a `.git` folder."""
+    for kind in KINDS:
+        for folder, names, files in os.walk(os.path.join(git, kind)):
+            obeyed = [name for name in (*names, *files) if name in ("hooks", "config", "config.worktree", "commondir")]
+            yield from (os.path.join(folder, name) for name in obeyed)
+            names[:] = [name for name in names if name not in UNSEARCHED]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedRepository:
+    """A repository outside the session's folders, of which some of them are linked worktrees. Paths are resolved.
+
+    folder      the git folder that its worktrees share
+    worktrees   the git folders of the session's worktrees; they are below `folder`
+    """
+
+    folder: str
+    worktrees: tuple[str, ...]
+
+    def frozen(self) -> Iterator[str]:
+        """Yield what stays as it is: what git obeys, and the state of the main worktree and of all other worktrees."""
+        main = filter(os.path.lexists, (os.path.join(self.folder, name) for name in _OF_THE_MAIN_WORKTREE))
+        yield from dict.fromkeys((*obeyed_by_git(self.folder), *main))
+        with suppress(OSError), os.scandir(os.path.join(self.folder, "worktrees")) as entries:
+            yield from [entry.path for entry in entries if entry.path not in self.worktrees]
+        for git in self.worktrees:
+            yield from obeyed_by_git(git)
+
+
+def linked_repositories(roots: Sequence[str]) -> tuple[LinkedRepository, ...]:
+    """Return the repositories of which roots are linked worktrees.
+
+    Anybody can write a `.git` file, and it may have come with a checkout. So the repository must name the root in turn,
+    in `worktrees/NAME/gitdir`, which `git worktree add` writes. It must belong to the user, and no link may lead out of
+    it where a wall stands.
+    """
+    found = dict[str, None]()
+    for root in roots:
+        git = named_folder(os.path.join(root, ".git"), "gitdir:")
+        common = os.path.dirname(os.path.dirname(git))
+        if git and _names_back(git, common, os.path.realpath(root)) and _is_sound(common):
+            found[common] = None
+    within = tuple(map(os.path.realpath, roots))
+    repositories = (LinkedRepository(common, tuple(_worktrees(common, within))) for common in found)
+    return tuple(each for each in repositories if not any(map(os.path.islink, each.frozen())))
+
+
+def _worktrees(common: str, roots: Sequence[str]) -> Iterator[str]:
+    """Yield the git folders of the linked worktrees of a repository that are roots or lie below one."""
+    with suppress(OSError), os.scandir(os.path.join(common, "worktrees")) as entries:
+        for entry in entries:
+            where = named_folder(os.path.join(entry.path, "gitdir"))
+            if entry.is_dir(follow_symlinks=False) and any(is_below(where, root) for root in roots):
+                yield entry.path
+
+
+def _names_back(git: str, common: str, root: str) -> bool:
+    """Return whether a git folder is that of a worktree, and the worktree is a root."""
+    lies = os.path.dirname(git) == os.path.join(common, "worktrees")
+    return (
+        lies
+        and named_folder(f"{git}/commondir") == common
+        and named_folder(f"{git}/gitdir") == os.path.join(root, ".git")
+    )
+
+
+def _is_sound(common: str) -> bool:
+    """Return whether a folder is a repository of this user with all that git needs of it."""
+    try:
+        whose = {os.lstat(os.path.join(common, name)).st_uid for name in ("", "HEAD", "objects", "refs", "worktrees")}
+    except OSError:
+        return False
+    return whose == {os.geteuid()}
+
+
+def named_folder(file: str, prefix: str = "") -> str:
+    """Return the resolved path that a file names after a prefix, or "". A file that is a link names none."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as opened:
+            text = os.fsdecode(opened.read(_LONGEST)) if stat.S_ISREG(os.fstat(descriptor).st_mode) else ""
+    except OSError:
+        return ""
+    name = text.removeprefix(prefix).strip()
+    usable = text.startswith(prefix) and len(text) < _LONGEST and name and "\0" not in name and "\n" not in name
+    return os.path.realpath(os.path.join(os.path.dirname(file), name)) if usable else ""
