@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Protocol, cast
 
-from acp_agent.cli.setup.jsonc import is_bare, value_at, with_value, without_value
+from acp_agent.cli.setup.jsonc import JsoncNode, is_bare, node_at, value_at, with_value, without_value
 from acp_agent.core.errors import AgentError
 from acp_agent.core.types import Json, JsonObject
 
@@ -107,15 +107,16 @@ class JsonSettings:
         return text
 
     def withdrawn(self, text: str, before: str | None) -> str | None:
+        before = before or ""
         for path, value in reversed(list(self._entries(AgentCommand("")))):
-            old = value_at(before or "", path)
-            if isinstance(value, dict) and isinstance(old, dict):
+            old = node_at(before, path)
+            if isinstance(value, dict) and old is not None and old.members is not None:
                 for key in value:
-                    text = _restored(text, (*path, key), old.get(key))
+                    text = _restored(text, (*path, key), node_at(before, (*path, key)))
             else:
                 text = _restored(text, path, old)
             for depth in range(len(path) - 1, 0, -1):
-                if is_bare(text, path[:depth]) and value_at(before or "", path[:depth]) is None:
+                if is_bare(text, path[:depth]) and node_at(before, path[:depth]) is None:
                     text = without_value(text, path[:depth])
         return text
 
@@ -137,8 +138,8 @@ class JsonSettings:
         return self.note
 
 
-def _restored(text: str, path: Sequence[str], old: Json) -> str:
-    return without_value(text, path) if old is None else with_value(text, path, old)
+def _restored(text: str, path: Sequence[str], old: JsoncNode | None) -> str:
+    return without_value(text, path) if old is None else with_value(text, path, old.value)
 
 
 @dataclass(frozen=True, slots=True)

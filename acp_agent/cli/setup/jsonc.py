@@ -60,12 +60,18 @@ def parse(text: str) -> JsoncNode | None:
     return _Reader(text).document()
 
 
-def value_at(text: str, path: Sequence[str]) -> Json:
-    """Return the value at a path of keys, or None if there is none. Raises JsoncFault."""
+def node_at(text: str, path: Sequence[str]) -> JsoncNode | None:
+    """Return what stands at a path of keys, or None if there is nothing. Raises JsoncFault."""
     node = parse(text)
     for key in path:
         member = node.member(key) if node is not None else None
         node = member.node if member is not None else None
+    return node
+
+
+def value_at(text: str, path: Sequence[str]) -> Json:
+    """Return the value at a path of keys, or None if there is none. Raises JsoncFault."""
+    node = node_at(text, path)
     return node.value if node is not None else None
 
 
@@ -105,10 +111,7 @@ def with_value(text: str, path: Sequence[str], value: Json) -> str:
 
 def without_value(text: str, path: Sequence[str]) -> str:
     """Return the text without the member at a path of keys. Raises JsoncFault if it is no JSON."""
-    node = parse(text)
-    for key in path[:-1]:
-        member = node.member(key) if node is not None else None
-        node = member.node if member is not None else None
+    node = node_at(text, path[:-1])
     found = node.member(path[-1]) if node is not None else None
     if node is None or found is None:
         return text
@@ -126,10 +129,7 @@ def without_value(text: str, path: Sequence[str]) -> str:
 
 def is_bare(text: str, path: Sequence[str]) -> bool:
     """Return whether an object without members and comments stands at the path. Raises JsoncFault."""
-    node = parse(text)
-    for key in path:
-        member = node.member(key) if node is not None else None
-        node = member.node if member is not None else None
+    node = node_at(text, path)
     return node is not None and node.members == () and not text[node.start + 1 : node.end - 1].strip()
 
 

@@ -137,6 +137,22 @@ def test_any_text_keeps_what_is_not_the_entry(text: str, before: str, behind: st
         assert plain(without_value(new, path)) == {**plain(text), "agent_servers": agents}
 
 
+@settings(max_examples=settings.default.max_examples * 2, deadline=None)
+@given(jsonc(), SPACES, SPACES)
+def test_any_text_means_what_it_meant_when_the_settings_are_removed_after_an_edit(old: str, before: str, behind: str):
+    old = before + old + behind
+    for name in JSON_EDITORS:
+        editor = editor_setup(name, {"HOME": "/home/x"})
+        try:
+            new = editor.applied(old, LAUNCH)
+        except JsoncFault:
+            continue
+        assert editor.applied(new, LAUNCH) == new
+        left = editor.withdrawn("/* later */" + new + "\n// later", old)
+        assert left is not None
+        assert plain_or_none(left) == plain_or_none(old)
+
+
 def plain_or_none(text: str) -> object:
     node = parse(text)
     return node.value if node is not None else {}
