@@ -32,6 +32,14 @@ test("a long output stays within its limit", () => {
   assert.ok(buffer.text.endsWith("line 4999\n"));
 });
 
+test("the end of an output is read without the rest", () => {
+  const buffer = new OutputBuffer(1000);
+  for (const text of ["one ", "€uro ", "three"]) buffer.append(text);
+  assert.equal(buffer.end(5), "three");
+  assert.equal(buffer.end(10), "uro three"); // the cut is in the sign
+  assert.equal(buffer.end(100), "one €uro three");
+});
+
 test("output is shown without escapes and with carriage returns done", () => {
   assert.equal(plainOutput("\u001b[31mred\u001b[0m\r\n\u001b]0;title\u0007x\r\n"), "red\nx\n");
   assert.equal(plainOutput("10 %\r55 %\r100 %\n"), "100 %\n");

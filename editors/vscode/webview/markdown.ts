@@ -6,6 +6,8 @@ import { send } from "./host.js";
 
 const reader = new MarkdownIt({ html: false, linkify: false, breaks: false });
 reader.disable("image");
+// Pages and files. Anything else, such as a command of the editor, stays text.
+reader.validateLink = (target) => /^(https?:|file:|[^:]*$|[^:/?#]*[/?#.])/i.test(target);
 
 const ELEMENTS = new Set(
   ["A", "BLOCKQUOTE", "BR", "CODE", "DIV", "EM", "H1", "H2", "H3", "H4", "H5", "H6", "HR", "LI", "OL", "P", "PRE"].concat(

@@ -21,6 +21,18 @@ export class OutputBuffer {
     return Buffer.concat(this.pieces).toString("utf8");
   }
 
+  /** Return about the last `size` bytes, without reading the rest. */
+  end(size: number): string {
+    const last: Buffer[] = [];
+    let found = 0;
+    for (let index = this.pieces.length - 1; index >= 0 && found < size; index -= 1) {
+      const piece = this.pieces[index] ?? Buffer.alloc(0);
+      last.unshift(piece);
+      found += piece.length;
+    }
+    return Buffer.from(Buffer.concat(last).subarray(-size)).toString("utf8").replace(/^\ufffd+/, "");
+  }
+
   get truncated(): boolean {
     return this.dropped || this.size > this.limit;
   }

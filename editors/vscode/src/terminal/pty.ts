@@ -1,6 +1,7 @@
 // A command with its input and output: on a pseudo-terminal where VS Code brings one, else on pipes.
 
 import { spawn } from "node:child_process";
+import { closeSync, constants, openSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 
@@ -65,8 +66,15 @@ function onPty(pty: NodePty, line: CommandLine, watcher: Watcher): Launched {
   const options = { name: "xterm-256color", cols: 120, rows: 30, cwd: line.cwd, env: line.env };
   const child = pty.spawn(line.command, line.args, options);
   let running = true;
+  let fresh = false;
   child.onData((data) => {
+    fresh = true;
     watcher.output(data);
+  });
+  holdOpen(child, () => {
+    const quiet = !fresh;
+    fresh = false;
+    return quiet;
   });
   child.onExit(({ exitCode, signal }) => {
     running = false;
@@ -86,6 +94,39 @@ function onPty(pty: NodePty, line: CommandLine, watcher: Watcher): Launched {
       });
     },
   };
+}
+
+const WATCH_MS = 20;
+
+/**
+ * Keep the terminal open until all output of a command that ended is read. On Linux what is unread when the last program
+ * closes a terminal is lost with it: often the summary of a test run.
+ *
+ * quiet   returns whether nothing was read since it was called last
+ */
+function holdOpen(child: object & { readonly pid: number }, quiet: () => boolean): void {
+  const name = "_pty" in child ? child._pty : undefined;
+  if (process.platform !== "linux" || typeof name !== "string") return;
+  let held: number;
+  try {
+    held = openSync(name, constants.O_RDWR | constants.O_NOCTTY);
+  } catch {
+    return; // the command has ended already
+  }
+  const timer = setInterval(() => {
+    if (isAlive(child.pid) || !quiet()) return;
+    clearInterval(timer);
+    closeSync(held);
+  }, WATCH_MS);
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 const SIGNALS: Record<number, string> = { 1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 6: "SIGABRT", 9: "SIGKILL", 15: "SIGTERM" };

@@ -9,6 +9,8 @@ import { plainOutput, tail } from "./text.js";
 
 const DEFAULT_LIMIT = 1024 * 1024;
 const SHOWN_CHARACTERS = 20_000;
+/** Bytes of which a card shows the end; escapes take a part of them. */
+const SHOWN_BYTES = 64_000;
 const MOST_KEPT = 20;
 /** Milliseconds between two reports of new output to the chat. */
 const REPORT_MS = 100;
@@ -154,7 +156,7 @@ export class Terminals implements vscode.Disposable {
   shown(terminalId: string): { output: string; exit?: string } | undefined {
     const terminal = this.all.get(terminalId);
     if (terminal === undefined) return undefined;
-    const output = tail(plainOutput(terminal.output.text), SHOWN_CHARACTERS);
+    const output = tail(plainOutput(terminal.output.end(SHOWN_BYTES)), SHOWN_CHARACTERS);
     return { output, ...(terminal.status === undefined ? {} : { exit: describe(terminal.status) }) };
   }
 

@@ -4,9 +4,8 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, test as nodeTest } from "node:test";
-import { startEditor } from "./editor.mjs";
-import { startModel } from "./model.mjs";
+import { answer, begin, box, chat, editor, focusChat, focusDiff, idle, lastMessage, model, openChat, page, pause } from "./steps.mjs";
+import { pickFirst, prompt, question, quickInput, stop, submit, until } from "./steps.mjs";
 
 const SHOP = "PRICE = 1\n\n\ndef total(count):\n    return count * PRICE\n";
 const CART = "export function total(count: number): number {\n  return count * 2;\n}\n\nconst wrong: number = 'text';\n";
@@ -74,125 +73,18 @@ const SCRIPTS = {
   slow: [{ text: Array.from({ length: 60 }, (_, n) => `word${n} `), gap: 150 }],
 };
 
-let failed = false;
+begin({ scripts: SCRIPTS, files: { "shop.py": SHOP, "cart.ts": CART, "my notes.txt": "note\n" } });
 
-/** One stop of the tour. What comes behind a failure would only repeat it. */
-function test(name, work) {
-  nodeTest(name, async (t) => {
-    if (failed) return t.skip("an earlier stop failed");
-    try {
-      await work();
-    } catch (error) {
-      failed = true;
-      await editor.shot("failed");
-      throw error;
-    }
-  });
-}
-
-let model;
-let editor;
-let page;
-let chat;
-
-before(async () => {
-  model = await startModel(SCRIPTS);
-  editor = await startEditor({ files: { "shop.py": SHOP, "cart.ts": CART, "my notes.txt": "note\n" }, modelUrl: model.url });
-  ({ page, chat } = editor);
-  page.setDefaultTimeout(20_000);
-  await editor.open();
-});
-
-after(async () => {
-  await editor?.stop();
-  model?.stop();
-});
-
-const pause = (ms) => new Promise((done) => setTimeout(done, ms));
-const box = () => chat.locator("textarea");
-const question = () => chat.locator(".question");
-const lastMessage = () => chat.locator(".message.agent .markdown").last();
 const shop = () => readFile(join(editor.folder, "shop.py"), "utf8");
 
-async function until(check, what, ms = 20_000) {
-  const end = Date.now() + ms;
-  for (;;) {
-    try {
-      if (await check()) return;
-    } catch (error) {
-      if (Date.now() > end) throw error;
-    }
-    if (Date.now() > end) {
-      assert.fail(`not within ${ms} ms: ${what}`);
-    }
-    await pause(100);
-  }
-}
-
-async function openChat() {
-  await until(async () => {
-    await page.keyboard.press("Control+Alt+a");
-    await pause(1000);
-    return box().isVisible();
-  }, "the chat is open", 60_000);
-  await until(() => chat.locator("button.send:not([disabled])").isVisible(), "the agent is ready", 60_000);
-}
-
-async function focusChat() {
-  const focused = () => box().evaluate((each) => each === document.activeElement && document.hasFocus());
-  if (await focused()) return;
-  await page.keyboard.press("Control+Alt+a");
-  await until(focused, "the prompt has the focus");
-  await pause(300); // VS Code focuses the view once more
-}
-
-async function prompt(text) {
-  await focusChat();
-  await page.keyboard.type(text);
-  await submit();
-}
-
-/** Send what is in the prompt, and wait until it is in the conversation. */
-async function submit() {
-  const sent = await chat.locator(".message.user").count();
-  await page.keyboard.press("Enter");
-  await until(async () => (await chat.locator(".message.user").count()) > sent, "the prompt is sent");
-}
-
-/** Answer the question with a key, once it is shown and takes keys. */
-async function answer(key) {
-  await until(() => question().isVisible(), "a question");
-  await until(() => question().evaluate((each) => each.contains(document.activeElement)), "the question has the focus");
-  await pause(500);
-  await page.keyboard.press(key);
-  await until(async () => (await question().count()) === 0, "the question is gone");
-}
-
-const idle = () => until(async () => (await chat.locator("button.send").textContent()) === "Send", "the turn has ended", 30_000);
-const quickInput = () => page.locator(".quick-input-widget");
-
-async function focusDiff() {
-  await page.locator(".editor-actions .action-label[aria-label^='Accept This Edit']").waitFor();
-  await page.keyboard.press("Control+1");
-  await page.locator(".monaco-diff-editor .monaco-editor.focused").first().waitFor();
-}
-
-/** Type into the picker that opens, and wait for the entry that Enter will take. */
-async function pickFirst(filter, entry = filter) {
-  await quickInput().locator("input.input").waitFor();
-  await pause(400);
-  if (filter) await page.keyboard.type(filter);
-  if (entry) await quickInput().locator(".monaco-list-row.focused").filter({ hasText: entry }).waitFor();
-}
-
-test("the agent starts with the view and shows what can be done", async () => {
+stop("the agent starts with the view and shows what can be done", async () => {
   await openChat();
   await until(() => chat.getByText("Ask about this project").isVisible(), "the welcome");
   await until(async () => (await chat.locator(".picker").allTextContents()).includes("Ask first"), "the mode");
   await editor.shot("01-welcome");
 });
 
-test("an answer streams, its command asks with the exact text, runs in a terminal and shows its output live", async () => {
+stop("an answer streams, its command asks with the exact text, runs in a terminal and shows its output live", async () => {
   await prompt("Show me script:hello");
   await until(() => question().isVisible(), "a question");
   assert.equal(await question().locator("pre").first().textContent(), WAITING);
@@ -212,7 +104,7 @@ test("an answer streams, its command asks with the exact text, runs in a termina
   await editor.shot("03-done");
 });
 
-test("the person types into the terminal of a command", async () => {
+stop("the person types into the terminal of a command", async () => {
   await prompt("script:ask");
   await answer("1");
   await until(async () => (await chat.locator(".terminal pre").last().textContent()).includes("name?"), "the command asks");
@@ -225,7 +117,7 @@ test("the person types into the terminal of a command", async () => {
   await idle();
 });
 
-test("an edit keeps what is unsaved, opens as a real diff and is accepted there by key", async () => {
+stop("an edit keeps what is unsaved, opens as a real diff and is accepted there by key", async () => {
   await page.keyboard.press("Control+p");
   await pickFirst("shop.py");
   await page.keyboard.press("Enter");
@@ -247,7 +139,7 @@ test("an edit keeps what is unsaved, opens as a real diff and is accepted there 
   await editor.shot("06-edited");
 });
 
-test("an edit is rejected in the diff, with a reason, and the file stays", async () => {
+stop("an edit is rejected in the diff, with a reason, and the file stays", async () => {
   const before = await shop();
   await prompt("script:reject");
   await until(() => page.locator(".monaco-diff-editor").isVisible(), "the diff editor");
@@ -263,14 +155,14 @@ test("an edit is rejected in the diff, with a reason, and the file stays", async
   assert.match(told, /Too expensive/);
 });
 
-test("a plan is pinned with its state", async () => {
+stop("a plan is pinned with its state", async () => {
   await prompt("script:plan");
   await idle();
   await until(async () => (await chat.locator(".plan summary").textContent()) === "Plan 1/3: Change the price", "the plan");
   await editor.shot("08-plan");
 });
 
-test("Escape cancels the turn and ends its command", async () => {
+stop("Escape cancels the turn and ends its command", async () => {
   await prompt("script:long");
   await answer("1");
   await until(async () => (await chat.locator(".terminal pre").last().textContent()).includes("started"), "it runs");
@@ -282,7 +174,7 @@ test("Escape cancels the turn and ends its command", async () => {
   await editor.shot("09-cancelled");
 });
 
-test("Escape at a question cancels the turn", async () => {
+stop("Escape at a question cancels the turn", async () => {
   await prompt("script:long");
   await until(() => question().isVisible(), "a question");
   await pause(300);
@@ -291,7 +183,7 @@ test("Escape at a question cancels the turn", async () => {
   assert.equal(await question().count(), 0);
 });
 
-test("a form of the agent is answered in a native picker", async () => {
+stop("a form of the agent is answered in a native picker", async () => {
   await prompt("script:form");
   await pickFirst("blue");
   await editor.shot("10-form");
@@ -302,7 +194,7 @@ test("a form of the agent is answered in a native picker", async () => {
   assert.match(JSON.stringify(model.requests.at(-1).messages.at(-1)), /blue/);
 });
 
-test("modes, models, options and slash commands are native pickers", async () => {
+stop("modes, models, options and slash commands are native pickers", async () => {
   await focusChat();
   await editor.command("acp-agent: Choose Mode...");
   await pickFirst("Plan");
@@ -329,7 +221,7 @@ test("modes, models, options and slash commands are native pickers", async () =>
   await idle();
 });
 
-test("a file is mentioned with @ and its text reaches the model", async () => {
+stop("a file is mentioned with @ and its text reaches the model", async () => {
   await focusChat();
   await page.keyboard.type("Look at @");
   await pickFirst("notes");
@@ -343,7 +235,7 @@ test("a file is mentioned with @ and its text reaches the model", async () => {
   assert.match(asked, /note\\\\n|note/);
 });
 
-test("the language servers of VS Code answer the agent", async () => {
+stop("the language servers of VS Code answer the agent", async () => {
   await page.keyboard.press("Control+p");
   await pickFirst("cart.ts");
   await page.keyboard.press("Enter");
@@ -357,7 +249,7 @@ test("the language servers of VS Code answer the agent", async () => {
   await editor.shot("14-languages");
 });
 
-test("problems are mentioned", async () => {
+stop("problems are mentioned", async () => {
   await focusChat();
   await editor.command("acp-agent: Mention a File, Symbol or Problem...");
   await pickFirst("Problem...");
@@ -368,7 +260,7 @@ test("problems are mentioned", async () => {
   await box().fill("");
 });
 
-test("a symbol is mentioned", async () => {
+stop("a symbol is mentioned", async () => {
   await focusChat();
   await editor.command("acp-agent: Mention a File, Symbol or Problem...");
   await pickFirst("Symbol...");
@@ -383,7 +275,7 @@ test("a symbol is mentioned", async () => {
   assert.match(asked, /return count \* 2/);
 });
 
-test("the last turn that changed files is taken back", async () => {
+stop("the last turn that changed files is taken back", async () => {
   await editor.command("acp-agent: Undo the Last Turn");
   await until(async () => /Restored: shop.py/.test(await lastMessage().textContent()), "the file is restored");
   await idle();
@@ -391,7 +283,7 @@ test("the last turn that changed files is taken back", async () => {
   await editor.shot("15-undo");
 });
 
-test("the cards and the composer are reached by Tab, and a card folds by key", async () => {
+stop("the cards and the composer are reached by Tab, and a card folds by key", async () => {
   await focusChat();
   const summary = chat.locator(".card > summary").last();
   const open = () => chat.locator("details.card").last().evaluate((each) => each.open);
@@ -404,11 +296,11 @@ test("the cards and the composer are reached by Tab, and a card folds by key", a
   await until(async () => (await open()) !== before, "the card folds or unfolds");
 });
 
-test("tokens and cost are shown", async () => {
+stop("tokens and cost are shown", async () => {
   assert.match(await chat.locator(".usage").textContent(), /^[\d.]+k \/ 128k · \$0\.\d+$/);
 });
 
-test("a new session begins empty, and the old one is loaded from the list", async () => {
+stop("a new session begins empty, and the old one is loaded from the list", async () => {
   await editor.command("acp-agent: New Session");
   await until(() => chat.getByText("Ask about this project").isVisible(), "the new session");
   await editor.command("acp-agent: Sessions...");
@@ -419,7 +311,7 @@ test("a new session begins empty, and the old one is loaded from the list", asyn
   assert.match(await chat.locator(".card").first().textContent(), /line 1\s*line 2\s*line 3/);
 });
 
-test("a crash of the agent in mid-turn: it starts again with the session loaded", async () => {
+stop("a crash of the agent in mid-turn: it starts again with the session loaded", async () => {
   await prompt("script:slow");
   await until(async () => (await lastMessage().textContent()).includes("word5"), "it streams");
   const pids = agents();
@@ -433,7 +325,7 @@ test("a crash of the agent in mid-turn: it starts again with the session loaded"
   await idle();
 });
 
-test("a reload of the window in mid-turn: the session is there again", async () => {
+stop("a reload of the window in mid-turn: the session is there again", async () => {
   await prompt("script:slow");
   await until(async () => (await lastMessage().textContent()).includes("word5"), "it streams");
   await page.reload();
