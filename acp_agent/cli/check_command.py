@@ -36,7 +36,7 @@ from acp_agent.output.filters.strategy import CommandRun, Filtered
 from acp_agent.output.pipeline import redaction_note, shortened, stats_line
 from acp_agent.output.sanitize import faithful
 from acp_agent.session.toolset.gate_factory import GateContext, build_gates, permission_gate, reads_everything
-from acp_agent.session.toolset.sandboxing import contains_commands, sandbox_status
+from acp_agent.session.toolset.sandboxing import contains_commands, refuses_commands, sandbox_status
 from acp_agent.session.toolset.settings import (
     Warn,
     compiled_rules,
@@ -175,7 +175,10 @@ class CommandJudge:
         call = ToolCall("check", self._spec.name, {"command": text})
         facts = gates.facts(Invocation(call, self._spec, text, _never, (CommandSubject(text),)))
         found = anyio.run(examined, facts, gates.in_order) if may_call_git(text) else judged(facts, gates.in_order)
-        return CommandVerdict(text, found.word, found.rule, found.reasons, facts.commands[0].analysis)
+        word, reasons = found.word, found.reasons
+        if word in ("allow", "ask") and refuses_commands(self._loaded.settings):
+            word, reasons = "deny", (f"sandbox: {sandbox_status(self._loaded.settings)}",)
+        return CommandVerdict(text, word, found.rule, reasons, facts.commands[0].analysis)
 
     def _others(self, text: str) -> Iterator[tuple[AutoApprove, CommandVerdict]]:
         """Yield the verdicts at the other approval levels."""

@@ -34,13 +34,13 @@ def _is_off(settings: Settings) -> bool:
 
 
 def contains_commands(settings: Settings) -> bool:
-    """Return whether a sandbox contains the commands of a session, in our own terminal.
+    """Return whether a sandbox contains the commands of a session, in our own terminal."""
+    return not _is_off(settings) and sandbox_tier(wanted_tier(settings.tools.sandbox.mode)) is not SandboxTier.NONE
 
-    A strict one that cannot be built refuses them.
-    """
-    chosen = settings.tools.sandbox
-    works = chosen.strict or sandbox_tier(wanted_tier(chosen.mode)) is not SandboxTier.NONE
-    return works and not _is_off(settings)
+
+def refuses_commands(settings: Settings) -> bool:
+    """Return whether a session runs no command, because a strict sandbox cannot be built."""
+    return settings.tools.sandbox.strict and not _is_off(settings) and not contains_commands(settings)
 
 
 def sandbox_status(settings: Settings) -> str:

@@ -27,7 +27,7 @@ from acp_agent.gates.rules.permission_rules import Action, Rule
 from acp_agent.gates.rules.permission_rules import judge as settled
 from acp_agent.gates.shell.command import ShellText
 from acp_agent.session.toolset.settings import permission_rules, session_roots
-from acp_agent.workspace.sandbox.sandbox import SandboxTier, sandbox_tier
+from acp_agent.workspace.sandbox.sandbox import SandboxTier, sandbox_tier, tier_works
 from tests.unit.cli.conftest import COMMAND
 from tests.unit.gates import everyday, hostile
 from tests.unit.gates.chain import Chain, command, rules
@@ -87,12 +87,21 @@ def check(project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], mon
             code: int | str | None = main(["check", "command", *arguments])
         except SystemExit as leaving:
             code = leaving.code
-        return Done(code, *capsys.readouterr())
+        told = capsys.readouterr()
+        return Done(code, told.out, told.err)
 
     return run
 
 
 # ---------------------------------------------------------------------------------- one command
+
+
+@pytest.mark.skipif(tier_works(SandboxTier.SEATBELT), reason="it works on this machine")
+def test_a_strict_sandbox_that_cannot_be_built_denies(check: Check, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("ACP_AGENT_TOOLS__SANDBOX__MODE", "seatbelt")
+    strict = check("ls", config="tools.sandbox.strict = true")
+    assert (strict.code, "commands are refused" in strict.out, "level" in strict.out) == (1, True, False)
+    assert "sandbox    none; " in check("ls").out
 
 
 def test_a_blocked_command_names_the_pattern(check: Check):
@@ -393,7 +402,9 @@ def test_a_bad_line_is_an_error_and_the_next_one_is_judged(check: Check, line: b
     assert good["verdict"] == "ask"
 
 
-def test_without_a_kind_lines_of_all_kinds_are_judged(project: Path, capsys: pytest.CaptureFixture[str], monkeypatch):
+def test_without_a_kind_lines_of_all_kinds_are_judged(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
     lines = b'{"path": "new", "write": true}\n{"command": "sudo x"}\n{"command": 1}\n{"path": 1}\n'
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
     assert main(["check", "--stdin"]) == 0
