@@ -1,6 +1,7 @@
 """What is locked, what is shipped, and the set-up that `make` does by itself."""
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -88,6 +89,11 @@ def test_the_wheel_has_the_command_and_no_foreign_metadata(wheel):
     metadata = (info / "METADATA").read_text()
     assert "Requires-Python: >=3.11" in metadata
     assert str(ROOT) not in metadata
+
+
+def test_the_registry_names_the_wheel_that_is_built(wheel):
+    package = json.loads((ROOT / "editors/registry/agent.json").read_text())["distribution"]["uvx"]["package"]
+    assert Path(wheel.root.filename).name.startswith(package.replace("-", "_").replace("==", "-") + "-py3")
 
 
 def test_the_wheel_and_the_source_archive_hold_the_license_that_the_project_names(wheel, tmp_path):

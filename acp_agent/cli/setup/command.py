@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -70,7 +71,7 @@ def _write(editor: EditorSetup, launch: AgentCommand, *, chosen: bool) -> None:
             print(f"It started {one_line(' '.join(before.words))} before.")
         if text is not None:
             print(_kept(editor))
-    if f"{os.sep}uv{os.sep}" in launch.command and "archive-v0" in launch.command:
+    if re.search(r"/archive-v\d+/", launch.command):  # in uv's cache
         print("uvx made this installation for once. Run this again after `pip install` or `uv tool install`.")
     if remaining := editor.remaining(launch):
         print(f"Now {remaining}.")

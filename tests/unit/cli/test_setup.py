@@ -257,6 +257,17 @@ def test_another_installation_is_replaced_and_named_and_what_the_user_set_beside
     assert file.read_text() == old
 
 
+def test_the_path_that_is_written_is_that_of_the_program_that_was_called(in_process, tmp_path, monkeypatch):
+    script = tmp_path / "archive-v0" / "my bin" / "acp-agent"
+    script.parent.mkdir(parents=True)
+    script.symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "argv", [str(script), "setup"])
+    file = tmp_path / "acp.json"
+    done = in_process("setup", "jetbrains", "--write", "--file", str(file))
+    assert json.loads(file.read_text())["agent_servers"]["acp-agent"] == {"command": str(script), "args": []}
+    assert "uvx made this installation for once" in done.stdout
+
+
 @each_row("name", ["zed", "vscode", "jetbrains", "neovim", "emacs", "marimo"])
 def test_an_editor_that_is_not_installed_is_said_plainly_and_nothing_is_written(in_process, home, name):
     before = sorted(home.rglob("*"))
