@@ -178,7 +178,7 @@ class ProcessServices:
         """
         self._orphans.begin()
         if folders := await to_thread.run_sync(remove_abandoned, abandon_on_cancel=True):
-            _log.info("scripts of agents that were killed are removed", folders=folders)
+            _log.debug("scripts of agents that were killed are removed", folders=folders)
         if not await to_thread.run_sync(os.path.exists, self._database.path):
             return
         try:

@@ -75,7 +75,7 @@ class Handler(SlashCommandHandler):
     async def memory(self, text: str) -> str:
         return f"memory {text}"
 
-    def policy(self, text: str) -> str:
+    async def policy(self, text: str) -> str:
         return f"policy {text}"
 
 
