@@ -1,6 +1,7 @@
-"""A fork bomb and a memory hog in a contained command: the agent answers meanwhile, and nothing of them is left.
+"""Fork bombs and a memory hog in a contained command: the agent answers meanwhile, and nothing of them is left.
 
-Both stop by themselves at a number that a machine without limits bears. Below the table stands how far they came.
+All stop by themselves at a number that a machine without limits bears. Below the table stands what ended them, and how
+far they came. The fork bombs are ended by the limit of processes, if nothing else ends them first.
 """
 
 import contextlib
@@ -43,8 +44,10 @@ except MemoryError as error:
     print(error, flush=True)
 time.sleep(60)
 """
-_PIPES = 'bomb() { [ "$1" -gt 0 ] && { bomb $(($1 - 1)) | bomb $(($1 - 1)) & }; sleep 60; }; bomb 9; echo reached'
-_BOMBS = {"forks": "python3 forks.py", "memory": "python3 hog.py", "pipes": _PIPES}
+_PIPES = 'bomb() { [ "$1" -gt 0 ] && { bomb $(($1 - 1)) | bomb $(($1 - 1)) & }; sleep 60; }; bomb 9; sleep 60'
+_FILES = {"forks.py": _FORKS, "hog.py": _HOG, "pipes.sh": _PIPES}
+"""Files, because the blocklist knows a fork bomb by its text."""
+_BOMBS = {"forks": "python3 forks.py", "memory": "python3 hog.py", "pipes": "sh pipes.sh"}
 _CONFIG = "[acp]\nauto_approve = 'full-auto'\n"
 _ANSWERS_WITHIN = 15.0
 """Seconds for a turn beside a bomb."""
@@ -61,8 +64,8 @@ async def burst(case: Case) -> None:
         options = {**model.options, "config": model.options["config"] + _CONFIG, "capabilities": NOTHING}
         options["environment"] = {**options["environment"], "ACP_AGENT_TOOLS__SANDBOX__MODE": "auto"}
         async with editing(case.folder, None, **options, lawful=False) as editor:
-            (editor.workspace / "forks.py").write_text(_FORKS)
-            (editor.workspace / "hog.py").write_text(_HOG)
+            for name, text in _FILES.items():
+                (editor.workspace / name).write_text(text)
             session = await editor.open()
             other = await editor.new_session(str(case.folder))
             stops: list[str] = []
@@ -97,5 +100,7 @@ async def _beside(case: Case, editor: ScriptedEditor, session: str) -> None:
 
 
 def _reached(editor: ScriptedEditor, what: str, end: str) -> str:
-    found = re.findall(r"reached \d+ of \d+ \w+", str([frame.update for frame in editor.recording.frames]))
-    return f"{what} ended by {end}" + (f" ({found[-1]})" if found else "")
+    shown = str([frame.update for frame in editor.recording.frames])
+    found = re.findall(r"reached \d+ of \d+ \w+", shown)
+    limit = re.findall(r"\[the sandbox ended the command: ([^;]+)", shown)
+    return f"{what} ended by {f'the sandbox: {limit[0]}' if limit else end}" + (f" ({found[-1]})" if found else "")

@@ -47,7 +47,7 @@ _LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # in many sys
 # root. Where memory runs out, it ends processes with a score before others. dash calls the option -p.
 _LIMITS = f"""{{ ulimit -u {MOST_TASKS} || ulimit -p {MOST_TASKS}; ulimit -c 0
 echo 1000 > /proc/self/oom_score_adj; }} 2> /dev/null; exec "$@\""""
-_LIMITED = ("sh", "-c", _LIMITS, "sh")
+_LIMITED = ("/bin/sh", "-c", _LIMITS, "sh")
 
 
 @cache
