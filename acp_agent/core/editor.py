@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from acp_agent.core.secrets import Redact
 
@@ -50,6 +50,17 @@ class CommandWatch(Protocol):
         ...
 
 
+class ContainedCommand(NamedTuple):
+    """A command within the session's sandbox, as the editor's terminal gets it.
+
+    line         a line of shell that runs it
+    afterwards   called when nothing of the command is left; returns what is to be told with its result. It blocks
+    """
+
+    line: str
+    afterwards: Callable[[], str]
+
+
 @dataclass(frozen=True, slots=True)
 class TerminalSettings:
     """The settings for commands in the editor's terminal.
@@ -61,8 +72,8 @@ class TerminalSettings:
     timeout           limit in seconds of a command that has no limit of its own; 0 for none
     request_timeout   seconds the editor may take to answer a request
     watchdog          ends what runs in the editor's terminals if this process is killed
-    contain           returns a line of shell that runs a command within the session's sandbox, with further variables;
-                      None without a sandbox. Raises OSError if it cannot be built
+    contain           puts a command within the session's sandbox, with further variables; None without a sandbox. It
+                      blocks. Raises OSError if the sandbox cannot be built
     """
 
     form: str
@@ -72,7 +83,7 @@ class TerminalSettings:
     timeout: float
     request_timeout: float
     watchdog: CommandWatch
-    contain: Callable[[CommandRequest, Mapping[str, str]], str] | None = None
+    contain: Callable[[CommandRequest, Mapping[str, str]], ContainedCommand] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,9 @@ import os
 import re
 import shlex
 import signal
+from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import anyio
 from anyio import to_thread
@@ -40,6 +42,19 @@ _ENVIRONMENT = {
 """Nobody types into the terminal, so programs must neither page nor ask."""
 
 
+class PreparedCommand(NamedTuple):
+    """A command as `terminal/create` gets it.
+
+    members      the members of the request
+    script       the path of its script, if it has one
+    afterwards   called when nothing of it is left; returns what is to be told with its result. It blocks
+    """
+
+    members: JsonObject
+    script: str | None
+    afterwards: Callable[[], str] | None
+
+
 class TerminalCommands:
     """Makes the `terminal/create` members of a session's commands.
 
@@ -61,23 +76,24 @@ class TerminalCommands:
         variables = _ENVIRONMENT | dict.fromkeys(hidden, "") | ({_UNSET: " ".join(hidden)} if hidden else {})
         self._environment: list[Json] = [{"name": name, "value": value} for name, value in variables.items()]
 
-    async def prepare(self, request: CommandRequest, mark: str) -> tuple[JsonObject, str | None]:
-        """Return the members of `terminal/create` for a command, and the path of its script if it has one.
+    async def prepare(self, request: CommandRequest, mark: str) -> PreparedCommand:
+        """Return a command as `terminal/create` gets it.
 
         `mark` is the value of MARK in its environment, by which everything that it starts is found again. Raises
         ToolError if the sandbox cannot be built.
         """
-        command = self._opening + request.command
+        command, afterwards = self._opening + request.command, None
         if self._contain is not None and not request.unsandboxed:
             try:
-                command = await to_thread.run_sync(self._contain, request, {MARK: mark})
+                command, afterwards = await to_thread.run_sync(self._contain, request, {MARK: mark})
             except OSError as error:
                 raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"the sandbox cannot be built: {error}") from error
         script = self._write_script(command) if self._form == "script" else None
         members: JsonObject = {"command": self._shell, "args": ["-c", command] if script is None else [script]}
         if self._form == "line":
             members = {"command": f"{self._shell} -c {shlex.quote(command)}"}
-        return {**members, "env": [*self._environment, {"name": MARK, "value": mark}]}, script
+        members["env"] = [*self._environment, {"name": MARK, "value": mark}]
+        return PreparedCommand(members, script, None if request.background else afterwards)
 
     def _write_script(self, command: str) -> str | None:
         """Return the path of a new private script; None if there is no path without special characters."""
@@ -144,10 +160,10 @@ class ProxyTerminal:
         if self._silent:
             raise BackendUnavailable(_BACKEND, "terminal/create was not answered before", permanent=True)
         tree = ProcessTree(elsewhere=True)
-        members, script = await self._commands.prepare(request, tree.mark)
+        prepared = await self._commands.prepare(request, tree.mark)
         params: JsonObject = {
             "sessionId": self._session_id,
-            **members,
+            **prepared.members,
             "cwd": self._paths.spell(request.cwd),
             "outputByteLimit": min(request.output_limit, _OUTPUT_LIMIT),
         }
@@ -156,7 +172,7 @@ class ProxyTerminal:
             terminal_id = await self._create(params)
         except BaseException:
             self._watchdog.dismiss(tree.mark)
-            remove(script)
+            remove(prepared.script)
             raise
         # A request's timeout is never longer than the user's limit; 0 is no limit.
         timeout = (self._timeout if request.timeout is None else request.timeout) or None
@@ -166,7 +182,7 @@ class ProxyTerminal:
             self._session_id,
             terminal_id,
             timeout,
-            script,
+            prepared,
             tree,
             self._watchdog,
             background=request.background,
@@ -208,7 +224,7 @@ class EditorCommand:
         session_id: str,
         terminal_id: str,
         timeout: float | None,
-        script: str | None,
+        prepared: PreparedCommand,
         tree: ProcessTree,
         watchdog: CommandWatch,
         *,
@@ -218,7 +234,7 @@ class EditorCommand:
         self._target: JsonObject = {"sessionId": session_id, "terminalId": terminal_id}
         self._terminal_id = terminal_id
         self._timeout = timeout
-        self._script = script
+        self._script, self._afterwards = prepared.script, prepared.afterwards
         self._tree = tree
         self._watchdog = watchdog
         self._background = background
@@ -255,6 +271,7 @@ class EditorCommand:
             if not self._alone:
                 with anyio.CancelScope(shield=True):
                     await to_thread.run_sync(self._tree.end)
+            await self._look_after()
             self._watchdog.dismiss(self._tree.mark)
             self._peer.tell("terminal/release", self._target)
             remove(self._script)
@@ -283,8 +300,15 @@ class EditorCommand:
             if ended := await to_thread.run_sync(self._tree.end):
                 self._note = f"\n[{ended} background process{'' if ended == 1 else 'es'} ended with the command]\n"
         self._alone = True
+        await self._look_after()
         if self._background:
             await self.refresh()
+
+    async def _look_after(self) -> None:
+        look, self._afterwards = self._afterwards, None
+        if look is not None:
+            with anyio.CancelScope(shield=True):
+                self._note += await to_thread.run_sync(look)
 
     async def _watch(self) -> wire.ExitStatus:
         """Wait for the exit, and pass on the output meanwhile."""
@@ -329,6 +353,10 @@ class EditorCommand:
         self._peer.tell("terminal/kill", self._target)
         with anyio.move_on_after(_KILL_GRACE), contextlib.suppress(RpcError):
             await self._wait_for_exit()  # the command has timed out in any case
+        with anyio.CancelScope(shield=True):
+            await to_thread.run_sync(self._tree.end)
+        self._alone = True
+        await self._look_after()
         return replace(await self._outcome(124, None), timed_out=True, timeout=self._timeout)
 
     async def _outcome(self, exit_code: int | None, signal_name: str | None) -> CommandOutcome:

@@ -204,6 +204,16 @@ async def test_a_repository_may_do_in_the_sandbox_what_asks_without(tmp_path: Pa
     assert questions(editor) == []
 
 
+@pytest.mark.parametrize("capabilities", [NOTHING, EVERYTHING], ids=["here", "in the editor"])
+async def test_a_protected_file_that_a_command_makes_is_renamed_and_told(tmp_path: Path, capabilities: dict[str, Any]):
+    script = [uses(("bash", {"command": "sh -c 'n=.envrc; echo x > $n'"})), says("ok")]
+    async with sandboxed(tmp_path, script, "auto-edit", capabilities=capabilities) as editor:
+        await editor.say(await editor.open(), "go")
+        assert not (editor.workspace / ".envrc").exists()
+        assert (editor.workspace / ".envrc.quarantined").exists()
+    assert "The name now ends in .quarantined" in editor.call.text + str(editor.call.final)
+
+
 async def test_git_commits_in_a_linked_worktree_unasked(tmp_path: Path):
     commit = "echo 2 > b.txt; git add b.txt; git checkout -q -b topic; git commit -q -m second; git log -1 --format=%s"
     script = [uses(("bash", {"command": commit})), says("ok")]

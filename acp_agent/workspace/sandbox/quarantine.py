@@ -30,13 +30,13 @@ class Quarantine:
         self._folders = folders
         self._linked = linked
         self._protects = protects
-        self._before = frozenset(self._found())
+        self.before = frozenset(self._found())
 
     def look(self) -> str:
         """Rename what is new, and return a line about it for the user and the model; "" if nothing is. It blocks."""
         moved: list[str] = []
         for path in self._found():
-            if path in self._before or any(is_below(path, each) for each in moved) or _is_usual(path, self._linked):
+            if path in self.before or any(is_below(path, each) for each in moved) or _is_usual(path, self._linked):
                 continue
             if self._renamed(path):
                 moved.append(path)

@@ -15,6 +15,7 @@ from threading import Lock
 from typing import Protocol
 
 from acp_agent.core.backends import CommandRequest
+from acp_agent.core.editor import ContainedCommand
 from acp_agent.core.services import Egress
 from acp_agent.net.hosts import HostPattern
 from acp_agent.net.proxy import AllowlistProxy
@@ -147,6 +148,7 @@ class SessionSandbox:
         self._building = Lock()
         self._walled: _Walled | None = None
         self._found: tuple[WallRules, Walls, float] | None = None  # the walls, from which rules, and when
+        self._protected = frozenset[str]()  # what was there of it when they were found
 
     @property
     def folder(self) -> str:
@@ -170,9 +172,8 @@ class SessionSandbox:
         """
         with ExitStack() as held:
             with self._building:
-                walls = self._walls_for(network, read_only=read_only)
+                walls, quarantine = self._walls_for(network, read_only=read_only)
                 launch = held.enter_context(self._built().launch(command, cwd, walls))
-            quarantine = Quarantine(walls.writable, self._rules.protects, walls.linked)
             yield replace(launch, afterwards=quarantine.look)
 
     @property
@@ -186,8 +187,8 @@ class SessionSandbox:
         """Whether the walls can be built where another program, an editor, starts the command."""
         return self.tier is SandboxTier.BUBBLEWRAP
 
-    def shell_text(self, request: CommandRequest, variables: Mapping[str, str]) -> str:
-        """Return a line of shell that runs a command within the walls, for a terminal that another program opens.
+    def shell_text(self, request: CommandRequest, variables: Mapping[str, str]) -> ContainedCommand:
+        """Return how a command is run within the walls in a terminal that another program opens.
 
         The command gets the session's variables and `variables`. It blocks. Raises OSError.
         """
@@ -196,24 +197,32 @@ class SessionSandbox:
             built = self._built()
             if not isinstance(built, BubblewrapSandbox):
                 raise OSError(f"{self.tier} cannot contain what the editor's terminal runs")
-            walls = self._walls_for(None, read_only=request.read_only)
-            return built.shell_text(words, request.cwd, walls, {**self._environment, **variables})
+            walls, quarantine = self._walls_for(None, read_only=request.read_only)
+            line = built.shell_text(words, request.cwd, walls, {**self._environment, **variables})
+            return ContainedCommand(line, quarantine.look)
 
     def _built(self) -> _Walled:
         self._walled = self._walled or self._made()
         return self._walled
 
-    def _walls_for(self, network: NetworkReach | None, *, read_only: bool) -> Walls:
-        walls = self._session_walls()
-        walls = walls.for_reading() if read_only else walls
-        return walls if network is None else replace(walls, network=network)
+    def _walls_for(self, network: NetworkReach | None, *, read_only: bool) -> tuple[Walls, Quarantine]:
+        """Return the walls for a command, and what is protected before it. All of that stands in the walls."""
+        known = self._found
+        walls = self._session_walls(read_only=read_only)
+        quarantine = Quarantine(walls.writable, self._rules.protects, walls.linked)
+        if self._found is known and not quarantine.before <= self._protected:
+            self._found = None
+            walls = self._session_walls(read_only=read_only)
+        if self._found is not known:
+            self._protected = quarantine.before
+        return (walls if network is None else replace(walls, network=network)), quarantine
 
-    def _session_walls(self) -> Walls:
+    def _session_walls(self, *, read_only: bool) -> Walls:
         """Return the walls as they were found less than `_FRESH` seconds ago. It blocks for some milliseconds."""
         rules = self._rules
         if self._found is None or self._found[0] is not rules or time.monotonic() - self._found[2] > _FRESH:
             self._found = rules, rules.walls(self._environment), time.monotonic()
-        return self._found[1]
+        return self._found[1].for_reading() if read_only else self._found[1]
 
     def close(self) -> None:
         """End the session's network and delete its private folders. It blocks."""

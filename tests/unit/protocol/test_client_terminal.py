@@ -121,7 +121,7 @@ async def test_a_command_sees_no_hidden_variable_however_the_editor_runs_it(
     )
     environ_at_start = "tr '\\0' '\\n' < /proc/$$/environ"
     line = f'echo "${{A_KEY-unset}} ${{B_TOKEN-unset}} $C"; env | grep -c A_KEY; {environ_at_start} | grep -c canary'
-    members, _ = await commands.prepare(CommandRequest(line, str(tmp_path)), "the.mark")
+    members, *_ = await commands.prepare(CommandRequest(line, str(tmp_path)), "the.mark")
     environ = {"PATH": os.environ["PATH"], "A_KEY": "canary", "B_TOKEN": "canary", "C": "kept"}
     environ.update((each["name"], each["value"]) for each in members["env"])
     words = [members["command"], *members["args"]] if form != "line" else ["sh", "-c", members["command"]]

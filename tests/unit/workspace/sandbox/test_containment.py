@@ -227,6 +227,13 @@ async def test_a_command_that_asks_for_it_runs_free(contained, tmp_path):
     assert outcome.output == "outside\n"
 
 
+async def test_a_protected_file_that_was_made_since_the_last_command_stays_as_it_is(contained):
+    await contained.run("true")
+    (contained.root / ".envrc").write_text("made by the user\n")
+    assert refusals(await contained.output("echo x > .envrc")) == 1
+    assert (contained.root / ".envrc").read_text() == "made by the user\n"
+
+
 async def test_the_event_loop_is_free_while_the_walls_are_found(contained):
     answered = threading.Event()
     waits = []

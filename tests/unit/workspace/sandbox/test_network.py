@@ -130,7 +130,7 @@ class Networked:
     def line(self, *, read_only: bool = False) -> str:
         """Return what an editor's terminal runs."""
         request = CommandRequest("python3 tried.py", str(self.root), read_only=read_only)
-        return self.sandbox.shell_text(request, {})
+        return self.sandbox.shell_text(request, {}).line
 
     async def python(self, script: str, *arguments: object) -> str:
         (self.root / "tried.py").write_text(script)
