@@ -36,7 +36,7 @@ price = { input = 10, output = 20 }
 `;
 
 /** Start the editor on a folder with `files`. `settings` are the user's. */
-export async function startEditor({ files, settings = {}, modelUrl, theme = "Default Dark Modern", width = 1280, height = 860, program }) {
+export async function startEditor({ files, settings = {}, modelUrl, theme = "Default Dark Modern", width = 1280, height = 860, program, also = [] }) {
   const base = await mkdtemp(join(tmpdir(), "acp-agent-tour-"));
   const folder = join(base, "shop");
   const userData = join(base, "user");
@@ -74,7 +74,8 @@ export async function startEditor({ files, settings = {}, modelUrl, theme = "Def
   const server = needed("CODE_SERVER");
   const env = { ...process.env, HOME: base, PASSWORD: "" };
   const common = ["--user-data-dir", userData, "--extensions-dir", extensions];
-  await run(process.execPath, [server, ...common, "--install-extension", join(root, "acp-agent.vsix")], { env });
+  const installed = [join(root, "acp-agent.vsix"), ...also].flatMap((each) => ["--install-extension", each]);
+  await run(process.execPath, [server, ...common, ...installed], { env });
   const port = await freePort();
   const arguments_ = [...common, "--auth", "none", "--bind-addr", `127.0.0.1:${port}`, "--disable-telemetry"];
   const child = spawn(process.execPath, [server, ...arguments_, "--disable-update-check"], { env, stdio: ["ignore", "pipe", "pipe"] });
