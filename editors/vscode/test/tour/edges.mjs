@@ -144,3 +144,23 @@ stop("a long answer streams, and the view stays quick", async () => {
   await box().fill("");
   assert.equal(model.requests.length > 0, true);
 });
+
+stop("a session is resumed without its conversation after a restart, and another one deleted", async () => {
+  await editor.command("acp-agent: New Session");
+  await until(() => chat.getByText("Ask about this project").isVisible(), "the new session");
+  await editor.command("acp-agent: Restart the Agent");
+  await until(() => chat.locator("button.send:not([disabled])").isVisible(), "the agent is ready");
+  await editor.command("acp-agent: Sessions...");
+  const rows = quickInput().locator(".monaco-list-row");
+  await rows.nth(1).waitFor();
+  const count = await rows.count();
+  await rows.first().hover();
+  await rows.first().getByLabel("Delete this session").click();
+  await page.getByRole("button", { name: "Delete", exact: true }).click();
+  await editor.command("acp-agent: Sessions...");
+  await until(async () => (await rows.count()) === count - 1, "one session less");
+  await rows.first().hover();
+  await rows.first().getByLabel("Resume without showing").click();
+  await until(() => chat.locator(".notice").getByText("The session goes on").isVisible(), "it goes on");
+  assert.equal(await chat.locator(".message").count(), 0);
+});

@@ -280,6 +280,9 @@ stop("the last turn that changed files is taken back", async () => {
   await until(async () => /Restored: shop.py/.test(await lastMessage().textContent()), "the file is restored");
   await idle();
   assert.equal(await shop(), `${SHOP}# unsaved`);
+  await editor.command("acp-agent: Redo the Turn Taken Back");
+  await until(async () => (await shop()) === `${SHOP.replace("PRICE = 1", "PRICE = 2")}# unsaved`, "the edit is back");
+  await idle();
   await editor.shot("15-undo");
 });
 
