@@ -243,21 +243,28 @@ class CommandLimits:
     def reached(self, first: int) -> str:
         """Return which limit the namespace of a first process has reached, in words, or "" (Linux).
 
-        Its own /proc lists its processes and no others, which takes some microseconds. Walking down a tree takes
-        longer than a fork bomb needs to grow.
+        Its own /proc lists its processes and no others. Walking down a tree takes longer than a fork bomb needs to
+        grow. Nothing is listed while the machine has so few processes and so much memory that no limit can be reached.
         """
-        own = f"/proc/{first}/root/proc"
+        memory, own = _memory(), f"/proc/{first}/root/proc"
+        total = memory.get("MemTotal", 0)
+        full = memory.get("MemAvailable", 0) < total * self.spare
+        if not full and _tasks() <= self.processes:
+            return ""
         if _is_link(f"{own}/self"):  # this process is in there: the sandbox is not built yet
             return ""
         pids = [name for name in _names(own) if name.isdecimal()]
         if len(pids) > self.processes:
             return f"it had more than {self.processes} processes; run fewer at a time"
-        memory = _memory()
-        total = memory.get("MemTotal", 0)
-        if memory.get("MemAvailable", 0) >= total * self.spare:
+        if not full:
             return ""
         used = sum(_resident(f"{own}/{pid}") for pid in pids) + _in_files(f"/proc/{first}/root/dev")
         return f"it used {used >> 20} MiB, and memory ran out; use less at a time" if used > total * self.large else ""
+
+
+def _tasks() -> int:
+    """Return the number of processes and threads of this machine; 0 if it does not tell."""
+    return int((_read("/proc/loadavg").split() or [b"0/0"] * 4)[3].partition(b"/")[2])
 
 
 def _memory() -> dict[str, int]:
