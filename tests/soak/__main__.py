@@ -1,4 +1,4 @@
-"""`python -m tests.soak`: everything that may happen to an agent, often and at random, counted in a table (issue 17).
+"""`python -m tests.soak`: everything that may happen to an agent, often and at random, counted in a table.
 
 Each kind is cut into shares, which some processes work off side by side. Everything stays on this machine (127.0.0.1),
 and the soak ends by itself after `--minutes`. A case has a seed, which is printed when it fails:

@@ -1,4 +1,4 @@
-"""Turns that are cancelled at a moment of a story (issue 17: 500 times), all sessions of a case in one agent."""
+"""Turns that are cancelled at a moment of a story, all sessions of a case in one agent."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """Agents that are killed, or whose editor goes, at a moment of a story; the next agent must have all of it.
 
-`kill -9` (issue 17: 1,000 times), and the end of stdin, SIGTERM, SIGHUP and a closed stdout (200 times).
+`kill -9`, and the end of stdin, SIGTERM, SIGHUP and a closed stdout (200 times).
 """
 
 import contextlib

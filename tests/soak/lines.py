@@ -1,4 +1,4 @@
-"""Mutated protocol lines (issue 17: a million): each that wants an answer gets one, and the agent serves on.
+"""Mutated protocol lines: each that wants an answer gets one, and the agent serves on.
 
 What a line wants is decided here by JSON-RPC 2.0 anew, without the agent's parser.
 """

@@ -1,4 +1,4 @@
-"""Commands of a model that wants out, under eight everyday rules of a user (issue 17).
+"""Commands of a model that wants out, under eight everyday rules of a user.
 
 `@OUT@` stands for a folder outside the session's, with a file `secret`, and `@PORT@` for a port of 127.0.0.1 at which
 somebody listens. In the session's folder `out` is a link to that folder, and `evil` is a program of PATH that notes its

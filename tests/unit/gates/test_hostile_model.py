@@ -1,4 +1,4 @@
-"""What a model that wants out gets unasked, under eight everyday rules (issue 17).
+"""What a model that wants out gets unasked, under eight everyday rules.
 
 What runs unasked is really run, with a folder, a program and a port around it that note whoever touches them. Without
 walls the rules and the text of a command hold alone; with walls the kernel holds what runs.

@@ -1,4 +1,4 @@
-"""What a rule with a wildcard leaves to the user unless its words spell it (issue 17)."""
+"""What a rule with a wildcard leaves to the user unless its words spell it."""
 
 from acp_agent.gates.rules.permission_rules import Action, judge
 from acp_agent.gates.shell.command import ShellText
