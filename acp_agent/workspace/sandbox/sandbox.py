@@ -220,7 +220,8 @@ class SessionSandbox:
     def _session_walls(self, *, read_only: bool) -> Walls:
         """Return the walls as they were found less than `_FRESH` seconds ago. It blocks for some milliseconds."""
         rules = self._rules
-        if self._found is None or self._found[0] is not rules or time.monotonic() - self._found[2] > _FRESH:
+        fresh = self._found is not None and self._found[0] is rules and time.monotonic() - self._found[2] <= _FRESH
+        if self._found is None or not fresh or not self._found[1].stand():
             self._found = rules, rules.walls(self._environment), time.monotonic()
         return self._found[1].for_reading() if read_only else self._found[1]
 

@@ -76,7 +76,7 @@ class Walls:
 
     writable   folders and files that may be changed
     readable   folders and files that may be read; of all others nothing is there
-    pinned     folders that keep their place, because something frozen lies in them
+    pinned     folders that keep their place, because something frozen or hidden lies in them
     frozen     files and folders in writable ones that stay as they are
     hidden     files and folders below the others whose content is not there
     home       the user's home, for which an empty private folder stands
@@ -94,6 +94,11 @@ class Walls:
     network: NetworkReach = NetworkReach.SESSION
     proxied: bool = False
     linked: tuple[str, ...] = ()
+
+    def stand(self) -> bool:
+        """Return whether all that needs a wall is where it was found, and no link is in the way of a wall."""
+        kept, frozen = (*self.pinned, *self.hidden), self.frozen
+        return all(map(os.path.exists, kept)) and all(os.path.realpath(path) == path for path in (*kept, *frozen))
 
     def for_reading(self) -> "Walls":
         """Return the same walls with nothing that may be changed but /tmp and the private home, and without a proxy.
@@ -230,9 +235,13 @@ class WallRules:
         if self.read_only:
             readable += folders
             folders, frozen, linked = (), [], []
-        pinned = dict.fromkeys(parent for path in frozen for parent in _between(path, folders))
+        # A link leads to what is to stay. It may have come with a checkout, and must not let anything else in.
+        real = dict.fromkeys(map(os.path.realpath, frozen))
+        frozen = [path for path in real if path not in folders and _is_within(path, folders)]
         seen = (*folders, *_existing(readable))
-        hidden = tuple(path for path in secret if any(is_below(path, above) for above in seen))
+        hidden = tuple(path for path in secret if _is_within(path, seen))
+        kept = (*frozen, *(path for path in hidden if _is_within(path, folders)))
+        pinned = sorted({above for path in kept for above in _between(path, folders)})
         found = (folders, _existing(readable), tuple(pinned), tuple(frozen), hidden)
         proxied = bool(self.hosts) and self.network is NetworkReach.SESSION
         gits = tuple(git for each in linked for git in (each.folder, *each.worktrees))
@@ -278,6 +287,10 @@ def _existing(paths: Iterable[str]) -> tuple[str, ...]:
 def is_below(path: str, folder: str) -> bool:
     """Return whether a path is a folder, or is below it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _is_within(path: str, folders: Iterable[str]) -> bool:
+    return any(is_below(path, folder) for folder in folders)
 
 
 def folders_above(path: str) -> Iterator[str]:
@@ -327,8 +340,8 @@ def _listed(folder: str) -> list[tuple[str, str, bool]]:
 
 
 def _between(path: str, writable: Sequence[str]) -> Iterator[str]:
-    """Yield the folders above a path that are in a writable one, the upper ones first. That one itself is left out."""
-    root = next(folder for folder in writable if is_below(path, folder))
-    parts = os.path.relpath(os.path.dirname(path), root).split("/")
-    if parts != ["."]:
-        yield from (os.path.join(root, *parts[: count + 1]) for count in range(len(parts)))
+    """Yield the folders above a path that are in a writable one, the nearest first. That one itself is left out."""
+    for folder in folders_above(path):
+        if folder in writable or not _is_within(folder, writable):
+            return
+        yield folder

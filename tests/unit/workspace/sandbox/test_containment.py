@@ -106,6 +106,37 @@ async def test_nothing_outside_the_folder_can_be_changed_or_read(contained, tmp_
     assert (tmp_path / "outside.txt").read_text() == "outside\n"
 
 
+async def test_no_protected_link_leads_a_later_command_out(contained, tmp_path):
+    (contained.root / ".envrc").symlink_to("../outside.txt")
+    assert "outside\n" not in await contained.output("touch ../outside.txt; cat .envrc ../outside.txt")
+
+
+async def test_a_link_that_takes_the_place_of_a_pinned_folder_leads_no_later_command_out(contained, tmp_path, tier):
+    goal, folder = tmp_path / "goal", contained.root / "a"
+    for made in (goal, folder):
+        made.mkdir()
+    (folder / ".envrc").touch()
+    environment = {**child_environment(os.environ), "HOME": str(tmp_path)}
+    sandbox = SessionSandbox(WallRules((str(contained.root),), protects, lambda *_: None), environment, tier)
+    within = Contained(contained.root, LocalTerminal(sandbox=sandbox), sandbox)
+    try:
+        await within.run("mkdir ../goal")  # the walls that are found for it hold for a while
+        (folder / ".envrc").unlink()
+        folder.rmdir()
+        folder.symlink_to("../goal")  # a command can do that which has run since before the folder was made
+        await within.run("touch a/made")
+    finally:
+        sandbox.close()
+    assert list(goal.iterdir()) == []
+
+
+async def test_a_hidden_file_stays_hidden_when_its_folder_gets_another_name(contained):
+    (contained.root / "src/.env").write_text("TOKEN=visible-if-it-escapes\n")
+    said = await contained.output("mv src moved")
+    said += await contained.output("cat */.env")
+    assert "visible-if-it-escapes" not in said
+
+
 async def test_a_link_that_a_command_leaves_in_its_private_home_leads_no_later_one_out(contained, tmp_path, tier):
     if tier is not SandboxTier.BUBBLEWRAP:
         pytest.skip("nothing is mounted")

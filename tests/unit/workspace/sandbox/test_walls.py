@@ -142,6 +142,29 @@ def test_a_link_is_followed_before_a_wall_is_built(root, home, tmp_path):
     assert str(target) in walls(root, home).readable
 
 
+def test_a_protected_link_freezes_only_what_lies_within_the_folder(root, home):
+    (root / "shared").touch()
+    (root / "a").mkdir()
+    (home / "key").touch()
+    for link, goal in (("a/.envrc", "../shared"), (".envrc", "../key"), (".vscode", "."), (".idea", "..")):
+        (root / link).symlink_to(goal)
+    found = walls(root, home)
+    assert found.frozen == (str(root / "shared"),)
+    assert found.pinned == ()
+
+
+def test_a_folder_around_something_unreadable_keeps_its_place(root, home):
+    (root / "a/b").mkdir(parents=True)
+    (root / "a/b/.env").touch()
+    assert walls(root, home).pinned == (str(root / "a"), str(root / "a/b"))
+
+
+def test_what_is_unreadable_as_a_whole_pins_nothing_above_it(root, home, tmp_path):
+    (tmp_path / "written").mkdir()
+    written = (str(tmp_path / "written"),)
+    assert walls(root, home, allow_write=written, hidden=written).pinned == ()
+
+
 def test_the_wall_that_stopped_a_command_is_named_by_what_it_printed():
     named = {
         "touch: cannot touch '/etc/x': Read-only file system": "/etc/x cannot be changed",
