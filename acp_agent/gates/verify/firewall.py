@@ -19,6 +19,7 @@ from acp_agent.core.types import Access, Allow, Ask, Deny, PathSubject, Verdict
 from acp_agent.gates.gate import Resolve
 from acp_agent.gates.git_calls import git_call
 from acp_agent.gates.paths.command_paths import MAX_WORDS, URL, Folders, path_words
+from acp_agent.gates.paths.unnamed_paths import name_list
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.verify.folder_readers import EXCLUDING, reading
 from acp_agent.gates.verify.verifiers import Verifier
@@ -135,7 +136,9 @@ class Firewall(Verifier):
 
 def _handles(command: Command, word: str) -> bool:
     """Return whether a program uses the file of a word without showing its content."""
-    if command.name in _QUIET or (command.name == "git" and word in command.own and _git_handles(command, word)):
+    if command.name in _QUIET and not name_list(command):  # `file -f` prints the names that it reads
+        return True
+    if command.name == "git" and word in command.own and _git_handles(command, word):
         return True
     return any(
         word == (option.partition("=")[2] or value)
@@ -148,6 +151,8 @@ def _handles(command: Command, word: str) -> bool:
 
 def _git_handles(command: Command, word: str) -> bool:
     """Return whether git excludes what a word names, or only looks at its name."""
+    if any(each.target == word for each in command.redirections):  # `check-attr --stdin` prints what it reads
+        return False
     call = git_call(command)
     return word.startswith(EXCLUDING) or (call is not None and call.subcommand in _QUIET_GIT)
 

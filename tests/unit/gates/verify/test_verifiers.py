@@ -198,6 +198,9 @@ def test_a_path_that_leads_nowhere_is_judged_as_it_is_written(tmp_path):
                 "grep KEY .env",
                 "cat < .env",
                 "git check-ignore --stdin < .env",
+                "git check-attr .env --stdin < .env",
+                "file -f .env",
+                "du --files0-from=.env",
                 "source .env",
                 "tar cf x --add=.env",
             )
