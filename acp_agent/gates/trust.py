@@ -99,8 +99,10 @@ class SessionTrust:
     def has_read(self, sources: Iterable[str]) -> None:
         """Trust the conversation less from now on, since untrusted text of these sources is in it."""
         for source in sources:
-            known = source in self.read_from or len(self.read_from) < _MOST_SOURCES
-            self.read_from.setdefault(source if known else _OTHERS, False)
+            if source in self.read_from:
+                continue
+            # Those that are not named cannot be told apart, so each counts as a new one.
+            self.read_from[source if len(self.read_from) < _MOST_SOURCES else _OTHERS] = False
 
     def agree(self) -> None:
         """Ask no more about what was read until now, as the user answered. The level stays as it is."""

@@ -107,6 +107,17 @@ async def test_a_denial_names_what_decided():
     assert (result.ruling.gate, result.ruling.rule) == ("trust", "turn untrusted")
 
 
+def test_a_yes_covers_no_later_source_however_many_there_were():
+    trust = SessionTrust()
+    gate = Judged(TrustGate(trust, SessionOptions()))
+    trust.has_read(f"{number}.example" for number in range(100))
+    trust.agree()
+    trust.has_read(["0.example"])
+    assert isinstance(gate.judge(command("make")), Allow)
+    trust.has_read(["new.example"])
+    assert isinstance(gate.judge(command("make")), Ask)
+
+
 async def test_an_ask_travels_on_with_the_call_whatever_rules_say_later():
     judged = Judged(TrustGate(SessionTrust(), SessionOptions()))
     result = await judged.execute(CALLS["mcp"])
