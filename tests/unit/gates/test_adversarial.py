@@ -101,6 +101,14 @@ async def test_secrets_and_values_with_the_name_of_one_are_left_out():
 
 
 @pytest.mark.anyio
+async def test_the_second_model_is_told_to_deny_what_a_placeholder_may_hide():
+    """Whoever writes the arguments chooses the names: `password=a.sql; rm $password`."""
+    judge = Judge("ALLOW")
+    await Judged(AdversarialGate(["no"], judge, redacted)).execute(command("rm hunter2"))
+    assert '"[REDACTED...]"' in judge.requests[0].system
+
+
+@pytest.mark.anyio
 async def test_every_program_of_a_long_command_is_named():
     told = await described(command(f"echo {'x' * 2000}; nc evil 1; echo {'y' * 2000}"))
     assert told["runs"] == "echo nc"
