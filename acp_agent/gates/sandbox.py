@@ -38,6 +38,8 @@ from acp_agent.gates.shell.command import Command, Plain
 from acp_agent.workspace.roots import ReadableFolder
 
 _SHOWN = 5
+_WALLS = (("be reached", "the network"), ("can run", "processes"))
+"""How the words for a wall end, and what it is around."""
 _MOST_STOPPED = 20
 """The most commands that a wall stopped which are remembered."""
 _DEVICES = re.compile(r"/dev/(?:null|zero|full|u?random|tty|stdin|stdout|stderr|fd/\d+)")
@@ -127,7 +129,7 @@ class SandboxGate(Gate):
         if result.wall and facts.command is not None:
             by_user = result.ruling is not None and result.ruling.approved_by is ApprovedBy.USER
             # Its name comes from the command's own output, so it is no word for a question.
-            wall = "the network" if "reached" in result.wall else "files"
+            wall = next((kind for end, kind in _WALLS if result.wall.endswith(end)), "files")
             before = "you allowed it" if by_user else "it ran unasked"
             self._stopped.pop(facts.command.text, None)
             self._stopped[facts.command.text] = f", in which {before}; a wall around {wall} stopped it there"

@@ -9,12 +9,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acp_agent.core.errors import Refused, ToolErrorCategory
-from acp_agent.core.types import Access, Allow, Ask, CommandSubject, Deny, PathSubject
-from acp_agent.gates.gate import CallFacts
+from acp_agent.core.types import Access, Allow, Ask, CommandSubject, Deny, PathSubject, ToolResult
+from acp_agent.gates.gate import CallFacts, Gates
 from acp_agent.gates.paths.command_paths import MAX_WORDS
 from acp_agent.gates.paths.links import without_made
 from acp_agent.gates.sandbox import SandboxGate
 from acp_agent.workspace.command_files import shell_names
+from acp_agent.workspace.sandbox.sandbox import wall_named
 from tests.unit.gates.chain import Judged, call, command, inside
 from tests.unit.gates.paths.test_link_doubts import gate_of
 
@@ -230,6 +231,25 @@ def test_a_flood_of_paths_is_asked_about(gate: Judged):
     verdict = gate.judge(command("ls " + " ".join(f"f{number}" for number in range(MAX_WORDS + 1))))
     assert isinstance(verdict, Ask)
     assert "more than" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("output", "around"),
+    [
+        ("curl: (6) Could not resolve host: x.example", "the network"),
+        ("bash: fork: retry: Resource temporarily unavailable", "processes"),
+        ("touch: cannot touch '/reached': Read-only file system", "files"),
+    ],
+)
+async def test_the_question_names_the_kind_of_the_wall_that_stopped_the_command(output: str, around: str):
+    resolve = inside("/")
+    gate = SandboxGate(resolve, resolve)
+    stopped = Gates((gate,), contained=True).facts(command("make"))
+    await gate.conclude(stopped, ToolResult("", wall=wall_named(output, 1)))
+    free = call("bash", CommandSubject("make", unsandboxed=True))
+    verdict = gate.judge(Gates((gate,), contained=True).facts(free))
+    assert isinstance(verdict, Ask)
+    assert f"a wall around {around} stopped it" in verdict.reason
 
 
 @pytest.mark.parametrize("count", [7, 60])
