@@ -312,7 +312,13 @@ async def test_a_host_that_is_not_listed_is_refused_named_and_recorded(tmp_path:
 
 UNDONE = ("git reset --hard", "git checkout -- .", "git clean -fd", "git restore a.txt")
 LASTING = (
-    *("git clean -fdx", "git stash drop", "git branch -D side", "git reflog expire --expire=now --all"),
+    *(
+        "git clean -fdx",
+        "git stash drop",
+        "git branch -D side",
+        "git reflog expire --expire=now --all",
+        "git prune --expire=now",
+    ),
     *("git update-ref -d refs/heads/side", "git tag -d v1", "git push --force"),
 )
 

@@ -120,7 +120,7 @@ def _awk_writes(script: str) -> bool:
 
 
 _READS = frozenset(("--get", "--get-all", "--get-regexp", "--get-urlmatch", "-l", "--list"))
-_LISTS = frozenset(("--get-regexp", "-l", "--list"))
+_LISTS = frozenset(("--get-regexp", "--get-urlmatch", "--regexp", "-l", "--list"))
 _SCOPES = frozenset(("--global", "--system"))
 _OWN_SCOPES = frozenset(("--local", "--worktree", "-f", "--file"))
 _SECTIONS = frozenset(("rename-section", "remove-section", "--rename-section", "--remove-section"))
