@@ -62,6 +62,8 @@ def fork_offered(environ: Mapping[str, str]) -> bool:
 def initialize_result(params: JsonObject | None = None, *, fork: bool = False) -> JsonObject:
     """Return the result for a client's params. Every requested version is answered with 1, the only one served.
 
+    A capability that is not served is left out, because some clients read `false` as support.
+
     params   malformed members count as absent
     fork     whether `session/fork` is served
     """
@@ -70,11 +72,11 @@ def initialize_result(params: JsonObject | None = None, *, fork: bool = False) -
         session["fork"] = {}
     return {
         "protocolVersion": PROTOCOL_VERSION,
-        "agentInfo": {"name": AGENT_NAME, "title": "acp-agent AI Agent", "version": __version__},
+        "agentInfo": {"name": AGENT_NAME, "title": "acp-agent", "version": __version__},
         "agentCapabilities": {
             "loadSession": True,
-            "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
-            "mcpCapabilities": {"http": True, "sse": False},
+            "promptCapabilities": {"image": True, "embeddedContext": True},
+            "mcpCapabilities": {"http": True},
             "sessionCapabilities": session,
             "auth": {"logout": {}},
             "_meta": {

@@ -1,5 +1,6 @@
 """Before the first prompt: initialize, authenticate, session/new, as the editors of the world send them."""
 
+import json
 import uuid
 
 import pytest
@@ -22,10 +23,16 @@ async def test_initialize_names_the_agent_and_what_it_can(tmp_path):
     async with editing(tmp_path, [says("hi")], cold=True) as editor:
         result = await editor.initialize()
     assert result["protocolVersion"] == 1
-    assert (result["agentInfo"]["name"], result["agentInfo"]["version"]) == ("acp-agent", __version__)
-    assert result["agentCapabilities"]["promptCapabilities"] == {"image": True, "audio": False, "embeddedContext": True}
+    assert result["agentInfo"] == {"name": "acp-agent", "title": "acp-agent", "version": __version__}
+    assert result["agentCapabilities"]["promptCapabilities"] == {"image": True, "embeddedContext": True}
     assert result["authMethods"], "the registry refuses an empty list"
     assert "type" not in result["authMethods"][0] or result["authMethods"][0]["type"] == "agent"
+
+
+async def test_a_capability_that_is_missing_is_left_out_because_some_clients_read_false_as_support(tmp_path):
+    async with editing(tmp_path, [says("hi")], cold=True) as editor:
+        result = await editor.initialize()
+    assert "false" not in json.dumps(result)
 
 
 async def test_the_first_line_on_stdout_is_the_answer_to_initialize(tmp_path):

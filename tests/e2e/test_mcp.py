@@ -117,7 +117,7 @@ async def test_a_server_of_the_editors_is_asked_about_runs_fenced_is_on_record_a
     tmp_path, served
 ):
     async with editing(tmp_path, ECHO) as editor:
-        assert (await editor.initialize())["agentCapabilities"]["mcpCapabilities"] == {"http": True, "sse": False}
+        assert (await editor.initialize())["agentCapabilities"]["mcpCapabilities"] == {"http": True}
         session = await opened(editor, served.entry)
         await editor.say(session, "go")
         (question,) = editor.requests("session/request_permission")
