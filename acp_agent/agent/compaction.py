@@ -268,8 +268,10 @@ class Compactor:
         limits, used, budget = self._thresholds, self._history.estimate(), self._budget()
         if not limits.automatic and not self._count:
             return ()
-        thresholds = f"soft={limits.soft:.0%}, hard={limits.hard:.0%}" if limits.automatic else "on request only"
-        return (f"Context: {used:,} of {budget:,} tokens; compaction: {thresholds}; summaries: {self._count}",)
+        when = "old messages are summed up on request only"
+        if limits.automatic:
+            when = f"old output is left out at {limits.soft:.0%}, old messages are summed up at {limits.hard:.0%}"
+        return (f"Context: {used:,} of {budget:,} tokens; {when}; summaries: {self._count}",)
 
     async def _compact(self, method: Compaction, focus: str, card: CompactionProgress) -> str:
         history, budget = self._history, self._budget() or _WINDOW

@@ -172,26 +172,27 @@ class BlocklistGate(Gate):
         return asked
 
 
+_BLOCKED = "the command is blocked, because it"
 _ADVICE = "Do it without this command, or tell the user what to run."
 
 
 def judge(shell: ShellText, policy: BlocklistPolicy, *, contained: bool = False) -> Verdict:
     """Return the blocklist's verdict on a shell text. Walls that contain it keep what it could take away."""
     if "\0" in shell.text:
-        return Deny("blocklist: the command holds a NUL character")
+        return Deny(f"{_BLOCKED} holds a NUL character")
     found = shell.survey
     pattern = policy.find(found)
     if pattern:
-        return Deny(f"blocklist: the command matches '{pattern}'{_instead(pattern)}", rule=pattern, advice=_ADVICE)
+        return Deny(f"{_BLOCKED} matches '{pattern}'{_instead(pattern)}", rule=pattern, advice=_ADVICE)
     if found.unread:
-        return Deny(f"blocklist: the command {found.unread} and cannot be checked", advice="Write it out plainly.")
+        return Deny(f"{_BLOCKED} {found.unread} and cannot be checked", advice="Write it out plainly.")
     asking = find_in_groups(found, policy.groups, _matches, asking=True)
     if not found.constructs:
         return Ask(f"belongs to the group {asking}") if asking else Allow()
     kind = min(found.constructs)
     match policy.substitution:
         case Substitution.BLOCK:
-            return Deny(f"blocklist: {kind} is not allowed; run the commands one by one and write the values out")
+            return Deny(f"{_BLOCKED} uses a {kind}; run the commands one by one and write the values out")
         case Substitution.INSPECT:
             return _inspected(found, kind, contained=contained) or (
                 Ask(f"belongs to the group {asking}") if asking else Allow()
@@ -205,7 +206,7 @@ def judge(shell: ShellText, policy: BlocklistPolicy, *, contained: bool = False)
 def _inspected(found: Survey, kind: str, *, contained: bool) -> Verdict | None:
     """Return the verdict on a text for what a substitution prints; None if that decides nothing."""
     if found.damage or any(map(_runs_output, found.walk())):
-        return Deny(f"blocklist: what the {kind} runs cannot be told; write the command out")
+        return Deny(f"the command is blocked, because what the {kind} runs cannot be told; write the command out")
     removed = None if contained else next(filter(_removes_output, found.walk()), None)
     return removed and Ask(f"a {kind} names what {removed.name} takes away", firm=True)
 

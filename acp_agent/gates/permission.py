@@ -333,8 +333,7 @@ class PermissionGate(Gate):
             settlement = self.settle(facts)
             if not isinstance(settlement.verdict, Ask):
                 return settlement.verdict
-            digests = [grant.key for grant in settlement.grants if grant.kind is GrantKind.PAYLOAD]
-            question = build(facts, settlement.reasons, settlement.always, digests[0] if digests else "")
+            question = build(facts, settlement.reasons, settlement.always)
             once = any(ask.each_time for ask in facts.asks)
             question = replace(question, option=settlement.option, denial=_in_words(settlement.denial), once=once)
             try:

@@ -116,12 +116,12 @@ def visible_lines(text: str) -> str:
     return "\n".join(map(visible, text.split("\n")))
 
 
-def build(facts: CallFacts, reasons: tuple[str, ...], always: str, digest: str) -> Question:
+def build(facts: CallFacts, reasons: tuple[str, ...], always: str) -> Question:
     """Return the question about a call. It shows everything that would run, be sent or be written.
 
     Its title is the command itself, else what the call does, else the call's title.
 
-    always   what "always" would cover, in words; empty if it covers only this call, whose digest is shown
+    always   what "always" would cover, in words; empty if it covers only this call
     """
     invocation, line = facts.invocation, facts.command
     command = None if line is None else line.text
@@ -140,7 +140,7 @@ def build(facts: CallFacts, reasons: tuple[str, ...], always: str, digest: str) 
         kind=invocation.spec.kind,
         raw_input=arguments if arguments is not None else {"arguments": invocation.call.raw_arguments},
         reasons=tuple(dict.fromkeys((*lines, *unseen(invocation.diffs)))),
-        always=visible(always) or f"exactly this text in this folder, sha256 {digest[:16]}",
+        always=visible(always) or "exactly this text in this folder",
         diffs=invocation.diffs,
         locations=tuple(dict.fromkeys(places or paths)),
         text=_whole(invocation, command, clipped(title)),

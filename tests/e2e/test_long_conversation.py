@@ -50,7 +50,8 @@ async def test_old_outputs_are_cleared_and_old_turns_summed_up_by_the_named_mode
         assert [message["role"] for message in now["messages"]] == ["system", "user"]
         assert system(now) == system(model.requests[0]), "the prompt cache holds"
 
-        assert "of 6,000 tokens; compaction: soft=50%, hard=80%; summaries: 1" in await session.status()
+        when = "old output is left out at 50%, old messages are summed up at 80%"
+        assert f"of 6,000 tokens; {when}; summaries: 1" in await session.status()
     assert [(method, SECRET in text) for method, text in rows(tmp_path, METHODS)] == [("triggered", False)]
 
 
@@ -125,4 +126,4 @@ async def test_without_compaction_a_turn_stops_at_80_percent_and_the_window_is_t
         assert second.requests == [], "without compress_provider the conversation's own model writes it"
         assert await session.say("Go on") == "two"
         assert "compress_context" not in json.dumps(model.requests)
-        assert "compaction: on request only; summaries: 1" in await session.status()
+        assert "old messages are summed up on request only; summaries: 1" in await session.status()

@@ -115,7 +115,7 @@ async def test_a_part_of_what_was_cut_is_found_by_its_line_its_column_and_its_wo
 async def test_a_failed_call_says_in_a_line_what_happened_and_in_a_line_what_is_permitted(tmp_path):
     ends = {
         ("bash", "sleep 60"): ("timed out after 0.1 s", "Give a larger `timeout` (up to 600), or `background: true` "),
-        ("bash", "sudo ls"): ("blocklist: the command matches 'sudo'", "Do it without this command, "),
+        ("bash", "sudo ls"): ("the command is blocked, because it matches 'sudo'", "Do it without this command, "),
         ("bash", "cat /etc/shadow"): ("/etc/shadow holds secrets", "Do without it, "),
         ("write", "../x"): ("../x: outside the directories", "Stay below the working directory."),
         ("teleport", "x"): ('there is no tool "teleport"', "Use one of your tools: bash, "),

@@ -302,7 +302,8 @@ async def test_the_status_says_where_the_thresholds_are_and_is_silent_when_it_is
     talk = Compacting([says("x" * 400)], summaries=[say("Short.")])
     await talk.prompt()
     (line,) = talk.compactor.status()
-    assert re.fullmatch(r"Context: 1\d\d of 10,000 tokens; compaction: soft=60%, hard=90%; summaries: 0", line)
+    when = "old output is left out at 60%, old messages are summed up at 90%"
+    assert re.fullmatch(rf"Context: 1\d\d of 10,000 tokens; {when}; summaries: 0", line)
     assert Compacting([], thresholds=Thresholds(automatic=False)).compactor.status() == ()
 
 

@@ -109,7 +109,7 @@ def test_a_blocked_command_names_the_pattern(check: Check):
         1,
         "blocked    echo hi && sudo ls\n"
         "rule       sudo\n"
-        "reason     blocklist: the command matches 'sudo'\n"
+        "reason     the command is blocked, because it matches 'sudo'\n"
         "runs       echo hi\n"
         "runs       && sudo ls\n"
         "           starts ls\n",
@@ -361,7 +361,7 @@ def test_each_line_gets_its_verdict_by_its_own_rules_or_the_configured_ones(chec
             "command": "rm -rf /",
             "verdict": "blocked",
             "rule": "rm -rf /",
-            "reasons": ["blocklist: the command matches 'rm -rf /'"],
+            "reasons": ["the command is blocked, because it matches 'rm -rf /'"],
             "commands": [["rm", "-rf", "/"]],
             "opaque": None,
         },

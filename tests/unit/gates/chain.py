@@ -217,7 +217,7 @@ class Chain:
             return "asked"
         if result.failure is None:
             return "silent"
-        return "blocked" if result.failure.message.startswith("blocklist") else "refused"
+        return "blocked" if result.failure.message.startswith("the command is blocked") else "refused"
 
 
 async def _unheard(event: Event) -> None:

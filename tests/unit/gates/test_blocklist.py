@@ -282,7 +282,7 @@ def test_what_cannot_be_read_is_refused():
     for text in ("x" * 300 * 1024, "a;" * 5000, "(" * 200 + "a" + ")" * 200, "ls\0sudo"):
         verdict = judge(ShellText(text), DEFAULT)
         assert isinstance(verdict, Deny)
-        assert verdict.reason.startswith("blocklist: the command ")
+        assert verdict.reason.startswith("the command is blocked, because it ")
 
 
 async def test_it_holds_against_rules_grants_full_auto_and_the_user(tmp_path):

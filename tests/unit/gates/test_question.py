@@ -13,8 +13,8 @@ from acp_agent.gates.question import MAX_TITLE, build, clipped, visible
 from tests.unit.gates.chain import call, command
 
 
-def built(invocation: Invocation, reasons: tuple[str, ...], always: str, digest: str) -> Question:
-    return build(CallFacts(invocation), reasons, always, digest)
+def built(invocation: Invocation, reasons: tuple[str, ...], always: str) -> Question:
+    return build(CallFacts(invocation), reasons, always)
 
 
 def test_every_character_is_seen():
@@ -39,42 +39,42 @@ def test_of_a_very_long_command_head_and_tail_are_shown_with_its_length():
 
 
 def test_the_title_of_a_command_is_the_command_itself():
-    question = built(command("git push\n--force"), (), "git push …", "")
+    question = built(command("git push\n--force"), (), "git push …")
     assert question.title == "git push⏎--force"
     assert question.raw_input == {"command": "git push\n--force"}
     assert question.always == "git push …"
 
 
 def test_quoting_tricks_are_resolved_into_the_arguments_that_would_run():
-    question = built(command("g\"i\"t pu'sh' && ls 'a b'"), (), "x", "")
+    question = built(command("g\"i\"t pu'sh' && ls 'a b'"), (), "x")
     assert "runs: git push" in question.reasons
     assert "runs: ls 'a b'" in question.reasons
 
 
-def test_an_interpreter_comes_with_a_warning_and_the_hash_always_is_bound_to():
-    question = built(command("python -c 'print(1)'"), ("asked",), "", "ab" * 32)
+def test_an_interpreter_comes_with_a_warning_and_always_covers_this_text_alone():
+    question = built(command("python -c 'print(1)'"), ("asked",), "")
     assert question.reasons[0] == "asked"
     assert any(line.startswith("WARNING: python") for line in question.reasons)
-    assert question.always == f"exactly this text in this folder, sha256 {'ab' * 8}"
-    assert any(line.startswith("WARNING: sh") for line in built(command("x | sh"), (), "", "").reasons)
+    assert question.always == "exactly this text in this folder"
+    assert any(line.startswith("WARNING: sh") for line in built(command("x | sh"), (), "").reasons)
 
 
 def test_an_edit_shows_its_diff_and_place():
     diff = Diff("/w/x", "a", "b")
     invocation = replace(call("edit", PathSubject("x", Access.WRITE)), diffs=(diff,), locations=(Location("/w/x", 3),))
-    question = built(invocation, (), "every use of edit", "")
+    question = built(invocation, (), "every use of edit")
     assert question.diffs == (diff,)
     assert question.locations == ("/w/x",)
-    assert built(call("edit", PathSubject("x", Access.WRITE)), (), "", "").locations == ("x",)
+    assert built(call("edit", PathSubject("x", Access.WRITE)), (), "").locations == ("x",)
 
 
 def test_the_title_of_a_deed_is_the_deed_and_of_a_command_still_the_command():
     taking = replace(
         call("delete_path", PathSubject("src", Access.DELETE)), summary="deletes src\u202e and everything in it"
     )
-    assert built(taking, (), "x", "").title == "deletes src<U+202E> and everything in it"
-    assert built(call("delete_path", PathSubject("src", Access.DELETE)), (), "x", "").title == "delete_path something"
-    assert built(replace(command("ls"), summary="lists"), (), "x", "").title == "ls"
+    assert built(taking, (), "x").title == "deletes src<U+202E> and everything in it"
+    assert built(call("delete_path", PathSubject("src", Access.DELETE)), (), "x").title == "delete_path something"
+    assert built(replace(command("ls"), summary="lists"), (), "x").title == "ls"
 
 
 @given(st.lists(st.text(), min_size=1).map("\n".join))
@@ -82,7 +82,7 @@ def test_the_title_of_a_deed_is_the_deed_and_of_a_command_still_the_command():
 @example("echo <!-- ; rm -rf x ; echo -->")
 @example("rm *.o _a_ [x](y) &amp; `z`")
 def test_every_line_of_a_command_is_shown_whole(text: str):
-    question = built(command(text), (), "x", "")
+    question = built(command(text), (), "x")
     if question.text:
         assert question.text.split("\n") == [visible(line) for line in text.split("\n")]
     else:
@@ -91,12 +91,12 @@ def test_every_line_of_a_command_is_shown_whole(text: str):
 
 def test_an_ordinary_short_command_is_shown_once():
     for text in ("ls", "git push --force-with-lease origin main", "make build_all && ./run 'a b' | tail -n 3"):
-        assert built(command(text), (), "x", "").text == ""
+        assert built(command(text), (), "x").text == ""
 
 
 def test_every_command_of_a_call_is_shown():
     both = replace(command("ls"), subjects=(CommandSubject("ls"), CommandSubject("rm x")))
-    assert built(both, (), "x", "").text == "ls\nrm x"
+    assert built(both, (), "x").text == "ls\nrm x"
 
 
 TEXT = st.text(st.characters(exclude_characters='\\"'))  # which JSON writes as two
@@ -136,7 +136,7 @@ def spelled(text: str) -> str:
 def test_every_text_a_server_is_sent_is_shown_whole(arguments):
     sent = replace(call("write", McpSubject("db", "query")), call=ToolCall("1", "db_query", arguments))
     sent = replace(sent, spec=replace(sent.spec, server="db", description="d" * 5000))
-    question = built(sent, (), "x", "")
+    question = built(sent, (), "x")
     assert "d" * 5000 in question.reasons[0]
     for text in texts_of(arguments):
         assert visible(text) in shown_by(question)
@@ -156,24 +156,24 @@ def test_every_text_a_server_is_sent_is_shown_whole(arguments):
 )
 def test_no_argument_of_a_tool_of_ours_is_cut_in_the_middle(tool, arguments, subjects):
     asked = call("write", subjects)
-    question = built(replace(asked, call=ToolCall("1", tool, arguments)), (), "x", "")
+    question = built(replace(asked, call=ToolCall("1", tool, arguments)), (), "x")
     for text in texts_of(arguments):
         assert all(line in shown_by(question) for line in text.split("\n"))
 
 
 def test_a_reason_is_never_cut():
-    assert built(command("ls"), ("why " * 1000,), "x", "").reasons[0] == "why " * 1000
+    assert built(command("ls"), ("why " * 1000,), "x").reasons[0] == "why " * 1000
 
 
 def test_an_edit_shows_its_diff_and_not_once_more_what_it_was_made_from():
     diff = Diff("/w/x", "a\r\n", "b\r\n")
     arguments = {"path": "/w/x", "old_string": "a\n", "new_string": "b\n"}
     asked = replace(call("edit", PathSubject("/w/x", Access.WRITE)), diffs=(diff,))
-    assert built(replace(asked, call=ToolCall("1", "edit", arguments)), (), "", "").text == ""
+    assert built(replace(asked, call=ToolCall("1", "edit", arguments)), (), "").text == ""
 
 
 def test_a_question_about_a_change_warns_of_characters_nobody_sees():
     diff = Diff("/w/x", "ok\n", "ok\nif admin\u202e:\n")
-    question = built(replace(call("write", PathSubject("x", Access.WRITE)), diffs=(diff,)), (), "", "")
+    question = built(replace(call("write", PathSubject("x", Access.WRITE)), diffs=(diff,)), (), "")
     warning = "WARNING: the new text holds characters that cannot be seen: U+202E (right-to-left override) at line 2"
     assert question.reasons == (warning,)
