@@ -128,11 +128,13 @@ class SandboxGate(Gate):
         """Remember a command that a wall stopped."""
         if result.wall and facts.command is not None:
             by_user = result.ruling is not None and result.ruling.approved_by is ApprovedBy.USER
-            # Its name comes from the command's own output, so it is no word for a question.
+            # The command itself writes that output, so the question quotes nothing of it.
             wall = next((kind for end, kind in _WALLS if result.wall.endswith(end)), "files")
             before = "you allowed it" if by_user else "it ran unasked"
             self._stopped.pop(facts.command.text, None)
-            self._stopped[facts.command.text] = f", in which {before}; a wall around {wall} stopped it there"
+            self._stopped[facts.command.text] = (
+                f", in which {before}; its output says that a wall around {wall} stopped it"
+            )
             for oldest in [*self._stopped][:-_MOST_STOPPED]:
                 del self._stopped[oldest]
         return result

@@ -117,8 +117,14 @@ async def test_leaving_the_sandbox_asks_at_every_level_and_each_time(tmp_path: P
 @pytest.mark.parametrize(
     ("level", "before"),
     [
-        ("suggest", "leaves the sandbox, in which you allowed it; a wall around the network stopped it there"),
-        ("auto-edit", "leaves the sandbox, in which it ran unasked; a wall around the network stopped it there"),
+        (
+            "suggest",
+            "leaves the sandbox, in which you allowed it; its output says that a wall around the network stopped it",
+        ),
+        (
+            "auto-edit",
+            "leaves the sandbox, in which it ran unasked; its output says that a wall around the network stopped it",
+        ),
     ],
 )
 async def test_the_second_question_says_which_wall_stopped_the_command(tmp_path: Path, level: str, before: str):
