@@ -108,7 +108,7 @@ async def check_model(loaded: Loaded, environ: Mapping[str, str]) -> list[CheckR
     """Check that a model is chosen, that its key is present and that its server answers. This costs nothing."""
     llm = loaded.settings.llm
     if llm.model is None:
-        return [_fail("model", "none is chosen", model_advice(llm.providers, loaded.file))]
+        return [_fail("model", "none is chosen", " ".join(model_advice(llm.providers, loaded.file).split()))]
     reference = parse_model(llm.model)
     provider = next(provider for provider in llm.providers if provider.name == reference.provider)
     catalog = Catalog.of(llm, environ, CredentialStore(environ))

@@ -118,16 +118,21 @@ def check_models(reader: Reader, layer: Layer) -> None:
 
 
 def model_advice(providers: Sequence[ProviderSettings], file: str) -> str:
-    """Return the advice how to choose a model. The agent chooses none by itself, since an answer may cost money."""
+    """Return the advice how to choose a model, in Markdown: one step a line.
+
+    The agent chooses none by itself, since an answer may cost money.
+    """
     ready = [provider.name for provider in providers if provider.type is not ProviderType.SCRIPTED]
     if ready:
         return (
-            "No model is chosen. `/model` lists the models, and `/model NAME` chooses one. For all sessions, set "
-            f'ACP_AGENT_MODEL={ready[0]}:MODEL, or model = "{ready[0]}:MODEL" under [llm] in {file}. '
-            f"Configured providers: {', '.join(ready)}."
+            "No model is chosen. `/model` lists the models, and `/model NAME` chooses one.\n\n"
+            f'For all sessions, set `ACP_AGENT_MODEL={ready[0]}:MODEL`, or `model = "{ready[0]}:MODEL"` under `[llm]` '
+            f"in `{file}`. Configured providers: {', '.join(ready)}."
         )
     return (
-        "No model is configured. Store a key with `acp-agent login`, or set ANTHROPIC_API_KEY, OPENAI_API_KEY, "
-        "OPENAI_BASE_URL (any compatible server) or OLLAMA_HOST; and choose with ACP_AGENT_MODEL=PROVIDER:MODEL, or "
-        f"write it into {file} (`acp-agent config init` starts it)."
+        "No model is configured.\n\n"
+        "1. Store a key with `acp-agent login`, or set `ANTHROPIC_API_KEY`, `OPENAI_API_KEY`, `OPENAI_BASE_URL` (any "
+        "compatible server) or `OLLAMA_HOST`.\n"
+        f"2. Choose a model with `ACP_AGENT_MODEL=PROVIDER:MODEL`, or write it into `{file}` (`acp-agent config init` "
+        "starts it)."
     )

@@ -68,7 +68,7 @@ def test_a_key_is_stored_in_the_keyring_listed_and_removed(run, ring, monkeypatc
     done = run(login, f"{KEY}\n", provider="anthropic", stdin=True, no_check=True)
     assert (done.code, done.err) == (0, "")
     assert done.out[0] == f"Stored the key of anthropic in {ring.name}"
-    assert "ACP_AGENT_MODEL=anthropic:MODEL" in done.out[1]
+    assert "ACP_AGENT_MODEL=anthropic:MODEL" in done.out[3]
     assert ring.entries == {"acp-agent/anthropic": KEY}
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     assert run(login, list=True).out == ["anthropic    keyring", "openai       env OPENAI_API_KEY"]

@@ -161,3 +161,4 @@ def test_without_a_provider_the_advice_names_the_variables():
     advice = model_advice((), "/c.toml")
     for word in ("acp-agent login", "ANTHROPIC_API_KEY", "OPENAI_BASE_URL", "OLLAMA_HOST", "/c.toml", "config init"):
         assert word in advice
+    assert [line[:2] for line in advice.splitlines()] == ["No", "", "1.", "2."], "no dense paragraph"
