@@ -222,8 +222,9 @@ async def listed(sessions: SessionManager, params: JsonObject) -> JsonObject:
     """Return a page of sessions, newest first. Raises RpcError for a relative `cwd` and an invalid cursor.
 
     Sessions without a prompt are listed only while they are open in this process, because editors open many that they
-    never use. If the store cannot be read, the open sessions are listed and `_meta` says so; if none of them has a
-    prompt, that is an error, because the list would look like an empty history.
+    never use. They come last on the first page, because the user looks for the session that they used last. If the
+    store cannot be read, the open sessions are listed and `_meta` says so; if none of them has a prompt, that is an
+    error, because the list would look like an empty history.
     """
     cwd, after = _cwd(params.get("cwd")), _position(params.get("cursor"))
     found: Sequence[SessionRecord] = ()
@@ -240,7 +241,9 @@ async def listed(sessions: SessionManager, params: JsonObject) -> JsonObject:
         begun = [each for each in _open_in(cwd, sessions) if each.id not in ids and not (stored and each.prompts)]
     if trouble is not None and not any(each.prompts for each in begun):
         raise unreadable(trouble)
-    newest_first = sorted((*reversed(begun), *found), key=lambda each: each.updated_at, reverse=True)
+    newest_first = sorted(
+        (*reversed(begun), *found), key=lambda each: (each.prompts > 0, each.updated_at), reverse=True
+    )
     answer: JsonObject = {"sessions": [_info(record) for record in newest_first]}
     if trouble is not None:
         _log.warning("kept sessions cannot be listed", reason=str(trouble))
