@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
+from typing import NamedTuple
 
 from acp_agent.core.process_limits import restore_limits
 from acp_agent.net.proxy import AllowlistProxy
@@ -35,6 +36,7 @@ import socket
 made = socket.create_server(("127.0.0.1", 0), backlog=256)
 socket.send_fds(socket.socket(fileno=0), [b"."], [made.fileno()])
 """
+_OF_THE_KERNEL = ("/proc", "/dev", *_SETTINGS)
 _ELSEWHERE = "acp-agent: the terminal is on another machine than the agent, which cannot build its sandbox there"
 _PROXY_NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
 _PROXY_VARIABLES = {
@@ -42,12 +44,19 @@ _PROXY_VARIABLES = {
     "NODE_USE_ENV_PROXY": "1",
     "npm_config_cache": "/tmp/npm-cache",  # noqa: S108 - the session's own, because the user's is read-only
 }
+_Mounts = Mapping[str, Sequence[str]]
+"""How something is mounted and, unless it is new, what: by its place."""
 _LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # in many systems, of folders in /usr
 # The kernel counts the processes of each namespace for itself, so the limit is set within. It does not count those of
 # root. Where memory runs out, it ends processes with a score before others. dash calls the option -p.
 _LIMITS = f"""{{ ulimit -u {MOST_TASKS} || ulimit -p {MOST_TASKS}; ulimit -c 0
-echo 1000 > /proc/self/oom_score_adj; }} 2> /dev/null; exec "$@\""""
-_LIMITED = ("/bin/sh", "-c", _LIMITS, "sh")
+echo 1000 > /proc/self/oom_score_adj; }} 2> /dev/null"""
+_MOVED = "acp-agent: folders were moved while the sandbox was built, so the command was not run; try again"
+# bubblewrap finds folders by their names. A process of an earlier command could put a link in the place of one between
+# two looks, which leads bubblewrap out of the walls. So the command begins only if everything was mounted as it should.
+_CHECKED = f"""found=$(command -p cat /proc/self/mountinfo) || exit 126
+while [ "$1" != -- ]; do case $found in *" $1 "*) shift ;; *) echo '{_MOVED}' >&2; exit 126 ;; esac; done
+shift; {_LIMITS}; exec "$@\""""
 
 
 @cache
@@ -183,8 +192,8 @@ class BubblewrapSandbox:
         try:
             if self._filters:  # opened anew, because bubblewrap reads it from its position to its end
                 descriptors.append(os.open(self._filter, os.O_RDONLY | os.O_CLOEXEC))
-            words = self._words(cwd, walls, *descriptors)
-            started = (*words, "--", *_LIMITED, *command)
+            mounts = self._mounts(walls)
+            started = (*self._words(cwd, walls, mounts, *descriptors), *_inside(mounts), *command)
             yield Launch(started, tuple(descriptors), keepers=1, variables=self._variables(walls))
         finally:
             for descriptor in descriptors:
@@ -196,17 +205,18 @@ class BubblewrapSandbox:
         Where this machine does not run it, it says so and fails.
         """
         number = 9  # the most that every shell can redirect
-        words = self._words(cwd, walls, *([number] if self._filters else ()))
+        mounts = self._mounts(walls)
+        words = self._words(cwd, walls, mounts, *([number] if self._filters else ()))
         together = {**environment, **self._variables(walls)}
         variables = [word for name, value in together.items() for word in ("--setenv", name, value)]
-        run = shlex.join([*words, "--clearenv", *variables, "--", *_LIMITED, *command])
+        run = shlex.join([*words, "--clearenv", *variables, *_inside(mounts), *command])
         filtered = shlex.quote(self._filter)
         return (
             f"[ -f {filtered} ] || {{ echo {shlex.quote(_ELSEWHERE)} >&2; exit 126; }}; exec {number}<{filtered} {run}"
         )
 
-    def _words(self, cwd: str, walls: Walls, filtering: int | None = None) -> list[str]:
-        """Return the words in front of a command. `filtering` is the descriptor of the filter of system calls."""
+    def _words(self, cwd: str, walls: Walls, mounts: _Mounts, filtering: int | None = None) -> list[str]:
+        """Return the words that build the walls. `filtering` is the descriptor of the filter of system calls."""
         enter: tuple[str, ...] = ()
         if walls.network is NetworkReach.SESSION:
             self._network = self._network or SessionNetwork()
@@ -214,7 +224,12 @@ class BubblewrapSandbox:
         words = [*enter, bubblewrap(), *_NAMESPACES, "--cap-drop", "ALL", *_user()]
         if walls.network is NetworkReach.NONE:
             words.append("--unshare-net")
-        words += [*self._mounts(walls), "--chdir", cwd]
+        words += [word for path, (how, *source) in sorted(mounts.items()) for word in (how, *source, path)]
+        for link in _LINKS:
+            if os.path.islink(link):
+                words += ["--symlink", os.readlink(link), link]
+        words += [word for path in (*walls.hidden, "/") if os.path.isdir(path) for word in ("--remount-ro", path)]
+        words += ["--chdir", cwd]
         return words if filtering is None else [*words, "--seccomp", str(filtering)]
 
     def _variables(self, walls: Walls) -> dict[str, str]:
@@ -233,10 +248,10 @@ class BubblewrapSandbox:
         if network is not None:
             network.close()
 
-    def _mounts(self, walls: Walls) -> list[str]:
-        """Return the mounts, each before those below it."""
+    def _mounts(self, walls: Walls) -> _Mounts:
+        """Return what is mounted. Those above come first, by their names. Raises OSError."""
         temporary, home = self._home.folders
-        mounts: dict[str, tuple[str, ...]] = {"/proc": ("--proc",), "/dev": ("--dev",)}
+        mounts: dict[str, Sequence[str]] = {"/proc": ("--proc",), "/dev": ("--dev",)}
         mounts |= {"/tmp": ("--bind", temporary), "/var/tmp": ("--bind", temporary)}  # noqa: S108 - a mount point
         mounts[walls.home] = ("--bind", home)
         mounts |= {path: ("--ro-bind", path) for path in (*_SETTINGS, *walls.readable) if os.path.exists(path)}
@@ -249,17 +264,52 @@ class BubblewrapSandbox:
         for place, private in ((walls.home, home), ("/tmp", temporary), ("/var/tmp", temporary)):  # noqa: S108 - likewise
             if mounts[place][-1] == private:
                 mounts |= _kept_places(mounts, place, private)
-        words = [word for path, (how, *source) in sorted(mounts.items()) for word in (how, *source, path)]
-        for link in _LINKS:
-            if os.path.islink(link):
-                words += ["--symlink", os.readlink(link), link]
-        return [
-            *words,
-            *(word for path in (*walls.hidden, "/") if os.path.isdir(path) for word in ("--remount-ro", path)),
-        ]
+        return mounts
 
 
-def _kept_places(mounts: Mapping[str, object], place: str, private: str) -> dict[str, tuple[str, ...]]:
+class _Mount(NamedTuple):
+    """A file system of which `root` is mounted at `point`, both as mountinfo writes them. `kind` is its type."""
+
+    point: str
+    root: str
+    kind: str
+
+
+def _inside(mounts: _Mounts) -> Sequence[str]:
+    """Return the words that check the mounts within the walls and set limits there, in front of a command."""
+    table = _mount_table()
+    places = (_place(path, how, table) for path, how in mounts.items() if path not in _OF_THE_KERNEL)
+    return ("--", "/bin/sh", "-c", _CHECKED, "sh", *filter(None, places), "--")
+
+
+def _place(path: str, how: Sequence[str], table: Sequence[_Mount]) -> str:
+    """Return how /proc/self/mountinfo lists a mount, from its root on; "" if nothing is mounted. See proc(5)."""
+    source = how[-1] if len(how) > 1 else ""
+    if source and how[0].endswith("-try") and not os.path.lexists(source):
+        return ""
+    if not source:
+        return f"/ {_encoded(path)}"
+    name = _encoded(source)
+    mount = max((mount for mount in table if is_below(name, mount.point)), key=lambda mount: len(mount.point))
+    inner = "." if mount.kind.startswith("nfs") else os.path.relpath(name, mount.point)  # NFS never tells it
+    return f"{os.path.normpath(os.path.join(mount.root, inner))} {_encoded(path)}"
+
+
+def _mount_table() -> list[_Mount]:
+    """Return what is mounted on this machine. What covers others comes first. Raises OSError."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        lines = [line.split(" ") for line in file]
+    return [_Mount(words[4], words[3], words[words.index("-") + 1]) for words in reversed(lines)]
+
+
+def _encoded(path: str) -> str:
+    """Return a path as mountinfo writes it."""
+    for letter in "\\ \t\n":
+        path = path.replace(letter, f"\\{ord(letter):03o}")
+    return path
+
+
+def _kept_places(mounts: _Mounts, place: str, private: str) -> dict[str, tuple[str, ...]]:
     """Make what lies directly in a private folder and gets mounted over, and return mounts of the folders above that.
 
     bubblewrap follows links on its way to a mount, out of the walls as well. A command could leave one there for the

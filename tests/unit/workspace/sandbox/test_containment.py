@@ -130,6 +130,46 @@ async def test_a_link_that_takes_the_place_of_a_pinned_folder_leads_no_later_com
     assert list(goal.iterdir()) == []
 
 
+async def test_a_command_is_not_run_if_a_link_took_a_place_while_its_walls_were_built(tmp_path, tier):
+    if tier is not SandboxTier.BUBBLEWRAP:
+        pytest.skip("nothing is mounted")
+    root, goal = tmp_path / "a \\ b\tc", tmp_path / "goal"
+    (root / "a").mkdir(parents=True)
+    (root / "a/.envrc").touch()
+    goal.mkdir()
+    environment = child_environment(os.environ)
+    sandbox = SessionSandbox(WallRules((str(root),), protects, lambda *_: None), environment, tier)
+
+    def run() -> tuple[int, str]:
+        with sandbox.launch(["sh", "-c", "echo ran; touch ../goal/made"], str(root)) as launch:
+            between()
+            made = subprocess.run(
+                launch.arguments,
+                check=False,
+                env=environment,
+                pass_fds=launch.descriptors,
+                capture_output=True,
+                text=True,
+            )
+        return made.returncode, made.stdout
+
+    def between() -> None:
+        pass
+
+    try:
+        assert run() == (1, "ran\n")
+
+        def between() -> None:
+            (root / "a").rename(root / "b")
+            (root / "a").symlink_to("..")
+
+        code, said = run()
+    finally:
+        sandbox.close()
+    assert (code, said) == (126, "")
+    assert list(goal.iterdir()) == []
+
+
 async def test_a_hidden_file_stays_hidden_when_its_folder_gets_another_name(contained):
     (contained.root / "src/.env").write_text("TOKEN=visible-if-it-escapes\n")
     said = await contained.output("mv src moved")
