@@ -154,6 +154,9 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=3 * (os.cpu_count() or 1), help="processes side by side")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    for number in (signal.SIGHUP, signal.SIGINT):  # under nohup, agents would ignore it until they listen
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     seed = int(time.time()) % 1_000_000 * 1000 if options.seed is None else options.seed
     if options.here:
         work_here(options.kinds[0], seed, options.count)

@@ -6,6 +6,7 @@ slow        strace lets the agent and its commands wait after each write to a fi
 locked      another connection holds the write lock of the database
 """
 
+import contextlib
 import os
 import shutil
 import sqlite3
@@ -152,7 +153,7 @@ async def _full(case: Case, model: StoryModel) -> None:
             await anyio.sleep(case.random.uniform(0, 1.5))
             system = os.statvfs(ballast.parent)
             free = system.f_bavail * system.f_frsize - case.random.choice((0, 0, 4096, 40_000, 100_000))
-            with ballast.open("wb") as file:
+            with ballast.open("wb") as file, contextlib.suppress(OSError):  # the agent has written meanwhile
                 os.posix_fallocate(file.fileno(), 0, max(free, 4096))
             await anyio.sleep(case.random.uniform(0.2, 3))
             ballast.unlink()
