@@ -79,7 +79,7 @@ CATCH_ALL = {
         "protocol/peer.py",
         "session/session.py",
     ),
-    *("session/turn_slot.py", "store/credentials.py", "log.py"),
+    *("session/turn_slot.py", "store/credentials.py", "log.py", "net/proxy.py"),
 }
 # Where an exception that nothing else handled ends the process in order.
 LAST_HANDLERS = {"app.py"}

@@ -22,6 +22,7 @@ import anyio
 
 from acp_agent.core.errors import ToolError
 from acp_agent.core.services import BlockReason, Egress, WebCaller
+from acp_agent.log import Log
 from acp_agent.net.hosts import (
     HostPattern,
     RequestBlocked,
@@ -38,12 +39,14 @@ if TYPE_CHECKING:
 
     from acp_agent.net.connection import Dial
 
+_log = Log(__name__)
+
 PORTS: Final = (443, 80)
 """What pip, npm, cargo and git over https use, and http that redirects to it."""
 MOST_CONNECTIONS: Final = 64
 """Connections that are served at once. Others wait."""
 BURST: Final = 200
-"""Connections that are served without a pause between them, so that a flood cannot fill the audit."""
+"""Connections that are served without a pause between them, so that a flood fills the audit slowly."""
 PER_SECOND: Final = 50
 HEAD_LIMIT: Final = 32 * 1024
 HEAD_SECONDS: Final = 10.0
@@ -167,7 +170,11 @@ class AllowlistProxy:
         self.port: int = listener.getsockname()[1]
         # A process that dies must not wait for a connection of a command.
         self._thread = threading.Thread(target=anyio.run, args=(self._serve,), name="sandbox proxy", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            listener.close()
+            raise OSError(f"no proxy for `network_allow` could be started: {error}") from None
 
     def close(self) -> None:
         """Close the socket and all connections. It blocks until that is done."""
@@ -219,6 +226,8 @@ class AllowlistProxy:
                             pass
             finally:
                 writer.transport.abort()
+        except Exception:  # noqa: BLE001 - a bug costs this connection, not those of the whole session
+            _log.error("connection of a command failed", exc_info=True)
         finally:
             connection.close()
             self._room.release()

@@ -30,6 +30,7 @@ import json
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -288,7 +289,7 @@ class _End:
 class AuditLog:
     """The audit file of this process. Writing takes less than 0.1 ms and happens in the caller's thread.
 
-    Any number of processes write one file and one chain. The file is opened for each record, so that a renamed or
+    Any number of threads and processes write one file and one chain. It is opened for each record, so that a renamed or
     removed file is noticed.
 
     warn        called with one line when records cannot be written; again only after they could be written
@@ -310,15 +311,17 @@ class AuditLog:
         self._now = now or partial(datetime.now, UTC)
         self._written = False
         self._lost: LostRecord | None = None
+        self._turn = threading.Lock()
 
     def append(self, record: Record) -> bool:
         """Write a record. Return False if that was not possible; `warn` was called, and the next record will say so."""
-        error = self._write(record)
-        if error:
-            if self._lost is None:
-                self._warn(f"{self.path}: tool calls are no longer recorded: {error}")
-            count = 1 if self._lost is None else self._lost.count + 1
-            self._lost = LostRecord(count=count, error=self._lost.error if self._lost else error)
+        with self._turn:
+            first, error = self._lost is None, self._write(record)
+            if error:
+                count = 1 if self._lost is None else self._lost.count + 1
+                self._lost = LostRecord(count=count, error=self._lost.error if self._lost else error)
+        if error and first:
+            self._warn(f"{self.path}: tool calls are no longer recorded: {error}")
         return not error
 
     def trouble(self) -> str:
@@ -326,8 +329,9 @@ class AuditLog:
 
         Space for the record is reserved. After a failure, a record of the lost records is written.
         """
-        if self._lost and (error := self._write()):
-            return error
+        with self._turn:
+            if self._lost and (error := self._write()):
+                return error
         try:
             os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
             with private_file(self.path) as fd, private_file(self._head) as head_fd:

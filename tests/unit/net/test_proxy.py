@@ -6,7 +6,7 @@ import socket
 import string
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import closing
+from contextlib import closing, suppress
 
 import anyio
 import pytest
@@ -31,6 +31,7 @@ class Behind:
 
     def __init__(self) -> None:
         self.records: list[Egress] = []
+        self.fails = False
         self.received: list[bytes] = []
         self.allowed = list(allowed_hosts(ALLOWED))
         self.serve: Serve = self.echo
@@ -53,12 +54,17 @@ class Behind:
             writer.close()
             self.ended.set()
 
+    def record(self, egress: Egress) -> None:
+        if self.fails:
+            raise RuntimeError("a fault")
+        self.records.append(egress)
+
     async def start(self) -> None:
         self.server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.net = Internet(self.server.sockets[0].getsockname()[1])
         listener = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.proxy = AllowlistProxy(
-            listener, lambda: self.allowed, self.records.append, resolve=self.net.resolve, dial=self.net.dial
+            listener, lambda: self.allowed, self.record, resolve=self.net.resolve, dial=self.net.dial
         )
 
     async def stop(self) -> None:
@@ -190,6 +196,14 @@ async def test_what_the_list_loses_is_refused_from_the_next_connection_on(behind
     assert b"200" in await behind.ask(connect("docs.example.com:443"))
     behind.allowed.clear()
     assert (await behind.ask(connect("docs.example.com:443"))).startswith(b"HTTP/1.1 403 ")
+
+
+async def test_a_fault_of_our_own_costs_one_connection_and_not_the_proxy(behind: Behind):
+    behind.fails = True
+    with suppress(OSError):
+        assert b"200" not in await behind.ask(connect("docs.example.com:443"))
+    behind.fails = False
+    assert await behind.ask(connect("docs.example.com:443"), b"hello") == b"hello<end>"
 
 
 BAD = [

@@ -140,7 +140,7 @@ async def test_a_command_is_not_run_if_a_link_took_a_place_while_its_walls_were_
     environment = child_environment(os.environ)
     sandbox = SessionSandbox(WallRules((str(root),), protects, lambda *_: None), environment, tier)
 
-    def run() -> tuple[int, str]:
+    def run(between: Callable[[], object]) -> tuple[int, str]:
         with sandbox.launch(["sh", "-c", "echo ran; touch ../goal/made"], str(root)) as launch:
             between()
             made = subprocess.run(
@@ -153,17 +153,13 @@ async def test_a_command_is_not_run_if_a_link_took_a_place_while_its_walls_were_
             )
         return made.returncode, made.stdout
 
-    def between() -> None:
-        pass
+    def exchange() -> None:
+        (root / "a").rename(root / "b")
+        (root / "a").symlink_to("..")
 
     try:
-        assert run() == (1, "ran\n")
-
-        def between() -> None:
-            (root / "a").rename(root / "b")
-            (root / "a").symlink_to("..")
-
-        code, said = run()
+        assert run(lambda: None) == (1, "ran\n")
+        code, said = run(exchange)
     finally:
         sandbox.close()
     assert (code, said) == (126, "")
