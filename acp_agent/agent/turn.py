@@ -53,18 +53,24 @@ from acp_agent.core.types import ToolResult, ToolSpec, tool_id
 _CLOSING = 2.0  # seconds a provider gets to close its connection
 
 
+PARAGRAPH = "\n\n"
+"""What the user is shown before a further message of a turn: many clients join all its text to one message."""
+
+
 class Reply:
     """The answer of the model in one call.
 
-    keeps   how many bytes of an unfinished answer are kept
-    done    the end of the call, or None
-    spoke   whether the user has seen any text of it
-    shown   whether the user has seen anything of it
+    keeps     how many bytes of an unfinished answer are kept
+    opening   what the user is shown before its text; the history does not have it
+    done      the end of the call, or None
+    spoke     whether the user has seen any text of it
+    shown     whether the user has seen anything of it
     """
 
-    def __init__(self, emit: EventSink, keeps: int) -> None:
+    def __init__(self, emit: EventSink, keeps: int, opening: str = "") -> None:
         self._emit = emit
         self._keeps = keeps
+        self._opening = opening
         self._text_id = str(uuid4())
         self._thought_id = str(uuid4())
         self._said: list[str] = []
@@ -109,7 +115,8 @@ class Reply:
             self._said.append(text)
             self.spoke = self.spoke or not text.isspace()
             self.shown = True
-            await self._emit(TextDelta(text, self._text_id))
+            opening, self._opening = self._opening, ""
+            await self._emit(TextDelta(opening + text, self._text_id))
 
 
 LIMIT = 3
@@ -300,7 +307,6 @@ class _Turn:
         self._doom_loop = DoomLoop()
         self._kept_reply = False  # whether the history has any text of the model from this turn
         self._spoke = False  # whether the user saw any text in this turn
-        self._in_text = False  # whether the last thing the user saw was text
         self._shown = False  # whether the user saw anything of the last model call
         self._overflowed = False  # whether the model has refused the conversation as too long in this turn
 
@@ -366,7 +372,6 @@ class _Turn:
                 results = [_with_note(part, *counted[-1]) for part in results]
             self._history.append(Message(Role.USER, tuple(results)))
             hooks.offer.finished(outcomes)
-        self._in_text = False
         if hooks.observer is not None:
             self._tell_model(hooks.observer.finished(outcomes))
         if repetition is Repetition.ENDED and not is_last:  # the iteration cap takes precedence
@@ -395,9 +400,8 @@ class _Turn:
         agent, hooks = self._agent, self._hooks
         offered = tuple(hooks.offer.offered(specs))
         request = ModelRequest(agent.system_prompt, self._history.messages(), offered, agent.limits.max_output_tokens)
-        reply = Reply(
-            agent.emit, keeps=agent.budget
-        )  # as many bytes as there are tokens in the budget: a quarter of what would fit
+        # It keeps as many bytes as there are tokens in the budget: a quarter of what would fit.
+        reply = Reply(agent.emit, keeps=agent.budget, opening=PARAGRAPH if self._spoke else "")
         try:
             done = await reply.read(agent.provider.stream(request))
         finally:
@@ -407,7 +411,6 @@ class _Turn:
             self._kept_reply = self._history.append(received.message) or self._kept_reply
             self._shown = reply.shown
             self._spoke = self._spoke or reply.spoke
-            self._in_text = self._in_text or reply.spoke
         if done.usage.context:
             self._history.measured(done.usage.context)
         await agent.emit(UsageChanged(done.usage.context or self._history.estimate(), agent.provider.context_window))
@@ -431,5 +434,5 @@ class _Turn:
 
     async def _stop(self, reason: StopReason, note: str) -> StopReason:
         if note:
-            await self._agent.emit(TextDelta(f"\n\n{note}" if self._in_text else note, str(uuid4())))
+            await self._agent.emit(TextDelta(f"{PARAGRAPH}{note}" if self._spoke else note, str(uuid4())))
         return reason

@@ -170,7 +170,7 @@ class RunView:
             print(end.summary(self._session), file=sys.stderr, flush=True)
         elif once and not self._has_result:
             self._has_result = True
-            self._line(end.line(self._session, self.said))
+            self._line(end.line(self._session, self.said.removeprefix("\n\n")))
 
     def cancelled(self) -> None:
         """Write the result of `--json` for a process that ends at once."""

@@ -9,7 +9,7 @@ from acp_agent.agent.compaction import Compactor, SummarySettings, Thresholds
 from acp_agent.agent.history import History, restored
 from acp_agent.agent.hooks import AllTools, Hooks, ToolSelection
 from acp_agent.agent.prompt import system_prompt
-from acp_agent.agent.turn import Agent, Limits
+from acp_agent.agent.turn import PARAGRAPH, Agent, Limits
 from acp_agent.config.load import Loaded
 from acp_agent.config.settings import Settings
 from acp_agent.core.errors import LoginRequired, MissingKey
@@ -27,7 +27,8 @@ _log = Log(__name__)
 
 def history_of(saved: SessionSnapshot, redact: Redact, damaged: Callable[[], None]) -> History:
     """Return the history of a stored session. `damaged` is called if a part of it cannot be read."""
-    said = "".join(each.text for each in saved.unfinished_messages if isinstance(each, TextDelta))
+    texts = (each.text for each in saved.unfinished_messages if isinstance(each, TextDelta))
+    said = "".join(text.removeprefix(PARAGRAPH) for text in texts)
     return restored(saved.history, damaged, redact(said) if saved.usage.under_way else None, saved.finished_calls)
 
 

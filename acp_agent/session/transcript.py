@@ -40,7 +40,7 @@ A UsageChanged event waits as long for the next event, so that one write stores 
 """
 _BACKLOG = 256
 """The number of events that may wait to be shown. With more, `tell` waits as well."""
-_READING = (ToolKind.READ, ToolKind.SEARCH, ToolKind.THINK)
+_READING = (ToolKind.READ, ToolKind.SEARCH)
 """Kinds of calls that change nothing. They need not wait for the disk."""
 _ANSWER_BEGINS = 0.25
 """Seconds after which a fast model has begun to answer."""

@@ -40,7 +40,7 @@ class UpdatePlan(Tool[UpdatePlanParams]):
     """The tool that hands the plan to `Backends.show_plan`. The plan stays until the model changes it."""
 
     name = "update_plan"
-    kind = ToolKind.THINK
+    kind = ToolKind.OTHER  # editors draw "think" as a thought, beside the plan itself
     mutates = False
     params = UpdatePlanParams
 

@@ -85,9 +85,13 @@ PLANS = [json.dumps(_plan(done)[1]["entries"]) for done in (0, 1, 3)]
 
 
 def told_by_model(kind: str, *turns: str) -> str:
-    """All that the model says in turns: "content" or "reasoning_content"."""
-    steps = ((f"{turn}-{number}", step) for turn in turns for number, step in enumerate(STORY[turn]))
-    return "".join(piece.get(kind, "") for name, step in steps for piece in step.pieces(name))
+    """All that the user is shown of the model in turns: "content", its messages apart, or "reasoning_content"."""
+    told = ""
+    for turn in turns:
+        said = ([each.get(kind, "") for each in step.pieces(f"{turn}-{n}")] for n, step in enumerate(STORY[turn]))
+        texts = (text for pieces in said if (text := "".join(pieces)))
+        told += ("\n\n" if kind == "content" else "").join(texts)
+    return told
 
 
 class StoryModel(ListeningModel):

@@ -10,6 +10,17 @@ from tests.fakes.model_script import says, uses
 pytestmark = pytest.mark.anyio
 
 
+async def test_the_card_of_a_plan_is_no_second_thought_beside_the_plan(tmp_path: Path):
+    """Zed, VSCode ACP Chat and others draw a call of kind "think" as a thought."""
+    step = {"content": "look", "status": "in_progress"}
+    async with editing(tmp_path, [uses(("update_plan", {"entries": [step]})), says("ok")]) as editor:
+        await editor.say(await editor.open(), "plan")
+    (plan,) = editor.recording.updates("plan")
+    assert plan["entries"] == [{**step, "priority": "medium"}]
+    assert (editor.call.kind, editor.call.status) == ("other", "completed")
+    assert not editor.recording.updates("agent_thought_chunk")
+
+
 async def test_cards_say_what_is_done_with_what_and_where_to_look(tmp_path: Path):
     calls: list[tuple[str, dict[str, object]]] = [
         ("grep", {"pattern": "one", "path": "src"}),

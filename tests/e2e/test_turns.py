@@ -28,6 +28,26 @@ async def test_messages_of_different_model_calls_have_different_ids(tmp_path):
     assert before["messageId"] != after["messageId"]
 
 
+async def test_clients_that_show_one_message_a_turn_show_the_messages_of_a_turn_as_paragraphs(tmp_path):
+    """Toad, Jupyter AI and others join all text of a turn, and tool cards between its messages do not part them."""
+    texts = ("In two ", "places."), ("And now", "?"), ("Done.",)
+    read = ("read", {"path": "a.txt"})
+    steps = [uses(read, text="".join(texts[0])), {**uses(read), "text": list(texts[1])}, says(*texts[2])]
+    whole = "In two places.\n\nAnd now?\n\nDone."
+    async with editing(tmp_path, steps) as editor:
+        (editor.workspace / "a.txt").write_text("a\n")
+        session = await editor.open()
+        await editor.say(session, "go")
+        assert editor.text == whole
+        await editor.ask("session/close", {"sessionId": session})
+        start = len(editor.recording.frames)
+        await editor.ask("session/load", {"sessionId": session, "cwd": str(editor.workspace), "mcpServers": []})
+        again = [frame.update for frame in editor.recording.frames[start:] if frame.update]
+        chunks = [each for each in again if each["sessionUpdate"] == "agent_message_chunk"]
+        assert "".join(text_at(each, "content", "text") for each in chunks) == whole
+        assert len({each["messageId"] for each in chunks}) == 3, "clients that read ids can tell them"
+
+
 async def test_a_tool_call_is_one_start_and_one_final_update_with_the_same_uuid(tmp_path):
     async with editing(tmp_path, [uses(("read", {"path": "a.txt"})), says("ok")]) as editor:
         (editor.workspace / "a.txt").write_text("alpha\nbeta\n")

@@ -32,6 +32,7 @@ NOT_SERVED: dict[Word, str] = {
     Word(Direction.FROM_AGENT, "ToolCallStatus", "pending"): (
         "a call is in progress from its first message on, also while the user is asked about it"
     ),
+    Word(Direction.FROM_AGENT, "ToolKind", "think"): "clients draw such a call as a thought of the model",
     Word(Direction.FROM_AGENT, "ToolKind", "switch_mode"): "the mode is the user's; no tool of ours changes it",
 }
 """Why not. The tests hold every other word of the stable schema to be used."""
@@ -95,7 +96,7 @@ does not ask for notices gets them as messages, with the severity under `_meta.a
 | methods, both ways | all 25; of the unstable ones `session/fork`, with `ACP_AGENT_ACP_FORK=1` | |
 | updates | all but | `compaction_summary_chunk`: a summary comes whole |
 | content | text, images, links, embedded texts | audio: models are not sent sound; binary resources: left out |
-| tool calls, plans, permissions, stop reasons | all but | kind `switch_mode`: the mode is yours |
+| tool calls, plans, permissions, stop reasons | all but | kinds `switch_mode`, `think`: see below |
 | config options | select and, where the client can, boolean | |
 | questions (elicitation) | form and url | those that belong to a request: ours belong to a session |
 | MCP servers | stdio, http | sse: spoken to over streamable HTTP |

@@ -67,9 +67,10 @@ async def test_tool_results_reach_the_model_in_one_user_message_before_anything_
 
 
 async def test_a_tool_call_leaves_no_marker_in_the_text_the_user_reads() -> None:
-    talk = Conversation([use(call("look"), text="Looking. "), say("Seen.")], {"look": echo})
+    talk = Conversation([use(call("look"), text="Looking."), say("Seen", ".")], {"look": echo})
     await talk.prompt()
-    assert talk.text == "Looking. Seen."
+    assert talk.text == "Looking.\n\nSeen."
+    assert talk.said == ["Looking.", "Seen."], "the model reads what it wrote, without the break"
 
 
 async def test_every_call_gets_a_uuid_of_ours() -> None:

@@ -468,7 +468,7 @@ async def test_a_call_that_changes_anything_is_on_record_before_it_begins():
         for kind in ToolKind:
             here.sent.clear()
             await here.queue.tell(replace(STARTED, kind=kind))
-            assert bool(here.sent) is (kind not in (ToolKind.READ, ToolKind.SEARCH, ToolKind.THINK))
+            assert bool(here.sent) is (kind not in (ToolKind.READ, ToolKind.SEARCH))
             await here.queue.flush()
 
 

@@ -61,7 +61,7 @@ async def test_what_the_editor_told_of_its_languages_outlasts_an_engine(tmp_path
 
 async def test_the_model_goes_on_from_what_the_user_saw_of_a_turn_that_broke_off(tmp_path: Path):
     asked = HistoryState(MESSAGES[:1])
-    cut = (ThoughtDelta("hm", "t"), TextDelta(f"The key is {TOKEN}, and", "a"))
+    cut = (ThoughtDelta("hm", "t"), TextDelta(f"\n\nThe key is {TOKEN}, and", "a"))
     history = Turns(tmp_path, saved(asked, unfinished_messages=cut, tally=UsageTotals(under_way=True))).history
     assert [message.text for message in history] == ["go", "The key is [REDACTED:token], and", notes.INTERRUPTED]
     assert Turns(tmp_path, saved(asked)).history == MESSAGES[:1], "nothing broke off"

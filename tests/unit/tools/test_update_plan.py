@@ -93,6 +93,6 @@ async def test_a_plan_without_an_end_is_refused() -> None:
         await shown(*[step("A")] * 51)
 
 
-def test_it_changes_nothing_and_is_never_answered_from_the_cache() -> None:
+def test_it_is_no_thought_changes_nothing_and_is_never_answered_from_the_cache() -> None:
     spec = UpdatePlan().spec()
-    assert (spec.kind, spec.mutates, spec.cacheable) == (ToolKind.THINK, False, False)
+    assert (spec.kind, spec.mutates, spec.cacheable) == (ToolKind.OTHER, False, False)
