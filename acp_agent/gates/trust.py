@@ -236,7 +236,7 @@ async def workspace_trust(
         return TrustLevel.TRUSTED if known else TrustLevel.UNTRUSTED
     if approver is None:
         return None
-    decision = await approver.ask(_question(real, files, wishes))
+    decision = await approver.ask(folder_question(real, files, wishes))
     if decision in (Decision.ALLOW_ALWAYS, Decision.REJECT_ALWAYS):
         await anyio.to_thread.run_sync(lambda: store.remember(real, digest, trusted=decision.allowed))
     if decision is Decision.ALLOW_ALWAYS:
@@ -253,7 +253,8 @@ def contents_digest(files: Mapping[str, bytes]) -> str:
     return whole.hexdigest()
 
 
-def _question(folder: str, files: Mapping[str, bytes], wishes: Sequence[str]) -> Question:
+def folder_question(folder: str, files: Mapping[str, bytes], wishes: Sequence[str]) -> Question:
+    """Return the question whether files of a folder are used. `wishes` are shown instead of their contents."""
     names = ", ".join(visible(name) for name in sorted(files))
     contents = (
         f"{visible(name)} ({len(content):,} bytes):\n{visible_lines(content.decode(errors='replace'))}"

@@ -1,0 +1,1 @@
+"""What users bring: definitions in files beside their configuration and in folders that they trust."""

@@ -1,0 +1,367 @@
+"""Markdown files with YAML front matter: agents, skills and commands that users write.
+
+    ---
+    name: explore
+    description: Find out how a part of the project works
+    tools: [read, grep]
+    ---
+    You are asked to find out ...
+
+`parse` splits such a text, and `Fields` reads the keys that are known. A file without front matter is all body. Only
+plain values are read: no anchors, no aliases, no tags, no key twice. Files in the wild often have an unquoted `: ` in a
+description, which is no YAML; the line is then read as one text. PyYAML is loaded at the first front matter.
+"""
+
+import re
+from collections.abc import Collection, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
+
+from acp_agent.text import visible
+
+if TYPE_CHECKING:
+    from yaml.events import Event
+    from yaml.nodes import Node
+
+MAX_FILE = 256 * 1024
+"""Bytes of a definition's file."""
+MAX_FRONT = 16 * 1024
+"""Characters of front matter."""
+_DEEPEST = 8  # lists and tables inside each other
+_SHOWN = 60  # characters of a value in a message
+_FENCE = re.compile(r"---[ \t]*")
+_LOOSE = re.compile(r"([A-Za-z_][\w-]*):[ \t]+([^\s\"'\[{|>&*!%@`#].*)")
+_TAG = "tag:yaml.org,2002:"
+
+Value: TypeAlias = "str | int | float | bool | list[Value] | dict[str, Value] | None"
+"""A value of front matter. Dates stay text."""
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionProblem:
+    """What is wrong with a definition, for the user.
+
+    file     its path as it is shown
+    key      the key that is wrong; "" if it is the whole file
+    reason   what is there and what was expected
+    line     the line in the file, from 1; 0 if it is not known
+    """
+
+    file: str
+    key: str
+    reason: str
+    line: int = 0
+
+    def __str__(self) -> str:
+        place = f"{self.file}, line {self.line}" if self.line else self.file
+        return visible(": ".join(filter(None, (place, self.key, self.reason))))
+
+
+@dataclass(frozen=True, slots=True)
+class MarkdownFile:
+    """A parsed file.
+
+    file     its path as it is shown
+    values   the values of the front matter by key
+    lines    the lines of the keys in the file, from 1
+    body     the text behind the front matter, with LF as line end
+    """
+
+    file: str
+    body: str
+    values: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    lines: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+def parse(data: bytes, file: str) -> MarkdownFile | DefinitionProblem:
+    """Return the parsed file, or why it cannot be used."""
+    if len(data) > MAX_FILE:
+        return DefinitionProblem(file, "", f"expected at most {MAX_FILE // 1024} KiB, got {len(data):,} bytes")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return DefinitionProblem(
+            file, "", f"expected text in UTF-8, but byte {error.start} is not", _line(data, error.start)
+        )
+    if "\0" in text:
+        return DefinitionProblem(
+            file, "", "expected text, got a NUL character", text.count("\n", 0, text.index("\0")) + 1
+        )
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    if not _FENCE.fullmatch(lines[0]):
+        return MarkdownFile(file, "\n".join(lines))
+    end = next((at for at, line in enumerate(lines[1:], start=1) if _FENCE.fullmatch(line)), 0)
+    if not end:
+        return DefinitionProblem(file, "", "expected a line --- that ends the front matter", 1)
+    front = "\n".join(lines[1:end])
+    if len(front) > MAX_FRONT:
+        return DefinitionProblem(
+            file, "", f"expected at most {MAX_FRONT:,} characters of front matter, got {len(front):,}", 1
+        )
+    body = "\n".join(lines[end + 1 :]).lstrip("\n")
+    try:
+        values, places = _front_matter(front)
+    except _Unusable as first:
+        try:
+            values, places = _front_matter(_quoted(front))
+        except _Unusable:
+            return DefinitionProblem(file, first.key, first.reason, first.line)
+    return MarkdownFile(file, body, values, places)
+
+
+def _line(data: bytes, at: int) -> int:
+    return data.count(b"\n", 0, at) + 1
+
+
+def _quoted(front: str) -> str:
+    """Return front matter with quotes around texts of one line, so that colons in them mean nothing."""
+
+    def quote(line: str) -> str:
+        loose = _LOOSE.fullmatch(line.rstrip())
+        if loose is None or not (": " in loose[2] or loose[2].endswith(":")):
+            return line
+        return f"{loose[1]}: '{loose[2].replace(chr(39), chr(39) * 2)}'"
+
+    return "\n".join(map(quote, front.split("\n")))
+
+
+class _Loader(Protocol):
+    """What is used of a loader of PyYAML, which has no types."""
+
+    def check_event(self) -> bool: ...
+
+    def get_event(self) -> "Event": ...
+
+    def get_single_node(self) -> "Node | None": ...
+
+
+class _Unusable(Exception):
+    """Front matter that is no plain YAML. `line` is the line in the file."""
+
+    def __init__(self, reason: str, line: int, key: str = "") -> None:
+        super().__init__(reason)
+        self.reason, self.line, self.key = reason, line, key
+
+
+def _front_matter(text: str) -> tuple[dict[str, Value], dict[str, int]]:
+    """Return the values, and the lines of the keys. Raises _Unusable."""
+    import yaml  # noqa: PLC0415 - only users with definitions need it
+
+    with _yaml_errors():
+        depth = 0
+        loader = cast("_Loader", yaml.SafeLoader(text))
+        while loader.check_event():
+            event = loader.get_event()
+            line = event.start_mark.line + 2
+            if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+                raise _Unusable("expected plain values, without anchors (&) and aliases (*)", line)
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+            if depth > _DEEPEST:
+                raise _Unusable(f"expected values nested at most {_DEEPEST} deep", line)
+        top = cast("_Loader", yaml.SafeLoader(text)).get_single_node()
+    if top is None:
+        return {}, {}
+    if not isinstance(top, yaml.MappingNode):
+        raise _Unusable("expected keys with values, such as `name: text`", top.start_mark.line + 2)
+    lines = {str(key.value): key.start_mark.line + 2 for key, _ in top.value}
+    values = _value(top)
+    assert isinstance(values, dict)
+    return values, lines
+
+
+@contextmanager
+def _yaml_errors() -> Generator[None]:
+    import yaml  # noqa: PLC0415 - likewise
+
+    try:
+        yield
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise _Unusable(f"expected YAML: {error.problem or error.context}", mark.line + 2 if mark else 1) from None
+    except yaml.YAMLError as error:
+        raise _Unusable(f"expected YAML: {str(error).splitlines()[0]}", 1) from None
+
+
+def _value(node: "Node") -> Value:
+    """Return the value of a node. Raises _Unusable."""
+    import yaml  # noqa: PLC0415 - likewise
+
+    match node:
+        case yaml.MappingNode():
+            table = dict[str, Value]()
+            for key, each in node.value:
+                name = key.value if isinstance(key, yaml.ScalarNode) else None
+                line = key.start_mark.line + 2
+                if name is None:
+                    raise _Unusable("expected a text as key", line)
+                if name in table:
+                    raise _Unusable("expected each key once", line, name)
+                table[name] = _value(each)
+            return table
+        case yaml.SequenceNode():
+            return [_value(each) for each in node.value]
+        case _:
+            return _scalar(str(node.tag).removeprefix(_TAG), str(node.value), node.start_mark.line + 2)
+
+
+def _scalar(tag: str, text: str, line: int) -> Value:
+    match tag:
+        case "str" | "timestamp" | "value" | "merge":
+            return text
+        case "null":
+            return None
+        case "bool":
+            return text.lower() in ("true", "yes", "on")
+        case "int" | "float":
+            return _number(text)
+        case _:
+            raise _Unusable(f"expected plain values, got the tag {text_of(tag)}", line)
+
+
+def _number(text: str) -> Value:
+    """Return a decimal number; other forms, such as 0x10 and 12:30, stay text."""
+    for kind in (int, float) if len(text) <= 20 else ():
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
+
+
+def text_of(value: Value) -> str:
+    """Return a value as it is named in a message."""
+    match value:
+        case str():
+            return repr(value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…")
+        case None:
+            return "nothing"
+        case bool():
+            return str(value).lower()
+        case list():
+            return "a list"
+        case dict():
+            return "a table"
+        case _:
+            return str(value)
+
+
+class Fields:
+    """A reader of the known keys of one file.
+
+    A value of the wrong type is a problem; the key then has its default, so that the rest works. Keys that nobody asked
+    for are `unknown`: other agents have keys that this one does not know.
+    """
+
+    def __init__(self, file: str, values: Mapping[str, Value], lines: Mapping[str, int] | None = None) -> None:
+        self._file = file
+        self._values = values
+        self._lines = lines or {}
+        self._known = set[str]()
+        self.problems = list[DefinitionProblem]()
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The keys that no method was called with."""
+        return tuple(key for key in self._values if key not in self._known)
+
+    def refuse(self, key: str, expected: str) -> None:
+        """Note that the value of a key is not what was expected."""
+        got = text_of(self._values.get(key))
+        self.problems.append(
+            DefinitionProblem(self._file, key, f"expected {expected}, got {got}", self._lines.get(key, 0))
+        )
+
+    def _get(self, key: str) -> Value:
+        self._known.add(key)
+        return self._values.get(key)
+
+    def text(self, key: str, default: str = "", *, most: int = 2000) -> str:
+        """Return a text without blanks around it. A number is text as well, since YAML needs no quotes."""
+        match self._get(key):
+            case None:
+                return default
+            case str(text) if len(text) <= most:
+                return text.strip()
+            case int(number) | float(number) if not isinstance(number, bool):
+                return str(number)
+            case _:
+                self.refuse(key, f"a text of at most {most:,} characters")
+                return default
+
+    def texts(self, key: str, default: tuple[str, ...] = (), *, blanks: bool = False) -> tuple[str, ...]:
+        """Return a list of texts: a YAML list, or one text with commas, or with blanks too, as Claude Code has them."""
+        match self._get(key):
+            case None:
+                return default
+            case str(text):
+                return tuple(filter(None, _split(text, blanks=blanks)))
+            case list(items) if all(isinstance(item, str) for item in items):
+                return tuple(str(item).strip() for item in items)
+            case _:
+                self.refuse(key, "a list of texts")
+                return default
+
+    def number(self, key: str, default: int, least: int, most: int) -> int:
+        """Return a whole number from `least` to `most`."""
+        match self._get(key):
+            case None:
+                return default
+            case int(number) if not isinstance(number, bool) and least <= number <= most:
+                return number
+            case _:
+                self.refuse(key, f"a whole number from {least} to {most}")
+                return default
+
+    def flag(self, key: str, default: bool = False) -> bool:  # noqa: FBT001 - a value like the others
+        """Return true or false."""
+        match self._get(key):
+            case None:
+                return default
+            case bool(value):
+                return value
+            case _:
+                self.refuse(key, "true or false")
+                return default
+
+    def choice(self, key: str, choices: Collection[str], default: str = "") -> str:
+        """Return one of several words."""
+        match self._get(key):
+            case None:
+                return default
+            case str(text) if text.strip() in choices:
+                return text.strip()
+            case _:
+                self.refuse(key, f"one of {', '.join(choices)}")
+                return default
+
+    def table(self, key: str) -> Mapping[str, Value]:
+        """Return a table; an empty one by default."""
+        match self._get(key):
+            case None:
+                return {}
+            case dict(table):
+                return table
+            case _:
+                self.refuse(key, "a table")
+                return {}
+
+
+def _split(text: str, *, blanks: bool) -> Iterator[str]:
+    """Yield the parts between commas, and between blanks if wanted, that are in no brackets.
+
+    `Bash(git add:*, git log), Read` has two.
+    """
+    depth = start = 0
+    for at, char in enumerate(text):
+        if char in "([{":
+            depth += 1
+        elif char in ")]}":
+            depth = max(0, depth - 1)
+        elif not depth and (char == "," or (blanks and char.isspace())):
+            yield text[start:at].strip()
+            start = at + 1
+    yield text[start:].strip()
