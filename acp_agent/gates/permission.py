@@ -50,7 +50,9 @@ from acp_agent.gates.rules.permission_rules import (
     Action,
     Judgement,
     Rule,
+    allowance,
     arguments_text,
+    denial_of,
     denied_outright,
     judge,
     rule_action,
@@ -393,6 +395,8 @@ class PermissionGate(Gate):
 
     def settle(self, facts: CallFacts) -> Settlement:
         """Return the outcome for a call, before the user is asked."""
+        if not facts.asks:
+            return self._settle_asking(facts)
         answers = {
             folder: self._stored(_READERS[0], GrantKind.FOLDER, folder) for ask in facts.asks for folder in ask.folders
         }
@@ -407,16 +411,15 @@ class PermissionGate(Gate):
             settlement = self._settle_command(facts, facts.command)
         else:
             settlement = self._settle_urls(facts) if facts.urls else self._settle_tool(facts)
-        asked_anyway = any(ask.each_time for ask in facts.asks)
         full_auto = self._conduct.auto_approve is AutoApprove.FULL_AUTO
-        if isinstance(settlement.verdict, Ask) and full_auto and not asked_anyway:
+        if isinstance(settlement.verdict, Ask) and full_auto and not any(ask.each_time for ask in facts.asks):
             return Settlement(unasked("; ".join(ask.reason for ask in facts.asks if ask.firm)))
         return settlement
 
     def _settle_command(self, facts: CallFacts, line: CommandFacts) -> Settlement:
         tool = facts.spec.name
         settlement = self._settle_command_of(tool, facts, line)
-        if isinstance(settlement.verdict, Deny) or not any(each.typed for each in facts.commands):
+        if isinstance(settlement.verdict, Deny) or not facts.typed:
             return settlement
         as_call = self._settle_command_of(_SHELL, facts, line)  # a shell that runs already is no way around its rules
         return as_call if isinstance(as_call.verdict, Deny) else settlement
@@ -433,26 +436,26 @@ class PermissionGate(Gate):
             return answer
 
         rules = rules_of(self.rules, tool) if self.rules else ()
-        judgement = judge(line, rules, granted, reads=self._reads_freely and not line.stays)
+        refusal = denial_of(line, rules, granted)
         digest = self._digest(tool, line.text)
         exact = self._stored(tool, GrantKind.PAYLOAD, digest)
-        if judgement.action is Action.DENY and judgement.pattern:
-            at = [(rule.pattern, rule.action) for rule in rules].index((judgement.pattern, Action.DENY))
+        if refusal is not None and refusal.pattern:
+            at = [(rule.pattern, rule.action) for rule in rules].index((refusal.pattern, Action.DENY))
             return Settlement(denied_by(tool, rules, at))
-        if judgement.action is Action.DENY or exact is False or whole is False:
+        if refusal is not None or exact is False or whole is False:
             return Settlement(self._denied(tool, *self._answers_to(tool, digest, denied)))
-        each_time = any(ask.each_time for ask in facts.asks)
-        approved = self._free(facts) or (None if each_time else on_record(exact))
-        if approved is None and not facts.asks and (judgement.reads or self._runs_contained(facts, judgement)):
+        approved = self._free(facts) or (None if any(ask.each_time for ask in facts.asks) else on_record(exact))
+        if approved is not None:
+            return Settlement(approved)
+        judgement = allowance(line, rules, granted, reads=self._reads_freely and not line.stays)
+        if not facts.asks and (judgement.reads or self._runs_contained(facts, judgement)):
             approved = Approved(ApprovedBy.AUTO)
-        if (
-            approved is None
-            and judgement.action is Action.ALLOW
-            and _is_answered(facts.asks, rules, lambda named: judge(line, named, lambda _: None).action)
+        elif judgement.action is Action.ALLOW and _is_answered(
+            facts.asks, rules, lambda named: judge(line, named, lambda _: None).action
         ):
             by_rules = True not in answers or judge(line, rules, lambda _: None).action is Action.ALLOW
             approved = Approved(ApprovedBy.POLICY if by_rules else ApprovedBy.ALWAYS)
-        if approved is None and judgement.reads and all(ask.folders for ask in facts.asks):
+        elif judgement.reads and all(ask.folders for ask in facts.asks):
             return folder_question(facts)
         return Settlement(approved) if approved else command_question(facts, judgement, digest)
 

@@ -283,9 +283,11 @@ def judge(shell: ShellText, rules: tuple[Rule, ...], granted: Granted, *, reads:
 
     reads   whether commands that only read need no rule
     """
-    denial = _denied(shell.text, tuple(shell.survey.walk()), rules, granted)
-    if denial is not None:
-        return denial
+    return denial_of(shell, rules, granted) or allowance(shell, rules, granted, reads=reads)
+
+
+def allowance(shell: ShellText, rules: tuple[Rule, ...], granted: Granted, *, reads: bool = False) -> Judgement:
+    """Judge a shell text that nothing denies."""
     analysis = shell.analysis
     if isinstance(analysis, Opaque):
         return Judgement(None, (f"cannot be checked: it {analysis.reason}",))
@@ -311,11 +313,13 @@ def judge(shell: ShellText, rules: tuple[Rule, ...], granted: Granted, *, reads:
     return Judgement(asking and asking.action, tuple(reasons), asking.pattern if asking else "", needed)
 
 
-def _denied(text: str, found: tuple[Command, ...], rules: tuple[Rule, ...], granted: Granted) -> Judgement | None:
+def denial_of(shell: ShellText, rules: tuple[Rule, ...], granted: Granted) -> Judgement | None:
+    """Return the denial of a shell text by a rule or a stored answer; None if nothing denies it."""
+    found = tuple(shell.survey.walk())
     if rules:
         calls = (Call.of(words) for command in found for words in programs.spellings(command))
         matching = chain(
-            (next((rule for rule in rules if rule.matches_command(text)), None),),
+            (next((rule for rule in rules if rule.matches_command(shell.text)), None),),
             (next((rule for rule in rules if rule.matches_call(call)), None) for call in calls),
         )
         for rule in matching:
