@@ -217,8 +217,7 @@ class ServerProcess:
                 self._stderr.close()
 
     def _end_processes(self) -> None:
-        self._tree.wait()
-        self._tree.end()
+        self._tree.finish()
         self._watchdog.close()
         self._process.poll()
         self._tree.reaped()

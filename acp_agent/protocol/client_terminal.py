@@ -295,10 +295,8 @@ class EditorCommand:
         while living and self._background:
             await to_thread.run_sync(self._tree.wait, _LOOK_AFTER, abandon_on_cancel=True)
             living = await to_thread.run_sync(self._tree.living)
-        if living:
-            await to_thread.run_sync(self._tree.wait)
-            if ended := await to_thread.run_sync(self._tree.end):
-                self._note = f"\n[{ended} background process{'' if ended == 1 else 'es'} ended with the command]\n"
+        if living and (ended := await to_thread.run_sync(self._tree.finish)):
+            self._note = f"\n[{ended} background process{'' if ended == 1 else 'es'} ended with the command]\n"
         self._alone = True
         await self._look_after()
         if self._background:

@@ -325,8 +325,7 @@ class LocalCommand:
 
     async def _end_left_overs(self) -> None:
         """Give processes that outlive the shell a moment to finish, then end them."""
-        await to_thread.run_sync(self._tree.wait)
-        ended = await to_thread.run_sync(self._tree.end)
+        ended = await to_thread.run_sync(self._tree.finish)
         if ended:
             self._note += f"\n[{ended} background process{'' if ended == 1 else 'es'} ended with the command]\n"
 

@@ -120,7 +120,7 @@ _TERM_GRACE = 0.25
 _KILL_PATIENCE = 0.1
 _LOOKS = 20  # each looks for children of processes that ended during the last one
 _KILL_ROUNDS = 20  # each round finds processes that were forked during the last one
-_leaders: set[int] = set()  # shells of commands and watchdogs: only the code that started them may reap them
+_leaders: set[int] = set()  # children that only the code which started them may reap: shells of commands, watchdogs
 _UNCLAIMED = 5.0  # seconds after which a dead child is reaped here
 
 
@@ -202,6 +202,16 @@ def _end(
         ended.update(found)
         signal_and_wait(found, number, min(patience, left), table, pidfds=pidfds)
         number, patience = signal.SIGKILL, _KILL_PATIENCE
+
+
+def claim(pid: int) -> None:
+    """Note a child that belongs to no command, and that the code which started it reaps."""
+    _leaders.add(pid)
+
+
+def release(pid: int) -> None:
+    """Note that a child was reaped. Its number may mean another process now."""
+    _leaders.discard(pid)
 
 
 def dead_children(table: ProcessTable) -> list[int]:
@@ -292,7 +302,7 @@ class ProcessTree:
         """
         self._keepers = keepers
         self._leader = leader
-        _leaders.add(leader)
+        claim(leader)
         self._sessions.add(leader)
         self._pipes = pipes
 
@@ -316,7 +326,7 @@ class ProcessTree:
         candidates = children if self._subreaper else {*children, *self._table.pids()} - self._before
         ours, dead = dict[int, Status](), list[Status]()
         for pid in candidates:
-            if pid in _leaders and pid != self._leader:  # another command, or a watchdog
+            if pid in _leaders and pid != self._leader:  # another command, a watchdog, or what holds a network
                 continue
             status = self._table.status(pid)
             if status is None or status.zombie:
@@ -379,12 +389,17 @@ class ProcessTree:
 
     def reaped(self) -> None:
         """Note that the shell was reaped. Its number may mean another process now."""
-        _leaders.discard(self._leader)
+        release(self._leader)
 
     def wait(self, seconds: float | None = None) -> None:
         """Wait for the grace period or so many seconds, in which living processes can end by themselves. It blocks."""
         patience = self._grace if seconds is None else seconds
         signal_and_wait(self.living(), 0, patience, self._table, pidfds=self._pidfds)
+
+    def finish(self) -> int:
+        """Give processes that outlive the shell a moment to end, then end them. Return their number. It blocks."""
+        self.wait()
+        return self.end()
 
     def end(self, grace: float | None = None) -> int:
         """End every process: SIGTERM, the grace period, SIGKILL. Return their number. It blocks.
@@ -400,10 +415,12 @@ class ProcessTree:
 
     def _belongs(self, status: Status) -> bool:
         """Return whether a process belongs to this command, or to none that still runs."""
+        if status.session == self._leader and not self._elsewhere:
+            return True
         mark = self._table.mark(status.pid)
-        if self._elsewhere:
+        if mark == self.mark or self._elsewhere:
             return mark == self.mark
-        if mark == self.mark or status.session == self._leader or self._pipes & self._table.pipes(status.pid):
+        if self._pipes & self._table.pipes(status.pid):
             return True
         tag = self._table.tag(status.pid)
         if tag == self.tag:
@@ -520,7 +537,7 @@ class CommandWatchdog:
             )
             assert self._shell.stdin is not None
             os.set_blocking(self._shell.stdin.fileno(), False)
-            _leaders.add(self._shell.pid)
+            claim(self._shell.pid)
             self._let_go = weakref.finalize(self, _let_go, self._shell)
 
     def _end(self) -> None:
@@ -535,4 +552,4 @@ def _let_go(shell: "subprocess.Popen[bytes]") -> None:
     shell.stdin.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
         shell.wait(_PATIENCE)
-    _leaders.discard(shell.pid)
+    release(shell.pid)

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from acp_agent.core.process_limits import restore_limits
 from acp_agent.net.proxy import AllowlistProxy
 from acp_agent.workspace.processes.table import MOST_TASKS
+from acp_agent.workspace.processes.tree import claim, release
 from acp_agent.workspace.sandbox.seccomp import filter_program
 from acp_agent.workspace.sandbox.walls import Launch, NetworkReach, PrivateHome, Walls, folders_above, is_below
 
@@ -46,6 +47,7 @@ _PROXY_VARIABLES = {
 }
 _Mounts = Mapping[str, Sequence[str]]
 """How something is mounted and, unless it is new, what: by its place."""
+_ESCAPES = {ord(letter): f"\\{ord(letter):03o}" for letter in "\\ \t\n"}  # of mountinfo
 _LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # in many systems, of folders in /usr
 # The kernel counts the processes of each namespace for itself, so the limit is set within. It does not count those of
 # root. Where memory runs out, it ends processes with a score before others. dash calls the option -p.
@@ -87,6 +89,8 @@ class SessionNetwork:
     """A network without any host but this one, for the commands of one session. It lasts until `close`.
 
     Commands can be started in it while it is open. Raises OSError if it cannot be made.
+
+    words   the words that start a command in it
     """
 
     def __init__(self) -> None:
@@ -112,25 +116,22 @@ class SessionNetwork:
                 )
             finally:
                 os.close(writing)
+            claim(self._holder.pid)
             answer = told.read()
         assert self._holder.stdin is not None
         assert self._holder.stdout is not None
-        try:
-            self._process = int(json.loads(answer)["child-pid"])
+        process, ready = 0, b""
+        with suppress(ValueError, KeyError, OSError):
+            process = int(json.loads(answer)["child-pid"])
             self._holder.stdin.write(b".")
             ready = self._holder.stdout.read(1)  # from then on its user is mapped, and others may enter
-        except (ValueError, KeyError, OSError):
-            ready = b""
         if not ready:
             self.close()
             raise OSError("bubblewrap made no network")
-        for process in (self._holder.pid, self._process):
-            restore_limits(process)
-
-    def words(self) -> tuple[str, ...]:
-        """Return the words that start a command in this network."""
-        spaces = f"/proc/{self._process}/ns"
-        return (_nsenter(), f"--user={spaces}/user", f"--net={spaces}/net", "--preserve-credentials", "--")
+        for each in (self._holder.pid, process):
+            restore_limits(each)
+        spaces = f"/proc/{process}/ns"
+        self.words = (_nsenter(), f"--user={spaces}/user", f"--net={spaces}/net", "--preserve-credentials", "--")
 
     def listener(self) -> socket.socket:
         """Return a socket that listens on 127.0.0.1 in this network. Raises OSError.
@@ -139,7 +140,7 @@ class SessionNetwork:
         """
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            command = [*self.words(), sys.executable, "-I", "-S", "-c", _LISTEN]
+            command = [*self.words, sys.executable, "-I", "-S", "-c", _LISTEN]
             try:
                 subprocess.run(
                     command,
@@ -164,6 +165,7 @@ class SessionNetwork:
             pipe.close()
         with suppress(subprocess.TimeoutExpired):
             self._holder.wait(_NEEDED)
+            release(self._holder.pid)
 
 
 class BubblewrapSandbox:
@@ -220,15 +222,17 @@ class BubblewrapSandbox:
         enter: tuple[str, ...] = ()
         if walls.network is NetworkReach.SESSION:
             self._network = self._network or SessionNetwork()
-            enter = self._network.words()
+            enter = self._network.words
         words = [*enter, bubblewrap(), *_NAMESPACES, "--cap-drop", "ALL", *_user()]
         if walls.network is NetworkReach.NONE:
             words.append("--unshare-net")
-        words += [word for path, (how, *source) in sorted(mounts.items()) for word in (how, *source, path)]
+        for path, (how, *source) in sorted(mounts.items()):
+            words += (how, *source, path)
         for link in _LINKS:
             if os.path.islink(link):
                 words += ["--symlink", os.readlink(link), link]
-        words += [word for path in (*walls.hidden, "/") if os.path.isdir(path) for word in ("--remount-ro", path)]
+        for path in filter(os.path.isdir, (*walls.hidden, "/")):
+            words += ("--remount-ro", path)
         words += ["--chdir", cwd]
         return words if filtering is None else [*words, "--seccomp", str(filtering)]
 
@@ -268,45 +272,43 @@ class BubblewrapSandbox:
 
 
 class _Mount(NamedTuple):
-    """A file system of which `root` is mounted at `point`, both as mountinfo writes them. `kind` is its type."""
+    """A file system of which `root` is mounted, as mountinfo writes it. `kind` is its type."""
 
-    point: str
     root: str
     kind: str
 
 
 def _inside(mounts: _Mounts) -> Sequence[str]:
     """Return the words that check the mounts within the walls and set limits there, in front of a command."""
-    table = _mount_table()
-    places = (_place(path, how, table) for path, how in mounts.items() if path not in _OF_THE_KERNEL)
+    table, places = _mount_table(), list[str]()
+    for path, how in mounts.items():
+        if path not in _OF_THE_KERNEL:
+            places.append(_place(path, how, table))
     return ("--", "/bin/sh", "-c", _CHECKED, "sh", *filter(None, places), "--")
 
 
-def _place(path: str, how: Sequence[str], table: Sequence[_Mount]) -> str:
+def _place(path: str, how: Sequence[str], table: Mapping[str, _Mount]) -> str:
     """Return how /proc/self/mountinfo lists a mount, from its root on; "" if nothing is mounted. See proc(5)."""
     source = how[-1] if len(how) > 1 else ""
     if source and how[0].endswith("-try") and not os.path.lexists(source):
         return ""
     if not source:
-        return f"/ {_encoded(path)}"
-    name = _encoded(source)
-    mount = max((mount for mount in table if is_below(name, mount.point)), key=lambda mount: len(mount.point))
-    inner = "." if mount.kind.startswith("nfs") else os.path.relpath(name, mount.point)  # NFS never tells it
-    return f"{os.path.normpath(os.path.join(mount.root, inner))} {_encoded(path)}"
+        return f"/ {path.translate(_ESCAPES)}"
+    name = source.translate(_ESCAPES)
+    point = next(filter(table.__contains__, (name, *folders_above(name))))
+    mount = table[point]
+    inner = "." if mount.kind.startswith("nfs") else os.path.relpath(name, point)  # NFS never tells it
+    return f"{os.path.normpath(os.path.join(mount.root, inner))} {path.translate(_ESCAPES)}"
 
 
-def _mount_table() -> list[_Mount]:
-    """Return what is mounted on this machine. What covers others comes first. Raises OSError."""
+def _mount_table() -> dict[str, _Mount]:
+    """Return what is mounted on this machine by its place, as mountinfo writes it. Raises OSError."""
+    table = dict[str, _Mount]()
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        lines = [line.split(" ") for line in file]
-    return [_Mount(words[4], words[3], words[words.index("-") + 1]) for words in reversed(lines)]
-
-
-def _encoded(path: str) -> str:
-    """Return a path as mountinfo writes it."""
-    for letter in "\\ \t\n":
-        path = path.replace(letter, f"\\{ord(letter):03o}")
-    return path
+        for line in file:
+            words = line.split(" ")
+            table[words[4]] = _Mount(words[3], words[words.index("-") + 1])  # a later one covers those before it
+    return table
 
 
 def _kept_places(mounts: _Mounts, place: str, private: str) -> dict[str, tuple[str, ...]]:
@@ -320,12 +322,13 @@ def _kept_places(mounts: _Mounts, place: str, private: str) -> dict[str, tuple[s
     kept: dict[str, tuple[str, ...]] = {}
     for path in mounts:
         inner = path != place and is_below(path, place)
-        if not inner or next(above for above in folders_above(path) if above in mounts) != place:
+        if not inner or next(filter(mounts.__contains__, folders_above(path))) != place:
             continue
         names = os.path.relpath(path, place).split("/")
         _make_place(private, names, folder=os.path.isdir(path))
-        above = ("/".join(names[:count]) for count in range(1, len(names)))
-        kept |= {os.path.join(place, name): ("--bind", os.path.join(private, name)) for name in above}
+        for count in range(1, len(names)):
+            above = "/".join(names[:count])
+            kept[os.path.join(place, above)] = ("--bind", os.path.join(private, above))
     return kept
 
 

@@ -97,8 +97,9 @@ class Walls:
 
     def stand(self) -> bool:
         """Return whether all that needs a wall is where it was found, and no link is in the way of a wall."""
-        kept, frozen = (*self.pinned, *self.hidden), self.frozen
-        return all(map(os.path.exists, kept)) and all(os.path.realpath(path) == path for path in (*kept, *frozen))
+        kept = (*self.pinned, *self.hidden)
+        walls = [*kept, *self.frozen]
+        return all(map(os.path.exists, kept)) and [*map(os.path.realpath, walls)] == walls
 
     def for_reading(self) -> "Walls":
         """Return the same walls with nothing that may be changed but /tmp and the private home, and without a proxy.

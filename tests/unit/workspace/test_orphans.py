@@ -1,6 +1,7 @@
 """Dead children that nobody waits for do not pile up, and nobody's exit status is taken away."""
 
 import os
+import subprocess
 
 import anyio
 import anyio.to_thread
@@ -8,9 +9,9 @@ import pytest
 
 from acp_agent.core.backends import CommandRequest
 from acp_agent.workspace.processes import tree as process_tree
-from acp_agent.workspace.processes.table import system_table
+from acp_agent.workspace.processes.table import MARK, system_table
 from acp_agent.workspace.processes.terminal import LocalTerminal
-from acp_agent.workspace.processes.tree import OrphanReaper, dead_children
+from acp_agent.workspace.processes.tree import OrphanReaper, ProcessTree, claim, dead_children, release
 from tests.unit.workspace.processes import LINUX, subreaper
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not LINUX, reason="orphans fall to us on Linux alone")]
@@ -43,3 +44,16 @@ async def test_the_shell_of_a_command_is_left_to_whoever_started_it(tmp_path):
 
     assert (await running.wait(ignore)).exit_code == 7
     assert leader not in process_tree._leaders
+
+
+def test_a_claimed_child_belongs_to_no_command_and_is_left_to_whoever_started_it():
+    tree = ProcessTree()
+    child = subprocess.Popen(["sleep", "60"], env={**os.environ, MARK: tree.mark}, start_new_session=True)
+    assert tree.living() == [child.pid]
+    claim(child.pid)
+    assert tree.living() == []
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert child.pid not in dead_children(system_table())
+    child.wait()
+    release(child.pid)
