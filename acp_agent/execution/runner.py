@@ -84,7 +84,7 @@ _CLEAN_UP = 5.0
 _QUESTIONS = "questions"
 """The queue of the calls that ask the user."""
 
-_ABORTED = ToolFailure(ToolErrorCategory.CANCELLED, "[cancelled] operation aborted")
+_ABORTED = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "[cancelled] operation aborted"))
 
 _log = Log(__name__)
 
@@ -220,10 +220,10 @@ class DynExecutor:
             return replace(result, text=self._redact(result.text))
         except anyio.get_cancelled_exc_class():
             if announced:
-                await self._show_unrun(call, ToolResult.failed(_ABORTED), begun, announced=True)
+                await self._show_unrun(call, _ABORTED, begun, announced=True)
             raise
         facts = self._gates.facts(invocation, repaired.for_user if repaired is not None else "")
-        result = ToolResult.failed(_ABORTED)
+        result = _ABORTED
         try:
             if not announced:
                 await self._emit(_start(facts))

@@ -226,8 +226,9 @@ def _sets_variables(command: Command) -> bool:
 def _stays_here(command: Command) -> bool:
     """Return whether a download is from this machine: each of its URLs, and nothing names another host."""
     known = _TRANSFERS.get(command.name)
-    writes = any("%output{" in word for word in command.argv)  # curl writes to the file that this format names
-    if known is None or not command.standard or command.runs or writes:
+    if known is None or not command.standard or command.runs:
+        return False
+    if any("%output{" in word for word in command.argv):  # curl writes to the file that this format names
         return False
     words, urls, given = list(command.argv[1:]), 0, set[str]()
     while words:

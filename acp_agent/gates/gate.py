@@ -121,12 +121,14 @@ class CallFacts:
 
     commands   the command lines that the call runs
     command    all command lines as one text; None if the call runs none
+    typed      whether one of them is read by a shell that runs already
     paths      the paths that the tool itself touches
     urls       the URLs that the call reaches
     asks       the questions that gates have asked so far, in their order
     repaired   whether a model made its arguments fit; `repair` is the sentence that tells the user so
     attempts   how often it was tried
     unsandboxed  whether a command of it is to run outside the session's sandbox
+    contained  whether a sandbox contains its commands: not what a server or a process that runs already is sent
     suspects   what it names that is not there and was never mentioned
     opinions   what a second model said of it, for the audit
     clean_up   gives back what the tool opened, after the call's last update was sent
@@ -154,35 +156,29 @@ class CallFacts:
         self._expand = expand
         self._expanded: dict[tuple[str, str], Sequence[str] | None] = {}
         self.commands: list[CommandFacts] = []
-        self.paths: list[PathSubject] = []
-        self.urls: list[str] = []
-        self.unsandboxed = False
+        self.paths, self.urls = list[PathSubject](), list[str]()
+        self.typed = self.unsandboxed = False
         for subject in self.subjects:
             match subject:
                 case CommandSubject(text, typed, stays, unsandboxed):
                     self.commands.append(CommandFacts(text, self._files, is_folder, typed=typed, stays=stays))
-                    self.unsandboxed = self.unsandboxed or unsandboxed
+                    self.typed, self.unsandboxed = self.typed or typed, self.unsandboxed or unsandboxed
                 case PathSubject():
                     self.paths.append(subject)
                 case UrlSubject(url):
                     self.urls.append(url)
                 case _:
                     pass
-        self._contained = contained
+        self._walled = contained
+        self.contained = contained and not (self.spec.server or self.typed or self.unsandboxed)
         self.command = self.commands[0] if self.commands else None
         if len(self.commands) > 1:
             self.command = CommandFacts("\n".join(each.text for each in self.commands), self._files, is_folder)
 
     @property
-    def contained(self) -> bool:
-        """Whether a sandbox contains its commands: not what a server or a process that runs already is sent."""
-        own = not self.spec.server and not any(line.typed for line in self.commands)
-        return self._contained and own and not self.unsandboxed
-
-    @property
     def containment(self) -> Containment | None:
         """Where its commands run; None if it runs none, or if nothing could contain them."""
-        if not self.commands or not (self.contained or (self._contained and self.unsandboxed)):
+        if not self.commands or not (self.contained or (self._walled and self.unsandboxed)):
             return None
         free = self.unsandboxed or self.call.origin is CallOrigin.USER
         return Containment.OUTSIDE if free else Containment.CONTAINED

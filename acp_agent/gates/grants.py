@@ -184,7 +184,7 @@ class GrantStore:
 
     def find(self, tool: str, kind: GrantKind, key: str = "", project: str = "") -> bool | None:
         """Return whether something was always allowed or always denied there or everywhere; None if neither."""
-        found = {self._at((place, tool, kind, key)) for place in {"", project}}
+        found = {self._at(("", tool, kind, key)), self._at((project, tool, kind, key))}
         return None if found == {None} else False not in found
 
     def _at(self, place: _Key) -> bool | None:

@@ -109,7 +109,7 @@ class SandboxGate(Gate):
             outside.extend(verdict)
             links.extend(link_doubts(line.steps, self._workspace))
             links.extend(_options_by_pattern(line))
-        if any(line.typed for line in facts.commands):
+        if facts.typed:
             return Ask("typed into a program that runs commands, in a folder that is not known", firm=True)
         if not (outside or links or readable or facts.unsandboxed):
             return Allow()

@@ -9,7 +9,7 @@ import posixpath
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import chain
 from typing import NamedTuple
 
 from acp_agent.gates.shell.command import Command
@@ -24,6 +24,7 @@ _UNKNOWN = re.compile(r"[$`]")
 _IGNORE_FILE = re.compile(r"(?:^|/)\.\w*ignore$|(?:^|/)info/exclude$")
 _HIDDEN = re.compile(r"(?:^|/)\.\w*[*?\[]")
 _LOOKERS = frozenset(("cat", "head", "tail", "grep", "rg", "ls", "wc", "test", "stat", "diff", "cmp"))
+_MOVERS = frozenset(("cd", "pushd", "popd"))
 _SAME_SHELL = frozenset(("time", "command", "builtin", "noglob", "nocorrect"))
 _CHAINED = frozenset(("git", "make", "gmake"))
 _VALUE = re.compile(r"(?:--?[\w.:-]+|[A-Za-z_][\w.:]*)=(.+)", re.DOTALL)
@@ -142,7 +143,7 @@ def steps_of(commands: Sequence[Command], expand: Expand, is_folder: IsFolder = 
 
 
 def _union(*folders: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(each for some in folders for each in some))
+    return tuple(dict.fromkeys(chain(*folders)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +212,7 @@ class _Walk:
         """Yield the steps of commands that a shell runs. Return the shell after them."""
         scopes, outer = tuple[str, ...](), list[_Shell]()
         for number, command in enumerate(commands):
-            kept = _common(scopes, command.scopes)
+            kept = len(posixpath.commonprefix((scopes, command.scopes)))
             for scope in reversed(scopes[kept:]):
                 shell = self._left(scope, outer.pop(), shell)
             if number and not command.joined:  # another spelling of the line, or a text that nobody can parse
@@ -222,9 +223,9 @@ class _Walk:
                 shell = shell.inside()
             scopes = command.scopes
             folders = replace(self._folders, possible=shell.now)
-            shell = self._entered(
-                command, folders, shell, alone=not parents and all(each.startswith("(") for each in scopes)
-            )
+            if command.name in _MOVERS and not self._folders.lost:
+                alone = not parents and all(each.startswith("(") for each in scopes)
+                shell = self._entered(command, folders, shell, alone=alone)
             self._note(command, shell)
             shell = _Shell() if self._folders.lost else shell
             yield CommandStep(command, parents, folders, replace(self._folders, possible=shell.now))
@@ -246,10 +247,8 @@ class _Walk:
         return outer.after_group(inner if grouped else replace(inner, ends=self._seen), certain=grouped)
 
     def _entered(self, command: Command, folders: Folders, shell: _Shell, *, alone: bool) -> _Shell:
-        """Return the shell after a command that may change its folder."""
+        """Return the shell after a `cd`, `pushd` or `popd`."""
         args, stack = command.argv[1:], shell.stack
-        if command.name not in ("cd", "pushd", "popd") or self._folders.lost:
-            return shell
         plain = not any(word.startswith(("-", "+")) for word in args)
         if command.name == "cd" and args == ("-",):
             found: tuple[str, ...] | None = shell.before or _ELSEWHERE
@@ -276,17 +275,13 @@ class _Walk:
         self._seen = _union(self._seen, shell.now, shell.ends)
         if len(self._seen) > MAX_FOLDERS:
             self._folders, self._seen = replace(self._folders, lost=True), ("",)
-        if _may_change_ignores(command):
+        reads = only_reads(command)
+        if not reads and _may_change_ignores(command):
             self._folders = replace(self._folders, changes_ignores=True)
         for word in (*command.assignments, *command.argv):
             if word.startswith("CDPATH="):
                 self._searched += tuple(word.removeprefix("CDPATH=").split(":"))
-        harmless = command.name in ("cd", "pushd", "popd") or only_reads(command)
-        self._steady = self._steady and harmless and not command.assignments
-
-
-def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+        self._steady = self._steady and (reads or command.name in _MOVERS) and not command.assignments
 
 
 def _may_change_ignores(command: Command) -> bool:
@@ -321,7 +316,8 @@ def patterns_of(command: Command) -> Iterator[str]:
 
     They count wherever they stand, since each name becomes a word of its own. `echo` and the like print the names.
     """
-    yield from (word for word in command.own if word in command.patterns and _is_path(word))
+    if command.patterns:
+        yield from (word for word in command.own if word in command.patterns and _is_path(word))
 
 
 def odd_words(command: Command) -> Iterator[str]:

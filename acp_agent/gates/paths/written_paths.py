@@ -95,7 +95,11 @@ def written(command: Command) -> Words:
         yield from _finder(command)
     elif name == "git":
         yield from _git(command)
-    elif any(name in each for each in (_READERS, _BY_GRAMMAR, table.harmless, table.state, table.neutral)):
+    elif (
+        name in _READERS
+        or name in _BY_GRAMMAR
+        or (name in table.harmless or name in table.state or name in table.neutral)
+    ):
         yield from _outputs(command)
     else:
         yield from _writer(command)
