@@ -72,6 +72,7 @@ class TerminalSettings:
     timeout           limit in seconds of a command that has no limit of its own; 0 for none
     request_timeout   seconds the editor may take to answer a request
     watchdog          ends what runs in the editor's terminals if this process is killed
+    redact            removes secrets from the title of a terminal
     contain           puts a command within the session's sandbox, with further variables; None without a sandbox. It
                       blocks. Raises OSError if the sandbox cannot be built
     """
@@ -83,6 +84,7 @@ class TerminalSettings:
     timeout: float
     request_timeout: float
     watchdog: CommandWatch
+    redact: Redact
     contain: Callable[[CommandRequest, Mapping[str, str]], ContainedCommand] | None = None
 
 

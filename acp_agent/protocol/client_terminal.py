@@ -24,6 +24,7 @@ from acp_agent.protocol import wire
 from acp_agent.protocol.client import EditorPaths
 from acp_agent.protocol.jsonrpc import ClientTimeout, ConnectionLost, RpcError
 from acp_agent.protocol.peer import Peer
+from acp_agent.text import visible
 from acp_agent.workspace.processes.environment import GIT_SETTING
 from acp_agent.workspace.processes.table import MARK
 from acp_agent.workspace.processes.tree import ProcessTree
@@ -40,6 +41,15 @@ _ENVIRONMENT = {
     "GIT_CONFIG_VALUE_0": GIT_SETTING[1],
 }
 """Nobody types into the terminal, so programs must neither page nor ask."""
+
+
+_LONGEST_TITLE = 200
+"""Characters of a command in the title of its terminal."""
+_ACTED_ON = str.maketrans({character: chr(ord(character) + 0xFEE0) for character in "!\"#$%&'()*;<=>?[\\]^`{|}~"})
+"""What any shell acts on, in its wide form (U+FF01 to U+FF5E)."""
+_LONGEST_SHOWN = 16 * 1024
+"""Characters of a command that are redacted for the title."""
+_SEES_PROCESSES = re.compile(r"\b(?:ps|pgrep|pidof|pkill|killall)\b")
 
 
 class PreparedCommand(NamedTuple):
@@ -62,8 +72,9 @@ class TerminalCommands:
     a command must not see are set to "", and the shell unsets them before the command runs. It reads their names from
     another variable, because users read the command.
 
-    The form "script" hands over a private script file, which every client runs correctly. "exec" passes the command as
-    an argument of the shell, and "line" is one command line.
+    The form "script" hands over a private script file, which every client runs correctly. A further argument has the
+    command for people, because clients show the program and its arguments as the terminal's title. "exec" passes the
+    command as an argument of the shell, and "line" is one command line.
     """
 
     def __init__(self, settings: TerminalSettings) -> None:
@@ -71,6 +82,7 @@ class TerminalCommands:
         self._folder = settings.script_folder
         self._shell = settings.shell
         self._contain = settings.contain
+        self._redact = settings.redact
         hidden = settings.hidden
         self._opening = f"unset -v ${_UNSET} {_UNSET}; " if hidden else ""
         variables = _ENVIRONMENT | dict.fromkeys(hidden, "") | ({_UNSET: " ".join(hidden)} if hidden else {})
@@ -88,12 +100,25 @@ class TerminalCommands:
                 command, afterwards = await to_thread.run_sync(self._contain, request, {MARK: mark})
             except OSError as error:
                 raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"the sandbox cannot be built: {error}") from error
-        script = self._write_script(command) if self._form == "script" else None
-        members: JsonObject = {"command": self._shell, "args": ["-c", command] if script is None else [script]}
+        script = self._write_script(f"set --; {command}") if self._form == "script" else None  # without the title
+        args: list[Json] = ["-c", command] if script is None else [script, *self._title(request.command)]
+        members: JsonObject = {"command": self._shell, "args": args}
         if self._form == "line":
             members = {"command": f"{self._shell} -c {shlex.quote(command)}"}
         members["env"] = [*self._environment, {"name": MARK, "value": mark}]
         return PreparedCommand(members, script, None if request.background else afterwards)
+
+    def _title(self, command: str) -> tuple[str, ...]:
+        """Return the argument that shows a command, as a comment. It is empty for one that looks for processes.
+
+        Such a command would find the title itself. Some clients join the arguments unquoted into a line for a shell,
+        which may not know comments, so the title has nothing that a shell acts on.
+        """
+        if _SEES_PROCESSES.search(command):
+            return ()
+        shown = visible(" ".join(self._redact(command[:_LONGEST_SHOWN]).split()))
+        shown = shown if len(shown) <= _LONGEST_TITLE else shown[: _LONGEST_TITLE - 1] + "…"
+        return (f"# {shown.translate(_ACTED_ON)}",)
 
     def _write_script(self, command: str) -> str | None:
         """Return the path of a new private script; None if there is no path without special characters."""

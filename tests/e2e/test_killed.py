@@ -82,7 +82,7 @@ async def test_scripts_that_a_killed_agent_left_for_a_terminal_of_the_editor_go_
         session = await editor.open()
         prompt = editor.prompt_params(session, "go")
         await editor.send_line({"jsonrpc": "2.0", "id": "p", "method": "session/prompt", "params": prompt})
-        (left,) = (await editor.requested("terminal/create")).params["args"]
+        left, _title = (await editor.requested("terminal/create")).params["args"]
         os.kill(editor.agent.pid, signal.SIGKILL)
         await editor.agent.wait()
     assert "echo first" in Path(left).read_text()

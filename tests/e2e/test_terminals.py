@@ -40,14 +40,15 @@ async def test_a_command_runs_in_the_editors_terminal_and_keeps_the_order_of_its
     assert not editor.terminals.open, terminal
 
 
-async def test_the_command_reaches_the_terminal_as_one_program_and_one_plain_path(tmp_path):
+async def test_the_command_reaches_the_terminal_as_one_program_one_plain_path_and_a_title(tmp_path):
     command = "printf '%s\\n' \"a  b\" $HOME | cat; echo 'it''s'"
     async with editing(tmp_path, [uses(("bash", {"command": command})), says("ok")]) as editor:
         await editor.say(await editor.open(), "run")
     (create,) = editor.requests("terminal/create")
     assert re.fullmatch(r"[A-Za-z0-9_./-]+", create["command"])
-    (script,) = create["args"]
+    script, title = create["args"]
     assert re.fullmatch(r"/[A-Za-z0-9_./-]+", script)
+    assert title == "# printf ＇％s＼n＇ ＂a b＂ ＄HOME ｜ cat； echo ＇it＇＇s＇"
     assert create["cwd"] == str(editor.workspace)
     assert create["outputByteLimit"] > 0
     assert not await anyio.Path(script).exists(), "the script is taken away again"

@@ -70,6 +70,7 @@ class SessionBackends:
         background: Background,
     ) -> None:
         self._editor = session.editor
+        self._redact = session.redact
         self._settings = settings
         self._emit = emit
         self._watchdog = watchdog
@@ -155,6 +156,7 @@ class SessionBackends:
                 timeout=acp.terminal_timeout_secs,
                 request_timeout=acp.request_timeout_secs,
                 watchdog=self._watchdog,
+                redact=self._redact,
                 contain=self.sandbox.shell_text if self.sandbox is not None and reaches else None,
             )
         )

@@ -1,6 +1,7 @@
 """Terminals behind the editor: what is sent, in which order, and what becomes of every odd answer."""
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from acp_agent.core.backends import CommandOutcome, CommandRequest
 from acp_agent.core.editor import TerminalSettings
 from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
+from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.protocol import client_terminal
 from acp_agent.protocol.client import EditorPaths
 from acp_agent.protocol.client_terminal import ProxyTerminal, TerminalCommands
@@ -32,13 +34,14 @@ def terminal(
     timeout: float = 5,
     request_timeout: float = 1,
     hidden: Sequence[str] = (),
+    redact: Redact = verbatim,
 ) -> ProxyTerminal:
     scripts = folder if callable(folder) else lambda: str(folder)
     return ProxyTerminal(
         editing.peer,
         "s1",
         EditorPaths("/w"),
-        TerminalSettings(form, scripts, "bash", hidden, timeout, request_timeout, CommandWatchdog()),
+        TerminalSettings(form, scripts, "bash", hidden, timeout, request_timeout, CommandWatchdog(), redact),
     )
 
 
@@ -63,7 +66,7 @@ async def test_a_command_goes_as_a_private_script_and_comes_back_whole(tmp_path:
     scripts: list[tuple[str, str, int]] = []
 
     def create(params: dict[str, Any]) -> Any:
-        [path] = params["args"]
+        path, _title = params["args"]
         scripts.append((path, Path(path).read_text(), os.stat(path).st_mode & 0o777))
         return {"terminalId": "t1"}
 
@@ -77,7 +80,7 @@ async def test_a_command_goes_as_a_private_script_and_comes_back_whole(tmp_path:
     assert (create_params["command"], create_params["cwd"], create_params["sessionId"]) == ("bash", "/w", "s1")
     assert create_params["outputByteLimit"] > 0
     [(path, text, mode)] = scripts
-    assert (text, mode) == ("echo 'a b' | cat\n", 0o600)
+    assert (text, mode) == ("set --; echo 'a b' | cat\n", 0o600)
     assert not Path(path).exists()
 
 
@@ -111,17 +114,70 @@ async def test_the_line_form_is_one_quoted_command(tmp_path: Path) -> None:
     assert "args" not in editing.requests[0][1]
 
 
+def commands(folder: Path, redact: Redact = verbatim) -> TerminalCommands:
+    settings = TerminalSettings("script", lambda: str(folder), "bash", (), 5, 1, CommandWatchdog(), redact)
+    return TerminalCommands(settings)
+
+
+@pytest.mark.parametrize(
+    ("command", "title"),
+    [
+        ("git status --short", "# git status --short"),
+        ("cd sub &&\n  make 'a b' 2>&1", "# cd sub ＆＆ make ＇a b＇ 2＞＆1"),
+        ("curl -H 'X: hidden-thing'", "# curl -H ＇X: ［REDACTED］＇"),
+        ("echo \x1b[31m\u202e", "# echo ＼u001b［31m＼u202e"),
+        ("x" * 1000, f"# {'x' * 199}…"),
+    ],
+)
+async def test_clients_that_show_program_and_arguments_show_the_command_without_secrets(
+    tmp_path: Path, command: str, title: str
+) -> None:
+    """Zed, Toad and ACP Client show these words as the title of the terminal."""
+    terminals = commands(tmp_path, lambda text: text.replace("hidden-thing", "[REDACTED]"))
+    members, script, _ = await terminals.prepare(CommandRequest(command, "/w"), "the.mark")
+    assert (members["command"], members["args"]) == ("bash", [script, title])
+
+
+@pytest.mark.parametrize("command", ["pkill -f server.py; python server.py", "kill $(pgrep -f x)", "ps aux | grep x"])
+async def test_a_command_that_looks_for_processes_does_not_find_its_own_title(tmp_path: Path, command: str) -> None:
+    members, script, _ = await commands(tmp_path).prepare(CommandRequest(command, "/w"), "the.mark")
+    assert members["args"] == [script]
+
+
+@pytest.mark.parametrize(
+    "joining",
+    [
+        ["sh", "-c"],
+        ["bash", "--norc", "-c"],
+        ["bash", "--norc", "+O", "interactive_comments", "-ic"],  # as a client that types into an interactive zsh
+    ],
+    ids=["sh", "bash", "a shell without comments"],
+)
+async def test_a_title_runs_nothing_in_clients_that_join_the_words_unquoted(
+    tmp_path: Path, joining: Sequence[str]
+) -> None:
+    (scripts := tmp_path / "scripts").mkdir()
+    (work := tmp_path / "work").mkdir()
+    command = "echo $# >> ran; true 'a b' \"c\" $(echo `echo $HOME`) && cat <<E | cat > out\nx\nE\n(true); true & wait"
+    members, *_ = await commands(scripts).prepare(CommandRequest(command, str(work)), "the.mark")
+    for line in (" ".join([members["command"], *members["args"]]), shlex.join([members["command"], *members["args"]])):
+        done = await anyio.run_process([*joining, line], cwd=work, check=False, start_new_session=True)
+        assert (done.returncode, done.stdout) == (0, b"")
+    assert (work / "ran").read_text() == "0\n0\n", "it ran once each, and without arguments"
+    assert sorted(each.name for each in work.iterdir()) == ["out", "ran"]
+
+
 @pytest.mark.parametrize("form", ["script", "exec", "line"])
 @pytest.mark.parametrize("shell", ["bash", "sh"])
 async def test_a_command_sees_no_hidden_variable_however_the_editor_runs_it(
     tmp_path: Path, form: str, shell: str
 ) -> None:
-    commands = TerminalCommands(
-        TerminalSettings(form, lambda: str(tmp_path), shell, ("A_KEY", "B_TOKEN"), 5, 1, CommandWatchdog())
+    terminals = TerminalCommands(
+        TerminalSettings(form, lambda: str(tmp_path), shell, ("A_KEY", "B_TOKEN"), 5, 1, CommandWatchdog(), verbatim)
     )
     environ_at_start = "tr '\\0' '\\n' < /proc/$$/environ"
     line = f'echo "${{A_KEY-unset}} ${{B_TOKEN-unset}} $C"; env | grep -c A_KEY; {environ_at_start} | grep -c canary'
-    members, *_ = await commands.prepare(CommandRequest(line, str(tmp_path)), "the.mark")
+    members, *_ = await terminals.prepare(CommandRequest(line, str(tmp_path)), "the.mark")
     environ = {"PATH": os.environ["PATH"], "A_KEY": "canary", "B_TOKEN": "canary", "C": "kept"}
     environ.update((each["name"], each["value"]) for each in members["env"])
     words = [members["command"], *members["args"]] if form != "line" else ["sh", "-c", members["command"]]
@@ -254,7 +310,7 @@ async def test_a_terminal_that_comes_too_late_is_given_back(tmp_path: Path) -> N
             peer,
             "s1",
             EditorPaths("/w"),
-            TerminalSettings("exec", lambda: str(tmp_path), "sh", (), 5, 0.01, CommandWatchdog()),
+            TerminalSettings("exec", lambda: str(tmp_path), "sh", (), 5, 0.01, CommandWatchdog(), verbatim),
         )
         with pytest.raises(ToolError, match="may still start there"):
             await starting.start(CommandRequest("x", "/w"))
@@ -288,7 +344,7 @@ async def test_a_script_folder_that_was_swept_away_is_made_again(tmp_path: Path)
     made = iter([tmp_path / "swept", tmp_path])
     async with editor(**HAPPY) as editing:
         await run(editing, lambda: str(next(made)))
-    [script] = editing.requests[0][1]["args"]
+    script, _title = editing.requests[0][1]["args"]
     assert Path(script).parent == tmp_path
 
 
