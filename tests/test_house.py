@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_agent.protocol.client import DRAWINGS
 from tests.rows import each_row
 
 PACKAGE = Path(__file__).parents[1] / "acp_agent"
@@ -163,3 +164,17 @@ def test_what_breaks_a_rule_only_becomes_less(rule: str, capsys: pytest.CaptureF
     with capsys.disabled():
         print(f"\n{rule}: {len(found)} (ceiling {CEILINGS[rule]})", end="")
     assert len(found) <= CEILINGS[rule], f"{rule}: {len(found)} of at most {CEILINGS[rule]}: {found}"
+
+
+def test_clients_are_known_by_name_in_one_file_only():
+    """`protocol/client.py` decides by what a client is. `setup` and `doctor` have names of their own for editors."""
+    found: list[str] = []
+    for name, tree in trees().items():
+        if name == "protocol/client.py" or name.startswith("cli/"):
+            continue
+        for node in ast.walk(tree):
+            named = isinstance(node, ast.Constant) and node.value in DRAWINGS
+            asked = isinstance(node, ast.Attribute) and node.attr == "name" and "client" in ast.unparse(node.value)
+            if named or asked:
+                found.append(f"{name}: {ast.unparse(node)}")
+    assert found == []

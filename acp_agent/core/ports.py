@@ -228,7 +228,8 @@ class Question:
     option      the same as a part of the option's name; empty if the question is not about a call
     denial      what "reject always" would cover, likewise
     once        whether only this call can be answered
-    text        the whole of what is asked about, made visible, with its line ends; empty if title and diffs show all
+    command     the command that would run, made visible, with its line ends; empty if it is no command
+    text        all else that neither title nor diffs show, likewise; empty if there is nothing
     """
 
     call_id: str
@@ -239,6 +240,7 @@ class Question:
     always: str = ""
     diffs: tuple[Diff, ...] = ()
     locations: tuple[str, ...] = ()
+    command: str = ""
     text: str = ""
     option: str = ""
     denial: str = ""

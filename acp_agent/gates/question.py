@@ -85,9 +85,6 @@ _HEAD, _TAIL = 800, 300
 _MAX_LINES = 8
 _ESCAPED = re.compile(r"\\(?:([bfnrt]|u[0-9a-f]{4})|.)")  # escapes of JSON
 _SHOWN = {"\n": "⏎", "\t": "⇥"}
-# A short line that reads the same as text and as markdown. Any other command is also in the question's text, which
-# editors show as it is.
-_SAME_IN_MARKDOWN = re.compile(r"(?:[A-Za-z0-9 ./:=,@%+'\"|;()?{}^-]|(?<=\w)_(?=\w)|&(?=[& ]|$)){0,200}")
 
 
 def visible(text: str) -> str:
@@ -143,7 +140,8 @@ def build(facts: CallFacts, reasons: tuple[str, ...], always: str) -> Question:
         always=visible(always) or "exactly this text in this folder",
         diffs=invocation.diffs,
         locations=tuple(dict.fromkeys(places or paths)),
-        text=_whole(invocation, command, clipped(title)),
+        command="" if command is None else visible_lines(command),
+        text=_whole(invocation, clipped(title)) if command is None else "",
     )
 
 
@@ -168,10 +166,8 @@ def _details(line: ShellText) -> list[str]:
     return lines
 
 
-def _whole(invocation: Invocation, command: str | None, title: str) -> str:
+def _whole(invocation: Invocation, title: str) -> str:
     """Return the parts of the call that neither the title nor the diffs show."""
-    if command is not None:
-        return "" if _SAME_IN_MARKDOWN.fullmatch(command) else visible_lines(command)
     arguments = invocation.call.arguments
     if arguments is None or invocation.spec.server:
         return visible(_written_out(arguments)) if arguments else ""

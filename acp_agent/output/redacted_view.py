@@ -165,6 +165,7 @@ class RedactedApprover:
                 option=defused(words(question.option)),
                 denial=defused(words(question.denial)),
                 locations=tuple(path for path in question.locations if redact(path) == path),
+                command=defused(words(question.command)),
                 text=defused(words(question.text)),
             )
         )

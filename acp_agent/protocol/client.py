@@ -1,5 +1,8 @@
 """What the editor says of itself: its name, capabilities and spelling of paths (`initialize`), and its MCP servers.
 
+Only this module knows editors by their names. What an editor draws of a message stands in `DRAWINGS`, as far as no
+capability says it.
+
 An entry of `mcpServers` that cannot be used is left out and the user is told. The session still opens. Variables that
 would make a program run something else are dropped later, by the connection. See
 https://agentclientprotocol.com/protocol/session-setup.
@@ -9,7 +12,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from acp_agent.capabilities import LSP_METHODS, at
@@ -17,6 +20,46 @@ from acp_agent.core.mcp import MAX_SERVERS, HttpServer, McpOrigin, McpReach, Mcp
 from acp_agent.core.types import Json, JsonObject
 
 _MOST_METHODS = 64
+
+
+class Drawing(NamedTuple):
+    """What a client draws. The defaults are for unknown clients, and show the user everything in any of them.
+
+    early_updates     it keeps an update that arrives together with the answer that makes its session known
+    question_titles   a question shows the title of its call
+    question_texts    a question shows texts. Otherwise they are told in a thought before it
+    question_diffs    a question shows diffs. Otherwise a text says what changes
+    markdown          the texts of a card are drawn as Markdown. Otherwise a fence would be printed as it is
+    raw_output        a card shows `rawOutput` beside its content, so the result is not told in both
+    whole_titles      a card's title is drawn to its end, and not only to a colon
+    """
+
+    early_updates: bool = True
+    question_titles: bool = False
+    question_texts: bool = True
+    question_diffs: bool = False
+    markdown: bool = True
+    raw_output: bool = False
+    whole_titles: bool = True
+
+
+_TITLED = Drawing(question_titles=True, question_texts=False)
+_TITLED_WITH_DIFFS = _TITLED._replace(question_diffs=True)
+_EVERYTHING = Drawing(question_titles=True, question_diffs=True)
+
+DRAWINGS: Final = {
+    "acp-agent-editor": _EVERYTHING,  # our own `acp-agent run`
+    "acp-agent-vscode": _EVERYTHING,  # our own extension
+    "zed": _EVERYTHING._replace(early_updates=False),
+    "toad": _EVERYTHING,
+    "agent-shell": _TITLED_WITH_DIFFS,  # Emacs
+    "CodeCompanion.nvim": _TITLED_WITH_DIFFS._replace(whole_titles=False),
+    "Jupyter AI": _TITLED_WITH_DIFFS,
+    "vscode-acp-client": _TITLED._replace(markdown=False),  # ACP Client
+    "vscode-acp-chat": _TITLED._replace(markdown=False),  # VSCode ACP Chat
+    "acpx": _TITLED._replace(markdown=False, raw_output=True),
+}
+"""Clients by the name that they send in `clientInfo`. The table in docs/protocol.md says the same in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +88,11 @@ class Client:
     boolean_options: bool = False
     terminal_login: bool = False
     lsp_methods: frozenset[str] = frozenset()
+
+    @property
+    def drawing(self) -> Drawing:
+        """What this client draws."""
+        return DRAWINGS.get(self.name, Drawing())
 
     @classmethod
     def from_initialize(cls, params: JsonObject) -> "Client":

@@ -39,8 +39,7 @@ class EditorSession:
         self.shows_notices = client.notices
         self.offers_login = client.terminal_login
         self.owns_buffers = client.read_text_file
-        # Zed drops an update that arrives together with the answer that makes its session known.
-        self.drops_early_updates = client.name == "zed"
+        self.drops_early_updates = not client.drawing.early_updates
 
     def move(self, folder: str) -> None:
         self._paths = EditorPaths(folder)
@@ -80,7 +79,7 @@ class EditorSession:
     def approver(self, timeout: float) -> Approver:
         from acp_agent.protocol.questions import EditorApprover  # noqa: PLC0415 - loaded for the first turn
 
-        return EditorApprover(self._peer, self._id, self._paths, timeout)
+        return EditorApprover(self._peer, self._id, self._client.drawing, self._paths, timeout)
 
     def elicitor(self, redact: Redact, timeout: float, wanted: Callable[[], bool]) -> Elicitor | None:
         if not (self._client.elicit_forms or self._client.elicit_urls):

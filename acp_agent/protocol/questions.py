@@ -9,27 +9,29 @@ because editors may check nothing.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from math import isfinite
 from typing import Final
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import anyio
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Decision, ElicitationAction, ElicitationAnswer, Form, Question, Visit
 from acp_agent.core.secrets import Redact
-from acp_agent.core.types import Json, JsonObject
+from acp_agent.core.types import Diff, Json, JsonObject
 from acp_agent.net.hosts import browser_url
 from acp_agent.output.markdown_images import defused
 from acp_agent.protocol import wire
-from acp_agent.protocol.client import Client, EditorPaths
+from acp_agent.protocol.client import Client, Drawing, EditorPaths
 from acp_agent.protocol.jsonrpc import ClientTimeout, RpcError
 from acp_agent.protocol.peer import Peer
-from acp_agent.protocol.updates import DIFFS_LIMIT, bounded_diffs, bounded_input, fenced, text_content
+from acp_agent.protocol.updates import DIFFS_LIMIT, bounded_diffs, bounded_input, chunk, fenced, text_content
 from acp_agent.regex import LinearRegex
 from acp_agent.text import CONTINUED, visible, wrap_line
+from acp_agent.workspace.changed_files import diff_lines
 
 LONGEST: Final = 100_000
 """Characters of one text in an answer, whatever the form allows."""
@@ -274,13 +276,19 @@ def _has_format(name: Json, text: str) -> bool:
 
 MAX_TEXT = 512 * 1024
 """Characters of a question's text and reasons."""
+_SAME_IN_MARKDOWN = re.compile(r"(?:[A-Za-z0-9 ./:=,@%+'\"|;()?{}^-]|(?<=\w)_(?=\w)|&(?=[& ]|$)){0,200}")
+"""A short line that reads the same as text and as Markdown, so that a title shows it as it is."""
+_CHANGE_LINES = 40
+"""Lines of a change that is shown as text, a diff each."""
+_CHANGE_WIDTH = 200
+"""Characters of such a line, and of all that a title says of a change."""
 _WIDTH = 160
 _CONTINUED_SPELLED = "<U+21AA>"
 """Stands for a sign of continuation in the text itself."""
 
 
-def question_content(paths: EditorPaths, question: Question) -> list[Json]:
-    """Return the ACP content of a question: diffs first, then the reasons, then the whole text.
+def question_content(paths: EditorPaths, question: Question, drawing: Drawing) -> list[Json]:
+    """Return the ACP content of a question: diffs first, then one text that begins with the command.
 
     Raises ToolError (confirmation_required) if it is too large to be shown whole.
     """
@@ -291,11 +299,67 @@ def question_content(paths: EditorPaths, question: Question) -> list[Json]:
         content.append(diff)
     where = f" in this project. {_REVOKE}" if question.option else ""
     always = [] if question.once else [f"“Always” covers {question.always}{where}"]
-    reasons = "\n\n".join([*question.reasons, *always])
-    if len(reasons) + len(question.text) > MAX_TEXT:
+    parts = [*_command(question, drawing), *question.reasons, *always, *_rest(paths, question, drawing)]
+    if sum(map(len, (*question.reasons, *always, question.command, question.text))) > MAX_TEXT:
         raise _too_large("the call", MAX_TEXT)
-    whole = f"\n\nThe whole text:\n\n{fenced(folded(question.text))}" if question.text else ""
-    return [*content, text_content(reasons + whole)]
+    return [*content, text_content("\n\n".join(parts))] if parts else content
+
+
+def told_before(paths: EditorPaths, question: Question, drawing: Drawing) -> str:
+    """Return what the client's question leaves out, to be told in a thought before it; "" if it shows everything."""
+    if drawing.question_texts:
+        return ""
+    always = [] if question.once or question.option else [f"“Always” covers {question.always}"]
+    return "\n\n".join([*_command(question, drawing), *question.reasons, *always, *_rest(paths, question, drawing)])
+
+
+def _command(question: Question, drawing: Drawing) -> list[str]:
+    """Return the command as a part of the question, unless the title shows it to the letter."""
+    if not question.command or (drawing.question_titles and _SAME_IN_MARKDOWN.fullmatch(question.command)):
+        return []
+    return [_verbatim(folded(question.command), drawing)]
+
+
+def _rest(paths: EditorPaths, question: Question, drawing: Drawing) -> list[str]:
+    """Return the parts of a question behind its reasons: the changes, where no diff is drawn, and the whole text."""
+    diffs = () if drawing.question_diffs else question.diffs
+    changes = [_verbatim(_change_text(paths.spell(diff.path), diff), drawing) for diff in diffs]
+    whole = [f"The whole text:\n\n{_verbatim(folded(question.text), drawing)}"] if question.text else []
+    return [*changes, *whole]
+
+
+def _verbatim(text: str, drawing: Drawing) -> str:
+    """Return a text to be drawn letter for letter. Indented, it reads well as text and as Markdown."""
+    return fenced(text) if drawing.markdown else "\n".join(f"    {line}" for line in text.rstrip().split("\n"))
+
+
+def _changed_lines(diff: Diff) -> list[str]:
+    """Return the lines of a diff, with signs; empty if there are too many to be compared."""
+    if diff.old_text is None:
+        return [f"+{line}" for line in diff.new_text.removesuffix("\n").split("\n")]
+    return diff_lines(diff.old_text, diff.new_text)
+
+
+def _change_text(path: str, diff: Diff) -> str:
+    """Return a change as a short unified diff. What is left out is counted."""
+    lines = _changed_lines(diff)
+    head = f"{path} (a new file)" if diff.old_text is None else path
+    if not lines:
+        head += f": {len(diff.old_text or ''):,} characters become {len(diff.new_text):,}"
+    left = len(lines) - _CHANGE_LINES
+    more = [f"… {left:,} more lines of this change are not shown here"] if left > 0 else []
+    return "\n".join([head, *(_cut(visible(line)) for line in lines[:_CHANGE_LINES]), *more])
+
+
+def _change_in_title(diffs: Sequence[Diff]) -> str:
+    """Return changes as the end of a title, for clients that show nothing else of a question; "" for none."""
+    changed = [line for diff in diffs for line in _changed_lines(diff) if line[:1] in ("+", "-") and line[1:].strip()]
+    return f": {_cut(visible(' '.join(changed)))}" if changed else ""
+
+
+def _cut(line: str) -> str:
+    left = len(line) - _CHANGE_WIDTH
+    return f"{line[:_CHANGE_WIDTH]}… ({left:,} more characters)" if left > 0 else line
 
 
 def folded(text: str) -> str:
@@ -352,9 +416,10 @@ class EditorApprover:
     timeout   seconds that a question stands; 0 for as long as the turn runs
     """
 
-    def __init__(self, peer: Peer, session_id: str, paths: EditorPaths, timeout: float = 0) -> None:
+    def __init__(self, peer: Peer, session_id: str, drawing: Drawing, paths: EditorPaths, timeout: float = 0) -> None:
         self._peer = peer
         self._session_id = session_id
+        self._drawing = drawing
         self._paths = paths
         self._timeout = timeout
 
@@ -365,6 +430,9 @@ class EditorApprover:
         comes later is dropped.
         """
         call = self._tool_call(question)
+        if before := told_before(self._paths, question, self._drawing):
+            update = chunk("agent_thought_chunk", f"\n{before}\n", str(uuid4()))
+            await self._peer.notify("session/update", {"sessionId": self._session_id, "update": update})
         params: JsonObject = {"sessionId": self._session_id, "toolCall": call, "options": options(question)}
         try:
             timeout = self._timeout or None
@@ -382,12 +450,13 @@ class EditorApprover:
 
     def _tool_call(self, question: Question) -> JsonObject:
         """Return the update of the call's card. It has no status, so that the card stays in progress."""
+        title_is_all = not (self._drawing.question_diffs or self._drawing.question_texts)
         update: JsonObject = {
             "toolCallId": question.call_id,
-            "title": question.title,
+            "title": question.title + (_change_in_title(question.diffs) if title_is_all else ""),
             "kind": question.kind.value,
             "rawInput": bounded_input(question.raw_input),
-            "content": question_content(self._paths, question),
+            "content": question_content(self._paths, question, self._drawing),
         }
         if question.locations:
             update["locations"] = [{"path": self._paths.spell(path)} for path in question.locations]

@@ -21,6 +21,8 @@ from acp_agent.protocol.client import Client, EditorPaths
 from acp_agent.protocol.options import config_options
 
 _FENCED = {ToolKind.EXECUTE, ToolKind.READ, ToolKind.SEARCH, ToolKind.FETCH}
+_TOLD_IN_OUTPUT = ("output", "stdout", "stderr")
+"""Members of a command's result that the text for the user repeats."""
 _LIVE_TAIL = 8 * 1024
 """Characters that an editor is shown of a local command while it runs."""
 IMAGES_LIMIT = 8 * 1024 * 1024
@@ -79,9 +81,9 @@ class Updates:
                     {"sessionUpdate": "user_message_chunk", "content": it, "messageId": message_id} for it in blocks
                 ]
             case events.TextDelta(text, message_id):
-                return (_chunk("agent_message_chunk", text, message_id),) if text else ()
+                return (chunk("agent_message_chunk", text, message_id),) if text else ()
             case events.ThoughtDelta(text, message_id):
-                return (_chunk("agent_thought_chunk", text, message_id),) if text else ()
+                return (chunk("agent_thought_chunk", text, message_id),) if text else ()
             case events.CompactionChanged():  # a notice says the same to clients that do not know this update
                 return (_compaction(event),) if self.client.compaction else ()
             case _:
@@ -108,7 +110,7 @@ class Updates:
         update: JsonObject = {
             "sessionUpdate": "tool_call",
             "toolCallId": event.call_id,
-            "title": defused(event.title),
+            "title": self._title(defused(event.title)),
             "name": event.name,
             "kind": event.kind.value,
             "status": "in_progress",
@@ -139,7 +141,7 @@ class Updates:
             update["_meta"] = {"terminal_output": {"terminal_id": event.call_id, "data": event.output}}
         else:
             card.tail = (card.tail + event.output)[-_LIVE_TAIL:]
-            update["content"] = [text_content(fenced(card.tail)), *_containment_content(card)]
+            update["content"] = [text_content(self._verbatim(card.tail)), *_containment_content(card)]
         return (update,)
 
     def _finished(self, event: events.ToolFinished) -> Sequence[JsonObject]:
@@ -158,13 +160,14 @@ class Updates:
             ending: JsonObject = {"exit_code": envelope.get("exit_code"), "signal": envelope.get("signal")}
             meta["terminal_exit"] = {"terminal_id": call_id, **ending}
         failed = result.failure is not None or envelope.get("exit_code", 0) != 0
+        told = _TOLD_IN_OUTPUT if self.client.drawing.raw_output else ("output",)
         update: JsonObject = {
             "sessionUpdate": "tool_call_update",
             "toolCallId": call_id,
             "status": "failed" if failed else "completed",
             "content": self._final_content(card, result),
             # Always an object: editors that expect one lose the end of the card over a string.
-            "rawOutput": {"output": result.shown, **{key: of for key, of in envelope.items() if key != "output"}},
+            "rawOutput": {"output": result.shown, **{key: of for key, of in envelope.items() if key not in told}},
             "_meta": meta,
         }
         return update | self._locations(result.locations)
@@ -177,9 +180,18 @@ class Updates:
         if card.terminal_id is not None or card.display_terminal:
             # The text is in rawOutput: content beside a terminal would show everything twice.
             return [{"type": "terminal", "terminalId": card.terminal_id or card.started.call_id}, *diffs, *last]
-        verbatim = card.started.kind in _FENCED and bool(result.shown)
-        text = fenced(result.shown) if verbatim else defused(result.shown)
-        return [*diffs, *([text_content(text)] if text else []), *last]
+        if self.client.drawing.raw_output or not result.shown:
+            return [*diffs, *last]
+        verbatim = card.started.kind in _FENCED
+        return [*diffs, text_content(self._verbatim(result.shown) if verbatim else defused(result.shown)), *last]
+
+    def _verbatim(self, text: str) -> str:
+        """Return tool output as the client draws it letter for letter."""
+        return fenced(text) if self.client.drawing.markdown else text.rstrip()
+
+    def _title(self, title: str) -> str:
+        """Return a title of which the client draws all."""
+        return f"`{title}`" if ":" in title and "`" not in title and not self.client.drawing.whole_titles else title
 
     def _locations(self, locations: tuple[Location, ...]) -> JsonObject:
         """Return the `locations` member: absolute paths, lines from 1. Empty if there are none."""
@@ -191,7 +203,8 @@ class Updates:
         }
 
 
-def _chunk(kind: str, text: str, message_id: str) -> JsonObject:
+def chunk(kind: str, text: str, message_id: str) -> JsonObject:
+    """Return a piece of a message or of a thought."""
     return {"sessionUpdate": kind, "content": {"type": "text", "text": text}, "messageId": message_id}
 
 
@@ -203,10 +216,10 @@ def notice(event: events.Notice, *, known: bool) -> JsonObject:
     text = defused(event.text)
     if known:
         return {"sessionUpdate": "notice", "severity": event.severity.value, "title": text}
-    chunk = _chunk("agent_message_chunk", f"\n> **{event.severity.value}**: {text}\n\n", str(uuid4()))
+    told = chunk("agent_message_chunk", f"\n> **{event.severity.value}**: {text}\n\n", str(uuid4()))
     if event.severity is events.Severity.INFO:
-        chunk = _chunk("agent_thought_chunk", f"\n{text}\n", str(uuid4()))
-    return {**chunk, "_meta": {"acp_agent": {"notice": event.severity.value}}}
+        told = chunk("agent_thought_chunk", f"\n{text}\n", str(uuid4()))
+    return {**told, "_meta": {"acp_agent": {"notice": event.severity.value}}}
 
 
 _State: TypeAlias = (

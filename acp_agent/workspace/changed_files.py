@@ -520,7 +520,7 @@ class SeenFiles:
         seen = self._files.get(path)
         if seen is None or seen.digest == text_digest(text):
             return None
-        return [] if seen.text is None else _diff(self._redact(seen.text), self._redact(text))
+        return [] if seen.text is None else diff_lines(self._redact(seen.text), self._redact(text))
 
     def changed(self) -> tuple[str, ...]:
         """Return the paths whose content on disk is not what was noted any more, sorted. It looks at every file.
@@ -552,7 +552,7 @@ class SeenFiles:
         return "" if roots is None else current_stamp(roots, path, self._now) or ""
 
 
-def _diff(old: str, new: str) -> list[str]:
+def diff_lines(old: str, new: str) -> list[str]:
     """Return the lines of a unified diff. What both texts begin and end with is not compared, only shown as context."""
     before, after = old.split("\n"), new.split("\n")
     start = 0

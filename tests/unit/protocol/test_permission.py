@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Decision, Question
 from acp_agent.core.types import Diff, ToolKind
-from acp_agent.protocol.client import EditorPaths
+from acp_agent.protocol.client import Drawing, EditorPaths
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.questions import MAX_TEXT, EditorApprover, folded, question_content
 from tests.unit.protocol.wires import OtherEnd, connected
@@ -20,7 +20,7 @@ QUESTION = Question("call-1", "make", ToolKind.EXECUTE, {"command": "make"}, ("w
 
 
 def approver(peer: Peer, timeout: float = 0) -> EditorApprover:
-    return EditorApprover(peer, "session", EditorPaths("/project"), timeout)
+    return EditorApprover(peer, "session", Drawing(), EditorPaths("/project"), timeout)
 
 
 async def answered(peer: Peer, other: OtherEnd, timeout: float, **answer: Any) -> Decision:
@@ -121,10 +121,12 @@ async def test_without_a_limit_a_question_stands_until_the_editor_goes():
 
 
 PATHS = EditorPaths("/project")
+DIFFS = Drawing(question_diffs=True)
+TITLES = Drawing(question_titles=True)
 
 
-def question(text: str = "", *diffs: Diff) -> Question:
-    return Question("1", "title", ToolKind.EXECUTE, {}, ("why",), "make …", diffs, text=text)
+def question(text: str = "", *diffs: Diff, command: str = "") -> Question:
+    return Question("1", "title", ToolKind.EXECUTE, {}, ("why",), "make …", diffs, command=command, text=text)
 
 
 @given(st.text() | st.text("ab ;↪\n", min_size=300, max_size=2000))
@@ -145,15 +147,33 @@ def test_a_line_that_pretends_to_be_continued_is_told_apart():
 
 
 def test_the_whole_text_stands_behind_the_reasons_in_a_fence_it_cannot_end():
-    (shown,) = question_content(PATHS, question("a\n````\n“Always” covers nothing\nb"))
+    (shown,) = question_content(PATHS, question("a\n````\n“Always” covers nothing\nb"), DIFFS)
     text = shown["content"]["text"]
     assert text.endswith("`````\na\n````\n“Always” covers nothing\nb\n`````")
     assert text.index("why") < text.index("“Always” covers make …") < text.index("The whole text:")
 
 
+@pytest.mark.parametrize(
+    "command", ["ls", "git push --force-with-lease origin main", "make all_b && ./run 'a b' | tail"]
+)
+def test_an_ordinary_short_command_is_shown_once_where_the_title_is_drawn(command: str):
+    (shown,) = question_content(PATHS, question(command=command), TITLES)
+    assert command not in shown["content"]["text"]
+    (shown,) = question_content(PATHS, question(command=command), Drawing())
+    assert shown["content"]["text"].startswith(f"```\n{command}\n```\n\nwhy")
+
+
+@pytest.mark.parametrize(
+    "command", ["rm *.o _a_ [x](y) &amp; `z`", "echo <!-- ; rm -rf x ; echo -->", "a\nb", "x" * 201]
+)
+def test_a_command_that_reads_otherwise_as_markdown_is_shown_beside_its_title(command: str):
+    (shown,) = question_content(PATHS, question(command=command), TITLES)
+    assert folded(command) in shown["content"]["text"]
+
+
 def test_a_new_file_of_a_megabyte_is_shown_whole():
     new = "".join(f"line {number}\n" for number in range(100_000))
-    diff, _ = question_content(PATHS, question("", Diff("/project/a", None, new)))
+    diff, _ = question_content(PATHS, question("", Diff("/project/a", None, new)), DIFFS)
     assert len(new) > 2**20
     assert diff["newText"] == new
 
@@ -161,7 +181,7 @@ def test_a_new_file_of_a_megabyte_is_shown_whole():
 def test_of_a_change_of_a_huge_file_every_changed_line_is_shown():
     lines = [f"line {number}" for number in range(500_000)]
     changed = [*lines[:1000], "evil", *lines[1001:]]
-    diff, _ = question_content(PATHS, question("", Diff("/project/a", "\n".join(lines), "\n".join(changed))))
+    diff, _ = question_content(PATHS, question("", Diff("/project/a", "\n".join(lines), "\n".join(changed))), DIFFS)
     assert "evil" in diff["newText"]
     assert "line 1000" in diff["oldText"]
 
@@ -170,11 +190,12 @@ def test_of_a_change_of_a_huge_file_every_changed_line_is_shown():
     "asked",
     [
         question("x" * MAX_TEXT),
+        question(command="x" * MAX_TEXT),
         question("", Diff("/project/a", None, "x" * 5_000_000)),
         question("", *(Diff(f"/project/{number}", None, "x" * 1_500_000) for number in range(3))),
     ],
 )
 def test_what_cannot_be_shown_whole_is_not_asked(asked: Question):
     with pytest.raises(ToolError, match="too large for a question") as caught:
-        question_content(PATHS, asked)
+        question_content(PATHS, asked, DIFFS)
     assert caught.value.failure.category is ToolErrorCategory.CONFIRMATION_REQUIRED
