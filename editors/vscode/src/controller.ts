@@ -14,22 +14,30 @@ import { LSP_METHODS, publishLanguages, serveLanguages } from "./languages/lsp.j
 import { promptBlocks } from "./session/attach.js";
 import { Conversations, type Host } from "./session/conversations.js";
 import { elicit } from "./session/elicitation.js";
+import { readMcpServers } from "./session/mcp_servers.js";
+import { Pictures } from "./session/pictures.js";
 import { pickCategory, pickMention, pickOption, pickSlash } from "./session/pickers.js";
 import type { Session, SessionListener } from "./session/session.js";
 import { pickSession } from "./session/session_list.js";
 import { Terminals } from "./terminal/terminals.js";
 
 const REMEMBERED = "acpAgent.session";
+const RUNNING = "acpAgent.running";
 const AUTH_REQUIRED = -32000;
 
 export class Controller implements Host, SessionListener, vscode.Disposable {
   readonly view: ChatView;
   readonly conversations: Conversations;
   readonly diffs = new Diffs();
+  readonly pictures = new Pictures((pictures) => {
+    this.view.post({ type: "pictures", pictures });
+  });
   readonly version: string;
   private readonly terminals: Terminals;
   private readonly output = vscode.window.createOutputChannel("acp-agent");
   private launched: Launch | undefined;
+  /** Sessions with a turn that runs. It outlives the window. */
+  private readonly running: Set<string>;
 
   constructor(private readonly context: vscode.ExtensionContext) {
     this.version = String((context.extension.packageJSON as { version: unknown }).version);
@@ -40,6 +48,7 @@ export class Controller implements Host, SessionListener, vscode.Disposable {
       (sessionId, terminalId) => this.conversations.get(sessionId)?.transcript.terminalChanged(terminalId),
       (sessionId) => this.conversations.get(sessionId)?.runningTitle,
     );
+    this.running = new Set(context.workspaceState.get<string[]>(RUNNING, []));
     this.conversations = new Conversations(this, this, (id) => this.terminals.shown(id));
   }
 
@@ -83,6 +92,17 @@ export class Controller implements Host, SessionListener, vscode.Disposable {
     return (vscode.workspace.workspaceFolders ?? []).map(({ uri }) => uri.fsPath);
   }
 
+  /** Those of the user. What a folder configures comes with the folder: nothing of it starts unasked. */
+  mcpServers(takes: acp.McpCapabilities | undefined): acp.McpServer[] {
+    if (!vscode.workspace.getConfiguration("acpAgent").get<boolean>("mcpServers", true)) return [];
+    const variables: Record<string, string> = { userHome: homedir(), workspaceFolder: this.folders()[0] ?? "" };
+    for (const [name, value] of Object.entries(process.env)) variables[`env:${name}`] = value ?? "";
+    const entries = vscode.workspace.getConfiguration("mcp").inspect<unknown>("servers")?.globalValue;
+    const { servers, skipped } = readMcpServers(entries, variables, takes);
+    for (const each of skipped) this.log(`the MCP server ${each}: it is not handed to the agent\n`);
+    return servers;
+  }
+
   serve(app: acp.ClientApp): acp.ClientApp {
     const { client } = acp.methods;
     return serveLanguages(app)
@@ -115,6 +135,12 @@ export class Controller implements Host, SessionListener, vscode.Disposable {
     void this.context.workspaceState.update(REMEMBERED, sessionId);
   }
 
+  wasInterrupted(sessionId: string): boolean {
+    const was = this.running.delete(sessionId);
+    if (was) void this.context.workspaceState.update(RUNNING, [...this.running]);
+    return was;
+  }
+
   log(text: string): void {
     this.output.append(text);
   }
@@ -138,9 +164,18 @@ export class Controller implements Host, SessionListener, vscode.Disposable {
   }
 
   frame(session: Session): void {
+    this.noteTurn(session);
     if (session === this.conversations.current) this.view.post({ type: "frame", frame: this.frameNow() });
     const busy = this.conversations.current?.busy ?? false;
     void vscode.commands.executeCommand("setContext", "acpAgent.busy", busy);
+  }
+
+  /** A turn that ends because the agent is stopped stays noted: it was interrupted. */
+  private noteTurn({ id, busy }: Session): void {
+    if (busy === this.running.has(id) || (this.conversations.stopping && !busy)) return;
+    if (busy) this.running.add(id);
+    else this.running.delete(id);
+    void this.context.workspaceState.update(RUNNING, [...this.running]);
   }
 
   asked(session: Session, questionId: string, request?: acp.RequestPermissionRequest): void {
@@ -202,7 +237,8 @@ export class Controller implements Host, SessionListener, vscode.Disposable {
       this.view.post({ type: "restore", text });
       throw new Error("A turn is running. Press Escape to cancel it.");
     }
-    const code = await session.prompt(text, await promptBlocks(text, session.cwd));
+    const blocks = [...(await promptBlocks(text, session.cwd)), ...(text.startsWith("/") ? [] : this.pictures.take())];
+    const code = await session.prompt(text, blocks);
     if (code !== AUTH_REQUIRED) return;
     const answer = await vscode.window.showErrorMessage("The agent needs an API key.", "Log In");
     if (answer !== undefined) this.login();
@@ -276,6 +312,15 @@ export class Controller implements Host, SessionListener, vscode.Disposable {
         return;
       case "prompt":
         return this.prompt(message.text);
+      case "attach":
+        this.pictures.add(message.picture);
+        return;
+      case "attachFile":
+        await this.pictures.choose();
+        return this.view.show({ type: "focus" });
+      case "detach":
+        this.pictures.remove(message.index);
+        return;
       case "cancel":
         return this.cancel();
       case "answer":
@@ -329,11 +374,13 @@ export class Controller implements Host, SessionListener, vscode.Disposable {
   private reset(): void {
     const items = this.conversations.current?.transcript.items ?? [];
     this.view.post({ type: "reset", frame: this.frameNow(), items });
+    this.view.post({ type: "pictures", pictures: this.pictures.all });
   }
 
   private frameNow() {
-    const { state, detail, current } = this.conversations;
+    const { state, detail, current, connection } = this.conversations;
     const empty = { title: "", busy: false, plan: [], hasOptions: false };
-    return { agent: state, detail, ...(current?.frame() ?? empty) };
+    const takesPictures = connection?.about.agentCapabilities?.promptCapabilities?.image === true;
+    return { agent: state, detail, takesPictures, ...(current?.frame() ?? empty) };
   }
 }

@@ -143,3 +143,34 @@ test("updates of unknown kinds change nothing", () => {
   assert.equal(transcript.apply({ sessionUpdate: "of_the_future" } as unknown as SessionUpdate), false);
   assert.equal(transcript.items.length, 0);
 });
+
+const PICTURE = { type: "image", mimeType: "image/png", data: "AAAA" } as const;
+const pictured = { sessionUpdate: "user_message_chunk", content: PICTURE } as SessionUpdate;
+
+test("a picture of a prompt is shown with it, once where the agent echoes it", () => {
+  const { transcript } = made();
+  transcript.sent("look", ["data:image/png;base64,AAAA"]);
+  transcript.apply(pictured);
+  assert.deepEqual(transcript.items.map((item) => item.kind === "user" && item.pictures), [["data:image/png;base64,AAAA"]]);
+});
+
+test("a loaded prompt has its pictures, with text and without", () => {
+  const { transcript } = made();
+  transcript.apply(said("look", "u1", "user_message_chunk"));
+  transcript.apply(pictured);
+  transcript.apply(said("answer", "m1"));
+  transcript.apply(pictured);
+  const shown = transcript.items.map((item) => [item.kind, item.kind === "user" && item.pictures?.length]);
+  assert.deepEqual(shown, [["user", 1], ["agent", false], ["user", 1]]);
+});
+
+test("the time in which the user was asked is no time of the call", () => {
+  const { transcript } = made();
+  transcript.apply(call({}));
+  transcript.ask({ toolCallId: "c1" }, { id: "q1", choices: [] });
+  const until = Date.now() + 20;
+  while (Date.now() < until);
+  transcript.answered("q1");
+  const waited = tool(transcript.items).waitedMs ?? 0;
+  assert.ok(waited >= 20 && waited < 10_000);
+});

@@ -2,7 +2,7 @@
 
 import type { Question, ToolItem, ToolPart } from "../src/chat/messages.js";
 import { diffLines } from "./diff.js";
-import { button, element } from "./dom.js";
+import { button, element, picture } from "./dom.js";
 import { remember, remembered, send } from "./host.js";
 import { showMarkdown } from "./markdown.js";
 
@@ -108,10 +108,7 @@ function partBlock(itemId: string, part: ToolPart, index: number): HTMLElement {
       );
     }
     case "image": {
-      const image = element("img", { class: "image" });
-      image.src = part.source;
-      image.alt = "Picture from the tool";
-      return element("div", {}, image);
+      return element("div", {}, picture(part.source, "Picture from the tool"));
     }
     case "text": {
       const fenced = /^```[^\n`]*\n([\s\S]*?)\n?```$/.exec(part.text);
@@ -202,9 +199,11 @@ function questionBlock(item: ToolItem, question: Question): HTMLElement {
 }
 
 export function duration(item: ToolItem, now = Date.now()): string {
+  if (item.question !== undefined) return ""; // the user is asked: no time of the call
   const running = item.status === "in_progress" && item.startedAt !== undefined ? now - item.startedAt : undefined;
-  const elapsed = item.elapsedMs ?? running;
-  if (elapsed === undefined || elapsed < 0) return "";
+  const whole = item.elapsedMs ?? running;
+  if (whole === undefined || whole < 0) return "";
+  const elapsed = Math.max(0, whole - (item.waitedMs ?? 0));
   if (elapsed < 1000) return running === undefined ? `${elapsed} ms` : "";
   if (elapsed < 60_000) return `${(elapsed / 1000).toFixed(running === undefined ? 1 : 0)} s`;
   return `${Math.floor(elapsed / 60_000)} min ${Math.floor((elapsed % 60_000) / 1000)} s`;

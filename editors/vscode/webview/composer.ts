@@ -1,7 +1,7 @@
 // The box for the next prompt, with the pickers under it.
 
 import type { Frame, Picker } from "../src/chat/messages.js";
-import { button, element } from "./dom.js";
+import { button, element, picture } from "./dom.js";
 import { remember, remembered, send } from "./host.js";
 
 const MOST_HEIGHT = 240;
@@ -11,6 +11,14 @@ export class Composer {
   private readonly mode = this.picker("mode", "Choose the mode");
   private readonly model = this.picker("model", "Choose the model");
   private readonly options = this.picker("options", "Options of this session");
+  private readonly attach = button(
+    "+",
+    () => {
+      send({ type: "attachFile" });
+    },
+    { class: "picker", title: "Attach pictures", "aria-label": "Attach pictures" },
+  );
+  private readonly pictures = element("div", { class: "pictures", role: "list", "aria-label": "Attached pictures" });
   private readonly submit = button(
     "Send",
     () => {
@@ -46,12 +54,14 @@ export class Composer {
       element(
         "form",
         { class: "composer" },
+        this.pictures,
         this.box,
         element(
           "div",
           { class: "row" },
           mention,
           slash,
+          this.attach,
           this.mode,
           this.model,
           this.options,
@@ -70,6 +80,12 @@ export class Composer {
     this.box.addEventListener("input", (event) => {
       this.changed();
       this.openPicker(event);
+    });
+    this.box.addEventListener("paste", (event) => {
+      this.take(event, event.clipboardData);
+    });
+    this.box.addEventListener("drop", (event) => {
+      this.take(event, event.dataTransfer);
     });
     this.fit();
   }
@@ -91,6 +107,25 @@ export class Composer {
     label(this.mode, frame.mode);
     label(this.model, frame.model);
     this.options.hidden = !frame.hasOptions;
+    this.attach.hidden = !frame.takesPictures;
+  }
+
+  showPictures(pictures: readonly string[]): void {
+    const hadFocus = this.pictures.contains(document.activeElement);
+    this.pictures.replaceChildren(
+      ...pictures.map((source, index) => {
+        const label = `Remove picture ${index + 1}`;
+        const remove = button(
+          "×",
+          () => {
+            send({ type: "detach", index });
+          },
+          { class: "remove", title: label, "aria-label": label },
+        );
+        return element("div", { class: "thumbnail", role: "listitem" }, picture(source, `Picture ${index + 1}`), remove);
+      }),
+    );
+    if (hadFocus) this.focus();
   }
 
   /** Insert a mention or a command at the cursor, in place of the sign that opened the picker. */
@@ -135,10 +170,25 @@ export class Composer {
 
   private sendPrompt(): void {
     const text = this.box.value.trim();
-    if (text === "" || this.frame?.agent !== "ready" || this.frame.busy) return;
+    const isEmpty = text === "" && this.pictures.childElementCount === 0;
+    if (isEmpty || this.frame?.agent !== "ready" || this.frame.busy) return;
     send({ type: "prompt", text });
     this.box.value = "";
     this.changed();
+  }
+
+  /** Attach the pictures that are pasted or dropped. Where there is text as well, the text is meant. */
+  private take(event: Event, given: DataTransfer | null): void {
+    const files = [...(given?.files ?? [])].filter(({ type }) => type.startsWith("image/"));
+    if (files.length === 0 || given?.types.includes("text/plain") === true || this.frame?.takesPictures !== true) return;
+    event.preventDefault();
+    for (const file of files) {
+      const reader = new FileReader();
+      reader.addEventListener("load", () => {
+        if (typeof reader.result === "string") send({ type: "attach", picture: reader.result });
+      });
+      reader.readAsDataURL(file);
+    }
   }
 
   /** `@` at the beginning of a word and `/` at the beginning of the prompt open their pickers. */

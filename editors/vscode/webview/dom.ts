@@ -34,6 +34,13 @@ export function button(label: string, onclick: () => void, attributes: Attribute
   return element("button", { type: "button", ...attributes, onclick }, label);
 }
 
+export function picture(source: string, alt: string): HTMLImageElement {
+  const made = element("img", { class: "image" });
+  made.src = source;
+  made.alt = alt;
+  return made;
+}
+
 export function byId(id: string): HTMLElement {
   const found = document.getElementById(id);
   if (found === null) throw new Error(`there is no element ${id}`);

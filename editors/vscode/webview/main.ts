@@ -3,7 +3,7 @@
 import type { Frame, Item, ToolItem, ToView } from "../src/chat/messages.js";
 import { card, duration } from "./cards.js";
 import { Composer } from "./composer.js";
-import { byId, element } from "./dom.js";
+import { byId, element, picture } from "./dom.js";
 import { showFrame } from "./frame.js";
 import { send } from "./host.js";
 import { showMarkdown } from "./markdown.js";
@@ -61,6 +61,9 @@ function receive(message: ToView): void {
       break;
     case "restore":
       composer.restore(message.text);
+      break;
+    case "pictures":
+      composer.showPictures(message.pictures);
       break;
     case "focus":
       focusSomething();
@@ -171,7 +174,8 @@ function drawn(item: Item, old: HTMLElement | undefined): HTMLElement {
       const made = old ?? element("div", { class: `message ${item.kind}` }, element("h2", { class: "spoken" }, who));
       if (old === undefined) made.append(element("div", { class: "markdown" }));
       const text = made.querySelector<HTMLElement>(".markdown") ?? made;
-      if (item.kind === "user") text.textContent = item.text;
+      const pictures = (item.pictures ?? []).map((each, index) => picture(each, `Picture ${index + 1} of the prompt`));
+      if (item.kind === "user") text.replaceChildren(item.text, ...pictures);
       else showMarkdown(text, item.text);
       return made;
     }

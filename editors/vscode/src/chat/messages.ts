@@ -4,6 +4,8 @@ export interface TextItem {
   id: string;
   kind: "user" | "agent" | "thought";
   text: string;
+  /** Pictures of a prompt, as `data:` addresses. */
+  pictures?: string[];
 }
 
 export interface NoticeItem {
@@ -66,6 +68,8 @@ export interface ToolItem {
   /** Milliseconds since 1970; missing for a call that is shown again. */
   startedAt?: number;
   elapsedMs?: number;
+  /** Milliseconds in which the call waited for answers of the user. They are no part of its shown duration. */
+  waitedMs?: number;
   input?: string;
   /** Output for a call without content. */
   output?: string;
@@ -105,6 +109,8 @@ export interface Frame {
   mode?: string;
   model?: string;
   hasOptions: boolean;
+  /** Whether the agent takes pictures. */
+  takesPictures: boolean;
 }
 
 export type ToView =
@@ -114,6 +120,7 @@ export type ToView =
   | { type: "append"; id: string; text: string }
   | { type: "insert"; text: string }
   | { type: "restore"; text: string }
+  | { type: "pictures"; pictures: readonly string[] }
   | { type: "focus" };
 
 export type Picker = "mode" | "model" | "options" | "slash" | "mention" | "sessions";
@@ -122,6 +129,9 @@ export type Action = "install" | "settings" | "restart" | "log" | "undo" | "logi
 export type FromView =
   | { type: "ready" }
   | { type: "prompt"; text: string }
+  | { type: "attach"; picture: string }
+  | { type: "attachFile" }
+  | { type: "detach"; index: number }
   | { type: "cancel" }
   | { type: "answer"; questionId: string; optionId: string }
   | { type: "openDiff"; itemId: string; index: number }

@@ -7,7 +7,7 @@ import { type Mention, mentions } from "./mentions.js";
 
 /** Return the blocks of a prompt. A mention that names nothing stays text. */
 export async function promptBlocks(text: string, folder: string): Promise<ContentBlock[]> {
-  const blocks: ContentBlock[] = [{ type: "text", text }];
+  const blocks: ContentBlock[] = text === "" ? [] : [{ type: "text", text }];
   if (text.startsWith("/")) return blocks; // a slash command is text as a whole
   for (const mention of mentions(text)) {
     const block = await attached(mention, folder);

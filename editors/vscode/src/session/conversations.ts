@@ -17,6 +17,8 @@ export interface Host {
   launch(): Promise<Launch | undefined>;
   capabilities(): acp.ClientCapabilities;
   folders(): string[];
+  /** Return the MCP servers that new and loaded sessions get. */
+  mcpServers(takes: acp.McpCapabilities | undefined): acp.McpServer[];
   serve(app: acp.ClientApp): acp.ClientApp;
   /** The agent is there, until the returned function is called. */
   connected(agent: acp.ClientContext): () => void;
@@ -24,6 +26,8 @@ export interface Host {
   changed(): void;
   /** Remember the session that a new window opens again. */
   remember(sessionId: string | undefined): void;
+  /** Return whether a turn of the session ran when the agent was stopped, and forget it. */
+  wasInterrupted(sessionId: string): boolean;
   log(text: string): void;
   version: string;
 }
@@ -36,7 +40,8 @@ export class Conversations {
   private readonly sessions = new Map<string, Session>();
   private starting: Promise<void> | undefined;
   private crashes: number[] = [];
-  private stopping = false;
+  /** Whether the user or VS Code ends the agent. */
+  stopping = false;
   private disconnected: () => void = () => undefined;
 
   constructor(
@@ -76,9 +81,9 @@ export class Conversations {
 
   async open(): Promise<Session> {
     const agent = this.agent();
-    const { cwd, ...rest } = this.place();
-    const answer = await agent.request(acp.methods.agent.session.new, { cwd, ...rest, mcpServers: [] });
-    const session = this.make(answer.sessionId, cwd);
+    const place = this.place();
+    const answer = await agent.request(acp.methods.agent.session.new, place);
+    const session = this.make(answer.sessionId, place.cwd);
     session.opened(answer);
     this.show(session);
     return session;
@@ -176,7 +181,7 @@ export class Conversations {
   }
 
   private async loadInto(session: Session, how: "load" | "resume"): Promise<void> {
-    const params: acp.LoadSessionRequest = { sessionId: session.id, ...this.place(), cwd: session.cwd, mcpServers: [] };
+    const params: acp.LoadSessionRequest = { sessionId: session.id, ...this.place(), cwd: session.cwd };
     for (let attempt = 1; ; attempt += 1) {
       try {
         const answer =
@@ -185,6 +190,7 @@ export class Conversations {
             : await this.agent().request(acp.methods.agent.session.resume, params);
         session.transcript.ended();
         session.prompted = true;
+        if (this.host.wasInterrupted(session.id)) session.transcript.notice("warning", "The last turn was interrupted.");
         session.opened(answer);
         return;
       } catch (error) {
@@ -226,11 +232,14 @@ export class Conversations {
     return this.connection.agent;
   }
 
-  private place(): { cwd: string; additionalDirectories?: string[] } {
+  /** Return where a session works, and with which MCP servers. */
+  private place(): acp.NewSessionRequest {
     const [cwd, ...others] = this.host.folders();
     if (cwd === undefined) throw new Error("No folder is open. Open the folder of your project first.");
-    const several = this.connection?.about.agentCapabilities?.sessionCapabilities?.additionalDirectories != null;
-    return { cwd, ...(several && others.length > 0 ? { additionalDirectories: others } : {}) };
+    const can = this.connection?.about.agentCapabilities;
+    const several = can?.sessionCapabilities?.additionalDirectories != null && others.length > 0;
+    const mcpServers = this.host.mcpServers(can?.mcpCapabilities);
+    return { cwd, mcpServers, ...(several ? { additionalDirectories: others } : {}) };
   }
 
   private become(state: Frame["agent"], detail: string): void {

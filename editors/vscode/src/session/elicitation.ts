@@ -36,7 +36,8 @@ export async function elicit(
 }
 
 async function visit(message: string, url: string): Promise<acp.CreateElicitationResponse> {
-  if (!url.startsWith("https://")) return CANCEL;
+  // A page of this machine needs no https: programs that log in have such ones.
+  if (!/^(https:\/\/|http:\/\/(localhost|127\.0\.0\.1|\[::1\])[:/])/.test(url)) return CANCEL;
   const open = "Open in Browser";
   const answer = await vscode.window.showInformationMessage(message, { modal: true, detail: url }, open, "Decline");
   if (answer === "Decline") return { action: "decline" };

@@ -42,13 +42,28 @@ export async function pickOption(session: Session): Promise<Apply | undefined> {
   return picked === undefined ? undefined : pickValue(session, picked.option);
 }
 
+/** The values may change while the picker is open: lists of models come in the background. */
 async function pickValue(session: Session, option: SessionConfigOption): Promise<Apply | undefined> {
-  const chosen = await vscode.window.showQuickPick(valueItems(option), {
-    title: option.name,
-    placeHolder: option.description ?? option.name,
-    matchOnDescription: true,
+  const picker = vscode.window.createQuickPick<Valued<string | boolean>>();
+  picker.title = option.name;
+  picker.placeholder = option.description ?? option.name;
+  picker.matchOnDescription = true;
+  const fill = () => {
+    picker.items = valueItems(session.options.find(({ id }) => id === option.id) ?? option);
+  };
+  fill();
+  const unwatch = session.watchOptions(fill);
+  const value = await new Promise<string | boolean | undefined>((resolve) => {
+    picker.onDidAccept(() => {
+      resolve(picker.selectedItems[0]?.value);
+    });
+    picker.onDidHide(() => {
+      resolve(undefined);
+    });
+    picker.show();
   });
-  const value = chosen?.value;
+  unwatch();
+  picker.dispose();
   return value === undefined ? undefined : () => session.setOption(option, value);
 }
 

@@ -2,6 +2,7 @@
 
 import * as acp from "@agentclientprotocol/sdk";
 import type { Frame, Item, Usage } from "../chat/messages.js";
+import { imageAddress } from "./images.js";
 import { type TerminalOutput, Transcript } from "./transcript.js";
 
 export interface SessionListener {
@@ -23,6 +24,7 @@ export class Session {
   options: acp.SessionConfigOption[] = [];
   commands: acp.AvailableCommand[] = [];
   private usage: Usage | undefined;
+  private readonly watchers = new Set<() => void>();
   private readonly questions = new Map<string, Answer>();
   private asked = 0;
 
@@ -68,6 +70,7 @@ export class Session {
         break;
       case "config_option_update":
         this.options = update.configOptions;
+        for (const each of this.watchers) each();
         break;
       case "session_info_update":
         if (update.title !== undefined) this.title = update.title ?? "";
@@ -89,7 +92,7 @@ export class Session {
   async prompt(text: string, blocks: acp.ContentBlock[]): Promise<number | undefined> {
     this.busy = true;
     this.prompted = true;
-    this.transcript.sent(text);
+    this.transcript.sent(text, blocks.flatMap((block) => imageAddress(block) ?? []));
     this.listener.frame(this);
     try {
       const params: acp.PromptRequest = { sessionId: this.id, prompt: blocks };
@@ -184,12 +187,18 @@ export class Session {
     this.listener.frame(this);
   }
 
+  /** Call a function after each change of the options, until the returned function is called. */
+  watchOptions(changed: () => void): () => void {
+    this.watchers.add(changed);
+    return () => this.watchers.delete(changed);
+  }
+
   option(category: string): acp.SessionConfigOption | undefined {
     return this.options.find((each) => each.category === category);
   }
 
   /** Return what stands around the conversation. */
-  frame(): Omit<Frame, "agent" | "detail"> {
+  frame(): Omit<Frame, "agent" | "detail" | "takesPictures"> {
     const modes = this.modes;
     const mode =
       optionName(this.option("mode")) ?? modes?.availableModes.find(({ id }) => id === modes.currentModeId)?.name;

@@ -3,6 +3,7 @@
 import type { ContentBlock, SessionUpdate, ToolCall, ToolCallContent, ToolCallUpdate } from "@agentclientprotocol/sdk";
 import type { Item, NoticeItem, PlanEntry, Question, TextItem, ToolItem, ToolPart } from "../chat/messages.js";
 import { tail } from "../terminal/text.js";
+import { imageAddress } from "./images.js";
 
 /** What changed: whole items, or a text that was appended to one. */
 export interface TranscriptListener {
@@ -20,6 +21,7 @@ export class Transcript {
   readonly items: Item[] = [];
   plan: PlanEntry[] = [];
   private readonly byId = new Map<string, Item>();
+  private readonly asked = new Map<string, number>();
   private made = 0;
   private echo = "";
 
@@ -36,9 +38,9 @@ export class Transcript {
   }
 
   /** Show what the user sent. An agent may echo it: that is not shown twice. */
-  sent(text: string): void {
+  sent(text: string, pictures: string[] = []): void {
     this.echo = text;
-    this.add({ id: this.newId("user"), kind: "user", text });
+    this.add({ id: this.newId("user"), kind: "user", text, ...(pictures.length === 0 ? {} : { pictures }) });
   }
 
   notice(severity: NoticeItem["severity"], text: string): void {
@@ -86,6 +88,7 @@ export class Transcript {
     const parts = this.parts(toolCall.content ?? []);
     const command = item.toolKind === "execute" ? commandOf(toolCall.rawInput) : undefined;
     item.question = { ...question, ...(command === undefined ? { parts } : commandFirst(command, parts)) };
+    this.asked.set(question.id, Date.now());
     this.listener.changed(item);
   }
 
@@ -94,6 +97,8 @@ export class Transcript {
     for (const item of this.items) {
       if (item.kind === "tool" && item.question?.id === questionId) {
         delete item.question;
+        item.waitedMs = (item.waitedMs ?? 0) + Date.now() - (this.asked.get(questionId) ?? Date.now());
+        this.asked.delete(questionId);
         this.listener.changed(item);
         return item;
       }
@@ -139,8 +144,24 @@ export class Transcript {
       if (this.echo === "" || !this.echo.startsWith(content.text.trim())) this.text("user", content.text, messageId);
       return;
     }
+    const picture = imageAddress(content);
+    if (picture !== undefined) {
+      this.userPicture(picture);
+      return;
+    }
     const name = attachedName(content);
     if (!said.includes(name)) this.text("user", said === "" ? name : ` ${name}`, messageId);
+  }
+
+  /** Add a picture to the prompt that it belongs to, unless it is there already. */
+  private userPicture(picture: string): void {
+    const last = this.items.at(-1);
+    if (last?.kind !== "user") {
+      this.add({ id: this.newId("user"), kind: "user", text: "", pictures: [picture] });
+    } else if (last.pictures?.includes(picture) !== true) {
+      last.pictures = [...(last.pictures ?? []), picture];
+      this.listener.changed(last);
+    }
   }
 
   private chunk(kind: "agent" | "thought", content: ContentBlock, messageId: string | undefined): void {
@@ -248,9 +269,8 @@ function attachedName(block: ContentBlock): string {
 }
 
 function contentPart(block: ContentBlock): ToolPart[] {
-  if (block.type === "image" && /^image\/(png|jpeg|gif|webp)$/.test(block.mimeType)) {
-    return [{ type: "image", source: `data:${block.mimeType};base64,${block.data}` }];
-  }
+  const source = imageAddress(block);
+  if (source !== undefined) return [{ type: "image", source }];
   const text = blockText(block);
   return text === "" ? [] : [{ type: "text", text }];
 }

@@ -4,7 +4,7 @@
 //   PLAYWRIGHT    the folder of playwright-core, if it is not installed here
 //   ACP_AGENT     the acp-agent program
 import { execFile, spawn } from "node:child_process";
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -29,16 +29,27 @@ function freePort() {
   });
 }
 
+/** The themes in which each state is looked at, with the class that VS Code gives its window. */
+const THEMES = {
+  dark: ["Default Dark Modern", "vs-dark"],
+  light: ["Default Light Modern", "vs"],
+  contrast: ["Default High Contrast", "hc-black"],
+  "contrast-light": ["Default High Contrast Light", "hc-light"],
+};
+
 const CONFIGURATION = `
 [[llm.models]]
 id = "openai:tour-large"
 price = { input = 10, output = 20 }
+
+[[llm.models]]
+id = "openai:tour-small"
 `;
 
-/** Start the editor on a folder with `files`. `settings` are the user's. */
-export async function startEditor({ files, settings = {}, modelUrl, theme = "Default Dark Modern", width = 1280, height = 860, program, also = [] }) {
+/** Start the editor on a folder `name` with `files`. `settings` are the user's. */
+export async function startEditor({ files, name = "shop", settings = {}, modelUrl, width = 1280, height = 860, program, also = [] }) {
   const base = await mkdtemp(join(tmpdir(), "acp-agent-tour-"));
-  const folder = join(base, "shop");
+  const folder = join(base, name);
   const userData = join(base, "user");
   const extensions = join(base, "extensions");
   for (const each of [folder, join(userData, "User"), join(userData, "Machine"), extensions]) {
@@ -52,7 +63,7 @@ export async function startEditor({ files, settings = {}, modelUrl, theme = "Def
   const all = {
     "security.workspace.trust.enabled": false,
     "workbench.startupEditor": "none",
-    "workbench.colorTheme": theme,
+    "workbench.colorTheme": THEMES.dark[0],
     "window.autoDetectColorScheme": false,
     "telemetry.telemetryLevel": "off",
     "extensions.ignoreRecommendations": true,
@@ -113,9 +124,27 @@ export async function startEditor({ files, settings = {}, modelUrl, theme = "Def
       await page.locator(".quick-input-list .monaco-list-row").first().waitFor();
       await page.keyboard.press("Enter");
     },
+    /** Do something in each theme, and go back to the first one. */
+    async inThemes(work) {
+      for (const name of Object.keys(THEMES)) {
+        await useTheme(editor, name);
+        await work(name);
+      }
+      await useTheme(editor, "dark");
+    },
+    /** Keep a picture of the window in each theme, if SHOTS names a folder. */
     async shot(name) {
       const to = process.env.SHOTS;
-      if (to) await page.screenshot({ path: join(to, `${name}.png`) });
+      if (to) await editor.inThemes((theme) => page.screenshot({ path: join(to, `${name}-${theme}.png`) }));
+    },
+    /** Drag the edge of the chat. */
+    async chatWidth(pixels) {
+      const { x, width: old } = await page.locator(".part.sidebar").boundingBox();
+      await page.mouse.move(x + old, 500);
+      await page.mouse.down();
+      await page.mouse.move(x + pixels, 500, { steps: 5 });
+      await page.mouse.up();
+      await page.mouse.move(x + pixels + 200, 500); // the edge is not lit any more
     },
     async stop() {
       await browser.close();
@@ -125,4 +154,15 @@ export async function startEditor({ files, settings = {}, modelUrl, theme = "Def
     },
   };
   return editor;
+}
+
+async function useTheme({ base, page }, name) {
+  const [theme, shown] = THEMES[name];
+  for (const each of ["User", "Machine"]) {
+    const path = join(base, "user", each, "settings.json");
+    const settings = JSON.parse(await readFile(path, "utf8"));
+    await writeFile(path, JSON.stringify({ ...settings, "workbench.colorTheme": theme }));
+  }
+  await page.locator(`.monaco-workbench.${shown}`).waitFor();
+  await new Promise((done) => setTimeout(done, 400)); // the chat follows
 }

@@ -1,7 +1,6 @@
 // How the chat looks: themes, high contrast and 400 pixels. Text must be readable in each, and nothing may be cut off.
 // It needs what the tour needs. SHOTS=FOLDER keeps the screenshots.
 import assert from "node:assert/strict";
-import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { startEditor } from "./editor.mjs";
@@ -31,13 +30,6 @@ const SCRIPTS = {
     { text: ["Done."] },
   ],
 };
-const THEMES = {
-  dark: "Default Dark Modern",
-  light: "Default Light Modern",
-  contrast: "Default High Contrast",
-  "contrast-light": "Default High Contrast Light",
-};
-
 let model;
 let editor;
 
@@ -61,7 +53,7 @@ test("every state is readable in each theme and at 400 pixels", async () => {
   const { page, chat } = editor;
   page.setDefaultTimeout(30_000);
   await page.locator(".activitybar [aria-label^='acp-agent']").first().waitFor({ timeout: 90_000 });
-  await chatWidth(page, 400);
+  await editor.chatWidth(400);
   while (!(await chat.locator("textarea").isVisible())) {
     await page.keyboard.press("Control+Alt+a");
     await pause(1000);
@@ -72,35 +64,16 @@ test("every state is readable in each theme and at 400 pixels", async () => {
   await chat.locator(".question").waitFor();
   await page.locator(".monaco-diff-editor").waitFor();
   const found = {};
-  for (const [name, theme] of Object.entries(THEMES)) {
-    await useTheme(theme);
+  await editor.inThemes(async (theme) => {
     for (const [part, place] of [["question", "end"], ["answer", "start"]]) {
       await chat.locator(".log").evaluate((log, end) => (log.scrollTop = end ? log.scrollHeight : 0), place === "end");
       await pause(300);
-      await editor.shot(`face-${name}-${part}`);
+      if (process.env.SHOTS) await page.screenshot({ path: join(process.env.SHOTS, `22-${part}-${theme}.png`) });
     }
     found[theme] = await chat.locator("body").evaluate(problems);
-  }
-  assert.deepEqual(found, Object.fromEntries(Object.values(THEMES).map((theme) => [theme, []])));
+  });
+  assert.deepEqual(found, { dark: [], light: [], contrast: [], "contrast-light": [] });
 });
-
-async function chatWidth(page, width) {
-  await page.mouse.move(347, 500);
-  await page.mouse.down();
-  await page.mouse.move(48 + width, 500, { steps: 5 });
-  await page.mouse.up();
-}
-
-async function useTheme(theme) {
-  for (const each of ["User", "Machine"]) {
-    const path = join(editor.base, "user", each, "settings.json");
-    const settings = JSON.parse(await readFile(path, "utf8"));
-    await writeFile(path, JSON.stringify({ ...settings, "workbench.colorTheme": theme }));
-  }
-  const dark = theme === THEMES.dark || theme === THEMES.contrast;
-  await editor.page.locator(`.monaco-workbench.${theme.includes("High") ? (dark ? "hc-black" : "hc-light") : dark ? "vs-dark" : "vs"}`).waitFor();
-  await pause(700);
-}
 
 /** Return what is not readable in a document: too little contrast (WCAG AA), or wider than the chat. */
 function problems(body) {

@@ -79,6 +79,7 @@ const shop = () => readFile(join(editor.folder, "shop.py"), "utf8");
 
 stop("the agent starts with the view and shows what can be done", async () => {
   await openChat();
+  await editor.chatWidth(400);
   await until(() => chat.getByText("Ask about this project").isVisible(), "the welcome");
   await until(async () => (await chat.locator(".picker").allTextContents()).includes("Ask first"), "the mode");
   await editor.shot("01-welcome");
@@ -336,6 +337,7 @@ stop("a reload of the window in mid-turn: the session is there again", async () 
   await pause(2000);
   await openChat();
   await until(async () => /Planned\..*word5/s.test(await chat.locator(".log").textContent()), "the conversation", 30_000);
+  await until(() => chat.locator(".notice").getByText("The last turn was interrupted").isVisible(), "it says so");
   await editor.shot("18-reloaded");
   await prompt("script:plan");
   await idle();
