@@ -208,7 +208,7 @@ def _document(name: str) -> JsonObject:
 
             return filter_rules_schema()
         case "run":
-            from acp_agent.cli.screen import run_schema  # noqa: PLC0415
+            from acp_agent.cli.turn_end import run_schema  # noqa: PLC0415
 
             return run_schema()
         case _:

@@ -36,20 +36,18 @@ from acp_agent.cli.agent_process import (
     text_at,
 )
 from acp_agent.cli.commands import server_flags
-from acp_agent.cli.screen import (
+from acp_agent.cli.screen import Screen, notice_of, plain
+from acp_agent.cli.turn_end import (
     EXIT_CODES,
     STOPS,
     QuestionLine,
     ResultLine,
-    Screen,
     SessionLine,
     SessionUsage,
     TurnEnd,
     TurnOutcome,
     TurnUsage,
     UpdateLine,
-    notice_of,
-    plain,
 )
 from acp_agent.core.errors import AgentError
 from acp_agent.core.types import JsonObject

@@ -13,7 +13,7 @@ import anyio
 import jsonschema
 import pytest
 
-from acp_agent.cli.screen import run_schema
+from acp_agent.cli.turn_end import run_schema
 from tests.e2e.model_servers import listening_model
 from tests.e2e.running import LIMIT, at_terminal, server_of
 from tests.fakes.editor import AGENT, editing

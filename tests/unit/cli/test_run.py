@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from acp_agent.cli.agent_process import Direction, RecordedFrame
 from acp_agent.cli.run import RunView, answer_keys, mentions
-from acp_agent.cli.screen import EXIT_CODES, SessionUsage, TurnEnd, TurnOutcome, TurnUsage
+from acp_agent.cli.turn_end import EXIT_CODES, SessionUsage, TurnEnd, TurnOutcome, TurnUsage
 
 
 @pytest.fixture
