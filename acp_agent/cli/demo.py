@@ -200,6 +200,7 @@ PROMPT = "A test of this inventory fails. Find out why, mend it, and show me tha
 MODEL = "scripted:demo"
 
 _LIMIT = 60.0  # seconds after which the demo is given up
+_TICK = 0.1  # seconds between two drawings of the line that says what runs
 _PASSED_ON = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "VIRTUAL_ENV")
 
 
@@ -239,11 +240,18 @@ class DemoSession:
                         await editor.initialize()
                         session = await editor.new_session(self._project)
                         self._screen.user(PROMPT)
+                        tasks.start_soon(self._tick)
                         stop_reason = (await editor.prompt(session, PROMPT)).stop_reason
                     tasks.cancel_scope.cancel()
         except* (AgentGone, AgentRefused, OSError, TimeoutError) as group:
             self.problem = "; ".join(problems(group))
         return stop_reason
+
+    async def _tick(self) -> None:
+        self._screen.begin()
+        while True:
+            await anyio.sleep(_TICK)
+            self._screen.tick()
 
     async def _decide(self, params: JsonObject) -> str | None:
         options = {text_at(option, "kind"): text_at(option, "optionId") for option in objects_at(params, "options")}
@@ -264,6 +272,7 @@ def _play(home: Path, project: Path) -> int:
     demo_session = DemoSession(screen, home, project)
     harden_process()  # the agent's commands must not read our environment
     stop_reason = anyio.run(demo_session.play)
+    screen.end()
     if has_git:
         screen.heading("\n$ git diff")
         screen.patch(changes(project))

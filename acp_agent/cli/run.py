@@ -16,6 +16,7 @@ import sys
 import termios
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from concurrent.futures import wait
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, cast
 
@@ -46,8 +47,8 @@ from acp_agent.cli.turn_end import (
     SessionUsage,
     TurnEnd,
     TurnOutcome,
-    TurnUsage,
     UpdateLine,
+    session_usage,
 )
 from acp_agent.core.errors import AgentError
 from acp_agent.core.types import JsonObject
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 
 _SETTLE = 0.3  # seconds after a question in which keys are ignored: nobody reads and answers that fast
 _LOOK_AGAIN = 0.2  # seconds between two looks for a Ctrl-C while a line is read
+_TICK = 0.1  # seconds between two drawings of the line that says what runs
 _LETTERS = {"allow_once": "y", "allow_always": "a", "allow_session": "s", "reject_once": "n", "reject_always": "v"}
 _LEAVE = ("/exit", "/quit")
 _SHORTEST_ID = 4  # characters of an id that the user must give at least
@@ -149,7 +151,14 @@ class RunView:
     def begin_turn(self) -> None:
         """Forget the turn before, and show updates."""
         self.said, self.refused = "", False
+        if self._screen is not None:
+            self._screen.begin()
         self._go_on()
+
+    def tick(self) -> None:
+        """Show for how long the turn goes on, but not while the user types."""
+        if self._screen is not None and self._waiting is None:
+            self._screen.tick()
 
     def end_turn(self) -> None:
         """End the open message, and let updates wait for the next turn."""
@@ -165,7 +174,8 @@ class RunView:
     def end(self, end: TurnEnd, *, once: bool) -> None:
         """Print the turn's summary on stderr, or with `--json` the result. `once` means that no other turn follows."""
         if self._screen is not None:
-            print(end.summary(self._session), file=sys.stderr, flush=True)
+            summary = end.summary(self._session)
+            print(self._screen.summary(summary) if sys.stderr.isatty() else summary, file=sys.stderr, flush=True)
         elif once and not self._has_result:
             self._has_result = True
             self._line(end.line(self._session, self.said.removeprefix("\n\n")))
@@ -213,6 +223,8 @@ class RunView:
             yield
         finally:
             self._is_asking = False
+            if self._screen is not None:
+                self._screen.answered(params)
             self._go_on()
 
     def _go_on(self) -> None:
@@ -285,21 +297,6 @@ class RunAgent:
             refusing = next((each for each in options if text_at(each, "kind") == "reject_once"), JsonObject())
             self._view.refuse(params, text_at(refusing, "optionId"))
             return text_at(refusing, "optionId") or None
-
-
-async def session_usage(editor: "Editor", session: str) -> SessionUsage:
-    """Ask the agent what the session has used so far."""
-    try:
-        status = await editor.extension("acp_agent/status", {"sessionId": session})
-    except AgentRefused:
-        return SessionUsage(None, None)
-    counts = [at(status, "tally", "usage", name) for name in TurnUsage.__annotations__]
-    if not all(isinstance(count, int) for count in counts):
-        return SessionUsage(None, None)
-    usage = cast("TurnUsage", dict(zip(TurnUsage.__annotations__, counts, strict=True)))
-    cost = at(status, "tally", "cost", "amount")
-    known = isinstance(cost, int | float) and at(status, "tally", "cost", "complete") is True
-    return SessionUsage(usage, float(cast("float", cost)) if known else None)
 
 
 class RunSession:
@@ -592,4 +589,7 @@ class _User:
             print(f"acp-agent: @{visible(name)} names no file or folder here; it is sent as text", file=sys.stderr)
         session, portal = self._conversation, self._portal
         with self._interrupts.cancelling(lambda: portal.start_task_soon(session.cancel)):
-            return portal.call(session.turn, prompt, found)
+            turn = portal.start_task_soon(session.turn, prompt, found)
+            while self._view.is_live and not wait([turn], _TICK).done:
+                portal.call(self._view.tick)
+            return turn.result()

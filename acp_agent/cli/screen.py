@@ -4,176 +4,144 @@ import difflib
 import os
 import re
 import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TextIO
 
 from acp_agent.cli.agent_process import Direction, RecordedFrame, at, objects_at, text_at
+from acp_agent.cli.paragraph import BLUE, BOLD, DIM, GREEN, RED, YELLOW, Paragraph, cut_at, wrapped_at
+from acp_agent.cli.session_text import seconds
 from acp_agent.core.types import Json, JsonObject, OutputStats
 from acp_agent.output.pipeline import stats_line
-from acp_agent.text import BLANK, CONTINUED, wrap_line
+from acp_agent.text import BLANK, CONTINUED, counted
 
-_FENCE = re.compile(r"(`{3,}|~{3,})")
-_BULLET = re.compile(r"[-*+]|\d+[.)]")
-
-
-class Paragraph:
-    """A message on the screen, wrapped at `width` columns between words. Every line is indented by `indent`.
-
-    Lines keep the spaces that they begin with. Code between fences and the rows of tables are not wrapped.
-    The caller has written the first `indent` columns of the first line.
-    """
-
-    def __init__(self, out: TextIO, indent: int, width: int) -> None:
-        self._out = out
-        self._indent = indent
-        self._width = width
-        self._line = ""  # what was written of the present line, without the indent
-        self._indented = True
-        self._is_empty = True  # blank lines at the beginning are left out
-        self._word = ""
-        self._spaces = ""  # between the last word and the next
-        self._hang = 0  # further columns before the lines that a line is wrapped onto
-        self._column = indent
-        self._fence = ""  # that opened the code
-
-    def write(self, text: str) -> None:
-        """Write the next piece of the message. Its last word is shown once it is complete."""
-        for character in text:
-            if character == "\n":
-                self._finish_word()
-                self._end_line()
-            elif character.isspace():
-                self._finish_word()
-                self._spaces += "    " if character == "\t" else " "
-            else:
-                self._word += character
-        self._out.flush()
-
-    def end(self) -> None:
-        """End the message. A line end that it ends with is not doubled."""
-        self._finish_word()
-        if self._indented:
-            self._out.write("\n")
-
-    def _finish_word(self) -> None:
-        word, self._word = self._word, ""
-        if not word:
-            return
-        if not self._line:
-            self._hang = len(self._spaces) + (len(word) + 1 if _BULLET.fullmatch(word) else 0)
-        elif not self._is_verbatim and self._column + len(self._spaces) + len(word) > self._width:
-            self._spaces = " " * self._hang
-            self._out.write("\n")
-            self._indented = False
-        if not self._indented:
-            self._out.write(" " * self._indent)
-            self._indented, self._column = True, self._indent
-        self._is_empty = False
-        self._out.write(self._spaces + word)
-        self._line += self._spaces + word
-        self._column += len(self._spaces) + len(word)
-        self._spaces = ""
-
-    @property
-    def _is_verbatim(self) -> bool:
-        return bool(self._fence) or self._line.lstrip().startswith("|")
-
-    def _end_line(self) -> None:
-        line = self._line.strip()
-        if self._is_empty:
-            self._spaces = ""
-            return
-        if self._fence:
-            self._fence = "" if line.startswith(self._fence) and not line.strip(line[0]) else self._fence
-        elif opening := _FENCE.match(line):
-            self._fence = opening[1]
-        self._out.write("\n")
-        self._line, self._spaces, self._indented, self._column = "", "", False, self._indent
-
-
-_BOLD, _DIM, _RED, _GREEN, _YELLOW, _BLUE = "1", "2", "31", "32", "33", "36"
 _SHOWN_LINES = 8  # lines of a tool's text; the output of a terminal is shown whole
-_DEFAULT_WIDTH = 88
+_DEFAULT_WIDTH, _LEAST_WIDTH, _MOST_WIDTH = 88, 24, 100
 _INDENT = 8  # columns before a message
 _TIMED_OUT = "[error] timed out"
 _OF_LINES = {"text", "output"}  # members of a message that may have several lines
 _OF_FILES = {"oldText", "newText"}  # members of which every character is shown
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_PAUSE = 1.0  # seconds without a word after which a message is said to go on
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCall:
+    """A tool call that runs.
+
+    since       when it started, or when the user answered the question about it
+    walls       the words that say where its command runs
+    was_asked   whether the user was asked about it
+    """
+
+    title: str
+    name: str
+    kind: str
+    since: float
+    walls: str
+    was_asked: bool = False
 
 
 class Screen:
-    """Draws messages as they pass. `root` is the session's folder, which is left out of paths.
+    """Draws messages as they pass. `root` is the session's folder, which is left out of paths. `clock` is monotonic.
 
     Models and files may contain any characters. Therefore `frame`, `question` and `terminal_output` first remove those
     that a terminal interprets.
     """
 
-    def __init__(self, out: TextIO, root: str) -> None:
+    def __init__(self, out: TextIO, root: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._out = out
+        self._clock = clock
         folder = re.escape(_one_line(root).rstrip("/"))  # it must not match a part of a longer path
         self._root = re.compile(rf"(?<![\w./~-]){folder}(?:(/)|(?![\w.-]))") if folder else None
-        self._colour = out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        columns = shutil.get_terminal_size((_DEFAULT_WIDTH, 24)).columns if out.isatty() else _DEFAULT_WIDTH
-        self._width = min(max(columns, 60), 100)
+        self._moves = out.isatty() and os.environ.get("TERM") != "dumb"  # whether the last line may be drawn anew
+        self._colour = self._moves and not os.environ.get("NO_COLOR")
         self._speaker = ""  # the author of the open message
         self._message: Paragraph | None = None
-        self._started: dict[str, float] = {}
+        self._heard: float | None = None  # when the agent last sent anything; None while no turn runs
         self._diffed: set[str] = set()  # tool calls whose diff was shown
-        self._running: dict[str, str] = {}  # the titles of the tool calls that run
-        self._walls: dict[str, str] = {}  # the words that say where their commands run
+        self._running: dict[str, ShownCall] = {}
+        self._is_below_call = False  # the line above is that of a call which ended
         self._has_status = False  # the last line says what runs; the next output replaces it
+        self._above = 0  # the column where the open message goes on, if the last line is below it
         self._in_terminal: dict[str, str] = {}  # the terminals of tool calls whose output is shown live
         self._printing = ""  # the call whose output was drawn last
         self._partial: dict[str, str] = {}  # the unfinished last line of each terminal
 
     def heading(self, text: str) -> None:
         """Draw a heading."""
-        self._line(self._paint(text, _BOLD))
+        self._line(self._paint(text, BOLD))
 
     def note(self, text: str) -> None:
         """Draw a remark in dim text."""
-        self._line(self._paint(text, _DIM))
+        self._line(self._paint(text, DIM))
+
+    def summary(self, text: str) -> str:
+        """Return the last line of a turn as it stands on the terminal below the answer."""
+        return f"\n{self._paint(text, DIM)}"
 
     def check(self, text: str, *, passed: bool) -> bool:
         """Draw the result of a checked step, and return it."""
-        mark = self._paint("✔", _GREEN) if passed else self._paint("✘", _RED)
+        mark = self._paint("✔", GREEN) if passed else self._paint("✘", RED)
         self._line(f"  {mark} {text}")
         return passed
 
     def patch(self, text: str) -> None:
         """Draw a unified diff."""
         for line in text.splitlines():
-            style = {"+": _GREEN, "-": _RED, "@": _BLUE}.get(line[:1], _DIM)
+            style = {"+": GREEN, "-": RED, "@": BLUE}.get(line[:1], DIM)
             self._wrapped("    ", plain(line), style)
 
     def user(self, text: str) -> None:
         """Draw the user's prompt."""
-        self._line(f"\n{self._paint('you'.ljust(_INDENT), _BOLD)}{text}")
+        self._line(f"\n{self._paint('you'.ljust(_INDENT), BOLD)}{text}")
+
+    def begin(self) -> None:
+        """Begin a turn. Until its end the last line of a terminal says what runs."""
+        self._heard = self._clock()
+        self.tick()
 
     def frame(self, frame: RecordedFrame) -> None:
-        """Draw a message if an editor would show it. On a terminal the last line then says what runs."""
+        """Draw a message if an editor would show it."""
         if frame.direction is Direction.TO_AGENT:
             return
         self._draw(frame)
-        if self._colour and self._running and self._message is None:
-            *_, last = self._running.values()
-            more = f" and {len(self._running) - 1} more" if len(self._running) > 1 else ""
-            self._clear_status()
-            self._out.write(self._paint("  ● ", _YELLOW) + self._cut(last, 6 + len(more)) + more)
-            self._out.flush()
-            self._has_status = True
+        if self._heard is not None:
+            self._heard = self._clock()
+            self.tick()
+
+    def tick(self) -> None:
+        """Draw the last line anew: what runs, and for how long. Call this several times a second."""
+        now = self._clock()
+        if self._heard is None or not self._moves or (self._message is not None and now - self._heard < _PAUSE):
+            return
+        *_, last = self._running.values() or [ShownCall("waiting for the model", "", "", self._heard, "")]
+        elapsed = f"  {_whole_seconds(now - last.since)}" if now - last.since >= 1 else ""
+        more = f"{elapsed}, and {len(self._running) - 1} more" if len(self._running) > 1 else elapsed
+        self._clear_status()
+        if self._message is not None:
+            self._message.pause()
+            self._above = self._message.column
+            self._out.write("\n" if self._above else "")
+        sign = self._paint(f"  {_SPINNER[int(now * 10) % len(_SPINNER)]} ", YELLOW)
+        self._out.write(sign + self._paint(self._cut(last.title, 5 + len(more)) + more, DIM))
+        self._out.flush()
+        self._has_status = True
 
     def _draw(self, frame: RecordedFrame) -> None:
         update, params = _plain_object(frame.update), _plain_object(frame.params)
         match notice_of(update) or text_at(update, "sessionUpdate") or frame.method:
             case "info" | "warning" | "error" as severity:
                 text = text_at(update, "content", "text").strip().removeprefix(f"> **{severity}**: ")
-                mark = self._paint("!", _RED if severity == "error" else _YELLOW)
+                mark = self._paint("!", RED if severity == "error" else YELLOW)
                 self._line("")
-                self._wrapped(f"  {mark} ", text, _DIM if severity == "info" else "")
+                self._wrapped(f"  {mark} ", text, DIM if severity == "info" else "")
             case "agent_message_chunk":
-                self._say("agent", _BOLD, text_at(update, "content", "text"))
+                self._say("agent", BOLD, text_at(update, "content", "text"))
             case "agent_thought_chunk":
-                self._say("thinks", _DIM, text_at(update, "content", "text"))
+                self._say("thinks", DIM, text_at(update, "content", "text"))
             case "tool_call":
                 self._tool_call(update, frame.time)
             case "tool_call_update":
@@ -199,7 +167,10 @@ class Screen:
         params, chosen = _plain_object(params), _one_line(chosen)
         content = objects_at(params, "toolCall", "content")
         title = text_at(params, "toolCall", "title")
-        self._line(f"\n  {self._paint('?', _YELLOW)} {self._paint('May it?', _BOLD)}  {self._short(title)}")
+        self._line("")
+        self._wrapped(
+            f"  {self._paint('?', YELLOW)} {self._paint('Allow?', BOLD)}  ", self._short(title), "", indent=12
+        )
         self._diffs(text_at(params, "toolCall", "toolCallId"), title, content)
         texts = [text_at(item, "content", "text") for item in content if item.get("type") == "content"]
         lines = [line for text in texts for line in text.replace(f"\n{CONTINUED}", "").split("\n")]
@@ -209,21 +180,27 @@ class Screen:
         for line in lines:
             is_inside = is_inside is not (line == fence)
             if line != fence and (line or is_inside):  # blank lines outside of the fence separate Markdown's paragraphs
-                self._wrapped(self._paint("    │ ", _DIM), self._short(line.expandtabs(4)), "")
+                self._wrapped(self._paint("    │ ", DIM), self._short(line.expandtabs(4)), "")
         names: list[str] = []
         for option in objects_at(params, "options"):
             name = text_at(option, "name")
-            names.append(self._paint(f"[{name}]", _GREEN) if option.get("optionId") == chosen else name)
+            names.append(self._paint(f"[{name}]", GREEN) if option.get("optionId") == chosen else name)
         if chosen:
             for name in names:
                 self._line(f"    {name}")
 
+    def answered(self, params: JsonObject) -> None:
+        """Count the duration of a call from now on, because the user has answered the question about it."""
+        call_id = text_at(_plain_object(params), "toolCall", "toolCallId")
+        if call_id in self._running:
+            self._running[call_id] = replace(self._running[call_id], since=self._clock(), was_asked=True)
+
     def _tool_call(self, update: JsonObject, time: float) -> None:
         call_id, name = text_at(update, "toolCallId"), text_at(update, "name") or text_at(update, "kind")
         title = self._short(text_at(update, "title"))
-        self._running[call_id] = title if title.split(" ")[0] == name else f"{name}  {title}"
-        self._walls[call_id] = "".join(text_at(item, "content", "text") for item in objects_at(update, "content")[-1:])
-        self._started[call_id] = time
+        shown = title if title.split(" ")[0] in (name, name.partition("_")[0]) else f"{name}  {title}"
+        walls = "".join(text_at(item, "content", "text") for item in objects_at(update, "content")[-1:])
+        self._running[call_id] = ShownCall(shown, name, text_at(update, "kind"), time, walls)
 
     def _tool_call_update(self, update: JsonObject, time: float) -> None:
         call_id, content = text_at(update, "toolCallId"), objects_at(update, "content")
@@ -236,24 +213,30 @@ class Screen:
             return
         if rest := self._partial.pop(self._in_terminal.get(call_id, ""), ""):
             self.terminal_output(call_id, f"{rest}\n")
-        said, code = text_at(update, "rawOutput", "output"), at(update, "rawOutput", "exit_code")
-        ending = f"exit {code}" if isinstance(code, int) else status
-        if said.startswith(_TIMED_OUT):
-            ending = said.removeprefix("[error] ").partition("\n")[0]
+        call = self._running.pop(call_id, ShownCall("", "", "", time, ""))
+        if (call.name, status) != ("update_plan", "completed"):  # the plan itself was drawn
+            self._ended(call_id, call, update, time)
+
+    def _ended(self, call_id: str, call: ShownCall, update: JsonObject, time: float) -> None:
+        """Draw the line of a call that has ended, and below it what came of it."""
+        content, said = objects_at(update, "content"), text_at(update, "rawOutput", "output")
         texts = [text_at(item, "content", "text") for item in content]
-        walls = self._walls.pop(call_id, "")
-        if walls and texts[-1:] == [walls]:
-            ending, texts = f"{ending}, {walls}", texts[:-1]
-        elapsed = time - self._started.get(call_id, time)
-        mark = self._paint("✔", _GREEN) if status == "completed" else self._paint("✘", _RED)
-        title = self._running.pop(call_id, "")
-        gap = "" if call_id in self._in_terminal else "\n"
+        walls = [texts.pop()] if call.walls and texts[-1:] == [call.walls] else []
+        lines, passed = _lines_of(texts), text_at(update, "status") == "completed"
+        count = [counted(len(lines), "line")] if call.kind == "read" and passed and lines else []
+        measured = at(update, "_meta", "claudeCode", "elapsedMs")  # it includes the time that an answer took
+        elapsed = measured / 1000 if isinstance(measured, int) and not call.was_asked else time - call.since
+        mark = self._paint("✔", GREEN) if passed else self._paint("✘", RED)
+        behind = f"  {', '.join([*_ending(update, said), *count, *walls, seconds(elapsed)])}"
+        gap = "" if self._is_below_call or call_id in self._in_terminal else "\n"
+        title = self._cut(call.title, 4 + len(behind))
         self._printing = ""
-        self._line(f"{gap}  {mark} {self._paint(title, _BOLD)}  {self._paint(f'{ending}, {elapsed:.2f} s', _DIM)}")
-        self._diffs(call_id, title, content)
-        if call_id not in self._in_terminal:
+        self._line(f"{gap}  {mark} {self._paint(title, BOLD)}{self._paint(behind, DIM)}")
+        self._is_below_call = True
+        self._diffs(call_id, call.title, content)
+        if call_id not in self._in_terminal and not count:
             # A terminal that printed nothing has no text beside it.
-            self._texts(texts if not terminal else [said])
+            self._ends(_lines_of([said]) if any(item.get("type") == "terminal" for item in content) else lines)
         elif text_at(update, "rawOutput", "process"):  # what is said of it stands behind its output
             for line in reversed(list(takewhile(lambda line: line.startswith("["), reversed(said.splitlines())))):
                 self._bar(line)
@@ -264,7 +247,8 @@ class Screen:
 
     def _began(self, call_id: str) -> None:
         """Draw the title of a call whose output is drawn below it."""
-        self._line(f"\n  {self._paint('●', _YELLOW)} {self._paint(self._running.get(call_id, ''), _BOLD)}")
+        title = self._running[call_id].title if call_id in self._running else ""
+        self._line(f"\n  {self._paint('●', YELLOW)} {self._paint(self._cut(title, 4), BOLD)}")
 
     def _output(self, call_id: str, text: str) -> None:
         """Draw what a command has printed that the agent runs itself."""
@@ -276,15 +260,14 @@ class Screen:
 
     def _plan(self, entries: list[JsonObject]) -> None:
         if entries:
-            self._line(f"\n  {self._paint('plan', _BOLD)}")
-        marks = {"completed": self._paint("✔", _GREEN), "in_progress": self._paint("●", _YELLOW)}
+            self._line(f"\n  {self._paint('plan', BOLD)}")
+        marks = {"completed": self._paint("✔", GREEN), "in_progress": self._paint("●", YELLOW)}
         for entry in entries:
             self._line(f"    {marks.get(text_at(entry, 'status'), '○')} {self._cut(text_at(entry, 'content'), 6)}")
 
-    def _texts(self, texts: list[str]) -> None:
-        lines = [line for text in texts for line in text.splitlines()]
-        lines = [line for line in lines if not line.startswith("```")]  # the fence is for editors that draw Markdown
-        if len(lines) > _SHOWN_LINES:  # show the beginning and the end
+    def _ends(self, lines: list[str]) -> None:
+        """Draw the beginning and the end of a text."""
+        if len(lines) > _SHOWN_LINES:
             half = _SHOWN_LINES // 2
             lines = [*lines[:half], f"… {len(lines) - 2 * half} more lines", *lines[-half:]]
         for line in lines:
@@ -301,7 +284,7 @@ class Screen:
             if diff.get("type") == "diff":
                 path = self._short(text_at(diff, "path"))
                 if path not in title:
-                    self._wrapped("    ", path, _BOLD)
+                    self._wrapped("    ", path, BOLD)
                 self._diff(diff)
                 self._diffed.add(call_id)
 
@@ -315,60 +298,88 @@ class Screen:
         self.patch("\n".join(changed))
 
     def _request(self, method: str, what: str) -> None:
-        self._line(self._paint(f"    → {method} {what}", _DIM))
+        self._line(self._paint(f"    → {method} {what}", DIM))
 
     def _bar(self, line: str) -> None:
-        self._line(self._paint(f"    │ {self._cut(self._short(line.expandtabs(4)), 6)}", _DIM))
+        self._line(self._paint(f"    │ {self._cut(self._short(line.expandtabs(4)), 6)}", DIM))
 
     def _say(self, who: str, style: str, text: str) -> None:
         if self._speaker != who:
             self._end_message()
             self._clear_status()
-            self._printing = ""
-            self._speaker, self._message = who, Paragraph(self._out, _INDENT, self._width)
+            self._printing, self._is_below_call = "", False
+            paint = self._paint if style == BOLD else self._dimmed
+            self._speaker, self._message = who, Paragraph(self._out, _INDENT, lambda: self._width, paint)
             self._out.write("\n" + self._paint(who.ljust(_INDENT), style))
         if self._message is not None:
+            self._clear_status()
             self._message.write(text)
 
     def end(self) -> None:
-        """End the open message, and remove the line that says what runs."""
+        """End the turn: its open message, and the line that says what runs."""
+        self._heard = None
         self._end_message()
         self._clear_status()
         self._out.flush()
 
     def _end_message(self) -> None:
         if self._message is not None:
+            self._clear_status()
             self._message.end()
         self._speaker, self._message = "", None
 
     def _clear_status(self) -> None:
         if self._has_status:
-            self._out.write("\r\x1b[K")
-            self._has_status = False
+            self._out.write("\r\x1b[K" + (f"\x1b[A\x1b[{self._above + 1}G" if self._above else ""))
+            self._has_status, self._above = False, 0
 
-    def _wrapped(self, prefix: str, line: str, style: str) -> None:
-        """Draw a line, wrapped onto several if necessary."""
+    def _wrapped(self, prefix: str, line: str, style: str, *, indent: int = 6) -> None:
+        """Draw a line, wrapped onto several if necessary. `indent` is the room that is left free."""
         sign = prefix
-        for piece in wrap_line(line, self._width - 6):
+        for piece in wrapped_at(line, self._width - indent):
             self._line(sign + (self._paint(piece, style) if style else piece))
-            sign = self._paint(f"    {CONTINUED}", _DIM)
+            sign = self._paint(f"    {CONTINUED}", DIM)
 
     def _line(self, text: str) -> None:
         self._end_message()
         self._clear_status()
         self._out.write(text + "\n")
         self._out.flush()
+        self._is_below_call = False
 
     def _cut(self, line: str, indent: int) -> str:
-        line = plain(line)
-        room = self._width - indent
-        return line if len(line) <= room else line[: room - 1] + "…"
+        return cut_at(plain(line), self._width - indent)
 
     def _short(self, text: str) -> str:
         return text if self._root is None else self._root.sub(lambda found: "" if found[1] else ".", text)
 
+    @property
+    def _width(self) -> int:
+        columns = shutil.get_terminal_size((_DEFAULT_WIDTH, 24)).columns if self._out.isatty() else _DEFAULT_WIDTH
+        return min(max(columns, _LEAST_WIDTH), _MOST_WIDTH)
+
+    def _dimmed(self, text: str, _style: str) -> str:
+        return self._paint(text, DIM)
+
     def _paint(self, text: str, style: str) -> str:
-        return f"\x1b[{style}m{text}\x1b[0m" if self._colour else text
+        return f"\x1b[{style}m{text}\x1b[0m" if self._colour and style else text
+
+
+def _lines_of(texts: list[str]) -> list[str]:
+    """Return the lines of texts without the fences, which are for editors that draw Markdown."""
+    return [line for text in texts for line in text.splitlines() if not line.startswith("```")]
+
+
+def _whole_seconds(elapsed: float) -> str:
+    return f"{elapsed:.0f} s" if elapsed < 60 else f"{elapsed // 60:.0f} min {elapsed % 60:.0f} s"
+
+
+def _ending(update: JsonObject, said: str) -> list[str]:
+    """Return what the end of a call says of it besides whether it failed."""
+    code = at(update, "rawOutput", "exit_code")
+    if said.startswith(_TIMED_OUT):
+        return [said.removeprefix("[error] ").partition("\n")[0]]
+    return [f"exit {code}"] if isinstance(code, int) and code else []
 
 
 def notice_of(update: JsonObject) -> str:

@@ -5,10 +5,25 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Literal, NamedTuple, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Literal,
+    NamedTuple,
+    TypedDict,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
+from acp_agent.cli.agent_process import AgentRefused, at
 from acp_agent.cli.session_text import dollars
 from acp_agent.core.types import JsonObject
+
+if TYPE_CHECKING:
+    from acp_agent.cli.editor import Editor
 
 
 class TurnOutcome(StrEnum):
@@ -145,6 +160,21 @@ class SessionUsage(NamedTuple):
         return SessionUsage(used, None if self.cost is None else self.cost - (before.cost or 0.0))
 
 
+async def session_usage(editor: "Editor", session: str) -> SessionUsage:
+    """Ask the agent what the session has used so far."""
+    try:
+        status = await editor.extension("acp_agent/status", {"sessionId": session})
+    except AgentRefused:
+        return SessionUsage(None, None)
+    counts = [at(status, "tally", "usage", name) for name in TurnUsage.__annotations__]
+    if not all(isinstance(count, int) for count in counts):
+        return SessionUsage(None, None)
+    usage = cast("TurnUsage", dict(zip(TurnUsage.__annotations__, counts, strict=True)))
+    cost = at(status, "tally", "cost", "amount")
+    known = isinstance(cost, int | float) and at(status, "tally", "cost", "complete") is True
+    return SessionUsage(usage, float(cast("float", cost)) if known else None)
+
+
 @dataclass(frozen=True, slots=True)
 class TurnEnd:
     """The end of a turn: what `--json` and the last line of a terminal say. `cost` is None if no price is known."""
@@ -173,7 +203,7 @@ class TurnEnd:
 
     def summary(self, session: str) -> str:
         """Return the last line of a turn for the user: tokens, cost, time and session."""
-        said: list[str] = []
+        said = ["cancelled"] if self.outcome is TurnOutcome.CANCELLED else []
         if self.usage is not None and any(self.usage.values()):
             cached = self.usage["cachedReadTokens"]
             total = self.usage["inputTokens"] + self.usage["cachedWriteTokens"] + cached

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import struct
 import subprocess
 import sys
 import termios
@@ -117,6 +118,10 @@ class Terminal:
         shown, self.seen = self.seen[:end], self.seen[end:]
         return shown.decode()
 
+    def resize(self, columns: int) -> None:
+        """Give the terminal another width."""
+        fcntl.ioctl(self.ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
     def rest(self) -> str:
         """Return all that was shown, after the last process has ended."""
         os.set_blocking(self.ours, False)
@@ -130,7 +135,7 @@ class Terminal:
 
 @contextmanager
 def at_terminal(
-    folder: Folder, *arguments: str, command: str = "run", cold: bool = False
+    folder: Folder, *arguments: str, command: str = "run", cold: bool = False, term: str = "dumb"
 ) -> "Iterator[tuple[Terminal, subprocess.Popen[bytes] | ForkedCommand]]":
     """Start a command whose controlling terminal is a pseudo terminal, so that Ctrl-C is a signal there.
 
@@ -138,7 +143,7 @@ def at_terminal(
     """
     terminal = Terminal()
     streams = dict.fromkeys(("stdin", "stdout", "stderr"), terminal.theirs)
-    where = {"cwd": str(folder.work), "env": folder.home.environment() | {"TERM": "dumb"}}
+    where = {"cwd": str(folder.work), "env": folder.home.environment() | {"TERM": term}}
     words = [*command.split(), *arguments]
     if cold or not CAN_FORK:
         own = {"preexec_fn": lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0), "start_new_session": True}

@@ -44,7 +44,7 @@ def test_without_a_terminal_it_rejects_and_says_how_to_allow(folder):
     folder.model([uses(("bash", {"command": "touch touched"})), says("so be it")])
     done = folder.run("do it")
     assert not (folder.work / "touched").exists()
-    assert "May it?" in done.stdout
+    assert "Allow?" in done.stdout
     assert "--yes asks nothing" in done.stdout
     assert done.returncode == 3
     assert done.stderr.count("\n") == 1

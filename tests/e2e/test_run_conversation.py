@@ -16,6 +16,7 @@ import pytest
 from acp_agent.cli.turn_end import run_schema
 from tests.e2e.model_servers import listening_model
 from tests.e2e.running import LIMIT, at_terminal, server_of
+from tests.fakes.drawn_terminal import DrawnTerminal
 from tests.fakes.editor import AGENT, editing
 from tests.fakes.held import Fifo, processes_ended
 from tests.fakes.model_script import says, uses, write_script
@@ -346,6 +347,34 @@ async def test_the_output_of_a_command_is_shown_while_it_runs(folder):
     gate.close()
     assert "│ the middle" in shown
     assert "exit 1, " in shown
+
+
+async def test_the_last_line_of_a_terminal_says_what_runs_in_its_width_until_the_end(folder):
+    gate = Fifo(folder.work / "gate")
+    command = "echo the begin''ning; head -n 1 gate; echo " + "a_long_word_" * 3
+    folder.model([uses(("bash", {"command": command})), says("the end")])
+    with at_terminal(folder, "--yes", "go", term="xterm") as (terminal, process):
+        terminal.resize(40)
+        shown = await terminal.until("│ the beginning")
+        for _ in range(3):
+            shown += await terminal.until("bash  echo the begin''")  # drawn anew although nothing came
+        terminal.resize(30)
+        gate.write_line("the middle")
+        assert process.wait(LIMIT) == 0
+        shown += terminal.rest()
+    gate.close()
+    drawn = DrawnTerminal(40)
+    drawn.feed(shown)
+    lines = [line for line in drawn.lines if "│" in line or "bash" in line]
+    assert [line.partition("contained")[0] for line in lines] == [
+        "  ● bash  echo the begin''ning; head -n…",
+        "    │ the beginning",
+        "    │ the middle",
+        "    │ a_long_word_a_long_word…",
+        lines[-1],
+    ]
+    assert re.fullmatch(r"  ✔ bash  \S.*…  \S.* m?s", lines[-1])
+    assert len(lines[-1]) == 30
 
 
 async def test_ctrl_c_at_a_question_cancels_the_turn_alone(folder):

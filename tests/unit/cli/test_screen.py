@@ -3,13 +3,16 @@
 import io
 import re
 import sys
+from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.cli.agent_process import Direction, RecordedFrame
-from acp_agent.cli.screen import Paragraph, Screen
+from acp_agent.cli.paragraph import Paragraph, columns_of
+from acp_agent.cli.screen import Screen
+from tests.fakes.drawn_terminal import DrawnTerminal
 
 HOSTILE = "a\x1b[2Jb\x1b]0;owned\x07c\u202ed\u200be\x9bf\rg\x08h\u2028i"
 
@@ -70,15 +73,15 @@ def test_whatever_an_agent_says_the_terminal_gets_plain_text(text):
 
 @pytest.mark.parametrize("member", ["title", "name"])
 def test_a_name_of_several_lines_cannot_draw_a_line_of_its_own(member):
-    forged = "ls\n  ? May it?  nothing to see"
+    forged = "ls\n  ? Allow?  nothing to see"
     shown = seen({"sessionUpdate": "tool_call", "toolCallId": "1", member: forged})
-    assert not any(line.startswith("  ? May it?") for line in shown.splitlines())
+    assert not any(line.startswith("  ? Allow?") for line in shown.splitlines())
 
 
 def test_an_options_name_and_the_questions_title_stay_on_their_lines():
     options = [{"optionId": "once", "name": "Allow\nonce"}]
     shown = seen(question={"toolCall": {"toolCallId": "1", "title": "a\nb"}, "options": options})
-    assert shown == "\n  ? May it?  a b\n    [Allow once]\n"
+    assert shown == "\n  ? Allow?  a b\n    [Allow once]\n"
 
 
 @pytest.mark.parametrize(
@@ -91,11 +94,11 @@ def test_an_options_name_and_the_questions_title_stay_on_their_lines():
     ],
 )
 def test_the_sessions_folder_is_left_out_of_its_own_paths_only(title, shown):
-    assert seen(question={"toolCall": {"title": title}}).splitlines()[1] == f"  ? May it?  {shown}"
+    assert seen(question={"toolCall": {"title": title}}).splitlines()[1] == f"  ? Allow?  {shown}"
 
 
 def test_at_the_root_of_the_disk_paths_stay_as_they_are():
-    assert seen(question={"toolCall": {"title": "rm /etc/x"}}, root="/").splitlines()[1] == "  ? May it?  rm /etc/x"
+    assert seen(question={"toolCall": {"title": "rm /etc/x"}}, root="/").splitlines()[1] == "  ? Allow?  rm /etc/x"
 
 
 def test_a_question_is_drawn_whole_however_long_its_text_and_its_lines_are():
@@ -145,7 +148,7 @@ def test_a_call_is_one_line_with_its_status_and_duration():
     started = {"sessionUpdate": "tool_call", "toolCallId": "2", "title": "false", "name": "bash"}
     named = {"sessionUpdate": "tool_call", "toolCallId": "1", "title": "edit a.txt", "name": "edit"}
     lines = [line for line in seen(named, ENDED | {"content": []}, started, failed).splitlines() if line]
-    assert lines == ["  ✔ edit a.txt  completed, 0.00 s", "  ✘ bash  false  exit 3, 0.00 s"]
+    assert lines == ["  ✔ edit a.txt  0 ms", "  ✘ bash  false  exit 3, 0 ms"]
 
 
 class Terminal(io.StringIO):
@@ -162,31 +165,143 @@ def terminal(monkeypatch) -> Terminal:
     return Terminal()
 
 
+def says(text: str) -> dict:
+    return {"sessionUpdate": "agent_message_chunk", "content": {"text": text}}
+
+
 def draw(screen: Screen, *updates) -> None:
     for update in updates:
         message = {"method": "session/update", "params": {"update": update}}
         screen.frame(RecordedFrame(Direction.FROM_AGENT, message, 0.0))
 
 
-def test_what_runs_is_the_last_line_of_a_terminal_until_something_else_is_drawn(terminal):
-    screen = Screen(terminal, "/")
+class Clock:
+    """A clock that a test turns."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def shown_on(terminal: Terminal, columns: int = 80) -> list[str]:
+    """What a person sees."""
+    drawn = DrawnTerminal(columns)
+    drawn.feed(terminal.getvalue())
+    return [line for line in drawn.lines if line]
+
+
+def test_what_runs_and_for_how_long_is_the_last_line_of_a_terminal_until_the_end(terminal, clock):
+    screen = Screen(terminal, "/", clock)
+    screen.begin()
+    assert shown_on(terminal) == ["  ⠋ waiting for the model"]
     draw(screen, STARTED, {**STARTED, "toolCallId": "2", "title": "other"})
-    assert terminal.getvalue().endswith("edit  other and 1 more")
+    clock.time = 65.2
+    screen.tick()
+    assert shown_on(terminal) == ["  ⠹ edit  other  1 min 5 s, and 1 more"]
     draw(screen, ENDED, {**ENDED, "toolCallId": "2"})
+    assert "waiting" in shown_on(terminal)[-1]
     screen.end()
-    lines = [line.rpartition("\r\x1b[K")[2] for line in terminal.getvalue().split("\n")]
-    assert sum("●" in line for line in lines) == 0
-    assert lines[-1] == ""
+    screen.tick()
+    assert all("✔" in line or "│" in line or line.startswith("    ") for line in shown_on(terminal))
 
 
-def test_no_color_takes_colours_and_moves_of_the_cursor_away(terminal, monkeypatch):
+def test_a_message_that_pauses_says_so_below_it_and_goes_on_in_its_line(terminal, clock):
+    screen = Screen(terminal, "/", clock)
+    screen.begin()
+    draw(screen, says("I write the"))
+    clock.time = 0.9
+    screen.tick()
+    assert shown_on(terminal) == ["agent   I write"]
+    clock.time = 3.0
+    screen.tick()
+    assert shown_on(terminal) == ["agent   I write the", "  ⠋ waiting for the model  3 s"]
+    draw(screen, says(" file now.\n"))
+    assert shown_on(terminal) == ["agent   I write the file now."]
+    clock.time = 6.0
+    screen.tick()
+    assert shown_on(terminal) == ["agent   I write the file now.", "  ⠋ waiting for the model  3 s"]
+    draw(screen, says("Done"))
+    screen.end()
+    assert shown_on(terminal) == ["agent   I write the file now.", "        Done"]
+
+
+def test_the_duration_of_a_call_begins_with_the_answer_to_its_question(terminal, clock):
+    screen = Screen(terminal, "/", clock)
+    screen.begin()
+    draw(screen, STARTED)
+    clock.time = 60.0
+    screen.answered({"toolCall": {"toolCallId": "1"}})
+    message = {
+        "method": "session/update",
+        "params": {"update": {**ENDED, "_meta": {"claudeCode": {"elapsedMs": 62000}}}},
+    }
+    screen.frame(RecordedFrame(Direction.FROM_AGENT, message, 62.0))
+    assert "2.0 s" in shown_on(terminal)[0]
+
+
+def test_no_line_about_a_call_is_wider_than_the_terminal_whenever_that_is_resized(terminal, clock, monkeypatch):
+    long = {**STARTED, "title": "日本語" * 40}
+    for columns in (60, 30):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        screen = Screen(terminal, "/", clock)
+        screen.begin()
+        draw(screen, long)
+        shown = shown_on(terminal, columns)
+        assert len(shown) == 1
+        assert columns - 4 <= columns_of(shown[0]) <= columns
+        draw(screen, ENDED | {"content": []})
+        screen.end()
+        assert re.fullmatch(r"  ✔ edit  \S+…  0 ms", shown_on(terminal, columns)[0])
+        terminal.truncate(0)
+        terminal.seek(0)
+
+
+def test_no_color_takes_the_colours_away_and_a_dumb_terminal_the_last_line_too(terminal, monkeypatch, clock):
     monkeypatch.setenv("NO_COLOR", "1")
-    draw(Screen(terminal, "/"), STARTED, ENDED)
+    screen = Screen(terminal, "/", clock)
+    screen.begin()
+    draw(screen, STARTED, ENDED)
+    assert "\r\x1b[K" in terminal.getvalue()
+    assert not re.search(r"\x1b\[[\d;]*m", terminal.getvalue())
+    terminal.truncate(0)
+    monkeypatch.setenv("TERM", "dumb")
+    screen = Screen(terminal, "/", clock)
+    screen.begin()
+    draw(screen, STARTED, ENDED)
     assert "\x1b" not in terminal.getvalue()
 
 
+def test_code_headings_and_strong_words_are_painted_and_stay_as_they_were_written(terminal, clock):
+    screen = Screen(terminal, "/", clock)
+    written = "# A b\nuse `x **y**` and **z w** here\n```\nq = 1\n```\n"
+    draw(screen, says(written))
+    screen.end()
+    drawn = DrawnTerminal(80)
+    drawn.feed(terminal.getvalue())
+    assert " ".join(drawn.lines).split() == ["agent", *written.split()]
+    styles = {cell.character: cell.style for line in drawn.cells for cell in line}
+    assert [styles[each] for each in "Axyzwhq"] == ["1", "36", "36", "1", "1", "", "36"]
+
+
+def test_the_thoughts_of_a_model_are_dim(terminal, clock):
+    screen = Screen(terminal, "/", clock)
+    draw(screen, {"sessionUpdate": "agent_thought_chunk", "content": {"text": "well `now` "}})
+    assert terminal.getvalue().count("\x1b[2m") == 5
+
+
+def unpainted(text: str, _style: str) -> str:
+    return text
+
+
 def test_a_paragraph_breaks_between_words_wherever_the_pieces_end(capsys):
-    paragraph = Paragraph(sys.stdout, indent=2, width=12)
+    paragraph = Paragraph(sys.stdout, 2, lambda: 12, unpainted)
     for piece in ("one tw", "o thr", "ee\nfour", " five"):
         paragraph.write(piece)
     paragraph.end()
@@ -194,7 +309,7 @@ def test_a_paragraph_breaks_between_words_wherever_the_pieces_end(capsys):
 
 
 def test_a_word_longer_than_the_line_is_kept_whole(capsys):
-    paragraph = Paragraph(sys.stdout, indent=2, width=8)
+    paragraph = Paragraph(sys.stdout, 2, lambda: 8, unpainted)
     paragraph.write("a-very-long-word x")
     paragraph.end()
     assert re.sub(r"\s+", " ", capsys.readouterr().out) == "a-very-long-word x "
@@ -202,7 +317,7 @@ def test_a_word_longer_than_the_line_is_kept_whole(capsys):
 
 def wrapped(text: str, width: int = 12, pieces: int = 1) -> str:
     out = io.StringIO()
-    paragraph = Paragraph(out, indent=2, width=width)
+    paragraph = Paragraph(out, 2, lambda: width, unpainted)
     for at in range(0, len(text), pieces):
         paragraph.write(text[at : at + pieces])
     paragraph.end()
@@ -226,9 +341,43 @@ def test_a_line_keeps_its_indentation_and_a_list_its_shape():
     assert wrapped("  one two three\n- four five six") == "  one two\n    three\n  - four\n    five six\n"
 
 
+LETTERS = Counter({"a": 999, "b": 999, "`": 999})
+
+
 @given(st.text(alphabet=" \n\tab`|-"))
 def test_no_letter_of_a_message_is_lost(text):
-    assert wrapped(text).split() == text.split()
+    assert Counter(wrapped(text)) & LETTERS == Counter(text) & LETTERS
+
+
+def test_a_table_is_drawn_in_columns_and_its_cells_are_wrapped():
+    table = "| file | what it is |\n|:--|---|\n| a\\|b.py | it counts 日本 and more |\n| c |\n"
+    assert wrapped(f"See:\n\n{table}\nEnd", width=24) == (
+        "See:\n\n"
+        "  file     what it is\n"
+        "  ───────  ─────────────\n"
+        "  a\\|b.py  it counts\n"
+        "           日本 and more\n"
+        "  c\n"
+        "\n  End\n"
+    )
+
+
+def test_letters_without_spaces_between_their_words_are_wrapped_too():
+    assert wrapped("ab 日本語日本語") == "ab 日本語\n  日本語\n"
+
+
+def test_a_file_that_was_read_is_one_line_and_so_is_each_of_several():
+    read = {"sessionUpdate": "tool_call", "title": "read a", "kind": "read", "name": "read"}
+    end = {"sessionUpdate": "tool_call_update", "status": "completed"}
+    text = [{"type": "content", "content": {"type": "text", "text": "```\n1\ta\n2\tb\n```"}}]
+    calls = [{**read, "toolCallId": "1"}, {**read, "toolCallId": "2"}]
+    ends = [{**end, "toolCallId": "1", "content": text}, {**end, "toolCallId": "2", "content": []}]
+    assert seen(*calls, *ends) == "\n  ✔ read a  2 lines, 0 ms\n  ✔ read a  0 ms\n"
+
+
+def test_the_call_that_shows_a_plan_has_no_line_beside_the_plan():
+    call = {"sessionUpdate": "tool_call", "toolCallId": "1", "name": "update_plan", "title": "Plan: 0 of 1 done"}
+    assert seen(call, {"sessionUpdate": "tool_call_update", "toolCallId": "1", "status": "completed"}) == ""
 
 
 LIVE = {"sessionUpdate": "tool_call_update", "toolCallId": "1", "status": "in_progress"}
@@ -253,32 +402,32 @@ def ended(call: str, output: str, code: int = 0) -> dict:
 def test_the_output_of_a_command_is_drawn_as_it_comes_and_not_again_at_the_end():
     lines = seen(command("1", "make"), printed("one\ntw"), printed("o\n10%\r20%\n"), printed("end"), ended("1", "x"))
     bars = "    │ one\n    │ two\n    │ 20%\n    │ end\n"
-    assert lines == f"\n  ● bash  make\n{bars}  ✔ bash  make  exit 0, 0.00 s\n"
+    assert lines == f"\n  ● bash  make\n{bars}  ✔ bash  make  0 ms\n"
 
 
 def test_where_a_command_ran_stands_behind_its_end_and_not_in_its_output():
     word = {"type": "content", "content": {"type": "text", "text": "contained"}}
     start, end = command("1", "make"), ended("1", "x")
     start["content"].append(word)
-    assert "✔ bash  make  exit 0, 0.00 s\n" in seen(start, ended("1", "x"))  # it did not run
+    assert "✔ bash  make  0 ms\n" in seen(start, ended("1", "x"))  # it did not run
     end["content"].append(word)
     lines = seen(start, printed("one\n"), end)
-    assert lines == "\n  ● bash  make\n    │ one\n  ✔ bash  make  exit 0, contained, 0.00 s\n"
+    assert lines == "\n  ● bash  make\n    │ one\n  ✔ bash  make  contained, 0 ms\n"
 
 
 def test_output_of_two_commands_at_once_has_the_title_of_its_command_above_it():
     running = (command("1", "make"), command("2", "test"))
     lines = seen(*running, printed("a\nrest"), printed("b\n", "2"), ended("2", "b"), printed(" c\n"), ended("1", "x"))
     assert [line for line in lines.splitlines() if line] == [
-        "  ● bash  make", "    │ a", "  ● bash  test", "    │ b", "  ✔ bash  test  exit 0, 0.00 s",
-        "  ● bash  make", "    │ rest c", "  ✔ bash  make  exit 0, 0.00 s",
+        "  ● bash  make", "    │ a", "  ● bash  test", "    │ b", "  ✔ bash  test  0 ms",
+        "  ● bash  make", "    │ rest c", "  ✔ bash  make  0 ms",
     ]  # fmt: skip
 
 
 def test_a_command_that_printed_nothing_says_what_came_of_it():
     assert "    │ denied by the user\n" in seen(command("1", "make"), ended("1", "denied by the user", 1))
     timed_out = seen(command("1", "make"), printed("one\n"), ended("1", "[error] timed out after 120 s\none", 124))
-    assert "✘ bash  make  timed out after 120 s, 0.00 s" in timed_out
+    assert "✘ bash  make  timed out after 120 s, 0 ms" in timed_out
     assert timed_out.count("one") == 1
 
 
