@@ -137,7 +137,7 @@ class Grant:
             case GrantKind.PREFIX:
                 return f"{self.key} …" if self.tool == "bash" else f"{self.tool}: {self.key}"
             case GrantKind.PAYLOAD:
-                return f"exactly one call of {self.tool}, sha256 {self.key[:16]}"
+                return f"one call of {self.tool}, word for word (kept as {self.key[:8]}…)"
             case GrantKind.FOLDER:
                 return f"reading {self.key}"
             case _:

@@ -98,7 +98,12 @@ class Settlement(NamedTuple):
     @property
     def option(self) -> str:
         """What "allow always" covers, for the name of the option."""
-        return f"every use of {self.whole}" if self.whole else ", ".join(map(_in_words, self.grants))
+        return _every(self.whole) if self.whole else ", ".join(map(_in_words, self.grants))
+
+
+def _every(tool: str) -> str:
+    """Return every use of a tool in words: "every edit" where the name is a verb."""
+    return f"every {tool}" if tool.isalpha() and tool != _SHELL else f"every use of {tool}"
 
 
 def _in_words(grant: Grant | None) -> str:
@@ -107,7 +112,7 @@ def _in_words(grant: Grant | None) -> str:
         return ""
     match grant.kind:
         case GrantKind.TOOL:
-            return f"every use of {grant.tool}"
+            return _every(grant.tool)
         case GrantKind.PREFIX:
             return f"`{grant.key} …`" if grant.tool == _SHELL else f"pages of {host_of(grant.key)}"
         case GrantKind.PAYLOAD:

@@ -390,10 +390,10 @@ def options(question: Question) -> list[Json]:
     """
     offered = [
         ("allow_once", "allow_once", "Allow once"),
-        ("allow_always", "allow_always", _always("allow", question.option)),
+        ("allow_always", "allow_always", _always("allow", question.option, question.always)),
         ("allow_session", "allow_always", f"Allow {_short(question.option)} for this session"),
         ("reject_once", "reject_once", "Reject once"),
-        ("reject_always", "reject_always", _always("reject", question.denial)),
+        ("reject_always", "reject_always", _always("reject", question.denial, question.always)),
     ]
     return [
         {"optionId": option, "kind": kind, "name": name}
@@ -406,8 +406,9 @@ def _short(covered: str) -> str:
     return covered if len(covered) <= _LONGEST_NAME else f"{covered[:_LONGEST_NAME]}…"
 
 
-def _always(verb: str, covered: str) -> str:
-    return f"Always {verb} {_short(covered)} in this project" if covered else f"{verb.title()} always"
+def _always(verb: str, covered: str, otherwise: str) -> str:
+    """Return the name of an option that lasts. `otherwise` is what it covers if the question is not about a call."""
+    return f"Always {verb} {_short(covered)} in this project" if covered else f"Always {verb} {_short(otherwise)}"
 
 
 class EditorApprover:

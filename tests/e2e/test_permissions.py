@@ -263,6 +263,42 @@ async def test_the_options_say_what_always_covers_and_permissions_lists_and_revo
         assert "Usage: `/permissions`" in editor.told
 
 
+ALWAYS = [
+    (("bash", {"command": "git tag v1"}), "`git tag …` in this project", "`git tag …` in this project"),
+    (("bash", {"command": "python3 -c 'x = 1'"}), "exactly this in this project", "exactly this in this project"),
+    (("edit", {"path": "a.txt", "old_string": "a", "new_string": "b"}), *["every edit in this project"] * 2),
+    (("write", {"path": "b.txt", "content": "b"}), *["every write in this project"] * 2),
+    (("copy_path", {"source": "a.txt", "destination": "c.txt"}), *["every use of copy_path in this project"] * 2),
+    (("delete_path", {"path": "a.txt"}), "exactly this in this project", "exactly this in this project"),
+    (("fetch", {"url": "https://x.example/a"}), *["pages of x.example in this project"] * 2),
+    (("read", {"path": "../node_modules/left.js"}), *["reading {outside}/node_modules in this project"] * 2),
+]
+
+
+async def test_in_every_kind_of_question_the_names_of_the_options_say_what_always_covers_and_where(tmp_path):
+    (tmp_path / "node_modules").mkdir()
+    (tmp_path / "node_modules" / "left.js").write_text("x\n")
+    script = [*(uses(call) for call, *_ in ALWAYS), says("ok")]
+    async with editing(tmp_path, script, capabilities=NOTHING, decide=rejecting) as editor:
+        (editor.workspace / "a.txt").write_text("a\n")
+        await editor.say(await editor.open(), "go")
+    shown = [{option["optionId"]: option["name"] for option in asked["options"]} for asked in editor.requests(ASK)]
+    for names, (call, allowed, rejected) in zip(shown, ALWAYS, strict=True):
+        assert names["allow_always"] == f"Always allow {allowed.format(outside=tmp_path)}", call
+        assert names["reject_always"] == f"Always reject {rejected.format(outside=tmp_path)}", call
+        assert names["allow_session"].endswith(" for this session")
+
+
+async def test_exact_answers_are_listed_in_words(tmp_path):
+    exact = [uses(("bash", {"command": "python3 -c 'x = 1'"})), says("ok")]
+    async with editing(tmp_path, exact, capabilities=NOTHING, decide=choosing("reject_always")) as editor:
+        session = await editor.open()
+        await editor.say(session, "go")
+        await editor.say(session, "/permissions")
+    assert "1. always reject one call of bash, word for word (kept as " in editor.told
+    assert "sha256" not in editor.told
+
+
 @pytest.mark.parametrize(
     ("answer", "told"),
     [

@@ -12,7 +12,7 @@ from acp_agent.core.ports import Decision, Question
 from acp_agent.core.types import Diff, ToolKind
 from acp_agent.protocol.client import Drawing, EditorPaths
 from acp_agent.protocol.peer import Peer
-from acp_agent.protocol.questions import MAX_TEXT, EditorApprover, folded, question_content
+from acp_agent.protocol.questions import MAX_TEXT, EditorApprover, folded, options, question_content
 from tests.unit.protocol.wires import OtherEnd, connected
 
 pytestmark = pytest.mark.anyio
@@ -118,6 +118,15 @@ async def test_without_a_limit_a_question_stands_until_the_editor_goes():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(hang_up)
             assert await approver(peer).ask(QUESTION) is Decision.UNANSWERED
+
+
+def test_a_question_about_no_call_says_in_its_options_what_always_covers_too():
+    asked = Question("1", "use these settings?", ToolKind.OTHER, {}, always="exactly these contents of this folder")
+    names = [option["name"] for option in options(asked)]
+    assert names[1::2] == [
+        "Always allow exactly these contents of this folder",
+        "Always reject exactly these contents of this folder",
+    ]
 
 
 PATHS = EditorPaths("/project")
