@@ -124,8 +124,8 @@ class TurnCalls:
 
     def status(self, threshold: float, exempt: Collection[str]) -> tuple[str, ...]:
         """Return a line for /status if the gate is on."""
-        names = ", ".join(sorted(exempt)) or "none"
-        return (f"Utility gate: threshold={threshold:g}, exempt={names}, skipped={self.skips}",)
+        calls = f"{self.skips} call{'' if self.skips == 1 else 's'} worth less than {threshold:g} skipped"
+        return (f"Utility gate: {calls}; never skipped: {', '.join(sorted(exempt)) or 'nothing'}",)
 
 
 def worth(invocation: Invocation, turn: TurnCalls) -> float:

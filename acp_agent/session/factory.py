@@ -414,7 +414,7 @@ class SessionFactory:
         memories = self._memories(self.in_force())
         return (
             f"Sandbox: {sandbox_status(self._loaded.settings)}",
-            *((f"Memory: found by {memories.method}",) if memories else ()),
+            *((f"Memory: notes are found by their {memories.method}",) if memories else ()),
             *(self._reformatter.status() if self._reformatter else ()),
             *self._tools.undo_status(),
             *self._mcp.connections.status(),

@@ -31,7 +31,7 @@ async def test_a_note_saved_by_one_process_is_found_by_the_next_which_asked_befo
         await session.say("go")
         (question,) = session.editor.requests("session/request_permission")
         assert "remember for all later sessions: The user likes tabs." in json.dumps(question)
-        assert "Memory: found by words" in await session.status()
+        assert "Memory: notes are found by their words" in await session.status()
     assert session.record_of("memory_save")["claim_source"] == "memory"
     async with aided(tmp_path, search("tabs"), search("spaces")) as (session, model, _):
         await session.say("go")
@@ -94,8 +94,8 @@ async def test_with_an_embedding_model_notes_and_tools_are_found_by_meaning(tmp_
             found = last(model.requests[3])
             assert "An automobile stands outside." in found.splitlines()[1]
             status = await session.status()
-            assert "Memory: found by words and meaning (places:any)" in status
-            assert re.search(r"embeddings=\d+ \(places:any\)", status)
+            assert "Memory: notes are found by their words and meaning (places:any)" in status
+            assert re.search(r"by meaning \(places:any, \d+ texts\)", status)
             assert any("Wash the car with [REDACTED" in text for text in places.asked)
             assert SECRET not in "".join(places.asked), "another vendor's model may place texts"
 

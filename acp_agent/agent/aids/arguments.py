@@ -69,7 +69,7 @@ class Tafc:
     def status(self, specs: Sequence[ToolSpec]) -> str:
         """Return one line for /status: how many of `specs` get the field."""
         thinking = sum(self.dressed(spec) is not spec for spec in specs)
-        return f"TAFC: threshold={self.threshold:g}, thinking={thinking} of {len(specs)} tools"
+        return f"Thinking before calls (TAFC): {thinking} of {len(specs)} tools ask for it"
 
     def _dress(self, spec: ToolSpec) -> ToolSpec:
         own = spec.parameters.get("properties")

@@ -121,7 +121,9 @@ class Dependencies:
         waiting = {tool: missing for tool in known if (missing := self.missing(tool, known))}
         told = "; ".join(f"{tool} waits for {', '.join(missing)}" for tool, missing in waiting.items()) or "none waits"
         lifted = " (lifted for this turn)" if self._lifted else ""
-        return f"Dependencies: tools={len(self._requires)}, succeeded={len(self._completed)}, {told}{lifted}"
+        some, done = len(self._requires), len(self._completed)
+        having = f"{some} tool{' has' if some == 1 else 's have'} some"
+        return f"Dependencies: {having}, {done} tool{' has' if done == 1 else 's have'} succeeded, {told}{lifted}"
 
     def _ways_out(self, hidden: Mapping[str, tuple[str, ...]], known: Collection[str]) -> frozenset[str]:
         """Return the tools to call so that the hidden ones become available. There is no cycle among them."""

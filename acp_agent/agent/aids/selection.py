@@ -103,7 +103,7 @@ class ToolRanking(Protocol):
         ...
 
     def status(self) -> str:
-        """Return how tools are compared, in a few words for /status."""
+        """Return how tools are compared, in a few words for /status: "by words"."""
         ...
 
 
@@ -114,7 +114,7 @@ class WordRanking:
         return by_words(_head_and_tail(query), specs)
 
     def status(self) -> str:
-        return "none (no embedding model: tools are compared by words)"
+        return "by words, for want of an embedding model"
 
 
 class EmbeddingRanking:
@@ -153,7 +153,7 @@ class EmbeddingRanking:
 
     def status(self) -> str:
         trouble = f"; {self._trouble}" if self._trouble else ""
-        return f"{len(self._vectors)} ({self._embedder.model}{trouble})"
+        return f"by meaning ({self._embedder.model}, {len(self._vectors)} texts{trouble})"
 
     async def _embed(self, texts: Sequence[str]) -> None:
         """Fetch the vectors of texts that are not known yet, in order. Raises ProviderError."""
@@ -281,9 +281,10 @@ class SchemaFilter:
 
     def status(self, specs: Sequence[ToolSpec]) -> str:
         """Return one line for /status."""
-        shown = f"shown={len(self.select(specs).included)} of {len(specs)}"
+        shown = f"the model is shown {len(self.select(specs).included)} of {len(specs)} tools"
         always_on = sum(spec.name in self.always_on for spec in specs)
-        return f"Filter: top_k={self._top_k}, always_on={always_on}, embeddings={self._ranking.status()}, {shown}"
+        chosen = f"{always_on} always and {self._top_k} that fit best, compared {self._ranking.status()}"
+        return f"Tool filter: {shown}: {chosen}"
 
     def _certain(self, spec: ToolSpec) -> Inclusion | None:
         """Return why a tool is included without any comparison, or None."""

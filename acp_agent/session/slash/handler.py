@@ -208,13 +208,14 @@ class SlashCommandHandler:
         loaded, model, use = self._loaded(), self._models.in_force, self._memory.quota.use
         freedom = self._session.active.freedom
         fallback = ", ".join(loaded.settings.llm.fallback)
-        limit = "" if use.limit is None else f" of {use.limit}"
+        rounds = f"{use.batches} round{'' if use.batches == 1 else 's'}"
+        limit = "" if use.limit is None else f"; {use.limit} rounds are allowed"
         return (
             f"Model: {model}{f'; fallback: {fallback}' if fallback else ''}" if model else "Model: none is configured",
             f"Mode: {FREEDOMS[freedom][0]} (`{freedom}`)",
             *self._conversation.status(),
             *self._models.ledger.status(),
-            f"Tool calls: {use.calls} in {use.batches}{limit} batches",
+            f"Tool calls: {use.calls} in {rounds}{limit}",
             *(
                 f"Blocked: {alarm.tool}, {alarm.rate:.0%} of its calls failed (`/tools reset {alarm.tool}`)"
                 for alarm in self._memory.anomalies.alarms

@@ -188,7 +188,8 @@ async def test_status_is_one_line_with_what_is_shown():
     schema_filter = filtering(WordRanking())
     await selected(schema_filter, "query the database")
     assert schema_filter.status(ALL) == (
-        "Filter: top_k=1, always_on=3, embeddings=none (no embedding model: tools are compared by words), shown=5 of 9"
+        "Tool filter: the model is shown 5 of 9 tools: 3 always and 1 that fit best, compared by words, for want of an "
+        "embedding model"
     )
 
 
@@ -292,10 +293,10 @@ async def test_a_failing_model_leaves_all_tools_in_and_status_says_so():
     embedder.failure = ProviderError("connection refused", kind=ProviderErrorKind.NETWORK)
     ranking = EmbeddingRanking(embedder)
     assert not (await selected(filtering(ranking), "the database")).excluded
-    assert ranking.status() == "0 (fake:topics; connection refused)"
+    assert ranking.status() == "by meaning (fake:topics, 0 texts; connection refused)"
     embedder.failure = None
     assert (await selected(filtering(ranking), "the database")).excluded
-    assert ranking.status() == "5 (fake:topics)"
+    assert ranking.status() == "by meaning (fake:topics, 5 texts)"
 
 
 async def test_what_came_before_time_was_up_is_used_and_kept():

@@ -143,7 +143,7 @@ def test_a_threshold_is_brought_into_its_range(threshold, fit):
 
 def test_status_says_how_many_tools_think():
     plain = tool({"type": "object"}, "plain")
-    assert Tafc().status([tool(DEMANDING), plain]) == "TAFC: threshold=0.6, thinking=1 of 2 tools"
+    assert Tafc().status([tool(DEMANDING), plain]) == "Thinking before calls (TAFC): 1 of 2 tools ask for it"
 
 
 # ------------------------------------------------------------------------------------------- what is taken off
