@@ -27,6 +27,7 @@ EXTERNALS = {
             "session",
             "execution",
             "extend",
+            "subagents",
             "gates",
             "workspace",
             "llm",
@@ -81,6 +82,7 @@ CATCH_ALL = {
         "session/transcript.py",
         "protocol/peer.py",
         "session/session.py",
+        "subagents/runs.py",
     ),
     *("session/turn_slot.py", "store/credentials.py", "log.py", "net/proxy.py"),
 }

@@ -117,11 +117,28 @@ class ContextLimiter(Protocol):
         ...
 
 
+class Reports(Protocol):
+    """Work that goes on beside a turn, and whose results the model is told."""
+
+    def news(self) -> str:
+        """Return what ended since the last model call, for the model; empty for nothing."""
+        ...
+
+    async def wait(self) -> str:
+        """Wait for something to end, and return the news; empty if nothing goes on."""
+        ...
+
+    async def end(self) -> None:
+        """End what goes on, because the turn ends. It takes a bounded time, and nothing cancels it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Hooks:
     """The hooks of one conversation. They have state, so two conversations never share them.
 
     began      is called as soon as the history has the prompt, since the model may then be silent for long
+    reports    work that goes on beside the turn; the turn does not end before it
     session_ended  returns whether a cancelled turn was cancelled because the session ends, not by the user
     """
 
@@ -129,5 +146,6 @@ class Hooks:
     observer: Observer | None = None
     phases: Phases | None = None
     room: ContextLimiter | None = None
+    reports: Reports | None = None
     began: Callable[[], None] | None = None
     session_ended: Callable[[], bool] | None = None

@@ -185,6 +185,26 @@ def system_prompt(
     return "\n\n".join(filter(None, (_WHO, *_rules({spec.name for spec in tools if not spec.server}), facts, notes)))
 
 
+def sub_agent_prompt(
+    body: str,
+    cwd: str,
+    roots: Sequence[str],
+    platform: str,
+    mode: Mode,
+    *,
+    tools: Sequence[ToolSpec] = (),
+    notes: str = "",
+    in_editor: bool = False,
+) -> str:
+    """Return the system prompt of a sub-agent: the text of its definition, how results are read, and the facts.
+
+    The other arguments are those of `system_prompt`.
+    """
+    rules = _rules({spec.name for spec in tools if not spec.server})
+    facts = _facts(cwd, roots, platform, mode, in_editor=in_editor)
+    return "\n\n".join(filter(None, (body, *rules[bool(tools) : -1], facts, notes)))
+
+
 def _rules(tools: AbstractSet[str]) -> Sequence[str]:
     if not tools:
         return (f"{_NO_TOOLS}\n{_ALWAYS}", _ANSWERING)

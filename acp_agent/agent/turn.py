@@ -293,6 +293,8 @@ class Agent:
             self.history.append(Message(Role.USER, (TextPart(note),)))
             raise
         finally:
+            if self.hooks.reports is not None:
+                await self.hooks.reports.end()
             self.history.repair(NOT_RUN)
             self.history.end_turn()
 
@@ -324,6 +326,7 @@ class _Turn:
             self._tell_model(await hooks.phases.before_first_inference(prompt, toolset))
         rounds = self._agent.limits.max_tool_iterations
         for number in count(1):
+            self._tell_model(hooks.reports.news() if hooks.reports is not None else "")
             stop = await self._over_budget() or await self._iterate(is_last=number == rounds)
             if stop is not None:
                 return stop
@@ -358,6 +361,9 @@ class _Turn:
             case _:
                 assert_never(done.stop)
         if not uses:
+            if self._hooks.reports is not None and not is_last and (news := await self._hooks.reports.wait()):
+                self._tell_model(news)
+                return None
             return await self._stop(StopReason.END_TURN, "" if self._spoke else notes.EMPTY_ANSWER)
         calls, hooks, toolset = ToolCalls(received), self._hooks, self._agent.toolset
         polling = {spec.name for spec in specs if spec.polls}

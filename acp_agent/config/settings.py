@@ -282,6 +282,35 @@ class AgentSettings(Section):
         return self
 
 
+class AgentsSettings(Section):
+    """`[agents]`: sub-agents, which do a task in a conversation of their own and report (docs/agents.md)."""
+
+    enabled: Annotated[bool, Field(description="Whether the model has the tool agent."), OFF] = True
+    max_running: Annotated[
+        int, Field(ge=1, le=64, description="Sub-agents that run at once in one process, in all its sessions.")
+    ] = 8
+    max_children: Annotated[
+        int, Field(ge=1, le=64, description="Sub-agents of one session that run at once."), SMALLER
+    ] = 5
+    archive_minutes: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=10_080,
+            allow_inf_nan=False,
+            description="Minutes that a finished run is listed and can be given new words.",
+        ),
+    ] = 60.0
+    explore_model: Annotated[
+        OptionalModel,
+        Field(
+            description='Model of the built-in sub-agent explore, "PROVIDER:MODEL". Empty: the model of the '
+            "conversation. A small, cheap one is enough.",
+            examples=["ollama:qwen3:8b"],
+        ),
+    ] = ""
+
+
 class TerminalForm(StrEnum):
     """The form in which a command line is sent to the editor's terminal."""
 
@@ -429,6 +458,7 @@ class Settings(Section):
     """The whole configuration."""
 
     agent: AgentSettings = AgentSettings()
+    agents: AgentsSettings = AgentsSettings()
     llm: LlmSettings = LlmSettings()
     memory: MemorySettings = MemorySettings()
     tools: ToolSettings = ToolSettings()

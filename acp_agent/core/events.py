@@ -67,6 +67,7 @@ class ToolStarted:
     """A tool call is about to pass the gates and run.
 
     containment   where its commands run; None if it runs none, or if the session has no sandbox
+    parent        the id of the call whose sub-agent makes this one; empty for none
     """
 
     call_id: str
@@ -77,6 +78,7 @@ class ToolStarted:
     locations: tuple[Location, ...] = ()
     diffs: tuple[Diff, ...] = ()
     containment: Containment | None = None
+    parent: str = ""
 
 
 @dataclass(frozen=True, slots=True)

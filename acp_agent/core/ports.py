@@ -6,11 +6,13 @@ from enum import StrEnum
 from typing import Protocol
 
 from acp_agent.core.backends import BackgroundProcesses, FileSystem, Terminal
+from acp_agent.core.delegation import SubAgents
 from acp_agent.core.editor import LanguageServers
 from acp_agent.core.events import PlanEntry, ToolProgress
 from acp_agent.core.messages import Message, ModelEvent
 from acp_agent.core.services import Compressor, Memories, Overflow, PastConversations, Web
 from acp_agent.core.types import (
+    CallingAgent,
     Diff,
     JsonObject,
     Location,
@@ -108,6 +110,7 @@ class Backends:
     elicitor    asks the user for more than a yes or no; None if no user can be asked
     languages   the editor's language servers; None if it does not share them
     processes   the commands that run beside the turns; None if there can be none
+    agents      the sub-agents that can be given work; None if there can be none
     """
 
     files: FileSystem
@@ -122,6 +125,7 @@ class Backends:
     elicitor: Elicitor | None = None
     languages: LanguageServers | None = None
     processes: BackgroundProcesses | None = None
+    agents: SubAgents | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,7 @@ class ToolContext:
     previewed   the change that the user was shown; a tool that finds another old text now must not write
     progress    sends news of the running call to the user
     defer       registers a clean-up that runs after the call's final update was sent
+    agent       the sub-agent that makes the call; None for the session's own agent and the user
     """
 
     call_id: str
@@ -143,6 +148,7 @@ class ToolContext:
     defer: Callable[[Callable[[], Awaitable[None]]], None]
     by_user: bool = False
     read_only: bool = False
+    agent: CallingAgent | None = None
 
     @property
     def files(self) -> FileSystem:

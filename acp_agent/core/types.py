@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
+from acp_agent.core.session_options import Mode
 
 
 class Phase(StrEnum):
@@ -131,6 +132,8 @@ class ToolSpec:
     commands    whether its calls are command lines and nothing else, so that one may only read although it mutates
     queue       the name of a queue in which the calls of one answer keep their order; empty for none
     server      the MCP server of the tool; empty for the built-in ones
+    delegates   whether another agent does the work. Each of its calls is judged by itself, so these calls run together
+    alone       whether no other call of the same answer may run beside its calls
     """
 
     name: str
@@ -145,6 +148,8 @@ class ToolSpec:
     asks: bool = False
     server: str = ""
     commands: bool = False
+    delegates: bool = False
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +200,22 @@ class CallOrigin(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class CallingAgent:
+    """The sub-agent that makes a call.
+
+    id     the id of its run, such as "explore-1"
+    name   the name of its definition, for the user
+    card   the id of the call whose card shows its calls
+    mode   its mode. Its calls are judged by the stricter one of this and the session's
+    """
+
+    id: str
+    name: str
+    card: str
+    mode: Mode = Mode.CODE
+
+
+@dataclass(frozen=True, slots=True)
 class ToolCall:
     """A request to run a tool.
 
@@ -202,7 +223,8 @@ class ToolCall:
     arguments       None if the model sent something that is no JSON object
     raw_arguments   what the model sent
     batch           shared by the calls of one message of the model
-    use_id          the id of the model's ToolUsePart; empty if the model did not make the call
+    use_id          the id of the model's ToolUsePart; empty if the session's own model did not make the call
+    agent           the sub-agent that makes the call; None for the session's own agent and the user
     """
 
     id: str
@@ -213,6 +235,12 @@ class ToolCall:
     batch: str = ""
     phase: Phase = Phase.EXECUTOR
     use_id: str = ""
+    agent: CallingAgent | None = None
+
+    @property
+    def parent(self) -> str:
+        """The id of the call whose card shows this one; empty for none."""
+        return "" if self.agent is None else self.agent.card
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,6 +462,7 @@ _NAMES = {
     "fetch": "webfetch web_fetch fetch_url",
     "web_scrape": "scrape",
     "diagnostics": "get_diagnostics lint",
+    "agent": "task subagent delegate dispatch_agent spawn_agent",
 }
 ALIASES: Mapping[str, str] = MappingProxyType(
     {alias: tool for tool, names in _NAMES.items() for alias in names.split()}

@@ -128,7 +128,7 @@ class Auditor:
             error_category=result.failure and result.failure.category,
             claim_source=_SOURCES.get(call.name) or (_SOURCES_OF_SUBJECTS[type(subjects[0])] if subjects else None),
             mcp_server_id=next((each.server[:_NAME] for each in subjects if isinstance(each, McpSubject)), None),
-            caller_id=self._caller.session_id[:_NAME],
+            caller_id=self._caller_id(call),
             origin=None if call.origin is CallOrigin.MODEL else call.origin,
             phase=None if call.phase is Phase.EXECUTOR else call.phase,
             batch=call.batch[:_NAME] or None,
@@ -140,6 +140,11 @@ class Auditor:
             sandbox=sandbox,
             resolved_cwd=self._text(self._caller.cwd, _SENTENCE),
         )
+
+    def _caller_id(self, call: ToolCall) -> str:
+        """Return who made a call: the session, or `SESSION/RUN` for a sub-agent."""
+        session = self._caller.session_id[:_NAME]
+        return session if call.agent is None else f"{session}/{call.agent.id}"[:_NAME]
 
     def _place(self, result: ToolResult, facts: CallFacts | None) -> tuple[ExecutionEnv | None, SandboxAround | None]:
         """Return where a call ran, if it ran a command or on an MCP server, and what contained its command."""

@@ -183,6 +183,8 @@ class DynExecutor:
     def _touched(self, facts: CallFacts) -> Touches:
         """Return what a call touches. What asks the user waits for the questions before it."""
         spec = facts.spec
+        if spec.delegates:
+            return Touches(alone=spec.alone)
         unseen = any(not line.only_reads for line in facts.commands)
         if unseen or (spec.mutates and not facts.paths and not spec.server and not facts.commands):
             return Touches(alone=True)
@@ -250,7 +252,8 @@ class DynExecutor:
         spec = next((spec for spec in self._catalogue.specs() if spec.name == call.name), None)
         raw_input: JsonObject = {"arguments": call.raw_arguments} if call.arguments is None else call.arguments
         kind = ToolKind.OTHER if spec is None else spec.kind
-        return ToolStarted(call.id, title(call.name), title(call.name) or "unnamed tool", kind, raw_input)
+        name = title(call.name)
+        return ToolStarted(call.id, name, name or "unnamed tool", kind, raw_input, parent=call.parent)
 
     async def _show_unrun(self, call: ToolCall, result: ToolResult, begun: float, *, announced: bool) -> None:
         """Show and record a call that no executor sees. A cancellation waits until its end is shown."""
@@ -312,6 +315,7 @@ def _start(facts: CallFacts) -> ToolStarted:
         locations=invocation.locations,
         diffs=invocation.diffs,
         containment=facts.containment,
+        parent=invocation.call.parent,
     )
 
 
@@ -388,6 +392,7 @@ class ToolRunner:
             defer=facts.clean_up.append,
             by_user=facts.call.origin is CallOrigin.USER,
             read_only=facts.only_reads,
+            agent=facts.call.agent,
         )
         try:
             return await facts.invocation.run(context)

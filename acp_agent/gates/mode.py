@@ -6,7 +6,7 @@ The permission gate enforces the other levels: `supervised` asks as usual, `full
 from collections.abc import Callable
 from typing import ClassVar, assert_never
 
-from acp_agent.core.session_options import FREEDOMS, Freedom, Mode, SessionOptions
+from acp_agent.core.session_options import FREEDOMS, Freedom, Mode, SessionOptions, tighter
 from acp_agent.core.types import (
     Allow,
     CommandSubject,
@@ -28,8 +28,23 @@ _PLANNING = _READING | {ToolKind.SWITCH_MODE}
 _LEAVING = "the user leaves the mode with the editor's mode selector, or by typing /mode code"
 
 
+def offered_in(mode: Mode, spec: ToolSpec) -> bool:
+    """Return whether a tool is offered to the model in a mode."""
+    match mode:
+        case Mode.CODE:
+            return True
+        case Mode.ARCHITECT:
+            return spec.commands or (not spec.mutates and spec.kind in _PLANNING)
+        case Mode.ASK:
+            return spec.commands or (not spec.mutates and spec.kind in _READING)
+        case _:
+            assert_never(mode)
+
+
 class ModeGate(Gate):
     """A gate that refuses tools which the mode does not allow. The mode is read for each call.
+
+    A sub-agent may have a stricter mode than the session.
 
     ask         allows reading, searching and fetching, and commands that only read
     architect   allows the same and changing the mode: it plans, but neither writes nor executes
@@ -43,24 +58,20 @@ class ModeGate(Gate):
 
     def allows(self, spec: ToolSpec) -> bool:
         """Return whether a tool is offered to the model in the current mode."""
-        mode = self._conduct.mode
-        match mode:
-            case Mode.CODE:
-                return True
-            case Mode.ARCHITECT:
-                return spec.commands or (not spec.mutates and spec.kind in _PLANNING)
-            case Mode.ASK:
-                return spec.commands or (not spec.mutates and spec.kind in _READING)
-            case _:
-                assert_never(mode)
+        return offered_in(self._conduct.mode, spec)
 
     def judge(self, facts: CallFacts) -> Verdict:
-        mode = self._conduct.mode
+        agent, mode = facts.call.agent, self._conduct.mode
+        if agent is not None:
+            mode = tighter(mode, agent.mode)
         if mode is Mode.CODE:
             return Allow()
-        if self.allows(facts.spec) and facts.only_reads and facts.spec.commands == bool(facts.commands):
+        if offered_in(mode, facts.spec) and facts.only_reads and facts.spec.commands == bool(facts.commands):
             return Allow()
         here, tool = f"{FREEDOMS[Freedom(mode.value)][0]} mode ('{mode}')", facts.spec.name
+        if agent is not None and mode is not self._conduct.mode:
+            what = "this command is not known to only read" if facts.spec.commands else f"'{tool}' does not only read"
+            return Deny(f"{what}, and {agent.name} may only read", advice="Go on with what you can read, and report.")
         if facts.spec.commands:
             reason = f"this command is not known to only read, and {here} runs no other"
         else:
@@ -70,6 +81,7 @@ class ModeGate(Gate):
 
 READING = frozenset(
     (
+        "agent",  # its calls are judged one by one
         "read",
         "find_path",
         "grep",

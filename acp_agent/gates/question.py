@@ -129,7 +129,8 @@ def build(facts: CallFacts, reasons: tuple[str, ...], always: str) -> Question:
     said = [f'its server says: "{invocation.spec.description}"'] if invocation.spec.server else []
     if command is not None and invocation.summary:
         said.append(invocation.summary)
-    lines = [*map(visible, reasons), *map(clipped, details), *map(visible, said)]
+    who = [] if (agent := invocation.call.agent) is None else [f"{agent.name} (sub-agent {agent.id}) asks"]
+    lines = [*map(visible, (*who, *reasons)), *map(clipped, details), *map(visible, said)]
     arguments = invocation.call.arguments
     return Question(
         call_id=invocation.call.id,

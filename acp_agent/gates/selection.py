@@ -44,7 +44,7 @@ PROFILES: Mapping[str, tuple[str, ...] | None] = MappingProxyType(
         "full": None,
         "coding": (
             *("group:fs", "group:runtime", "group:web", "group:memory", "group:lsp"),
-            *("diagnostics", "read_overflow", "update_plan", "ask_user"),
+            *("diagnostics", "read_overflow", "update_plan", "ask_user", "agent"),
         ),
         "minimal": ("read", "list_directory", "find_path", "grep", "read_overflow"),
     }

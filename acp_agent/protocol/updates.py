@@ -101,7 +101,9 @@ class Updates:
         card = self._cards[event.call_id] = _Card(event)
         is_command = event.kind is ToolKind.EXECUTE
         card.display_terminal = is_command and self.client.display_terminals and not self.client.terminal
-        meta: JsonObject = {"claudeCode": {"toolName": event.name, "startedAt": iso_time(at)}}
+        meta: JsonObject = {
+            "claudeCode": {"toolName": event.name, "startedAt": iso_time(at), **_parent(event)},
+        }
         content = _diff_content(self.paths, event.diffs)
         if card.display_terminal:
             meta["terminal_info"] = {"terminal_id": event.call_id, "cwd": self.cwd}
@@ -142,6 +144,9 @@ class Updates:
         else:
             card.tail = (card.tail + event.output)[-_LIVE_TAIL:]
             update["content"] = [text_content(self._verbatim(card.tail)), *_containment_content(card)]
+        if parent := _parent(card.started):
+            meta = update.get("_meta")
+            update["_meta"] = {**(meta if isinstance(meta, dict) else {}), "claudeCode": parent}
         return (update,)
 
     def _finished(self, event: events.ToolFinished) -> Sequence[JsonObject]:
@@ -152,7 +157,7 @@ class Updates:
         return (self._final(card, event.call_id, event.result, timing),)
 
     def _final(self, card: _Card, call_id: str, result: ToolResult, timing: JsonObject) -> JsonObject:
-        meta: JsonObject = {"claudeCode": timing}
+        meta: JsonObject = {"claudeCode": {**timing, **_parent(card.started)}}
         envelope = result.envelope or {}
         if result.stats is not None and result.stats.shown_lines < result.stats.raw_lines:
             meta["acp_agent"] = {"rawLines": result.stats.raw_lines, "shownLines": result.stats.shown_lines}
@@ -201,6 +206,11 @@ class Updates:
         return {
             "locations": [{"path": path} if line is None else {"path": path, "line": line} for path, line in spelled]
         }
+
+
+def _parent(event: events.ToolStarted) -> JsonObject:
+    """Return the member of `_meta.claudeCode` that nests a sub-agent's call under the card of the call that runs it."""
+    return {"parentToolUseId": event.parent} if event.parent else {}
 
 
 def chunk(kind: str, text: str, message_id: str) -> JsonObject:

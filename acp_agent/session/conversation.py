@@ -38,7 +38,7 @@ class Conversation:
     limits      the limits at which turns stop by themselves
     agent       the agent that runs the turns; None before the first turn
     toolset     returns the session's tools, for the calls that the agent makes by itself
-    selection   decides which tools the model sees
+    hooks       the selection of tools that the model sees, and the work beside its turns
     history     the earlier messages; None for a new conversation
     """
 
@@ -50,7 +50,7 @@ class Conversation:
         redact: Redact,
         summaries: Summaries,
         toolset: Callable[[], Toolset],
-        selection: ToolSelection,
+        hooks: Hooks,
         history: History | None = None,
     ) -> None:
         own = settings.agent
@@ -76,8 +76,8 @@ class Conversation:
             self._budget,
             Thresholds(own.compaction_soft, own.compaction_hard, automatic=own.compaction),
         )
-        self._selection = selection
-        self.hooks = Hooks(self._selection, self._reflection, self._phases, self.compactor)
+        self._selection = hooks.offer
+        self.hooks = replace(hooks, observer=self._reflection, phases=self._phases, room=self.compactor)
 
     def prepare(
         self,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from anyio import to_thread
 
 from acp_agent.agent.aids.arguments import Reformatter
+from acp_agent.agent.hooks import Hooks
 from acp_agent.agent.prompt import ProjectNote, notes_block
 from acp_agent.agent.tool_calls import ShownPlan
 from acp_agent.agent.turn import Agent
@@ -28,6 +29,7 @@ from acp_agent.session.model_choices import ModelChoices
 from acp_agent.session.models import SessionModels
 from acp_agent.session.session import Session
 from acp_agent.session.slash.handler import CommandDependencies, SlashCommandHandler
+from acp_agent.session.subagents import SessionSubAgents, SubAgentSession
 from acp_agent.session.titles import Summarizer, TitleUpdater, TitleWriter
 from acp_agent.session.toolset.backends import SessionBackends, recorder, reported_diagnostics
 from acp_agent.session.toolset.gate_factory import GateMemory, SessionGateState
@@ -149,6 +151,7 @@ class SessionFactory:
         self._mcp = SessionMcpServers(process, session, approver, self._cwd, self._redactor, trust_folder, self._asker)
         self._embedder = self._make_embedder()
         self._gate_state = self._make_gate_state(approver, memory)
+        self._agents = self._make_agents()
         self._conversation = self._make_conversation(saved)
         before = () if saved is None else saved.history.messages
         seen = SeenFiles(lambda: self._tools.roots, self._redactor, {} if saved is None else saved.seen)
@@ -286,7 +289,7 @@ class SessionFactory:
             self._redactor,
             self._process.summaries(self._session),
             lambda: self.toolset,
-            tool_selection(settings, self._embedder, joining, self._warn, self._redactor),
+            Hooks(tool_selection(settings, self._embedder, joining, self._warn, self._redactor), reports=self._agents),
             None if saved is None else history_of(saved, self._redactor, partial(self._warn_plainly, _DAMAGED)),
         )
 
@@ -312,6 +315,7 @@ class SessionFactory:
             self._plan,
             lambda: self._models.in_force,
             seen,
+            self._agents,
         )
         snapshots = SessionSnapshots(store_folder(process.data_file("undo"), self._cwd), session.id)
         return self.tools(session, self._cwd, backends, self._gate_state, needs, self._redactor, snapshots)
@@ -358,6 +362,30 @@ class SessionFactory:
             self._conversation,
             self._measured,
             self._project_notes,
+        )
+
+    def _make_agents(self) -> SessionSubAgents:
+        process, overflow = self._process, self._gate_state.overflow
+
+        async def keep(text: str) -> str:
+            clean = await to_thread.run_sync(self._redactor, text)
+            return "" if overflow is None else await overflow.put(clean)
+
+        return SessionSubAgents(
+            SubAgentSession(
+                self._session,
+                self._cwd,
+                self.in_force,
+                self._models,
+                lambda: self.toolset,
+                self._project_notes,
+                lambda: self._conversation.limits,
+                lambda: [each.server.name for each in self._mcp.connections.listed()],
+            ),
+            self._emit,
+            process.background,
+            keep,
+            process.run_slots,
         )
 
     def _make_facts(self) -> WorkspaceFacts:

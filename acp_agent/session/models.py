@@ -133,6 +133,16 @@ class SessionModels:
         refs, in_use = self._refs(), self._in_use()
         return await self._asked(sorted(refs, key=lambda ref: ref != in_use))
 
+    async def for_agents(self, name: str = "") -> Provider:
+        """Return the model of a sub-agent: by name, or by default those for turns with the session's choices.
+
+        The objects are not those of turns, since sub-agents run beside them. Raises AgentError.
+        """
+        if name:
+            return SanitizingProvider(await self.for_chores(name), self._redact)
+        to_ask = self._to_ask()
+        return SanitizingProvider(await self._asked(to_ask.refs, to_ask.options), self._redact)
+
     async def opinion(self, name: str, request: ModelRequest) -> str:
         """Return the answer of such a model as `for_titles` returns; "" if it was cut off. Raises AgentError."""
         model = await self.for_titles(name)

@@ -12,6 +12,7 @@ from acp_agent.config.files import PERMISSION_FILE, data_dir, database_file
 from acp_agent.config.llm_settings import LlmSettings, ModelSettings, ProviderSettings
 from acp_agent.config.load import Loaded
 from acp_agent.config.settings import audit_file
+from acp_agent.core.delegation import RunSlots
 from acp_agent.core.errors import ConfigError, StoreUnavailable
 from acp_agent.core.mcp import McpDefinition
 from acp_agent.core.ports import Embedder
@@ -76,6 +77,7 @@ class ProcessServices:
         self.watchdog = CommandWatchdog()
         self._orphans = OrphanReaper()
         self.gate_memories = GateMemories()
+        self.run_slots = RunSlots()
         self.mcp_definitions: dict[str, tuple[McpDefinition, ...]] = {}
 
     def redact(self, text: str) -> str:

@@ -140,7 +140,7 @@ def _spelled_out(node: Json, parts: JsonObject) -> Json:
 
 
 _FARTHEST = 10**9
-_UNTOLD = {"additionalProperties": (False,), "minLength": (1,), "minimum": (0, 1), "default": (False, 0)}
+_UNTOLD = {"additionalProperties": (False,), "minLength": (1,), "minimum": (0, 1), "default": (False, 0, "")}
 _NEVER_TOLD = ("maxLength", "maxItems")
 
 
@@ -196,9 +196,10 @@ _ALIASES = {
     "url": "uri link",
     "select": "selector css_selector",
     "entries": "plan todos steps",
+    "agent": "subagent_type agent_type",
+    "task": "prompt message words",
 }
 """For parameters, the other names that models know from other tools. A tool's own parameters come first."""
-
 _DROPPED = frozenset(("description", "explanation", "reason", "-n"))
 """Arguments that only say what a call is for, or what a tool does anyway, which models send unasked."""
 

@@ -12,12 +12,14 @@ from acp_agent.core.ports import ModelRequest
 from acp_agent.core.session_options import Mode
 from acp_agent.core.types import ToolSpec
 from acp_agent.llm.catalog import Catalog, ProviderConfig, parse_model
+from acp_agent.session.subagents import BUILT_IN
+from acp_agent.tools.agent import AgentTool
 from acp_agent.tools.memory import MemorySave, MemorySearch
 from acp_agent.tools.registry import default_tools
 from tests.bench.file_tools import Sample
 from tests.fakes.scripted_http import Reply, ScriptedHttp
 
-AIM = 12 * 1024
+AIM = 13_000
 """Bytes; agents people use send 30 to 80 KB."""
 
 FORMATS = {
@@ -38,7 +40,8 @@ FACTS = fenced(
 
 def whole_catalogue() -> tuple[ToolSpec, ...]:
     """Every tool a session has when nobody has configured anything."""
-    tools = {tool.name: tool for tool in (*default_tools(reached=()), MemorySave(), MemorySearch())}
+    agent = AgentTool(lambda: BUILT_IN)
+    tools = {tool.name: tool for tool in (*default_tools(reached=()), MemorySave(), MemorySearch(), agent)}
     return tuple(tool.spec() for tool in tools.values())
 
 

@@ -1,7 +1,7 @@
 """Model servers that misbehave, over a real socket (OpenAI Chat Completions)."""
 
 import json
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Generator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -99,6 +99,7 @@ class ListeningModel:
         async with client:
             request = json.loads(await _read_request(client))
             self.requests.append(request)
+            await self.ready(request)
             wanted = self.answer(request)
             if wanted == HANGS_UP:
                 return
@@ -106,18 +107,74 @@ class ListeningModel:
                 await anyio.sleep_forever()
             delta: dict[str, Any] = {"role": "assistant", "content": wanted}
             if not isinstance(wanted, str):
-                name, arguments = wanted
-                function = {"name": name, "arguments": json.dumps(arguments)}
-                tool = {"index": 0, "id": f"call-{len(self.requests)}", "type": "function", "function": function}
-                delta = {"role": "assistant", "tool_calls": [tool]}
+                delta = {
+                    "role": "assistant",
+                    "tool_calls": self._tools(wanted if isinstance(wanted, list) else [wanted]),
+                }
             finish = "tool_calls" if "tool_calls" in delta else "stop"
             body = _chunk(delta) + _chunk({}, finish) + b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
             await client.send(_HEAD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") + body)
 
-    def answer(self, request: dict[str, Any]) -> "str | ToolUse":
+    def _tools(self, uses: "list[ToolUse]") -> list[dict[str, Any]]:
+        return [
+            {
+                "index": index,
+                "id": f"call-{len(self.requests)}-{index}",
+                "type": "function",
+                "function": {"name": name, "arguments": json.dumps(arguments)},
+            }
+            for index, (name, arguments) in enumerate(uses)
+        ]
+
+    async def ready(self, request: dict[str, Any]) -> None:
+        """Wait before answering."""
+
+    def answer(self, request: dict[str, Any]) -> "str | ToolUse | list[ToolUse]":
         """What to say to a request, or to call."""
         del request
         return self.calls[len(self.requests) - 1] if len(self.requests) <= len(self.calls) else "ok"
+
+
+@dataclass
+class MeetingModel(ListeningModel):
+    """Gives a prompt `go` to several agents in one answer, and answers theirs when all of them have asked.
+
+    tasks   what each of them is told
+    """
+
+    tasks: Sequence[str] = ()
+    _here: int = 0
+    _met: anyio.Event = field(default_factory=anyio.Event)
+
+    async def ready(self, request: dict[str, Any]) -> None:
+        if last_prompt(request) in self.tasks:
+            self._here += 1
+            if self._here == len(self.tasks):
+                self._met.set()
+            await self._met.wait()
+
+    def answer(self, request: dict[str, Any]) -> "str | ToolUse | list[ToolUse]":
+        prompt = last_prompt(request)
+        if prompt in self.tasks:
+            return f"report of {prompt}"
+        if any(message["role"] == "tool" for message in request["messages"]):
+            return "all have reported"
+        return [("agent", {"agent": "explore", "task": task}) for task in self.tasks]
+
+
+def last_prompt(request: dict[str, Any]) -> str:
+    """The last words of the user in a request."""
+    said = [str(message["content"]) for message in request["messages"] if message["role"] == "user"]
+    return said[-1] if said else ""
+
+
+@asynccontextmanager
+async def meeting_model(*tasks: str) -> AsyncIterator[MeetingModel]:
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as group:
+        model = MeetingModel(listener.extra(SocketAttribute.local_port), [], tasks=tasks)
+        group.start_soon(listener.serve, model.serve)
+        yield model
+        group.cancel_scope.cancel()
 
 
 @dataclass

@@ -17,6 +17,7 @@ from acp_agent.agent.tool_calls import ShownPlan
 from acp_agent.config.files import stamp
 from acp_agent.config.load import Loaded
 from acp_agent.core.backends import FileSystem
+from acp_agent.core.delegation import SubAgents
 from acp_agent.core.editor import SharedLanguages
 from acp_agent.core.errors import AgentError, ConfigError, Refused
 from acp_agent.core.events import EventSink, Notice, Severity
@@ -49,6 +50,7 @@ from acp_agent.session.toolset.settings import (
     wall_rules,
     without_faulty_patterns,
 )
+from acp_agent.tools.agent import AgentTool
 from acp_agent.tools.registry import Registry, ToolLimits, default_tools
 from acp_agent.tools.tool import Tool
 from acp_agent.workspace.changed_files import FileWatch, SeenFiles, SessionSnapshots
@@ -275,6 +277,7 @@ class ToolDependencies:
     plan         shows the plan of the model
     model        returns the model in force as `PROVIDER:MODEL`
     seen         the files that the session has read or written
+    agents       the sub-agents
     """
 
     memories: Callable[[Loaded], Memories | None]
@@ -286,6 +289,7 @@ class ToolDependencies:
     plan: ShownPlan
     model: Callable[[], str]
     seen: SeenFiles
+    agents: SubAgents
 
 
 class SessionTools:
@@ -449,6 +453,7 @@ class SessionTools:
             elicitor=self._needs.elicitor,
             languages=self._languages(loaded),
             processes=self.backends.processes,
+            agents=self._needs.agents,
         )
 
     def closed(self, fault: ConfigError) -> ToolsetSnapshot:
@@ -501,6 +506,8 @@ class SessionTools:
             types_commands=self._types_commands,
             reached=self.backends.reached,
         )
+        if settings.agents.enabled:
+            own = (*own, AgentTool(self._needs.agents.offered))
         languages, lsp = self._languages(loaded), settings.acp.lsp
         if languages is None:
             return own

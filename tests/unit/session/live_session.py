@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from acp_agent.config.files import PERMISSION_FILE, data_dir
 from acp_agent.config.load import Flags, Loaded, load, options_at_start
+from acp_agent.core.delegation import RunSlots
 from acp_agent.core.mcp import McpDefinition
 from acp_agent.core.secrets import verbatim
 from acp_agent.core.services import Memories
@@ -57,6 +58,7 @@ class Shop:
         self.watchdog = CommandWatchdog()  # starts nothing before a command runs
         self.lists = ModelLists(os.environ, lambda: None)
         self.gate_memories = GateMemories()
+        self.run_slots = RunSlots()
         self.mcp_definitions: dict[str, tuple[McpDefinition, ...]] = {}
 
     def choices(self, loaded: Loaded) -> ModelChoices:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from acp_agent.agent.hooks import AllTools
+from acp_agent.agent.hooks import AllTools, Hooks
 from acp_agent.config.load import Loaded
 from acp_agent.config.settings import Settings
 from acp_agent.core.errors import ConfigError, ProviderError
@@ -59,7 +59,7 @@ class Session:
             async def add(self, summary: Any) -> None:
                 del summary
 
-        return Conversation(self.settings, self.models, self.emit, str, Nowhere(), toolset, AllTools())
+        return Conversation(self.settings, self.models, self.emit, str, Nowhere(), toolset, Hooks(AllTools()))
 
     @property
     def asked(self) -> list[int]:

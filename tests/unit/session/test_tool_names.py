@@ -11,12 +11,14 @@ from acp_agent.config.settings import Settings
 from acp_agent.core.types import ALIASES
 from acp_agent.gates.mode import READING
 from acp_agent.gates.selection import GROUPS, PROFILES
+from acp_agent.tools.agent import AgentTool
 from acp_agent.tools.lsp import lsp_tools
 from acp_agent.tools.registry import default_tools
 
 SOURCES = Path(acp_agent.__file__).parent
 CATALOGUE = {
-    tool.name for tool in (*default_tools(memory=True, compression=True, questions=True), *lsp_tools(lambda _: True))
+    tool.name
+    for tool in (*default_tools(memory=True, compression=True, questions=True), AgentTool(), *lsp_tools(lambda _: True))
 }
 """Every tool that a session may have, but those of MCP servers."""
 

@@ -1,0 +1,118 @@
+"""The port to sub-agents: agents that do a task in a conversation of their own and give back a report.
+
+A sub-agent never has more rights than its session: its calls pass the session's own tools and gates.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from acp_agent.core.events import ToolProgress
+
+
+class RunState(StrEnum):
+    """The state of a run."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedAgent:
+    """A sub-agent that can be given work.
+
+    description   one line for the model: what it is for
+    only_reads    whether it is known to change nothing
+    background    whether `run` goes on beside the conversation, as `spawn` does
+    source        where its definition is: a path, or "built in"
+    """
+
+    name: str
+    description: str
+    only_reads: bool = False
+    background: bool = False
+    source: str = "built in"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRun:
+    """A run as it is now.
+
+    id            the name of the agent and a number, such as "explore-1"
+    report        the text that the agent ended with, or why it failed; empty while it runs
+    seconds       how long it has run
+    calls         its tool calls so far
+    conversation  the reference of its stored conversation, `overflow:<uuid>`; empty for none
+    """
+
+    id: str
+    agent: str
+    task: str
+    state: RunState
+    report: str = ""
+    seconds: float = 0.0
+    calls: int = 0
+    conversation: str = ""
+
+
+class RunSlots:
+    """The places for runs in the process. All its sessions share them."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def take(self) -> None:
+        """Take a place."""
+        self.taken += 1
+
+    def give_back(self) -> None:
+        """Give a place back."""
+        self.taken -= 1
+
+
+@dataclass(frozen=True, slots=True)
+class ParentCall:
+    """The tool call on whose card a run is shown.
+
+    progress   sends news of the call to the user
+    """
+
+    id: str
+    progress: Callable[[ToolProgress], Awaitable[None]]
+
+
+class SubAgents(Protocol):
+    """The sub-agents of one session. The methods that take a name or an id raise ToolError for an unknown one."""
+
+    def offered(self) -> Sequence[OfferedAgent]:
+        """Return the agents that can be given work now. This is cheap."""
+        ...
+
+    async def run(self, agent: str, task: str, parent: ParentCall) -> AgentRun:
+        """Give an agent a task, and return the run when it has ended. Cancelling ends the run.
+
+        Raises ToolError if as many run already as may.
+        """
+        ...
+
+    async def spawn(self, agent: str, task: str) -> AgentRun:
+        """Begin a run beside the turn, on a card of its own. Its report is given to the model when it is there.
+
+        Raises ToolError if as many run already as may.
+        """
+        ...
+
+    def runs(self) -> Sequence[AgentRun]:
+        """Return the runs that go on, and those that ended not long ago, oldest first."""
+        ...
+
+    async def cancel(self, which: str) -> Sequence[AgentRun]:
+        """End the run with this id, the last one that goes on (`last`) or all (`all`), and return those that ended."""
+        ...
+
+    async def steer(self, which: str, words: str) -> AgentRun:
+        """End a spawned run if it still goes on, and begin it anew with its conversation and these words."""
+        ...

@@ -1,0 +1,160 @@
+"""The sub-agents of one session: what they get of it. Their package is loaded with the first one that is given work."""
+
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from acp_agent.agent.prompt import sub_agent_prompt
+from acp_agent.agent.turn import Limits
+from acp_agent.config.load import Loaded
+from acp_agent.core.delegation import AgentRun, OfferedAgent, ParentCall, RunSlots
+from acp_agent.core.events import EventSink
+from acp_agent.core.ports import Provider, Toolset
+from acp_agent.core.session_options import Mode, tighter
+from acp_agent.core.types import ToolSpec
+from acp_agent.session.models import SessionModels
+from acp_agent.session.session import Background, Session
+
+if TYPE_CHECKING:
+    from acp_agent.subagents.definitions import Definition
+    from acp_agent.subagents.runs import RunLimits, SubAgentRuns
+    from acp_agent.subagents.worker import Worker
+
+_EXPLORE = "explore"
+BUILT_IN = (
+    OfferedAgent(_EXPLORE, "finds out where things are and how code works; only reads", only_reads=True),
+    OfferedAgent("general", "does a task of several steps"),
+    OfferedAgent("review", "finds mistakes in changes or files; only reads", only_reads=True),
+)
+"""What the model reads of our own definitions, which are loaded with the first run."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubAgentSession:
+    """The parts of a session that its sub-agents share.
+
+    cwd      the session's folder, links resolved
+    loaded   returns the configuration in force
+    toolset  returns the session's tools
+    notes    returns the notes of the project
+    limits   returns the session's limits of a turn
+    servers  returns the names of its MCP servers
+    """
+
+    session: Session
+    cwd: str
+    loaded: Callable[[], Loaded]
+    models: SessionModels
+    toolset: Callable[[], Toolset]
+    notes: Callable[[Loaded], Awaitable[str]]
+    limits: Callable[[], Limits]
+    servers: Callable[[], Sequence[str]]
+
+    async def provider(self, definition: "Definition") -> Provider:
+        """Return the model of a definition. Raises AgentError."""
+        cheap = self.loaded().settings.agents.explore_model if definition.name == _EXPLORE else ""
+        return await self.models.for_agents(definition.model or cheap)
+
+    async def prompt(self, definition: "Definition", tools: Sequence[ToolSpec]) -> str:
+        """Return the system prompt of a definition. One that only reads needs no notes on how to write code."""
+        writes = definition.mode is Mode.CODE
+        return sub_agent_prompt(
+            definition.body,
+            self.cwd,
+            self.session.workspace.additional,
+            sys.platform,
+            tighter(self.session.active.mode, definition.mode),
+            tools=tools if self.models.take_tools() else (),
+            notes=await self.notes(self.loaded()) if writes else "",
+            in_editor=self.session.editor.owns_buffers,
+        )
+
+
+class SessionSubAgents:
+    """The sub-agents of one session, and what the model is told of those that run beside its turn."""
+
+    def __init__(
+        self,
+        shared: SubAgentSession,
+        emit: EventSink,
+        background: Background,
+        keep: Callable[[str], Awaitable[str]],
+        slots: RunSlots,
+    ) -> None:
+        """Take what the runs need. `keep` stores a conversation and returns its reference. Raises StoreUnavailable."""
+        self._shared = shared
+        self._emit = emit
+        self._background = background
+        self._keep = keep
+        self._slots = slots
+        self._made: SubAgentRuns | None = None
+
+    def offered(self) -> Sequence[OfferedAgent]:
+        """Return the agents that can be given work now."""
+        return BUILT_IN
+
+    async def run(self, agent: str, task: str, parent: ParentCall) -> AgentRun:
+        """Give an agent a task, and return the run when it has ended. Raises ToolError if there is no place."""
+        return await self._runs().run(agent, task, parent)
+
+    async def spawn(self, agent: str, task: str) -> AgentRun:
+        """Begin a run beside the turn. Raises ToolError if there is no place."""
+        return await self._runs().spawn(agent, task)
+
+    def runs(self) -> Sequence[AgentRun]:
+        """Return the runs that go on, and those that ended not long ago, oldest first."""
+        return () if self._made is None else self._made.runs()
+
+    async def cancel(self, which: str) -> Sequence[AgentRun]:
+        """End runs, and return those that ended. Raises ToolError for an unknown id."""
+        return await self._runs().cancel(which)
+
+    async def steer(self, which: str, words: str) -> AgentRun:
+        """End a run if it still goes on, and begin it anew, with its conversation and these words."""
+        return await self._runs().steer(which, words)
+
+    # ------------------------------------------------------------------------------------- reports
+
+    def news(self) -> str:
+        """Return the reports of spawned runs that ended since the last model call."""
+        return "" if self._made is None else self._made.news()
+
+    async def wait(self) -> str:
+        """Wait until a spawned run ends, and return the news; empty if none goes on."""
+        return "" if self._made is None else await self._made.wait()
+
+    async def end(self) -> None:
+        """End all runs, because the turn ends."""
+        if self._made is not None:
+            await self._made.end()
+
+    # --------------------------------------------------------------------------------------- making
+
+    def _runs(self) -> "SubAgentRuns":
+        if self._made is None:
+            from acp_agent.subagents import runs  # noqa: PLC0415 - most sessions have no sub-agents
+
+            needs = runs.RunDependencies(
+                self._definitions, self._worker, self._emit, self._background, self._keep, self._limits, self._slots
+            )
+            self._made = runs.SubAgentRuns(needs)
+        return self._made
+
+    def _definitions(self) -> "dict[str, Definition]":
+        from acp_agent.subagents.definitions import definitions  # noqa: PLC0415 - likewise
+
+        return definitions(()).by_name
+
+    def _worker(self, definition: "Definition") -> "Worker":
+        from acp_agent.subagents.worker import ModelDependencies, ModelWorker  # noqa: PLC0415 - likewise
+
+        shared = self._shared
+        needs = ModelDependencies(shared.toolset, shared.provider, shared.prompt, shared.servers, shared.limits)
+        return ModelWorker(definition, needs)
+
+    def _limits(self) -> "RunLimits":
+        from acp_agent.subagents.runs import RunLimits  # noqa: PLC0415 - likewise
+
+        agents = self._shared.loaded().settings.agents
+        return RunLimits(agents.max_running, agents.max_children, agents.archive_minutes)

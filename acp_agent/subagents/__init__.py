@@ -1,0 +1,1 @@
+"""Sub-agents: their definitions, their runs, and what carries them out."""

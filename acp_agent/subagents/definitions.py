@@ -1,0 +1,217 @@
+"""The definitions of sub-agents: Markdown files with front matter. The body is the system prompt.
+
+    ---
+    name: tester                     # the file's name by default
+    description: Writes and runs tests for the code that it is given
+    model: ollama:qwen3:8b           # PROVIDER:MODEL; by default the session's
+    tools: {allow: [group:fs, bash], deny: [delete_path]}     # or a list, or Claude Code's "Read, Grep, Bash"
+    permission_mode: plan            # plan, architect, ask or read-only: it may only read
+    max_turns: 20                    # model calls, at most 200
+    background: false                # whether it runs beside the conversation
+    ---
+    You test what you are told to test ...
+
+A definition only narrows: whatever it says, a call needs all that the session needs. Files of Claude Code are read as
+they are; keys of theirs that mean nothing here are left out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
+
+from acp_agent.core.delegation import OfferedAgent
+from acp_agent.core.session_options import Mode
+from acp_agent.core.types import ALIASES
+from acp_agent.extend.front_matter import DefinitionProblem, Fields, MarkdownFile, Value, parse
+from acp_agent.extend.sources import SourceFile, distinct
+from acp_agent.gates.selection import GROUPS, Selection, ToolChoice
+
+BUILT_IN = ("explore", "general", "review")
+DEFAULT_TURNS = 20
+_MOST_TURNS = 200
+_LONGEST_NAME = 64
+_DESCRIPTION = 1000
+_LINE = 160  # characters of a description that the model reads in the schema
+_FORBIDDEN = frozenset(("agent", "update_plan", "compress_context", "memory_save", "memory_search"))
+"""Tools that no sub-agent has: they belong to the conversation, or would begin further agents."""
+_MODES = {
+    **dict.fromkeys(("", "default", "code", "inherit"), Mode.CODE),
+    **dict.fromkeys(("plan", "architect"), Mode.ARCHITECT),
+    **dict.fromkeys(("ask", "read-only", "readonly", "read_only"), Mode.ASK),
+}
+_LOOSER = ("acceptEdits", "accept_edits", "bypassPermissions", "bypass_permissions", "dontAsk", "dont_ask", "auto")
+_FAMILIES = ("sonnet", "opus", "haiku", "inherit", "default")
+"""Names of models that other agents know. They stand for the session's model here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A sub-agent as it was defined.
+
+    body        its system prompt
+    source      the file, for people; "built in" for ours
+    model       `PROVIDER:MODEL`; empty for the session's
+    tools       the tools of the session that it has
+    mode        its mode; the session's counts if it is stricter
+    max_turns   the model calls of one run
+    background  whether it runs beside the conversation
+    skills      the names of skills whose texts it reads first
+    """
+
+    name: str
+    description: str
+    body: str
+    source: str = "built in"
+    model: str = ""
+    tools: ToolChoice = field(default_factory=ToolChoice)
+    mode: Mode = Mode.CODE
+    max_turns: int = DEFAULT_TURNS
+    background: bool = False
+    skills: tuple[str, ...] = ()
+
+    @property
+    def offered(self) -> OfferedAgent:
+        """What the model and the user read of it."""
+        line = " ".join(self.description.split())
+        short = line if len(line) <= _LINE else f"{line[: _LINE - 1]}…"
+        return OfferedAgent(self.name, short, self.mode is not Mode.CODE, self.background, self.source)
+
+    def selection(self, servers: Sequence[str] = ()) -> Selection:
+        """Return its choice among the session's tools, ready to be applied."""
+        denied = (*self.tools.deny, *sorted(_FORBIDDEN))
+        return Selection(replace(self.tools, deny=denied), ALIASES, servers)
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """All definitions of a session by name, the built-in ones first, and what is wrong with others."""
+
+    by_name: dict[str, Definition]
+    problems: tuple[DefinitionProblem, ...] = ()
+
+
+@cache
+def built_in() -> tuple[Definition, ...]:
+    """Return the built-in definitions."""
+    folder = files("acp_agent.subagents") / "builtin"
+    return tuple(_built_in(name, (folder / f"{name}.md").read_bytes()) for name in BUILT_IN)
+
+
+def _built_in(name: str, data: bytes) -> Definition:
+    text = parse(data, f"{name}.md")
+    assert isinstance(text, MarkdownFile), text
+    definition, problems = read(text, name)
+    assert not problems, problems
+    return definition
+
+
+def definitions(sources: Sequence[SourceFile]) -> Definitions:
+    """Return the built-in definitions and those of users. The first of a name counts, and ours stay."""
+    found: list[tuple[str, SourceFile, Definition]] = []
+    problems: list[DefinitionProblem] = []
+    for source in sources:
+        text = parse(source.data, source.shown)
+        if isinstance(text, DefinitionProblem):
+            problems.append(text)
+            continue
+        definition, its_problems = read(text, source.name)
+        problems += its_problems
+        if definition.name:
+            found.append((definition.name, source, replace(definition, source=source.shown)))
+    ours = {each.name: each for each in built_in()}
+    theirs, doubles = distinct(found, dict.fromkeys(ours, "built in"))
+    return Definitions({**ours, **theirs}, (*problems, *doubles))
+
+
+def read(text: MarkdownFile, file_name: str) -> tuple[Definition, list[DefinitionProblem]]:
+    """Return the definition of a file, and what is wrong with it. Without a usable name it has an empty one."""
+    fields = Fields(text.file, text.values, text.lines)
+    name = fields.text("name", file_name, most=_LONGEST_NAME)
+    if not _is_name(name):
+        fields.refuse("name", f"letters, digits, - and _, at most {_LONGEST_NAME}")
+        name = ""
+    description = fields.text("description", most=_DESCRIPTION)
+    if not description or not text.body.strip():
+        key = "description" if not description else ""
+        what = "what the agent is for" if key else "a text behind the front matter: its system prompt"
+        fields.problems.append(DefinitionProblem(text.file, key, f"expected {what}"))
+        name = ""
+    definition = Definition(
+        name,
+        description,
+        text.body.strip(),
+        text.file,
+        _model(fields),
+        _tools(fields, text),
+        _mode(fields),
+        _turns(fields, text),
+        fields.flag("background"),
+        fields.texts("skills"),
+    )
+    return definition, fields.problems
+
+
+def _is_name(name: str) -> bool:
+    plain = name.replace("-", "").replace("_", "")
+    return plain.isascii() and plain.isalnum() and len(name) <= _LONGEST_NAME
+
+
+def _model(fields: Fields) -> str:
+    model = fields.text("model", most=200)
+    if model in _FAMILIES or ":" in model or not model:
+        return "" if model in _FAMILIES else model
+    fields.refuse("model", '"PROVIDER:MODEL"; the session\'s model is used')
+    return ""
+
+
+def _mode(fields: Fields) -> Mode:
+    """Return the mode. A looser one than the session's counts as the session's, and is named."""
+    for key in ("permission_mode", "permissionMode", "mode"):
+        word = fields.text(key, most=100)
+        if word in _MODES and word:
+            return _MODES[word]
+        if word in _LOOSER:
+            fields.refuse(key, "plan or read-only: a sub-agent is never freer than its session, whose mode it has")
+        elif word:
+            fields.refuse(key, "default, plan, architect, ask or read-only; it may only read until this is corrected")
+            return Mode.ASK
+    return Mode.CODE
+
+
+def _turns(fields: Fields, text: MarkdownFile) -> int:
+    key = "maxTurns" if "maxTurns" in text.values else "max_turns"
+    return fields.number(key, DEFAULT_TURNS, 1, _MOST_TURNS)
+
+
+def _tools(fields: Fields, text: MarkdownFile) -> ToolChoice:
+    """Return the tools. What cannot be read allows none."""
+    given: Value = text.values.get("tools")
+    denied = (*fields.texts("disallowedTools"), *fields.texts("disallowed_tools"))
+    if isinstance(given, dict):
+        table = Fields("", fields.table("tools"))
+        allow, deny = table.texts("allow"), (*table.texts("deny"), *table.texts("except"))
+        if table.problems or table.unknown or ("allow" in given and not allow):
+            fields.refuse("tools", "a list, or a table of the lists allow, deny and except; it has no tools until then")
+            return ToolChoice(session=())
+        choice = ToolChoice(allow=allow, deny=(*deny, *denied))
+    else:
+        allow = fields.texts("tools")
+        if given is not None and not allow:
+            if not isinstance(given, str | list) or given:
+                fields.refuse("tools", "a list of tools; it has no tools until this is corrected")
+            return ToolChoice(session=())
+        choice = ToolChoice(allow=() if allow == ("*",) else allow, deny=denied)
+    unknown = [entry for entry in choice.allow if not _is_entry(entry)]
+    if unknown:
+        line, named = text.lines.get("tools", 0), ", ".join(unknown[:10])
+        fields.problems.append(DefinitionProblem(text.file, "tools", f"no tool here is called {named}", line))
+    return choice
+
+
+def _is_entry(entry: str) -> bool:
+    """Return whether an entry may name a tool: one of ours, a group, or a tool of a server."""
+    word = entry.lower().strip()
+    known = {*ALIASES, *ALIASES.values(), *(tool for group in GROUPS.values() for tool in group)}
+    more = {"outline", "diagnostics", "read_overflow", "ask_user"}
+    return word in known | more or word == "mcp" or word.startswith(("group:", "mcp:", "mcp_"))

@@ -1,0 +1,336 @@
+"""The runs of sub-agents of one session: at most so many at once, each on a card, none longer than the turn.
+
+A run belongs to the turn in which it began. `run` waits for it within its tool call. `spawn` begins one beside the turn
+on a card of its own; its report is given to the model before the next model call. If the model ends its answer while
+spawned runs go on, the turn waits for them, so that no card is open when the prompt is answered. A turn that ends
+otherwise (it was cancelled, or reached a limit) ends them.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import anyio
+
+from acp_agent.agent.prompt import fenced
+from acp_agent.core.delegation import AgentRun, OfferedAgent, ParentCall, RunSlots, RunState
+from acp_agent.core.errors import AgentError, StoreUnavailable, ToolError, ToolErrorCategory
+from acp_agent.core.events import EventSink, ToolFinished, ToolStarted
+from acp_agent.core.types import CallingAgent, ToolKind
+from acp_agent.log import Log
+from acp_agent.subagents.definitions import Definition
+from acp_agent.subagents.worker import Progress, Worker, WorkOutcome
+from acp_agent.text import defanged, title
+from acp_agent.tools.agent import as_result, summary
+
+_log = Log(__name__)
+_CLEAN_UP = 5.0
+"""Seconds in which a cancelled run may end."""
+_TOGETHER = 0.5
+"""Seconds that the first report waits for others, so that they are told together."""
+_MOST_KEPT = 50
+"""Runs that are remembered after their end."""
+
+Background = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """How many runs there may be: in the process and in the session. Ended ones are forgotten after these minutes."""
+
+    in_process: int = 8
+    in_session: int = 5
+    archive_minutes: float = 60
+
+
+@dataclass(frozen=True, slots=True)
+class RunDependencies:
+    """What the runs of a session need.
+
+    definitions  returns the definitions by name
+    worker       returns a new worker for a definition
+    emit         shows events
+    background   starts a task
+    keep         stores a conversation and returns its reference. Raises StoreUnavailable
+    limits       returns the limits in force
+    slots        the places of the process
+    """
+
+    definitions: Callable[[], Mapping[str, Definition]]
+    worker: Callable[[Definition], Worker]
+    emit: EventSink
+    background: Background
+    keep: Callable[[str], Awaitable[str]]
+    limits: Callable[[], RunLimits]
+    slots: RunSlots
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """A run.
+
+    beside  whether it was spawned
+    told    whether the model knows how it ended
+    over    is set when it has ended, and its card if it was spawned
+    """
+
+    id: str
+    definition: Definition
+    task: str
+    worker: Worker
+    card: str
+    beside: bool
+    told: bool = False
+    began: float = field(default_factory=time.monotonic)
+    ended: float = 0.0
+    state: RunState = RunState.RUNNING
+    report: str = ""
+    conversation: str = ""
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    over: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def seconds(self) -> float:
+        return (self.ended or time.monotonic()) - self.began
+
+    @property
+    def caller(self) -> CallingAgent:
+        return CallingAgent(self.id, self.definition.name, self.card, self.definition.mode)
+
+    def end(self, state: RunState, report: str) -> None:
+        self.state, self.report, self.ended = state, report, time.monotonic()
+
+    def shown(self) -> AgentRun:
+        return AgentRun(
+            self.id,
+            self.definition.name,
+            self.task,
+            self.state,
+            self.report,
+            self.seconds,
+            self.worker.calls,
+            self.conversation,
+        )
+
+
+class SubAgentRuns:
+    """The runs of one session."""
+
+    def __init__(self, needs: RunDependencies) -> None:
+        self._needs = needs
+        self._runs: dict[str, _Run] = {}
+        self._numbers: dict[str, int] = {}
+        self._ended = anyio.Event()  # set when a spawned run ends
+
+    def offered(self) -> Sequence[OfferedAgent]:
+        """Return the agents that can be given work now."""
+        return [definition.offered for definition in self._needs.definitions().values()]
+
+    def runs(self) -> Sequence[AgentRun]:
+        """Return the runs that go on, and those that ended not long ago, oldest first."""
+        self._archive()
+        return [run.shown() for run in self._runs.values()]
+
+    # --------------------------------------------------------------------------------------- running
+
+    async def run(self, agent: str, task: str, parent: ParentCall) -> AgentRun:
+        """Give an agent a task, and return the run when it has ended. Raises ToolError if there is no place."""
+        definition = self._find(agent)
+        run = self._begin(definition, task, self._needs.worker(definition), parent.id)
+        try:
+            await self._work(run, parent.progress)
+        finally:
+            run.over.set()
+        return run.shown()
+
+    async def spawn(self, agent: str, task: str) -> AgentRun:
+        """Begin a run beside the turn, on a card of its own. Raises ToolError if there is no place."""
+        definition = self._find(agent)
+        return await self._beside(definition, task, self._needs.worker(definition))
+
+    async def _beside(self, definition: Definition, task: str, worker: Worker, run_id: str = "") -> AgentRun:
+        run = self._begin(definition, task, worker, str(uuid4()), run_id, beside=True)
+        heading = title(f"{run.id}: {task}")
+        shown = {"agent": definition.name, "task": task}
+        await self._needs.emit(ToolStarted(run.card, "agent", heading, ToolKind.THINK, {**shown}))
+        self._needs.background(partial(self._on_its_card, run))
+        return run.shown()
+
+    async def _on_its_card(self, run: _Run) -> None:
+        """Carry out a spawned run, and show its end on its card."""
+        try:
+            await self._work(run, self._needs.emit)
+        except Exception:  # noqa: BLE001 - a fault of the agent's own costs the run, not the process
+            _log.error("sub-agent crashed", exc_info=True, run=run.id)
+        finally:
+            with anyio.move_on_after(_CLEAN_UP, shield=True):
+                await self._needs.emit(ToolFinished(run.card, "agent", as_result(run.shown()), run.seconds))
+            run.over.set()
+            ended, self._ended = self._ended, anyio.Event()
+            ended.set()
+
+    def _begin(
+        self, definition: Definition, task: str, worker: Worker, card: str, run_id: str = "", *, beside: bool = False
+    ) -> _Run:
+        """Return a new run, which has a place. Raises ToolError if there is none."""
+        self._archive()
+        self._check_room()
+        if not run_id:
+            number = self._numbers[definition.name] = self._numbers.get(definition.name, 0) + 1
+            run_id = f"{definition.name}-{number}"
+        self._runs.pop(run_id, None)
+        run = self._runs[run_id] = _Run(run_id, definition, task, worker, card, beside)
+        self._needs.slots.take()
+        return run
+
+    def _check_room(self) -> None:
+        limits, running = self._needs.limits(), [run.id for run in self._runs.values() if not run.ended]
+        taken = self._needs.slots.taken
+        if len(running) < limits.in_session and taken < limits.in_process:
+            return
+        full = len(running) >= limits.in_session
+        count = f"{len(running)}/{limits.in_session} of this session" if full else f"{taken}/{limits.in_process} in all"
+        raise ToolError(
+            ToolErrorCategory.POLICY_BLOCKED,
+            f"sub-agents at capacity ({count}): {', '.join(running) or 'other sessions have them'}",
+            "Wait for a report and call again, give fewer tasks at once, or do it yourself.",
+        )
+
+    async def _work(self, run: _Run, progress: Progress) -> None:
+        """Carry out a run to its end. A run that was cancelled by itself ends without an exception."""
+        outcome: WorkOutcome | None = None
+        trouble = "it crashed, which is a fault of the agent"
+        try:
+            with run.scope:
+                outcome = await run.worker.work(run.task, run.caller, progress)
+            trouble = "cancelled"
+        except AgentError as error:
+            trouble = str(error)
+        except anyio.get_cancelled_exc_class():
+            trouble = "cancelled"
+            raise
+        finally:
+            self._needs.slots.give_back()
+            run.end(*_ending(outcome, trouble))
+            with anyio.move_on_after(_CLEAN_UP, shield=True):
+                await self._keep(run)
+
+    async def _keep(self, run: _Run) -> None:
+        said = run.worker.conversation()
+        if said:
+            try:
+                run.conversation = await self._needs.keep(f"# {run.id}: {run.task}\n\n{said}\n")
+            except StoreUnavailable as error:
+                _log.warning("conversation of a sub-agent not stored", run=run.id, error=str(error))
+
+    # ------------------------------------------------------------------------------------ steering
+
+    async def cancel(self, which: str) -> Sequence[AgentRun]:
+        """End runs, and return those that ended. Raises ToolError for an unknown id."""
+        running = [run for run in self._runs.values() if not run.ended]
+        if which == "last":
+            running = running[-1:]
+        elif which != "all":
+            running = [run for run in (self._known(which),) if not run.ended]
+        for run in running:
+            run.told = True
+            run.scope.cancel()
+        for run in running:
+            with anyio.move_on_after(_CLEAN_UP):
+                await run.over.wait()
+        return [run.shown() for run in running]
+
+    async def steer(self, which: str, words: str) -> AgentRun:
+        """End a run if it still goes on, and begin it anew, with its conversation and these words."""
+        run = self._known(which)
+        await self.cancel(run.id)
+        run.told = True
+        return await self._beside(run.definition, words, run.worker, run.id)
+
+    # ------------------------------------------------------------------------------------- reports
+
+    def news(self) -> str:
+        """Return the reports of spawned runs that ended since, for the model; empty for none."""
+        ready = self._untold()
+        for run in ready:
+            run.told = True
+        return "\n\n".join(_announced(run.shown()) for run in ready)
+
+    async def wait(self) -> str:
+        """Wait until a spawned run ends, and return the news. Empty at once if none goes on and there are none."""
+        while True:
+            if self._untold():
+                if self._going_on():
+                    await anyio.sleep(_TOGETHER)
+                return self.news()
+            if not self._going_on():
+                return ""
+            await self._ended.wait()
+
+    async def end(self) -> None:
+        """End all runs, because the turn ends. Their cards are closed on return."""
+        going_on = self._going_on()
+        if not going_on:
+            return
+        for run in going_on:
+            run.scope.cancel()
+        with anyio.move_on_after(_CLEAN_UP, shield=True):
+            for run in going_on:
+                await run.over.wait()
+        for run in going_on:
+            run.told = True
+
+    def _going_on(self) -> list[_Run]:
+        """Return the spawned runs whose cards are open."""
+        return [run for run in self._runs.values() if run.beside and not run.over.is_set()]
+
+    def _untold(self) -> list[_Run]:
+        """Return the spawned runs that ended and that the model does not know about."""
+        return [run for run in self._runs.values() if run.beside and run.over.is_set() and not run.told]
+
+    # ------------------------------------------------------------------------------------- finding
+
+    def _find(self, agent: str) -> Definition:
+        known = self._needs.definitions()
+        found = known.get(agent) or known.get(agent.lower())
+        if found is None:
+            names = ", ".join(known)
+            raise ToolError(
+                ToolErrorCategory.INVALID_PARAMETERS, f"there is no sub-agent {agent[:80]!r}", f"Use one of: {names}."
+            )
+        return found
+
+    def _known(self, run_id: str) -> _Run:
+        self._archive()
+        run = self._runs.get(run_id)
+        if run is None:
+            ids = ", ".join(self._runs) or "none"
+            raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"there is no run {run_id[:80]!r}", f"Runs: {ids}.")
+        return run
+
+    def _archive(self) -> None:
+        """Forget runs that ended long ago."""
+        oldest = time.monotonic() - self._needs.limits().archive_minutes * 60
+        ended = [run for run in self._runs.values() if run.over.is_set() and (run.told or not run.beside)]
+        for at, run in enumerate(ended):
+            if run.ended < oldest or at < len(ended) - _MOST_KEPT:
+                del self._runs[run.id]
+
+
+def _ending(outcome: WorkOutcome | None, trouble: str) -> tuple[RunState, str]:
+    """Return the state and the report of a run that has ended."""
+    if outcome is None:
+        return (RunState.CANCELLED, "") if trouble == "cancelled" else (RunState.FAILED, trouble)
+    if not outcome.trouble:
+        return RunState.DONE, outcome.report
+    said = f"{outcome.report}\n\n" if outcome.report else ""
+    return (RunState.DONE if said else RunState.FAILED), f"{said}[{outcome.trouble}]"
+
+
+def _announced(run: AgentRun) -> str:
+    """Return the end of a run for the model, in a fence: its words are data."""
+    said = fenced("tool-output", defanged(run.report or f"({run.state})"), f' agent="{run.id}"')
+    return f"[{summary(run)}. Its report:]\n{said}"

@@ -1,0 +1,194 @@
+"""What carries out a run: a model with a conversation of its own and a part of the session's tools."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from acp_agent.agent.history import History
+from acp_agent.agent.turn import Agent, Limits
+from acp_agent.core.errors import ToolErrorCategory
+from acp_agent.core.events import Event, TextDelta, ToolProgress
+from acp_agent.core.messages import Message, Role, StopReason, TextPart, ToolResultPart, ToolUsePart
+from acp_agent.core.ports import Provider, Toolset
+from acp_agent.core.types import CallingAgent, ToolCall, ToolResult, ToolSpec, Touches, tool_id
+from acp_agent.gates.mode import offered_in
+from acp_agent.gates.selection import Selection
+from acp_agent.subagents.definitions import Definition
+
+
+@dataclass(frozen=True, slots=True)
+class WorkOutcome:
+    """The end of a run.
+
+    report   its last message
+    trouble  why it could not go on; empty if it could
+    """
+
+    report: str
+    trouble: str = ""
+
+
+Progress = Callable[[ToolProgress], Awaitable[None]]
+"""Shows news of a call on its card."""
+
+
+class Worker(Protocol):
+    """Carries out the tasks of one run, one after another, in one conversation."""
+
+    @property
+    def calls(self) -> int:
+        """The tool calls so far."""
+        ...
+
+    async def work(self, words: str, caller: CallingAgent, progress: Progress) -> WorkOutcome:
+        """Do what the words say. Cancelling ends it; the conversation then has what was done.
+
+        caller     who makes the calls, and whose card shows them
+        progress   shows news on that card
+
+        Raises AgentError if it cannot begin.
+        """
+        ...
+
+    def conversation(self) -> str:
+        """Return the conversation so far as text for people and models; empty for none."""
+        ...
+
+
+class NarrowedTools:
+    """A part of the session's tools, for one sub-agent. Its calls pass the session's own gates.
+
+    toolset    the session's tools
+    selection  the definition's choice among them
+    """
+
+    def __init__(self, toolset: Toolset, selection: Selection, caller: CallingAgent) -> None:
+        self._toolset = toolset
+        self._selection = selection
+        self._caller = caller
+        self.calls = 0
+
+    def specs(self) -> Sequence[ToolSpec]:
+        """Return the tools that the sub-agent may call now."""
+        mode = self._caller.mode
+        return [
+            spec
+            for spec in self._toolset.specs()
+            if offered_in(mode, spec) and not self._selection.objection(spec.name, spec.server)
+        ]
+
+    async def announce(self, call: ToolCall) -> Touches:
+        """Show the start of a call that will run later."""
+        return await self._toolset.announce(self._stamped(call))
+
+    async def run(self, call: ToolCall, *, announced: bool = False) -> ToolResult:
+        """Run a call of a tool that the sub-agent has, and refuse any other."""
+        self.calls += 1
+        meant, has = tool_id(call.name).lower(), [spec.name for spec in self.specs()]
+        if any(meant == name.lower() for name in has):
+            return await self._toolset.run(self._stamped(call), announced=announced)
+        advice = f"Use one of your tools ({', '.join(has)}), or report what you could not do."
+        reason = f"{self._caller.name} has no tool '{call.name[:80]}'"
+        refused = ToolResult.refused(reason, ToolErrorCategory.TOOL_NOT_FOUND, advice=advice)
+        await self.refuse(call, refused, announced=announced)
+        return refused
+
+    async def refuse(self, call: ToolCall, result: ToolResult, *, announced: bool = False) -> None:
+        """Show and record a call that does not run."""
+        await self._toolset.refuse(self._stamped(call), result, announced=announced)
+
+    def _stamped(self, call: ToolCall) -> ToolCall:
+        """Return the call with its maker. Its id in the sub-agent's conversation is none in the session's."""
+        return replace(call, agent=self._caller, use_id="")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDependencies:
+    """What the session gives to the models of its sub-agents.
+
+    toolset   returns the session's tools
+    provider  returns the model of a definition. Raises AgentError
+    prompt    returns the system prompt of a definition with these tools
+    servers   returns the names of the session's MCP servers
+    limits    returns the session's limits of a turn
+    """
+
+    toolset: Callable[[], Toolset]
+    provider: Callable[[Definition], Awaitable[Provider]]
+    prompt: Callable[[Definition, Sequence[ToolSpec]], Awaitable[str]]
+    servers: Callable[[], Sequence[str]]
+    limits: Callable[[], Limits]
+
+
+_STOPPED = {
+    StopReason.MAX_TURN_REQUESTS: "stopped after its last model call (max_turns)",
+    StopReason.MAX_TOKENS: "stopped, since its context or its answer was full",
+    StopReason.REFUSAL: "its model refused to go on",
+}
+
+
+class ModelWorker:
+    """A worker that asks a model. Its conversation begins empty and goes on from task to task."""
+
+    def __init__(self, definition: Definition, needs: ModelDependencies) -> None:
+        self._definition = definition
+        self._needs = needs
+        self._history = History()
+        self._calls = 0
+
+    @property
+    def calls(self) -> int:
+        """The tool calls so far."""
+        return self._calls
+
+    async def work(self, words: str, caller: CallingAgent, progress: Progress) -> WorkOutcome:
+        """Run one turn. Its text is shown as progress, and its last message is the report. Raises AgentError."""
+        definition, needs = self._definition, self._needs
+        provider = await needs.provider(definition)
+        tools = NarrowedTools(needs.toolset(), definition.selection(needs.servers()), caller)
+        prompt = await needs.prompt(definition, tools.specs())
+
+        message = ""
+
+        async def show(event: Event) -> None:
+            nonlocal message
+            if isinstance(event, TextDelta):
+                between = "\n\n" if message not in ("", event.message_id) else ""
+                message = event.message_id
+                await progress(ToolProgress(caller.card, output=between + event.text))
+
+        limits = replace(needs.limits(), max_tool_iterations=definition.max_turns)
+        agent = Agent(provider, tools, self._history, show, limits, prompt)
+        before = self._calls
+        try:
+            stop = await agent.run(Message(Role.USER, (TextPart(words),)))
+        finally:
+            self._calls = before + tools.calls
+        report = self._last_words()
+        if agent.failure is not None:
+            return WorkOutcome(report, f"its model could not answer: {agent.failure}")
+        return WorkOutcome(report, _STOPPED.get(stop, "") or ("" if report else "it ended without a report"))
+
+    def _last_words(self) -> str:
+        """Return the text of the last message of the model in this turn."""
+        last = next((each for each in reversed(self._history.messages()) if each.role is Role.ASSISTANT), None)
+        return "" if last is None else last.text.strip()
+
+    def conversation(self) -> str:
+        """Return the conversation so far, one heading a message."""
+        return "\n\n".join(f"## {message.role.value}\n\n{_text_of(message)}" for message in self._history.messages())
+
+
+def _text_of(message: Message) -> str:
+    parts: list[str] = []
+    for part in message.parts:
+        match part:
+            case TextPart(text):
+                parts.append(text)
+            case ToolUsePart():
+                parts.append(f"[calls {part.name} {part.raw_arguments or part.arguments}]")
+            case ToolResultPart():
+                parts.append(f"[result]\n{part.text}")
+            case _:
+                pass
+    return "\n\n".join(parts)

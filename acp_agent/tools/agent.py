@@ -1,0 +1,155 @@
+"""agent: gives work to sub-agents, which do it in conversations of their own and report."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from acp_agent.core.delegation import AgentRun, OfferedAgent, ParentCall, RunState, SubAgents
+from acp_agent.core.errors import ToolError, ToolErrorCategory, ToolFailure
+from acp_agent.core.ports import ToolContext
+from acp_agent.core.types import JsonObject, Subject, ToolKind, ToolResult, ToolSpec
+from acp_agent.text import title
+from acp_agent.tools.tool import Params, Text, Tool
+
+_LISTED = 15
+"""Agents whose names and descriptions are in the schema; the others are listed by `list`."""
+_LINE = 100  # characters of a task in a list
+
+
+class AgentParams(Params):
+    """Give a task to an agent with a context of its own, which sees nothing of this conversation and reports.
+
+    run calls in one message run together. spawn goes on beside your work; its report comes by itself.
+    """
+
+    op: Literal["run", "spawn", "list", "cancel", "steer"] = "run"
+    agent: Annotated[Text, Field(max_length=100)] = ""
+    task: Annotated[Text, Field(max_length=50_000)] = Field(default="", description="For steer: the new words")
+    id: Annotated[Text, Field(max_length=100)] = Field(default="", description="For cancel also last, all")
+
+
+class AgentTool(Tool[AgentParams]):
+    """The tool that hands work to `Backends.agents`.
+
+    offered   returns the agents that there are now
+    """
+
+    name = "agent"
+    kind = ToolKind.THINK
+    mutates = False
+    params = AgentParams
+
+    def __init__(self, offered: Callable[[], Sequence[OfferedAgent]] = tuple) -> None:
+        self._offered = offered
+        self._told: tuple[OfferedAgent, ...] = ()
+        self._with_agents: ToolSpec | None = None
+
+    def spec(self) -> ToolSpec:
+        agents = tuple(self._offered())
+        if self._with_agents is None or agents != self._told:
+            spec = super().spec()
+            listed = "; ".join(f"{each.name}: {each.description}" for each in agents[:_LISTED])
+            more = f"; and {len(agents) - _LISTED} more (list)" if len(agents) > _LISTED else ""
+            self._told = agents
+            self._with_agents = replace(spec, description=f"{spec.description} Agents: {listed}{more}")
+        return self._with_agents
+
+    def spec_of(self, params: AgentParams) -> ToolSpec:
+        """Return the definition for one call. Runs of agents that only read go together, others are alone."""
+        if params.op != "run":
+            return self.spec()
+        found = next((each for each in self._offered() if each.name == params.agent.lower()), None)
+        return replace(self.spec(), delegates=True, alone=found is not None and not found.only_reads)
+
+    def title(self, params: AgentParams) -> str:
+        match params.op:
+            case "run" | "spawn":
+                return title(f"{params.agent}: {params.task}")
+            case "list":
+                return "List the agents"
+            case "cancel":
+                return title(f"Cancel {params.id or 'last'}")
+            case "steer":
+                return title(f"Steer {params.id}: {params.task}")
+
+    def subjects(self, params: AgentParams) -> tuple[Subject, ...]:
+        """Return no subject: the agent's own calls are judged one by one."""
+        del params
+        return ()
+
+    async def run(self, params: AgentParams, context: ToolContext) -> ToolResult:
+        agents = context.backends.agents
+        if agents is None or context.agent is not None:
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "there are no sub-agents here")
+        _check(params)
+        match params.op:
+            case "run":
+                return await _run(params, agents, context)
+            case "spawn":
+                run = await agents.spawn(params.agent, params.task)
+                return _begun(run)
+            case "list":
+                return ToolResult(listing(agents))
+            case "cancel":
+                ended = await agents.cancel(params.id or "last")
+                return ToolResult("\n".join(map(summary, ended)) or "no run goes on")
+            case "steer":
+                return _begun(await agents.steer(params.id, params.task))
+
+
+async def _run(params: AgentParams, agents: SubAgents, context: ToolContext) -> ToolResult:
+    name = params.agent.lower()
+    if any(each.background and each.name == name for each in agents.offered()):
+        return _begun(await agents.spawn(params.agent, params.task))
+    return as_result(await agents.run(params.agent, params.task, ParentCall(context.call_id, context.progress)))
+
+
+def _begun(run: AgentRun) -> ToolResult:
+    told = f"{run.id} works on it. Its report comes to you by itself: go on with other work, or end your answer."
+    return ToolResult(told, display=f"{run.id} works on it", envelope={"agent": run.agent, "run": run.id})
+
+
+def _check(params: AgentParams) -> None:
+    """Raise ToolError if an argument is missing that this operation needs."""
+    needed = {"run": ("agent", "task"), "spawn": ("agent", "task"), "steer": ("id", "task")}.get(params.op, ())
+    missing = [name for name in needed if not getattr(params, name).strip()]
+    if missing:
+        message = f"agent: {' and '.join(missing)} missing (expected for op = {params.op})"
+        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, message)
+
+
+def as_result(run: AgentRun) -> ToolResult:
+    """Return a run that has ended as the result of a tool call."""
+    match run.state:
+        case RunState.DONE:
+            return ToolResult(f"{run.report}\n\n[{summary(run)}]", display=run.report, envelope=_envelope(run))
+        case RunState.CANCELLED:
+            return ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, f"{run.id} was cancelled"))
+        case _:
+            advice = "Do it yourself, or give the task once more in other words."
+            failure = ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, f"{run.id} failed: {run.report}", advice)
+            return replace(ToolResult.failed(failure), envelope=_envelope(run))
+
+
+def _envelope(run: AgentRun) -> JsonObject:
+    return {"agent": run.agent, "run": run.id, "calls": run.calls, "conversation": run.conversation}
+
+
+def summary(run: AgentRun) -> str:
+    """Return one line about a run."""
+    kept = f"; its conversation: {run.conversation}" if run.conversation else ""
+    return f"{run.id}: {run.state}, {run.calls} tool calls in {run.seconds:.0f} s{kept}"
+
+
+def listing(agents: SubAgents) -> str:
+    """Return the agents and their runs, one a line."""
+    offered = [f"- {each.name}: {each.description} ({each.source})" for each in agents.offered()]
+    runs = [f"- {summary(run)}: {_line(run.task)}" for run in agents.runs()]
+    return "\n".join(("Agents:", *offered, *(("", "Runs:", *runs) if runs else ())))
+
+
+def _line(task: str) -> str:
+    line = " ".join(task.split())
+    return line if len(line) <= _LINE else f"{line[:_LINE]}…"
