@@ -58,7 +58,8 @@ class EditorSession:
     async def replay(self, past: AsyncGenerator[StoredEvent]) -> None:
         async with aclosing(replayed(past, self._updates)) as updates:
             async for update in updates:
-                await self._peer.notify("session/update", {"sessionId": self._id, "update": update})
+                about: JsonObject = {"sessionId": self._id, "update": update}
+                await self._peer.notify("session/update", about, at_once=False)
 
     # ------------------------------------------------------------------------------------ offering
 

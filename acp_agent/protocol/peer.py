@@ -281,9 +281,12 @@ class Peer:
         self._last_id += 1 + secrets.randbelow(1 << 32)
         return self._last_id
 
-    async def notify(self, method: str, params: JsonObject) -> None:
-        """Send a notification, and wait while the editor is far behind in reading."""
-        self.post_notification(method, params)
+    async def notify(self, method: str, params: JsonObject, *, at_once: bool = True) -> None:
+        """Send a notification, and wait while the editor is far behind in reading.
+
+        at_once   False for one of many, which are written together
+        """
+        self._send({"jsonrpc": "2.0", "method": method, "params": params}, at_once=at_once)
         await self._writer.room()
 
     def post_notification(self, method: str, params: JsonObject) -> None:
@@ -294,8 +297,8 @@ class Peer:
         numbered: JsonObject = {} if request_id is None else {"id": request_id}
         self._send({"jsonrpc": "2.0", **numbered, "method": method, "params": params})
 
-    def _send(self, message: JsonObject) -> None:
-        self._writer.post(message)
+    def _send(self, message: JsonObject, *, at_once: bool = True) -> None:
+        self._writer.post(message, at_once=at_once)
         if self._observer is not None:
             self._observer.sent(message)
 

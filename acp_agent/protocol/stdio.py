@@ -10,7 +10,6 @@ import json
 import os
 import select
 import stat
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 
 import anyio
@@ -162,40 +161,43 @@ class MessageWriter:
     def __init__(self, fd: int, frames: FrameLog | None = None) -> None:
         self._fd = fd
         self._frames = frames
-        self._queue: deque[memoryview] = deque()
-        self._queued = 0
+        self._waiting = bytearray()
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
         self._changed = anyio.Event()
         self.broken = False
 
-    def post(self, message: JsonObject) -> None:
-        """Queue a message, and write what the pipe has room for. Dropped once the editor has stopped reading."""
+    def post(self, message: JsonObject, *, at_once: bool = True) -> None:
+        """Queue a message, and write what the pipe has room for. Dropped once the editor has stopped reading.
+
+        at_once   False leaves the writing to `run`, which joins many small messages
+        """
         if self.broken:
             return
         data = json.dumps(message, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
         if self._frames is not None:
             self._frames.sent(data)
-        self._queue.append(memoryview(data))
-        self._queued += len(data)
-        self._write_ready()
-        if self._queue or self.broken:
+        idle = not self._waiting
+        self._waiting += data
+        if at_once:
+            self._write_ready()
+        if (self._waiting and (at_once or idle)) or self.broken:
             self._announce()
 
     async def room(self, backlog: int = _BACKLOG_HIGH) -> None:
         """Wait while the editor is more than `backlog` bytes behind in reading."""
-        while self._queued > backlog and not self.broken:
+        while len(self._waiting) > backlog and not self.broken:
             await self._changed.wait()
 
     async def flush(self) -> None:
         """Wait until `run` has written everything, or the editor has stopped reading."""
-        while self._queue and not self.broken:
+        while self._waiting and not self.broken:
             await self._changed.wait()
 
     async def run(self) -> None:
         """Write what `post` could not. Returns when the editor has stopped reading."""
         while not self.broken:
-            if not self._queue:
+            if not self._waiting:
                 await self._changed.wait()
                 continue
             try:
@@ -210,16 +212,11 @@ class MessageWriter:
         self._changed = anyio.Event()
 
     def _write_ready(self) -> None:
-        while self._queue and self._poll.poll(0):
-            data = self._queue[0]
+        while self._waiting and self._poll.poll(0):
             try:
-                written = os.write(self._fd, data[:_WRITE_SIZE])
+                written = os.write(self._fd, self._waiting[:_WRITE_SIZE])
             except OSError:  # EPIPE, EIO
                 self.broken = True
-                self._queue.clear()
+                self._waiting.clear()
                 return
-            self._queued -= written
-            if written == len(data):
-                self._queue.popleft()
-            else:
-                self._queue[0] = data[written:]
+            del self._waiting[:written]

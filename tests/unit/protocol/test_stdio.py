@@ -143,6 +143,27 @@ async def test_messages_arrive_in_order_and_whole_past_a_full_pipe(fds: ExitStac
     assert [json.loads(line) for line in received if isinstance(line, bytes)] == messages
 
 
+async def test_messages_that_can_wait_are_written_together_and_keep_their_place(fds: ExitStack) -> None:
+    read, write = pipe(fds)
+    writer = MessageWriter(write)
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(writer.run)
+            await anyio.wait_all_tasks_blocked()
+            for n in range(100):
+                writer.post({"n": n}, at_once=False)
+            await anyio.wait_readable(read)
+            first = os.read(read, 65_536)
+            for n in range(100, 103):
+                writer.post({"n": n}, at_once=n == 101)
+            second = os.read(read, 65_536)
+            await writer.flush()
+            third = os.read(read, 65_536)
+            tasks.cancel_scope.cancel()
+    written = [[json.loads(line)["n"] for line in data.splitlines()] for data in (first, second, third)]
+    assert written == [[*range(100)], [100, 101], [102]]
+
+
 async def test_a_reader_that_falls_behind_makes_senders_wait(fds: ExitStack) -> None:
     read, write = pipe(fds)
     writer = MessageWriter(write)
