@@ -19,6 +19,7 @@ from anyio import to_thread
 from acp_agent.core.backends import CommandOutcome, CommandRequest, OnOutput
 from acp_agent.core.editor import CommandWatch, TerminalSettings
 from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
+from acp_agent.core.process_limits import tag_of
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol import wire
 from acp_agent.protocol.client import EditorPaths
@@ -100,7 +101,9 @@ class TerminalCommands:
                 command, afterwards = await to_thread.run_sync(self._contain, request, {MARK: mark})
             except OSError as error:
                 raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"the sandbox cannot be built: {error}") from error
-        script = self._write_script(f"set --; {command}") if self._form == "script" else None  # without the title
+        # The tag (`core.process_limits`) is set where the shell can do that; the title is dropped.
+        opening = f"ulimit -SR {tag_of(mark)} 2>/dev/null; set --; "
+        script = self._write_script(opening + command) if self._form == "script" else None
         args: list[Json] = ["-c", command] if script is None else [script, *self._title(request.command)]
         members: JsonObject = {"command": self._shell, "args": args}
         if self._form == "line":
@@ -374,10 +377,10 @@ class EditorCommand:
 
     async def _timed_out(self) -> CommandOutcome:
         self._peer.tell("terminal/kill", self._target)
+        with anyio.CancelScope(shield=True):  # some clients end only the shell, or nothing
+            await to_thread.run_sync(self._tree.end)
         with anyio.move_on_after(_KILL_GRACE), contextlib.suppress(RpcError):
             await self._wait_for_exit()  # the command has timed out in any case
-        with anyio.CancelScope(shield=True):
-            await to_thread.run_sync(self._tree.end)
         self._alone = True
         await self._look_after()
         return replace(await self._outcome(124, None), timed_out=True, timeout=self._timeout)

@@ -265,7 +265,7 @@ class ProcessTree:
     with the tag `tag`.
 
     grace       seconds that processes get to end by themselves, in `wait`, and in `end` after SIGTERM
-    elsewhere   whether another program starts the shell, such as an editor in its terminal. Then only the mark tells
+    elsewhere   whether another program starts the shell, such as an editor in its terminal. Then only mark and tag tell
                 what belongs to the command; where this machine does not run it, nothing is found
     limits      what it may take if it is contained
     """
@@ -417,13 +417,12 @@ class ProcessTree:
         """Return whether a process belongs to this command, or to none that still runs."""
         if status.session == self._leader and not self._elsewhere:
             return True
-        mark = self._table.mark(status.pid)
-        if mark == self.mark or self._elsewhere:
-            return mark == self.mark
-        if self._pipes & self._table.pipes(status.pid):
+        mark, tag = self._table.mark(status.pid), self._table.tag(status.pid)
+        if mark == self.mark or tag == self.tag:
             return True
-        tag = self._table.tag(status.pid)
-        if tag == self.tag:
+        if self._elsewhere:
+            return False
+        if self._pipes & self._table.pipes(status.pid):
             return True
         another_command = tag is not None or (mark is not None and mark.startswith(f"{os.getpid()}."))
         if another_command or not self._subreaper or status.session in (0, status.pid, self._own_session):
