@@ -8,12 +8,16 @@ from typing import Any
 import pytest
 
 from acp_agent.cli.agent_process import RecordedFrame, SeenCall
+from tests.e2e.killed_view import loaded
 from tests.e2e.model_servers import meeting_model
 from tests.fakes.answers import Call
 from tests.fakes.editor import NOTHING, ScriptedEditor, editing
+from tests.fakes.held import Held, processes_ended
 from tests.fakes.model_script import Script, says, uses
 
 pytestmark = pytest.mark.anyio
+
+FULL_AUTO = "[acp]\nauto_approve = 'full-auto'\n"
 
 
 def agent(**arguments: str) -> tuple[str, dict[str, Any]]:
@@ -46,7 +50,7 @@ def assert_no_card_is_open(editor: ScriptedEditor) -> None:
 def messages(editor: ScriptedEditor) -> str:
     frames: Sequence[RecordedFrame] = editor.recording.frames
     chunks = [frame.update for frame in frames if frame.update.get("sessionUpdate") == "agent_message_chunk"]
-    return "".join(chunk["content"]["text"] for chunk in chunks)
+    return " ".join("".join(chunk["content"]["text"] for chunk in chunks).split())
 
 
 async def test_a_sub_agent_reads_under_the_card_of_its_call_and_only_its_report_comes_back(tmp_path: Path):
@@ -74,8 +78,7 @@ async def test_a_sub_agent_that_may_only_read_has_no_other_tool_and_is_refused_o
         "^find": [uses(*calls), says("I could not.")],
         "^go": [uses(run("explore", "find")), says("done")],
     }
-    config = "[acp]\nauto_approve = 'full-auto'\n"
-    async with editing(tmp_path, script, capabilities=NOTHING, config=config) as editor:
+    async with editing(tmp_path, script, capabilities=NOTHING, config=FULL_AUTO) as editor:
         await editor.say(await editor.open(), "go")
         assert sorted(path.name for path in editor.workspace.iterdir()) == []
     refused = nested(editor)["explore: find"]
@@ -128,3 +131,108 @@ async def test_the_audit_says_which_sub_agent_made_a_call(tmp_path: Path):
         records = [json.loads(line) for line in file.read_text().splitlines()]
     made = {record["tool"]: record["caller_id"] for record in records if "tool" in record}
     assert made == {"list_directory": f"{session}/explore-1", "agent": session}
+
+
+async def test_a_spawned_run_has_its_own_card_and_is_announced_before_the_turn_ends(tmp_path: Path):
+    script: Script = {
+        "^find": [uses(("read", {"path": "a.txt"})), says("a.txt:1 holds one.")],
+        "Its report:": [says("It is one.")],
+        "^go": [uses(agent(op="spawn", agent="explore", task="find it")), says("I wait. ")],
+    }
+    async with editing(tmp_path, script, capabilities=NOTHING) as editor:
+        (editor.workspace / "a.txt").write_text("one\n")
+        assert await editor.say(await editor.open(), "go") == "end_turn"
+    assert messages(editor) == "I wait. It is one."
+    assert [call.first["title"] for call in editor.calls] == ["explore: find it", "explore-1: find it", "read a.txt"]
+    assert list(nested(editor)) == ["explore-1: find it"]
+    assert editor.calls[1].final["content"][0]["content"]["text"] == "a.txt:1 holds one."
+    assert_no_card_is_open(editor)
+
+
+async def test_a_spawned_run_that_is_steered_goes_on_with_what_it_knows_and_the_new_words(tmp_path: Path):
+    script: Script = {
+        "^find": [{"hang": True, "text": ["Looking"]}],
+        "Its report:": [says("Found.")],
+        "elsewhere": [says("It is elsewhere.")],
+        "^go": [
+            uses(agent(op="spawn", agent="explore", task="find it")),
+            uses(agent(op="steer", id="explore-1", task="look elsewhere")),
+            uses(agent(op="list")),
+            says("I wait. "),
+        ],
+    }
+    async with editing(tmp_path, script, capabilities=NOTHING) as editor:
+        assert await editor.say(await editor.open(), "go") == "end_turn"
+    ends = {call.first["title"]: (call.status, call.text) for call in editor.calls}
+    assert ends["explore-1: find it"][0] == "failed"
+    assert "cancelled" in ends["explore-1: find it"][1]
+    assert ends["explore-1: look elsewhere"] == ("completed", "It is elsewhere.")
+    assert messages(editor) == "I wait. Found."
+    assert_no_card_is_open(editor)
+
+
+async def test_cancelling_the_turn_ends_every_run_its_commands_and_its_cards(tmp_path: Path):
+    script: Script = {
+        "^hold": [uses(("bash", {"command": Held.COMMAND})), says("never")],
+        "^find": [{"hang": True}],
+        "^go": [
+            uses(agent(op="spawn", agent="explore", task="find it")),
+            uses(run("general", "hold on")),
+            says("never"),
+        ],
+    }
+    async with editing(tmp_path, script, capabilities=NOTHING, config=FULL_AUTO) as editor:
+        held = Held(editor)
+        session = await editor.open()
+        async with editor.prompting(session) as turn:
+            pids = await held.pids()
+            await editor.cancel(session)
+        assert turn.stop_reason == "cancelled"
+        await processes_ended(pids)
+        assert_no_card_is_open(editor)
+        assert await editor.say(session, "/help") == "end_turn"
+    assert len(editor.calls) == 4
+
+
+async def test_a_load_shows_the_same_cards_under_the_same_ones(tmp_path: Path):
+    script: Script = {
+        "^find": [uses(("read", {"path": "a.txt"}), ("list_directory", {"path": "."})), says("a.txt:1 holds one.")],
+        "^go": [uses(run("explore", "find it"), run("review", "find it")), says("It is one.")],
+    }
+    async with editing(tmp_path, script, capabilities=NOTHING) as editor:
+        (editor.workspace / "a.txt").write_text("one\n")
+        session = await editor.open()
+        await editor.say(session, "go")
+        live = {call.id: (call.first["title"], parent_of(call.first), call.final) for call in editor.calls}
+        told = await loaded(editor, session)
+    again = {update["toolCallId"]: update for update in told.updates if update["sessionUpdate"] == "tool_call"}
+    assert {call: (each["title"], parent_of(each)) for call, each in again.items()} == {
+        call: (title, parent) for call, (title, parent, _) in live.items()
+    }
+    ends = {update["toolCallId"]: update for update in told.updates if update.get("status") == "completed"}
+    assert {call: (each["content"], parent_of(each)) for call, each in ends.items()} == {
+        call: (final["content"], parent) for call, (_, parent, final) in live.items()
+    }
+    assert len(live) == 6
+
+
+async def test_no_more_run_at_once_than_the_configuration_says(tmp_path: Path):
+    spawned = [uses(agent(op="spawn", agent="explore", task=f"find {letter}")) for letter in "abc"]
+    script: Script = {
+        "^find": [{"hang": True}],
+        "^go": [*spawned, uses(agent(op="cancel", id="all")), says("enough")],
+    }
+    async with editing(tmp_path, script, capabilities=NOTHING, config="[agents]\nmax_children = 2\n") as editor:
+        assert await editor.say(await editor.open(), "go") == "end_turn"
+    refused = next(call for call in editor.calls if call.first["title"] == "explore: find c")
+    assert refused.status == "failed"
+    assert "sub-agents at capacity (2/2 of this session): explore-1, explore-2" in refused.text
+    assert messages(editor) == "enough"
+    assert_no_card_is_open(editor)
+
+
+async def test_switched_off_the_model_has_no_tool_for_them(tmp_path: Path):
+    script = [uses(run("explore", "find")), says("done")]
+    async with editing(tmp_path, script, capabilities=NOTHING, config="[agents]\nenabled = false\n") as editor:
+        await editor.say(await editor.open(), "go")
+    assert "there is no tool" in editor.call.text
