@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from acp_agent.cli.agent_process import RecordedFrame, SeenCall
+from acp_agent.cli.agent_process import RecordedFrame, SeenCall, text_at
 from tests.fakes.answers import Call, answering
 from tests.fakes.editor import FILES_ONLY, NOTHING, TERMINAL_ONLY, ScriptedEditor, editing, from_agent
 from tests.fakes.model_script import says, uses
@@ -37,7 +37,13 @@ class Told:
     """What a client was told in one turn."""
 
     frames: list[RecordedFrame]
-    call: SeenCall
+    calls: list[SeenCall]
+
+    @property
+    def call(self) -> SeenCall:
+        """The only call of the turn."""
+        (call,) = self.calls
+        return call
 
     @property
     def question(self) -> dict[str, Any]:
@@ -79,9 +85,8 @@ async def turn(agent: ScriptedEditor, name: str | None, prompt: str, capabilitie
     session = await agent.new_session(str(agent.workspace))
     start = len(agent.recording.frames)
     assert await agent.say(session, prompt) == "end_turn"
-    (call,) = agent.calls_of(session)
     frames = agent.recording.frames[start:]
-    return Told([frame for frame in frames if frame.params.get("sessionId") == session], call)
+    return Told([frame for frame in frames if frame.params.get("sessionId") == session], agent.calls_of(session))
 
 
 # ------------------------------------------------------------------------------------------------- questions
@@ -200,3 +205,28 @@ async def test_a_vs_code_quick_pick_that_is_dismissed_cancels_the_call_and_not_t
         del agent.overrides[ASK]
     assert told.call.status == "failed"
     assert (agent.workspace / "poem.txt").read_text() == POEM
+
+
+# ------------------------------------------------------------------------------------------------- sessions
+
+
+async def test_jupyter_hands_over_an_http_server_on_new_and_on_load_and_the_session_opens_without_it(agent):
+    server = {"type": "http", "name": "jupyter", "url": "http://127.0.0.1:9/mcp", "headers": []}
+    place = {"cwd": str(agent.workspace), "mcpServers": [server]}
+    session = (await agent.ask("session/new", place))["sessionId"]
+    assert "configOptions" in await agent.ask("session/load", {"sessionId": session, **place})
+    await agent.ask("session/close", {"sessionId": session})
+
+
+async def test_marimo_names_files_by_bare_paths_and_embeds_texts(agent):
+    (agent.workspace / "poem.txt").write_text(POEM)
+    place = str(agent.workspace / "poem.txt")
+    prompt = [
+        {"type": "text", "text": "read this"},
+        {"type": "resource_link", "uri": place, "name": "poem.txt"},
+        {"type": "resource", "resource": {"uri": place, "text": POEM}},
+    ]
+    session, start = await agent.new_session(str(agent.workspace)), len(agent.recording.frames)
+    assert await agent.ask("session/prompt", {"sessionId": session, "prompt": prompt}) == {"stopReason": "end_turn"}
+    told = "".join(text_at(f.update, "content", "text") for f in agent.recording.frames[start:] if from_agent(f))
+    assert "left out" not in told

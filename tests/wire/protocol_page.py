@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from acp_agent.cli.agent_process import Direction
+from tests.wire import quirks
 from tests.wire.vocabulary import METHOD, Word
 
 _NO_AUDIO = "models are not sent sound; a prompt is answered without it, and says so"
@@ -113,7 +114,7 @@ def page(words: Iterable[Word]) -> str:
     sections = {"Methods": (METHOD,), **_SECTIONS, "Capabilities": tuple(capabilities)}
     shown = {kind for section in sections.values() for kind in section}
     assert shown == set(kinds), f"in no section, or nowhere: {shown ^ set(kinds)}"
-    parts = [_HEAD]
+    parts = [_HEAD, quirks.section()]
     for title, members in sections.items():
         rows = [row for kind in members for row in _rows(kind, kinds[kind])]
         parts.append(

@@ -17,6 +17,7 @@ from acp_agent.protocol.updates import notice
 from tests.fakes.editor import editing
 from tests.wire import rules, schema, whole_story
 from tests.wire.protocol_page import NOT_SERVED, page
+from tests.wire.quirks import QUIRKS, known_tests
 from tests.wire.test_golden import GOLDEN
 from tests.wire.vocabulary import METHOD, Vocabulary, Word
 
@@ -96,3 +97,7 @@ def test_the_page_says_what_is_served_and_why_the_rest_is_not() -> None:
     if os.environ.get("ACP_AGENT_PROTOCOL") == "write":
         PAGE.write_text(written, encoding="utf-8")
     assert PAGE.read_text(encoding="utf-8") == written
+
+
+def test_every_peculiarity_of_a_client_has_a_test() -> None:
+    assert [quirk.test for quirk in QUIRKS if quirk.test not in known_tests()] == []
