@@ -14,7 +14,7 @@ from acp_agent.agent import prompt as notes
 from acp_agent.cli.agent_process import text_at
 from tests.e2e.test_taken_up import place
 from tests.fakes.editor import NOTHING, ScriptedEditor, editing
-from tests.fakes.held import PATIENCE
+from tests.fakes.held import PATIENCE, Held, processes_ended
 from tests.fakes.model_script import Script, Step, says, uses
 
 pytestmark = pytest.mark.anyio
@@ -85,6 +85,26 @@ async def test_the_model_knows_what_the_user_saw_of_an_answer_and_why_it_has_no_
         assert await known(editor, session) == [*said, "hello", "Hello."]
         assert SECRET[7:] not in editor.told
     assert [f.name for f in editor.home.data.rglob("*") if f.is_file() and SECRET[7:].encode() in f.read_bytes()] == []
+
+
+async def test_an_editor_that_is_reloaded_in_mid_turn_has_its_session_again_at_once(tmp_path: Path) -> None:
+    """The new editor starts a new agent and loads the session while the old agent still ends its commands."""
+    hold: Script = {"wait": [uses(("bash", {"command": Held.COMMAND}))], "": [says("Hello.")]}
+    async with editing(tmp_path, hold, capabilities=NOTHING, lawful=False) as old:
+        held = Held(old)
+        (old.workspace / "hold.sh").write_text("trap '' TERM HUP\necho $$ > alive\nread rest < held\n")
+        old.fifo("held")
+        session = await old.open()
+        await ask(old, session, "wait")
+        pids = await held.pids()
+        async with editing(tmp_path, hold, capabilities=NOTHING) as new:
+            await new.initialize()
+            await old.agent.close_stdin()
+            await new.ask("session/load", place(new, session))
+            assert (new.call.status, new.call.first["title"]) == ("failed", Held.COMMAND)
+            await processes_ended(pids)
+            assert await new.say(session, "hello") == "end_turn"
+            assert new.text == "Hello."
 
 
 async def test_a_prompt_is_known_to_whoever_goes_on_after_a_kill_before_any_answer(tmp_path: Path) -> None:

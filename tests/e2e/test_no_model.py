@@ -16,6 +16,14 @@ async def test_a_prompt_without_a_model_says_how_to_set_one_up(tmp_path):
         assert hint in editor.text
 
 
+async def test_the_steps_to_a_model_stand_one_a_line_and_not_in_one_paragraph(tmp_path):
+    async with editing(tmp_path, None) as editor:
+        await editor.say(await editor.open(), "hello")
+    what, blank, *steps = editor.text.strip().split("\n")
+    assert (what, blank) == ("No model is configured.", "")
+    assert [step[:3] for step in steps] == ["1. ", "2. "]
+
+
 LOGS_IN = {"auth": {"terminal": True}}
 NAMED = {"ACP_AGENT_MODEL": "anthropic:some-model"}
 

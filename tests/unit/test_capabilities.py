@@ -65,6 +65,12 @@ def test_every_version_is_answered_with_one(version):
     assert initialize_result({"protocolVersion": version})["protocolVersion"] == 1
 
 
+def test_the_agent_is_called_acp_agent_and_no_client_reads_agent_twice():
+    """Editors write "Agent" behind the title, or before it."""
+    told = initialize_result()["agentInfo"]
+    assert (told["name"], told["title"]) == ("acp-agent", "acp-agent")
+
+
 def test_the_answer_owes_nothing_to_the_question():
     assert initialize_result() == initialize_result({})
     capabilities = initialize_result()["agentCapabilities"]

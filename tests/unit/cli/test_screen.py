@@ -325,7 +325,7 @@ def wrapped(text: str, width: int = 12, pieces: int = 1) -> str:
 
 
 @pytest.mark.parametrize("pieces", [1, 3, 1000])
-def test_code_between_fences_and_rows_of_tables_are_shown_as_they_are(pieces):
+def test_code_blocks_keep_their_indentation_and_rows_of_tables_are_shown_as_they_are(pieces):
     code = "```python\ndef f(x):\n    return {'a':  x, 'long': 'enough to wrap'}\n```\n| a long | row of a table |\n"
     expected = "\n".join("  " + line for line in code.splitlines()).removeprefix("  ")
     assert wrapped(code, pieces=pieces) == expected + "\n"
