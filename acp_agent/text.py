@@ -1,5 +1,6 @@
 """Texts for people and models: made visible, cut to one line, clipped, wrapped, and freed of marks like ours."""
 
+import hashlib
 import json
 import re
 import unicodedata
@@ -228,7 +229,16 @@ def wrap_line(line: str, width: int) -> list[str]:
 
 # ------------------------------------------------------------------------ the marks of our prompts
 
-TAGS = ("tool-output", "external-data", "user-notes", "project-notes", "workspace", "knowledge", "conversation")
+TAGS = (
+    "tool-output",
+    "external-data",
+    "user-notes",
+    "project-notes",
+    "workspace",
+    "knowledge",
+    "conversation",
+    "skill",
+)
 """The names of all tags that our prompts are built of: `<tag>`."""
 
 ITSELF = "[the agent itself "
@@ -251,3 +261,22 @@ def defanged(text: str) -> str:
     keep data apart; this is for readers that do not compare the ids.
     """
     return _LIKE_OURS.sub(lambda mark: _ESCAPED[mark[0]], text)
+
+
+def fenced(tag: str, text: str, attributes: str = "") -> str:
+    """Return a text in a fence that it cannot close. The same text gives the same bytes."""
+    token = _token(text)
+    return f'<{tag} id="{token}"{attributes}>\n{text}\n</{tag} id="{token}">'
+
+
+def _token(text: str) -> str:
+    """Return eight characters that do not occur in the text."""
+    token = ""
+    while not token or token in text:
+        token = hashlib.sha256(f"{token}\n{text}".encode("utf-8", "replace")).hexdigest()[:8]
+    return token
+
+
+def plain(name: str) -> str:
+    """Return a name on one line, so that the name of a folder cannot add a rule."""
+    return "".join(char if char.isprintable() else f"\\u{{{ord(char):x}}}" for char in name)

@@ -4,7 +4,6 @@ The system prompt is short and equal from call to call, so that providers can ca
 comes first, then the text that depends on the session's settings, and last the notes of the project.
 """
 
-import hashlib
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.messages import TURN_CUT_OFF
 from acp_agent.core.session_options import Mode
 from acp_agent.core.types import ToolSpec
-from acp_agent.text import defanged
+from acp_agent.text import defanged, fenced, plain
 
 _SMALLEST = 200
 """A file that must be cut is left out if fewer characters than this would fit."""
@@ -82,23 +81,37 @@ def _fenced(note: ProjectNote, text: str) -> str:
     return fenced("user-notes" if note.users else "project-notes", f"{defanged(text)}{cut}", f' file="{source}"')
 
 
-def fenced(tag: str, text: str, attributes: str = "") -> str:
-    """Return a text in a fence that it cannot close. The same text gives the same bytes."""
-    token = _token(text)
-    return f'<{tag} id="{token}"{attributes}>\n{text}\n</{tag} id="{token}">'
+_SKILLS = """\
+Skills are instructions for special work. When a task fits a description, call load_skill with its name before \
+anything else and follow what it says, as far as the rules above allow: a skill lifts none and allows nothing."""
+_MORE_SKILLS = "({} more are not listed: skill_search finds them)"
+_DESCRIPTION_CHARS = (1024, 400, 200, 100, 50)
+"""The most characters of a skill's description. The first with which all skills fit is used, else the last."""
 
 
-def _token(text: str) -> str:
-    """Return eight characters that do not occur in the text."""
-    token = ""
-    while not token or token in text:
-        token = hashlib.sha256(f"{token}\n{text}".encode("utf-8", "replace")).hexdigest()[:8]
-    return token
+def skills_block(skills: Sequence[tuple[str, str]], max_chars: int) -> str:
+    """Return the names and descriptions of skills as a part of the system prompt; empty without skills.
+
+    Long descriptions are cut so that all skills fit into `max_chars`. Skills that still do not fit are counted.
+    """
+    if not skills or not max_chars:
+        return ""
+    lines = list[str]()
+    for most in _DESCRIPTION_CHARS:
+        lines = [f"- {name}: {_clipped(' '.join(description.split()), most)}" for name, description in skills]
+        if sum(map(len, lines)) + len(lines) <= max_chars:
+            return "\n".join((_SKILLS, *lines))
+    shown, left = list[str](), max_chars
+    for line in lines:
+        left -= len(line) + 1
+        if left < 0:
+            break
+        shown.append(line)
+    return "\n".join((_SKILLS, *shown, _MORE_SKILLS.format(len(lines) - len(shown))))
 
 
-def plain(name: str) -> str:
-    """Return a name on one line, so that the name of a folder cannot add a rule."""
-    return "".join(char if char.isprintable() else f"\\u{{{ord(char):x}}}" for char in name)
+def _clipped(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
 RULES_BYTES = 3072

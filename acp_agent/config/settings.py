@@ -121,6 +121,27 @@ class InstructionSettings(Section):
     ] = 16_384
 
 
+class SkillSettings(Section):
+    """`[skills]`: folders with a SKILL.md, beside this file and in the session's folder. See docs/skills.md."""
+
+    enabled: Annotated[bool, Field(description="Whether the model may use skills."), OFF] = True
+    max_chars: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=100_000,
+            description="Characters of the names and descriptions that the model is shown; 0 = none. Long descriptions "
+            "are cut first.",
+        ),
+        SMALLER,
+    ] = 8_000
+    home: Annotated[
+        bool,
+        Field(description="Whether the definitions in ~/.claude and ~/.agents are used too: skills, commands, agents."),
+        OFF,
+    ] = False
+
+
 class LspSettings(Section):
     """`[acp.lsp]`: the editor's language servers. It has effect only in editors that offer the LSP extension."""
 
@@ -461,6 +482,7 @@ class Settings(Section):
     agents: AgentsSettings = AgentsSettings()
     llm: LlmSettings = LlmSettings()
     memory: MemorySettings = MemorySettings()
+    skills: SkillSettings = SkillSettings()
     tools: ToolSettings = ToolSettings()
     mcp: McpSettings = McpSettings()
     acp: AcpSettings = AcpSettings()

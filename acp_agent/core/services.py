@@ -1,5 +1,6 @@
 """The services that tools use beside files and terminals: web, memories, long outputs, language servers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, Protocol
@@ -213,4 +214,24 @@ class Overflow(Protocol):
             StoreUnavailable: Nothing can be looked up now.
 
         """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SkillText:
+    """A skill as the model reads it, and a line about it for the user."""
+
+    text: str
+    shown: str
+
+
+class Skills(Protocol):
+    """The skills that the model may use. Texts are redacted already."""
+
+    def load(self, name: str, arguments: str | None = None) -> SkillText:
+        """Return a skill, with arguments in their places if there are any. Raises ToolError for an unknown name."""
+        ...
+
+    def search(self, query: str, limit: int) -> Sequence[tuple[str, str]]:
+        """Return names and descriptions of the skills that fit best, best first."""
         ...

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple, cast
 
 from acp_agent.core.errors import ConfigError
-from acp_agent.core.types import Allow, Deny, Json, JsonObject, ToolSpec, Verdict
+from acp_agent.core.types import ALIASES, Allow, CallOrigin, Deny, Json, JsonObject, ToolSpec, Verdict
 from acp_agent.gates.gate import CallFacts, Gate
 
 GROUPS: Mapping[str, frozenset[str]] = MappingProxyType(
@@ -29,6 +30,7 @@ GROUPS: Mapping[str, frozenset[str]] = MappingProxyType(
         "runtime": frozenset(("bash", "process")),
         "web": frozenset(("web_scrape", "fetch")),
         "memory": frozenset(("memory_save", "memory_search")),
+        "skills": frozenset(("load_skill", "invoke_skill", "skill_search")),
         "lsp": frozenset(
             (
                 "lsp_hover", "lsp_definition", "lsp_references", "lsp_diagnostics", "lsp_document_symbols",
@@ -43,7 +45,7 @@ PROFILES: Mapping[str, tuple[str, ...] | None] = MappingProxyType(
     {
         "full": None,
         "coding": (
-            *("group:fs", "group:runtime", "group:web", "group:memory", "group:lsp"),
+            *("group:fs", "group:runtime", "group:web", "group:memory", "group:lsp", "group:skills"),
             *("diagnostics", "read_overflow", "update_plan", "ask_user", "agent"),
         ),
         "minimal": ("read", "list_directory", "find_path", "grep", "read_overflow"),
@@ -201,18 +203,34 @@ class SelectionGate(Gate):
     """A gate that refuses tools which the session does not have.
 
     selection   returns the selection in force; it is called for each call, since models may have different ones
+    narrowed    returns the only tools of the running turn, as its command has them; None for all
     """
 
     name = "selection"
 
-    def __init__(self, selection: Callable[[], Selection]) -> None:
+    def __init__(
+        self, selection: Callable[[], Selection], narrowed: Callable[[], tuple[str, ...] | None] = lambda: None
+    ) -> None:
         self._selection = selection
+        self._narrowed = narrowed
 
     def allows(self, spec: ToolSpec) -> bool:
         """Return whether a tool is offered to the model."""
-        return not self._selection().objection(spec.name, spec.server)
+        return not (self._selection().objection(spec.name, spec.server) or self._is_left_out(spec))
 
     def judge(self, facts: CallFacts) -> Verdict:
         name = facts.spec.name
-        rule = self._selection().objection(name, facts.spec.server)
-        return Deny(f"'{name}' is not among the tools of this session", rule=rule) if rule else Allow()
+        if rule := self._selection().objection(name, facts.spec.server):
+            return Deny(f"'{name}' is not among the tools of this session", rule=rule)
+        if self._is_left_out(facts.spec) and facts.call.origin is not CallOrigin.USER:
+            return Deny(f"'{name}' is not among the tools of this command", rule="allowed-tools")
+        return Allow()
+
+    def _is_left_out(self, spec: ToolSpec) -> bool:
+        only = self._narrowed()
+        return only is not None and bool(_of_turn(only).objection(spec.name, spec.server))
+
+
+@cache
+def _of_turn(only: tuple[str, ...]) -> Selection:
+    return Selection(ToolChoice(session=only), ALIASES)

@@ -206,9 +206,12 @@ class TurnEngine:
     async def answer(self, read: ReadPrompt) -> Answer:
         """Answer one prompt. It is part of the conversation once it was read, even if its links cannot be read."""
         prompt = await read(self._redact)
-        command, slip = commands.parse(prompt.texts), commands.misspelt(prompt.texts)
+        command = commands.parse(prompt.texts)
         await self._emit(UserMessage(await prompt.stored_parts(), str(uuid4())))
         self._begin(typed(prompt.parts))
+        await self._handler.prepare(ask=command is None)
+        expansion = None if command else self._handler.expand(*commands.first_word(prompt.texts))
+        slip = None if command or expansion else commands.misspelt(prompt.texts)
         backends = await self._backends()
         message = await prompt.read(backends.files, backends.web, None if command or slip else self._diagnostics)
         for skipped in prompt.skipped:
@@ -217,13 +220,16 @@ class TurnEngine:
         outcome = await self._handler.run(*command, backends.files) if command else None
         if isinstance(outcome, Review):
             parts = (TextPart(outcome.prompt),)
+        elif expansion is not None:
+            parts = (TextPart(expansion.text), *parts[1:])
         elif outcome is not None:
             return await self._say(outcome)
         elif slip:
             word, meant = slip
             advice = "Nothing was sent to the model; to send it this text, begin with another word."
             return await self._say(f"There is no command `/{word}`. Did you mean `/{meant}`? {advice}")
-        with self._handler.reading_only() if outcome is not None else nullcontext():
+        narrowed = self._handler.limited_to(None if expansion is None else expansion.tools)
+        with narrowed, self._handler.reading_only() if outcome is not None else nullcontext():
             try:
                 agent = await self._agent()
             except AgentError as error:
@@ -267,7 +273,7 @@ class SessionEngine:
         tools: SessionTools,
     ) -> None:
         self.answer, self.state, self.kept = turns.answer, state.state, state.kept
-        self.commands, self.status = handler.available, handler.status
+        self.commands, self.status = handler.offered, handler.status
         self.tools = toolset.specs
         self.servers, self.remove_server = mcp.connections.listed, mcp.remove
         self.redact = redact

@@ -20,6 +20,7 @@ from acp_agent.core.ports import Elicitor, Embedder
 from acp_agent.core.session_options import Chosen, chosen
 from acp_agent.core.sessions import SessionSnapshot
 from acp_agent.execution.audit import Caller
+from acp_agent.extend.sources import ExtensionSources
 from acp_agent.output.redacted_view import RedactedApprover, RedactedEvents
 from acp_agent.output.sanitize import sanitize
 from acp_agent.session.conversation import Conversation, SessionAgent, history_of, tool_selection
@@ -32,6 +33,7 @@ from acp_agent.session.slash.handler import CommandDependencies, SlashCommandHan
 from acp_agent.session.subagents import SessionSubAgents, SubAgentSession
 from acp_agent.session.titles import Summarizer, TitleUpdater, TitleWriter
 from acp_agent.session.toolset.backends import SessionBackends, recorder, reported_diagnostics
+from acp_agent.session.toolset.extensions import SessionExtensions, kinds_wanted
 from acp_agent.session.toolset.gate_factory import GateMemory, SessionGateState
 from acp_agent.session.toolset.sandboxing import sandbox_status, session_sandbox
 from acp_agent.session.toolset.settings import redactor, wall_rules
@@ -161,6 +163,7 @@ class SessionFactory:
         writer = TitleWriter(loaded.settings.memory.sessions, self._models.for_titles, self._redactor)
         self._titles = TitleUpdater(session, writer, process.background)
         self._notes = ProjectNotes(loaded.file, self._plain, self._warn_plainly)
+        self._extensions = self._make_extensions(approver)
         self._plan = ShownPlan(self._emit, self._redactor, () if saved is None else saved.plan)
         self._reformatter = self._make_reformatter()
         self._tools = self._make_tools(seen)
@@ -169,6 +172,7 @@ class SessionFactory:
     def engine(self) -> SessionEngine:
         """Return the engine, and start the session's MCP servers."""
         agent = self._make_agent()
+        self._extensions.refresh()
         handler = SlashCommandHandler(
             self._session,
             self.in_force,
@@ -256,7 +260,8 @@ class SessionFactory:
 
     async def _project_notes(self, loaded: Loaded) -> str:
         trusted = self._gate_state.memory.trust.workspace.counts
-        return await self._notes.block(loaded.settings.agent.instructions, self._tools.roots, trusted=trusted)
+        notes = await self._notes.block(loaded.settings.agent.instructions, self._tools.roots, trusted=trusted)
+        return "\n\n".join(filter(None, (self._extensions.prompt(loaded.settings), notes)))
 
     def _adopt(self, loaded: Loaded) -> None:
         self._session.offer(self._process.choices(loaded))
@@ -316,6 +321,7 @@ class SessionFactory:
             lambda: self._models.in_force,
             seen,
             self._agents,
+            self._extensions.tools,
         )
         snapshots = SessionSnapshots(store_folder(process.data_file("undo"), self._cwd), session.id)
         return self.tools(session, self._cwd, backends, self._gate_state, needs, self._redactor, snapshots)
@@ -399,6 +405,14 @@ class SessionFactory:
             wanted=lambda: self.in_force().settings.agent.facts,
         )
 
+    def _make_extensions(self, approver: RedactedApprover) -> SessionExtensions:
+        store, file = self._process.folders, self._loaded.file
+        kinds = kinds_wanted(self._loaded.settings)
+        sources = ExtensionSources(file, self._cwd, store, kinds, lambda: self.in_force().settings.skills.home)
+        return SessionExtensions(
+            sources, self._trusted_roots, approver, self._session.active, self._plain, self._warn_plainly
+        )
+
     def _make_elicitor(self) -> Elicitor | None:
         acp, session = self._loaded.settings.acp, self._session
         if not acp.elicitation:
@@ -428,6 +442,7 @@ class SessionFactory:
             more=self._more_status,
             servers=self._mcp.connections.status,
             restore=self._tools.restore,
+            extensions=self._extensions,
         )
 
     def _chosen(self, model: str) -> Chosen:
@@ -446,6 +461,7 @@ class SessionFactory:
             *(self._reformatter.status() if self._reformatter else ()),
             *self._tools.undo_status(),
             *self._mcp.connections.status(),
+            *self._extensions.status(),
         )
 
     def _plain(self, text: str) -> str:

@@ -5,7 +5,7 @@ background after `session/new` is answered, or at the next prompt at the latest.
 next prompt resumes it from the store.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from math import inf
@@ -21,6 +21,7 @@ from acp_agent.core.events import (
     Event,
     ModeChanged,
     Notice,
+    OfferedCommand,
     OptionsChanged,
     SessionInfoChanged,
     Severity,
@@ -173,6 +174,7 @@ class Session:
     saved      the stored conversation that it continues; None for a new one
     notices    the notices to show when a turn begins or ends
     resident   whether it holds its lock and may have an engine
+    only_tools   the only tools of the running turn; None for all
     """
 
     def __init__(
@@ -203,7 +205,8 @@ class Session:
         self._engine_lock = anyio.Lock()
         self._redact = dependencies.redact
         self._reads_only = False
-        self._commands: frozenset[commands.CommandName] | None = None  # those that the editor has been sent
+        self.only_tools: tuple[str, ...] | None = None
+        self._commands: tuple[OfferedCommand, ...] | None = None  # those that the editor has been sent
         self._stored = StoredOptions(options, None if saved is None else saved.options)
         self._was_evicted = False
         self._usage: UsageTotals | None = None  # from before the eviction
@@ -235,11 +238,12 @@ class Session:
 
     async def announce(self) -> None:
         """Send the editor the list of commands, then make the engine while the user types."""
-        await self._tell_commands(commands.ALWAYS)
+        always = commands.offered(commands.ALWAYS)
+        await self._tell_commands(always)
         if self.editor.drops_early_updates:
             await anyio.sleep(_EARLY)
             told, self._commands = self._commands, None
-            await self._tell_commands(told or commands.ALWAYS)
+            await self._tell_commands(told or always)
         try:
             if self.resident and not self.turns.closed:
                 await self._tell_commands((await self.engine()).commands())
@@ -251,10 +255,10 @@ class Session:
         if self._engine is not None:
             await self._tell_commands(self._engine.commands())
 
-    async def _tell_commands(self, available: Collection[commands.CommandName]) -> None:
-        if not self.turns.closed and frozenset(available) != self._commands:
-            self._commands = frozenset(available)
-            await self.editor.show(CommandsChanged(commands.offered(available)))
+    async def _tell_commands(self, offered: tuple[OfferedCommand, ...]) -> None:
+        if not self.turns.closed and offered != self._commands:
+            self._commands = offered
+            await self.editor.show(CommandsChanged(offered))
 
     def share_languages(self, loaded: Loaded) -> SharedLanguages | None:
         """Return the editor's language servers; None if it shares none or the user does not want them.
@@ -451,6 +455,15 @@ class Session:
         finally:
             self._reads_only = False
             self.activate_options()
+
+    @contextmanager
+    def limited_to(self, tools: tuple[str, ...] | None) -> Generator[None]:
+        """Leave the running turn only these tools, or all for None. The selection gate enforces it."""
+        self.only_tools = tools
+        try:
+            yield
+        finally:
+            self.only_tools = None
 
     def store_options(self) -> None:
         """Store the user's options. An evicted session stores them in `resumed`: another process may have it open."""

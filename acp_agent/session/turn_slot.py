@@ -1,6 +1,6 @@
 """The slot for the one turn that a session may run, the engine that runs it, and the answer at its end."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,11 +9,11 @@ import anyio
 
 from acp_agent.core.editor import ReadPrompt
 from acp_agent.core.errors import AgentError, InvalidState, RequestError, RequestFailed
+from acp_agent.core.events import OfferedCommand
 from acp_agent.core.messages import StopReason
 from acp_agent.core.secrets import Redact
 from acp_agent.core.sessions import Change
 from acp_agent.log import Log
-from acp_agent.session.slash.commands import CommandName
 
 _log = Log(__name__)
 _CLOSING = 5.0
@@ -48,7 +48,7 @@ class Engine(Protocol):
         """Return the same as `state`. Long texts are redacted in a thread."""
         ...
 
-    def commands(self) -> Collection[CommandName]:
+    def commands(self) -> tuple[OfferedCommand, ...]:
         """Return the slash commands that are available now."""
         ...
 

@@ -20,12 +20,11 @@ from itertools import islice
 import anyio
 from anyio import to_thread
 
-from acp_agent.agent.prompt import fenced, plain
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.secrets import Redact
 from acp_agent.core.types import Access
-from acp_agent.text import defanged
+from acp_agent.text import defanged, fenced, plain
 from acp_agent.workspace.git.changes import branch_of, uncommitted
 from acp_agent.workspace.project_notes import beginning
 from acp_agent.workspace.roots import Roots

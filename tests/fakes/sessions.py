@@ -14,7 +14,7 @@ import anyio.lowlevel
 
 from acp_agent.core.editor import ReadPrompt
 from acp_agent.core.errors import AgentError, RequestError
-from acp_agent.core.events import Notice, Severity, TextDelta, UserMessage
+from acp_agent.core.events import Notice, OfferedCommand, Severity, TextDelta, UserMessage
 from acp_agent.core.messages import Message, Role, StopReason, TextPart
 from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.core.session_options import Levels, ModelChoice, SessionOptions, settle
@@ -27,7 +27,7 @@ from acp_agent.protocol.session_methods import SessionMethods
 from acp_agent.session.manager import SessionManager
 from acp_agent.session.pool import SessionLimits
 from acp_agent.session.session import Opening, Session, SessionDependencies
-from acp_agent.session.slash.commands import ALWAYS
+from acp_agent.session.slash.commands import ALWAYS, offered
 from acp_agent.session.turn_slot import Answer
 from acp_agent.store.session_locks import SessionLocks
 from acp_agent.store.sessions import SessionStore
@@ -135,8 +135,8 @@ class Engine:
     async def kept(self) -> Change:
         return self.state()
 
-    def commands(self) -> frozenset[Any]:
-        return self.available
+    def commands(self) -> tuple[OfferedCommand, ...]:
+        return offered(self.available)
 
     async def answered(self, answer: Answer) -> None:
         del answer

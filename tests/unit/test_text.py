@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.agent.aids.phases import PhaseCalls, Reflection
-from acp_agent.agent.prompt import ProjectNote, fenced, notes_block
+from acp_agent.agent.prompt import ProjectNote, notes_block
 from acp_agent.agent.summary import fit, section, summary_request
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import Message, Role, TextPart, ToolUsePart
 from acp_agent.core.types import ToolResult
 from acp_agent.output.sanitize import fence
-from acp_agent.text import TAGS, clip, defanged, measure, title, visible
+from acp_agent.text import TAGS, clip, defanged, fenced, measure, title, visible
 from tests.fakes.fake_toolset import FakeToolset
 from tests.unit.tools.workbench import Workbench
 

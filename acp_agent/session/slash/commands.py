@@ -39,6 +39,7 @@ class CommandName(StrEnum):
     STATUS = "status"
     COST = "cost"
     MEMORY = "memory"
+    SKILLS = "skills"
     MCP = "mcp"
     POLICY = "policy"
     PERMISSIONS = "permissions"
@@ -77,6 +78,7 @@ COMMANDS = (
     SlashCommand(
         CommandName.MEMORY, "Show the notes of all sessions, find or delete some", "search words | delete id (optional)"
     ),
+    SlashCommand(_N.SKILLS, "List the skills of this session"),
     SlashCommand(_N.MCP, "List the MCP servers of this session and how they are"),
     SlashCommand(
         CommandName.POLICY,
@@ -88,10 +90,14 @@ COMMANDS = (
         "List your lasting answers here, revoke one, or let one hold everywhere",
         "revoke N | everywhere N",
     ),
-    SlashCommand(_N.TRUST, "Show how far the conversation is trusted, or trust it again", "reset (optional)"),
+    SlashCommand(
+        _N.TRUST,
+        "Show how far the conversation is trusted, trust it again, or use new files of the folder",
+        "reset | accept (optional)",
+    ),
 )
 
-ALWAYS = frozenset(CommandName) - {CommandName.MEMORY, CommandName.MCP, CommandName.POLICY}
+ALWAYS = frozenset(CommandName) - {CommandName.MEMORY, CommandName.SKILLS, CommandName.MCP, CommandName.POLICY}
 """The commands that every configuration has. The others are offered once the configuration is known."""
 
 
@@ -108,6 +114,11 @@ def parse(texts: Sequence[str]) -> tuple[CommandName, str] | None:
     if name not in set(CommandName) or (noted and name == CommandName.RUN):
         return None
     return CommandName(name), argument
+
+
+def first_word(texts: Sequence[str]) -> tuple[str, str]:
+    """Return the word after the slash with which a prompt begins, and what follows it; two empty texts for none."""
+    return _words(next(iter(texts), ""))
 
 
 def misspelt(texts: Sequence[str]) -> tuple[str, CommandName] | None:

@@ -10,7 +10,7 @@ from acp_agent.agent.prompt import ran
 from acp_agent.config.load import Loaded
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import AgentError, StoreUnavailable
-from acp_agent.core.events import EventSink, UsageChanged
+from acp_agent.core.events import EventSink, OfferedCommand, UsageChanged
 from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.ports import Toolset
 from acp_agent.core.secrets import Redact
@@ -27,6 +27,7 @@ from acp_agent.session.session import Session
 from acp_agent.session.slash import commands
 from acp_agent.session.slash.commands import ALWAYS, CommandName, Review, review_changes, review_path
 from acp_agent.session.toolset import gate_factory
+from acp_agent.session.toolset.extensions import Expansion, SessionExtensions
 from acp_agent.session.toolset.gate_factory import GateMemory
 from acp_agent.session.toolset.settings import RedactedMemories
 from acp_agent.session.verdicts import PolicyCommand
@@ -94,6 +95,7 @@ class CommandDependencies:
     more             returns the lines of /status about optional parts
     servers          returns a line for each MCP server
     restore          takes back the changes of a turn, or brings them back, and returns the message. Raises UndoError
+    extensions       what users bring: skills and commands
     """
 
     forget: Callable[[], Awaitable[None]]
@@ -105,6 +107,7 @@ class CommandDependencies:
     more: Callable[[], Sequence[str]]
     servers: Callable[[], Sequence[str]]
     restore: Restore
+    extensions: SessionExtensions
 
 
 class SlashCommandHandler:
@@ -142,9 +145,26 @@ class SlashCommandHandler:
         makes_sense = {
             CommandName.MCP: bool(self.servers()),
             CommandName.MEMORY: settings.memory.enabled,
+            CommandName.SKILLS: bool(self._needs.extensions.skills.all),
             CommandName.POLICY: ruled,
         }
         return ALWAYS | {name for name, sense in makes_sense.items() if sense}
+
+    def offered(self) -> tuple[OfferedCommand, ...]:
+        """Return all commands that are available now, as they are sent to editors. This is cheap."""
+        return (*commands.offered(self.available()), *self._needs.extensions.offered())
+
+    def expand(self, name: str, argument: str) -> Expansion | None:
+        """Return what a command of the user, or a skill by its name, sends to the model; None for other words."""
+        return self._needs.extensions.expand(name, argument)
+
+    def limited_to(self, tools: tuple[str, ...] | None) -> AbstractContextManager[None]:
+        """Leave the running turn only these tools, or all for None."""
+        return self._session.limited_to(tools)
+
+    async def prepare(self, *, ask: bool) -> None:
+        """Look for what users bring, and ask about new files of the project if wanted."""
+        await self._needs.extensions.ready(ask=ask)
 
     def reading_only(self) -> AbstractContextManager[None]:
         """Allow the running turn only to read and search. The mode gate enforces it."""
@@ -190,6 +210,8 @@ class SlashCommandHandler:
                 return _listed(self.cost(), "No model was asked yet.")
             case CommandName.MEMORY:
                 return await self.memory(argument)
+            case CommandName.SKILLS:
+                return self._needs.extensions.skills.described()
             case CommandName.MCP:
                 return _listed(self.servers(), "This session has no MCP servers.")
             case CommandName.POLICY:
@@ -197,7 +219,7 @@ class SlashCommandHandler:
             case CommandName.PERMISSIONS:
                 return await self.permissions(argument)
             case CommandName.TRUST:
-                return self._trust(argument)
+                return await self._trust(argument)
             case _:
                 assert_never(name)
 
@@ -292,15 +314,19 @@ class SlashCommandHandler:
             f"The failures of {', '.join(f'`{name}`' for name in reset)} no longer count; the agent may use it again."
         )
 
-    def _trust(self, text: str) -> str:
-        """Return how far the conversation is trusted, or trust it again."""
-        trust = self._memory.trust
+    async def _trust(self, text: str) -> str:
+        """Return how far the conversation is trusted, trust it again, or use what the folder brings."""
+        trust, extensions = self._memory.trust, self._needs.extensions
+        if text == "accept":
+            return await extensions.accept()
         if text == "reset":
             trust.reset()
             return "The conversation is trusted again, until the agent reads something from outside."
         if text:
-            return "Usage: `/trust` or `/trust reset`"
-        return _listed(trust.status(), f"Trust: {trust.conversation}; nothing from outside was read.")
+            return "Usage: `/trust`, `/trust reset` or `/trust accept`"
+        told = _listed(trust.status(), f"Trust: {trust.conversation}; nothing from outside was read.")
+        waiting = extensions.waiting()
+        return "\n".join((told, "", "Files of this folder that are not used:", "", *waiting)) if waiting else told
 
     async def _run_command(self, command: str) -> str:
         """Run the user's command through the same gates and terminal. The model sees it in the next turn."""

@@ -174,6 +174,7 @@ class GateContext:
     offered      the tools that the client allows; None for all
     model        returns the model in force as `PROVIDER:MODEL`; "" stands for the configured one
     contained    whether a sandbox contains the commands
+    narrowed     returns the only tools of the running turn; None for all
     """
 
     options: SessionOptions
@@ -185,6 +186,7 @@ class GateContext:
     trust: SessionTrust = field(default_factory=SessionTrust)
     model: Callable[[], str] = str
     contained: bool = False
+    narrowed: Callable[[], tuple[str, ...] | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +290,7 @@ def build_gates(
         state and QuotaGate(state.memory.quota),
         state and RateLimitGate(state.memory.rate),
         ModeGate(options),
-        SelectionGate(selection_in_force(loaded, context.offered, context.model)),
+        SelectionGate(selection_in_force(loaded, context.offered, context.model), context.narrowed),
         AutonomyGate(lambda: options.readonly),
         PolicyGate(session_policy(loaded, cwd, warn), cwd=cwd, realpath=os.path.realpath, trust=trust.of),
     )

@@ -135,6 +135,8 @@ class ReloadingToolset:
             if stamp(path) != state:
                 self._swap(self._reload(self.loaded))
                 break
+        if self._open and self._tools.is_outdated:
+            self._swap(self.loaded)
         return self._snapshot
 
     def _begin(self, loaded: Loaded) -> ToolsetSnapshot:
@@ -162,8 +164,9 @@ class ReloadingToolset:
         else:
             if not self._open:
                 self._adopt(loaded)
+            if loaded is not self.loaded:
+                _log.info("configuration reloaded", file=loaded.file)
             self._snapshot, self.loaded, self._open = snapshot, loaded, True
-            _log.info("configuration reloaded", file=loaded.file)
         self._note(loaded, problems)
 
     def _built(self, loaded: Loaded, problems: list[str]) -> ToolsetSnapshot:
@@ -278,6 +281,7 @@ class ToolDependencies:
     model        returns the model in force as `PROVIDER:MODEL`
     seen         the files that the session has read or written
     agents       the sub-agents
+    brought      the tools that there are because of what users bring; the same object until they change
     """
 
     memories: Callable[[Loaded], Memories | None]
@@ -290,6 +294,7 @@ class ToolDependencies:
     model: Callable[[], str]
     seen: SeenFiles
     agents: SubAgents
+    brought: Callable[[], tuple[Tool[Any], ...]] = tuple
 
 
 class SessionTools:
@@ -323,6 +328,7 @@ class SessionTools:
         self._redactor = redactor
         self._cache = ResultCache(enabled=False)
         self._filters: FilterEngine | None = None
+        self._brought: tuple[Tool[Any], ...] = ()
         self._faults: tuple[str, ...] = ()
         self._folders = RootPool()
         self.gates = Gates()
@@ -373,6 +379,11 @@ class SessionTools:
         """Drop the cached results."""
         self._cache.clear()
 
+    @property
+    def is_outdated(self) -> bool:
+        """Whether users have brought other tools since the last snapshot."""
+        return self._needs.brought() is not self._brought
+
     def look(self) -> Sequence[str]:
         """Reread "always" answers and filter rules that were changed by hand. Return the new problems."""
         self._lasting.grants.refresh()
@@ -392,7 +403,8 @@ class SessionTools:
         roots, shell_roots = opened(), opened(for_shell=True)
         self.backends.adopt(wall_rules(loaded, workspace.cwd, workspace.additional))
         files, web = self.backends.files(roots), self.backends.web(loaded, lasting.auditor)
-        registry = Registry(self._tools(loaded))
+        self._brought = self._needs.brought()
+        registry = Registry((*self._tools(loaded), *(self._brought if loaded.settings.tools.enabled else ())))
         context = self._gate_context(roots, shell_roots, web.refusal)
         kept = loaded.settings.tools.result_cache
         self._cache = ResultCache(enabled=kept.enabled, ttl=kept.ttl_secs)
@@ -436,6 +448,7 @@ class SessionTools:
             memory.trust,
             self._needs.model,
             self.backends.contained,
+            lambda: session.only_tools,
         )
 
     def _all_backends(self, loaded: Loaded, files: FileSystem, web: Web) -> Backends:

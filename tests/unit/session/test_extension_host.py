@@ -14,7 +14,7 @@ import pytest
 
 from acp_agent.config.load import Flags, Loaded, load, options_at_start
 from acp_agent.core.errors import RequestError, StoreUnavailable
-from acp_agent.core.events import TextDelta, UserMessage
+from acp_agent.core.events import OfferedCommand, TextDelta, UserMessage
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
 from acp_agent.core.messages import LinkPart, Message, Role, TextPart, Usage
 from acp_agent.core.secrets import verbatim
@@ -36,7 +36,7 @@ from acp_agent.session.mcp_connections import McpConnections
 from acp_agent.session.mcp_servers import SessionMcpServers
 from acp_agent.session.model_choices import ModelChoices, ModelLists
 from acp_agent.session.session import Session, SessionDependencies, SessionWorkspace
-from acp_agent.session.slash.commands import ALWAYS, CommandName
+from acp_agent.session.slash.commands import ALWAYS, CommandName, offered
 from acp_agent.store.decisions import McpPins
 from acp_agent.store.session_locks import SessionLocks
 from acp_agent.store.sessions import SessionStore
@@ -174,6 +174,9 @@ class Desk:
 
     def available(self) -> set[str]:
         return ALWAYS | ({CommandName.MCP} if self._servers.status() else set())
+
+    def offered(self) -> tuple[OfferedCommand, ...]:
+        return offered(self.available())
 
     def gates(self) -> Gates:
         return self._gates

@@ -16,12 +16,15 @@ from acp_agent.core.messages import Usage
 from acp_agent.core.secrets import verbatim
 from acp_agent.core.session_options import Mode, SessionOptions
 from acp_agent.core.types import ToolCall
+from acp_agent.extend.sources import ExtensionSources
 from acp_agent.gates.anomaly import Outcome
 from acp_agent.session.models import spent
 from acp_agent.session.session import SessionWorkspace
 from acp_agent.session.slash.commands import ALWAYS, CommandName
 from acp_agent.session.slash.handler import CommandDependencies, SlashCommandHandler, run_memory
+from acp_agent.session.toolset.extensions import SessionExtensions
 from acp_agent.session.toolset.gate_factory import GateMemory
+from acp_agent.store.decisions import TrustedFolders
 from acp_agent.store.memories import MemoryStore
 from tests.fakes.fake_toolset import FakeToolset
 from tests.unit.store.databases import opened
@@ -73,6 +76,8 @@ def configured(tmp_path: Path) -> Configured:
         gates = GateMemory.new(ToolSettings())
         unused: dict[str, Any] = dict.fromkeys(("forget", "refresh_models", "notes", "gates", "restore"))
         unused |= {"forget_results": tuple, "models": lambda: None, "more": tuple, "servers": lambda: fixed.servers}
+        sources = ExtensionSources("", str(tmp_path), TrustedFolders(str(tmp_path / "trusted.toml"), print))
+        unused["extensions"] = SessionExtensions(sources, lambda: None, None, fixed.options, str, print)
         needs = CommandDependencies(**(unused | more))
         desk = SlashCommandHandler(fixed, lambda: fixed.loaded, fixed, fixed, gates, emit, FakeToolset({}), needs)
         return desk, fixed, events, gates

@@ -1,7 +1,7 @@
 """The turn engine: which prompts the model sees, and what the user is answered instead (A12.12, A17)."""
 
 from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -37,6 +37,15 @@ class Handler(SlashCommandHandler):
 
     def available(self) -> frozenset[CommandName]:
         return ALWAYS | {CommandName.MCP}
+
+    async def prepare(self, *, ask: bool) -> None:
+        """Nothing was brought."""
+
+    def expand(self, name: str, argument: str) -> None:
+        return None
+
+    def limited_to(self, tools: object) -> AbstractContextManager[None]:
+        return nullcontext()
 
     @contextmanager
     def reading_only(self) -> Generator[None]:

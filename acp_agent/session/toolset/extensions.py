@@ -1,0 +1,168 @@
+"""What users bring to one session: definitions are looked for before each prompt, and the user is asked about new ones.
+
+Nothing is loaded for a session without definitions. See docs/skills.md.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anyio import to_thread
+
+from acp_agent.agent.prompt import skills_block
+from acp_agent.config.settings import Settings
+from acp_agent.core.errors import ToolError
+from acp_agent.core.events import OfferedCommand
+from acp_agent.core.ports import Approver
+from acp_agent.core.secrets import Redact
+from acp_agent.core.session_options import AutoApprove, SessionOptions
+from acp_agent.extend.commands import UserCommands, substituted
+from acp_agent.extend.front_matter import DefinitionProblem, parse
+from acp_agent.extend.skills import MANY, SkillLibrary
+from acp_agent.extend.sources import ExtensionSources, SourceFile, SourceKind
+from acp_agent.session.slash.commands import CommandName
+from acp_agent.text import counted
+from acp_agent.tools.skills import skill_tools
+from acp_agent.tools.tool import Tool
+from acp_agent.workspace.roots import Roots
+
+_SHOWN = 300  # characters of a description in the question
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """What a command of the user sends to the model. `tools` are the only tools of its turn; None for all."""
+
+    text: str
+    tools: tuple[str, ...] | None = None
+
+
+def kinds_wanted(settings: Settings) -> Sequence[SourceKind]:
+    """Return the kinds of definitions that are looked for."""
+    return (*((SourceKind.SKILLS,) if settings.skills.enabled else ()), SourceKind.COMMANDS)
+
+
+class SessionExtensions:
+    """The skills and commands of one session.
+
+    sources    finds the files
+    roots      returns the roots of the session; None if nothing of the folder may be used
+    approver   asks the user about files of the project
+    options    the options in force: at full-auto nobody is asked
+    clean      removes secrets and invisible characters from a text
+    warn       called once with each problem
+    """
+
+    def __init__(
+        self,
+        sources: ExtensionSources,
+        roots: Callable[[], Roots | None],
+        approver: Approver,
+        options: SessionOptions,
+        clean: Redact,
+        warn: Callable[[str], None],
+    ) -> None:
+        self.sources = sources
+        self.skills = SkillLibrary(clean)
+        self.commands = UserCommands([*CommandName], clean)
+        self._roots = roots
+        self._approver = approver
+        self._options = options
+        self._clean = clean
+        self._warn = warn
+        self._told = set[str]()
+        self._tools: tuple[Tool[Any], ...] = ()
+
+    async def ready(self, *, ask: bool) -> None:
+        """Look for definitions, and ask about those of the project that nobody has agreed to. See `refresh`."""
+        await to_thread.run_sync(self.refresh)
+        if ask and self.sources.waiting:
+            await self._ask()
+        self._tell()
+
+    def refresh(self) -> None:
+        """Look for definitions, and put them in force. It blocks, for a few calls of `stat` if nothing has changed."""
+        self.sources.refresh(self._roots())
+        self.skills.read(self.sources.files(SourceKind.SKILLS))
+        self.commands.read(self.sources.files(SourceKind.COMMANDS))
+        some, many = bool(self.skills.listed()), len(self.skills.listed()) > MANY
+        if (bool(self._tools), len(self._tools) == 3) != (some, many):
+            self._tools = skill_tools(self.skills, searchable=many) if some else ()
+
+    async def accept(self) -> str:
+        """Use the files that wait, since the user said so. Return the message for the user."""
+        files = self.sources.waiting
+        if not files:
+            return "No file of this folder waits for your yes."
+        await to_thread.run_sync(lambda: self.sources.answer(files, trusted=True, lasting=True))
+        await to_thread.run_sync(self.refresh)
+        self._tell()
+        return "\n".join((f"Used from now on ({counted(len(files), 'file')}):", "", *map(self._line, files)))
+
+    async def _ask(self) -> None:
+        if self._options.auto_approve is AutoApprove.FULL_AUTO:
+            return
+        try:
+            await self.sources.ask(self._approver, self._wish)
+        except ToolError:  # no answer in time: `_tell` says that they wait
+            return
+        await to_thread.run_sync(self.refresh)
+
+    def _tell(self) -> None:
+        for problem in self.troubles():
+            if problem not in self._told:
+                self._told.add(problem)
+                self._warn(problem)
+
+    def problems(self) -> Sequence[DefinitionProblem]:
+        """Return what is wrong with definitions."""
+        return (*self.sources.problems, *self.skills.problems, *self.commands.problems)
+
+    def troubles(self) -> Sequence[str]:
+        """Return what the user should know: problems, and files that wait for their yes."""
+        names = ", ".join(file.shown for file in self.sources.waiting)
+        waiting = f"not used before you say so (`/trust accept`), since they are new or have changed: {names}"
+        return (*map(str, self.problems()), *((waiting,) if names else ()))
+
+    def status(self) -> Sequence[str]:
+        """Return lines for /status."""
+        return (*self.skills.status(), *self.commands.status(), *(f"Problem: {each}" for each in self.troubles()))
+
+    def waiting(self) -> Sequence[str]:
+        """Return lines for /trust."""
+        files = self.sources.waiting
+        return (*map(self._line, files), "`/trust accept` uses them.") if files else ()
+
+    def _line(self, file: SourceFile) -> str:
+        return f"- {self._wish(file)}"
+
+    def _wish(self, file: SourceFile) -> str:
+        """Return what a file would add, in one line."""
+        parsed = parse(file.data, file.shown)
+        told = "" if isinstance(parsed, DefinitionProblem) else parsed.values.get("description")
+        text = " ".join(self._clean(str(told or "")).split())[:_SHOWN]
+        return f"{file.kind.value.removesuffix('s')} {file.name} ({file.shown}){f': {text}' if text else ''}"
+
+    # ------------------------------------------------------------------------------------ for the session
+
+    def tools(self) -> tuple[Tool[Any], ...]:
+        """Return the tools that there are because of definitions. The same object until they change."""
+        return self._tools
+
+    def prompt(self, settings: Settings) -> str:
+        """Return the part of the system prompt about skills; empty without skills."""
+        return skills_block(self.skills.listed(), settings.skills.max_chars)
+
+    def expand(self, name: str, argument: str) -> Expansion | None:
+        """Return what a command sends to the model, or a skill that the user names like a command; None for neither."""
+        if command := self.commands.find(name):
+            return Expansion(substituted(self._clean(command.body), argument), command.tools)
+        if skill := self.skills.find(name):
+            return Expansion(f"Carry out this skill now.\n\n{self.skills.text(skill, argument).text}")
+        return None
+
+    def offered(self) -> tuple[OfferedCommand, ...]:
+        """Return the user's slash commands as they are sent to editors."""
+        own = self.commands.offered()
+        taken = {each.name for each in own} | set(CommandName)
+        return (*own, *(each for each in self.skills.offered() if each.name not in taken))

@@ -1,0 +1,117 @@
+"""load_skill, invoke_skill and skill_search: skills that the user or a trusted project has. See docs/skills.md.
+
+They are offered only if there are skills. A skill is text that the model follows, so its body is not fenced as data.
+What it says to run or read runs through the gates, as if the model had thought of it.
+"""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from acp_agent.core.ports import ToolContext
+from acp_agent.core.services import Skills
+from acp_agent.core.types import Frame, Subject, ToolKind, ToolResult
+from acp_agent.text import title
+from acp_agent.tools.tool import WHOLE, Name, Params, Text, Tool
+
+
+class LoadSkillParams(Params):
+    """Read the instructions of a skill."""
+
+    name: Name
+
+
+class LoadSkill(Tool[LoadSkillParams]):
+    """The tool that reads a skill."""
+
+    name = "load_skill"
+    kind = ToolKind.OTHER
+    mutates = False
+    params = LoadSkillParams
+
+    def __init__(self, skills: Skills) -> None:
+        self._skills = skills
+
+    def title(self, params: LoadSkillParams) -> str:
+        return title(f"Skill: {params.name}")
+
+    def subjects(self, params: LoadSkillParams) -> tuple[Subject, ...]:
+        """Return no subject: its text was read before, with the user's consent."""
+        del params
+        return ()
+
+    async def run(self, params: LoadSkillParams, context: ToolContext) -> ToolResult:
+        del context
+        found = self._skills.load(params.name)
+        return ToolResult("", frame=Frame(head=found.text, headline=found.shown))
+
+
+class InvokeSkillParams(Params):
+    """Read a skill with arguments put in their places, to carry it out now."""
+
+    name: Name
+    arguments: Text
+
+
+class InvokeSkill(Tool[InvokeSkillParams]):
+    """The tool that reads a skill with arguments."""
+
+    name = "invoke_skill"
+    kind = ToolKind.OTHER
+    mutates = False
+    params = InvokeSkillParams
+
+    def __init__(self, skills: Skills) -> None:
+        self._skills = skills
+
+    def title(self, params: InvokeSkillParams) -> str:
+        return title(f"Skill: {params.name} {params.arguments}")
+
+    def subjects(self, params: InvokeSkillParams) -> tuple[Subject, ...]:
+        """Return no subject, like load_skill."""
+        del params
+        return ()
+
+    async def run(self, params: InvokeSkillParams, context: ToolContext) -> ToolResult:
+        del context
+        found = self._skills.load(params.name, params.arguments)
+        return ToolResult("", frame=Frame(head=found.text, headline=found.shown))
+
+
+class SkillSearchParams(Params):
+    """Find skills by words."""
+
+    query: Text
+    limit: Annotated[int, Field(ge=1, le=50), WHOLE] = 5
+
+
+class SkillSearch(Tool[SkillSearchParams]):
+    """The tool that finds skills where there are too many to list."""
+
+    name = "skill_search"
+    kind = ToolKind.SEARCH
+    mutates = False
+    params = SkillSearchParams
+
+    def __init__(self, skills: Skills) -> None:
+        self._skills = skills
+
+    def title(self, params: SkillSearchParams) -> str:
+        return title(f"Find skills: {params.query}")
+
+    def subjects(self, params: SkillSearchParams) -> tuple[Subject, ...]:
+        """Return no subject, like load_skill."""
+        del params
+        return ()
+
+    async def run(self, params: SkillSearchParams, context: ToolContext) -> ToolResult:
+        del context
+        found = self._skills.search(params.query, params.limit)
+        if not found:
+            return ToolResult("No skill fits these words")
+        return ToolResult("\n".join(f"{name}: {description}" for name, description in found))
+
+
+def skill_tools(skills: Skills, *, searchable: bool) -> tuple[Tool[Any], ...]:
+    """Return the tools for skills. `searchable` says whether there are so many that the model has to search them."""
+    return (LoadSkill(skills), InvokeSkill(skills), *((SkillSearch(skills),) if searchable else ()))
