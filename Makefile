@@ -10,7 +10,7 @@ SOURCES := acp_agent tests
 
 .DEFAULT_GOAL := test
 .DELETE_ON_ERROR:
-.PHONY: demo test bench soak properties lock clean interop extension
+.PHONY: demo test bench soak properties lock clean interop extension recording
 
 demo: $(READY)
 	@$(BIN)/acp-agent demo
@@ -52,6 +52,10 @@ lock: $(READY)
 extension:
 	cd editors/vscode && npm ci --no-audit --no-fund && npm run package
 	cp editors/vscode/acp-agent.vsix acp_agent/cli/setup/
+
+# Films `acp-agent run` with a scripted model for the README: docs/run.svg, and build/run.cast for asciinema's players.
+recording: $(READY)
+	@$(BIN)/python -m tests.recording
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -179,7 +179,10 @@ class Screen:
         is_inside = False
         for line in lines:
             is_inside = is_inside is not (line == fence)
-            if line != fence and (line or is_inside):  # blank lines outside of the fence separate Markdown's paragraphs
+            is_repeated = is_inside and line == title  # the command, for editors that show no title
+            if (
+                line != fence and not is_repeated and (line or is_inside)
+            ):  # blank lines outside of the fence separate Markdown's paragraphs
                 self._wrapped(self._paint("    │ ", DIM), self._short(line.expandtabs(4)), "")
         names: list[str] = []
         for option in objects_at(params, "options"):
