@@ -253,6 +253,7 @@ def _body(call: CallItem, result: ToolResult | None, state: CallOutcome, picture
         f'<p class="note">and {len(diffs) - _DIFFS} more files</p>' if len(diffs) > _DIFFS else "",
         screen,
         "".join(map(pictures.html, result.images)) if result is not None else "",
+        "".join(card_html(nested, pictures) for nested in call.nested),
     )
     is_short = started.kind is ToolKind.EXECUTE and output.count("\n") < _SHORT and 0 < len(output) < 2_000
     return "".join(body), bool(diffs) or state is CallOutcome.FAILED or is_short

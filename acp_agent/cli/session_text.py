@@ -9,7 +9,7 @@ import os
 import textwrap
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import TextIO, TypeAlias, assert_never
@@ -37,11 +37,15 @@ _WAITING = 500
 
 @dataclass(slots=True, eq=False)
 class CallItem:
-    """A tool call. `finished` is None if the agent was killed before the call ended."""
+    """A tool call. `finished` is None if the agent was killed before the call ended.
+
+    nested   the calls of its sub-agent, in the order in which they began
+    """
 
     at: int
     started: ToolStarted
     finished: ToolFinished | None = None
+    nested: list["CallItem"] = field(default_factory=list["CallItem"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,8 @@ async def _in_order(events: AsyncIterator[StoredEvent]) -> AsyncIterator[Message
         match one.event:
             case ToolStarted() as event:
                 open_calls[event.call_id] = call = CallItem(one.at, event)
-                waiting.append(call)
+                parent = open_calls.get(event.parent)
+                (waiting if parent is None else parent.nested).append(call)
             case ToolFinished() as event:
                 call = open_calls.pop(event.call_id, None)
                 if call is None:  # its start was not stored, or it was given up
@@ -329,21 +334,23 @@ class _Text:
         rest = (f"{' ' * 8}{line}".rstrip() for line in lines[1:])
         self._line("\n".join(("", self._paint(who.ljust(8), style) + lines[0], *rest)))
 
-    def call(self, call: CallItem) -> None:
+    def call(self, call: CallItem, indent: str = "  ") -> None:
         state, word = call_outcome(call)
         mark = self._paint("✔", _GREEN) if state is CallOutcome.DONE else self._paint("✘", _RED)
         result = call.finished.result if call.finished is not None else None
         took = seconds(call.finished.elapsed) if call.finished is not None else ""
         ending = ", ".join(filter(None, ("" if state is CallOutcome.DONE else word, took)))
         about = self._paint(title(call.started.title), _BOLD)
-        self._line(f"\n  {mark} {title(call.started.name)}  {about}  {self._paint(ending, _DIM)}")
+        self._line(f"\n{indent}{mark} {title(call.started.name)}  {about}  {self._paint(ending, _DIM)}")
         for diff in (result.diffs if result is not None else ()) or call.started.diffs:
-            self._line(self._paint(f"    {title(diff.path)}", _DIM))
+            self._line(self._paint(f"{indent}  {title(diff.path)}", _DIM))
             for line in changed_lines(diff):
-                text = f"    {SIGNS[line.change]}{shown(line.text)}"
+                text = f"{indent}  {SIGNS[line.change]}{shown(line.text)}"
                 self._line(self._paint(text.rstrip(), _STYLES.get(line.change, _DIM)))
         for line in _output(call.started.kind, result):
-            self._line(self._paint(f"    │ {line}".rstrip(), _DIM))
+            self._line(self._paint(f"{indent}  │ {line}".rstrip(), _DIM))
+        for nested in call.nested:
+            self.call(nested, f"{indent}    ")
 
     def _line(self, text: str) -> None:
         self._out.write(text + "\n")

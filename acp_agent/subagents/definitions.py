@@ -62,7 +62,7 @@ class Definition:
     name: str
     description: str
     body: str
-    source: str = "built in"
+    source: str
     model: str = ""
     tools: ToolChoice = field(default_factory=ToolChoice)
     mode: Mode = Mode.CODE
@@ -103,7 +103,7 @@ def _built_in(name: str, data: bytes) -> Definition:
     assert isinstance(text, MarkdownFile), text
     definition, problems = read(text, name)
     assert not problems, problems
-    return definition
+    return replace(definition, source="built in")
 
 
 def definitions(sources: Sequence[SourceFile]) -> Definitions:

@@ -66,6 +66,8 @@ class AskUser(Tool[AskUserParams]):
                 ToolErrorCategory.PERMANENT_FAILURE, message, "Ask in your answer, and end your turn with it."
             )
         message = params.questions[0].question if len(params.questions) == 1 else "Some questions before I go on:"
+        if context.agent is not None:
+            message = f"{context.agent.name} (sub-agent {context.agent.id}) asks: {message}"
         answer = await elicitor.fill_in(Form(message, _schema(params), call_id=context.call_id))
         return ToolResult(
             _answered(params, answer), envelope={"action": answer.action.value, "content": answer.content}

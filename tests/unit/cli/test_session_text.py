@@ -1,6 +1,7 @@
 """A session told as a person follows it, and as text for a terminal."""
 
 import io
+from dataclasses import replace
 
 import pytest
 
@@ -77,6 +78,17 @@ async def test_calls_stand_where_they_began_though_they_end_in_another_order():
         TextDelta("", "m"),
     )
     assert await errors_about(*told) == ["1 done", "PlanChanged", "2 done", "TextDelta"]
+
+
+async def test_the_calls_of_a_sub_agent_stand_below_its_own_though_others_run_beside_it():
+    first, second = started("1"), started("2")
+    inner = [replace(started(number), parent=parent) for number, parent in (("3", "2"), ("4", "1"), ("5", "2"))]
+    ends = map(finished, "34512")
+    text = await text_of(first, second, *inner, *ends)
+    shown = [line for line in text.splitlines() if "✔" in line]
+    assert [(len(line) - len(line.lstrip()), line.split()[2]) for line in shown] == [
+        *((2, "1"), (6, "4"), (2, "2"), (6, "3"), (6, "5")),
+    ]
 
 
 async def test_a_call_that_never_ended_holds_nothing_up_beyond_its_turn():

@@ -1,0 +1,135 @@
+"""Definitions of sub-agents: what is read, that they only narrow, and what is said of those that are wrong."""
+
+import pytest
+
+from acp_agent.core.session_options import Mode
+from acp_agent.extend.front_matter import MarkdownFile, parse
+from acp_agent.extend.sources import SourceFile, SourceKind
+from acp_agent.session.subagents import BUILT_IN
+from acp_agent.subagents.definitions import Definition, built_in, definitions, read
+from tests.rows import each_row
+
+
+def source(front: str, body: str = "You test.\n", name: str = "tester") -> SourceFile:
+    data = f"---\n{front}\n---\n{body}".encode()
+    return SourceFile(SourceKind.AGENTS, name, f"/x/agents/{name}.md", f"agents/{name}.md", data, "")
+
+
+def defined(front: str, body: str = "You test.\n") -> tuple[Definition, list[str]]:
+    text = parse(source(f"description: tests\n{front}", body).data, "tester.md")
+    assert isinstance(text, MarkdownFile)
+    definition, problems = read(text, "tester")
+    return definition, [str(problem) for problem in problems]
+
+
+def has(definition: Definition, *names: str) -> list[str]:
+    selection = definition.selection(["srv"])
+    return [name for name in names if not selection.objection(name)]
+
+
+def test_what_the_model_reads_of_our_own_is_what_they_are():
+    assert tuple(each.offered for each in built_in()) == BUILT_IN
+
+
+def test_our_own_that_only_read_have_no_tool_that_asks_and_none_of_the_conversation():
+    for definition in built_in():
+        assert has(definition, "agent", "update_plan", "compress_context", "memory_save", "memory_search") == []
+        assert (has(definition, "ask_user") == []) == (definition.mode is Mode.ASK)
+        assert has(definition, "read", "grep") == ["read", "grep"]
+
+
+def test_a_file_of_claude_code_is_read_as_it_is():
+    definition, problems = defined("name: code-reviewer\ntools: Read, Grep, Glob, Bash\nmodel: sonnet\ncolor: red")
+    assert problems == []
+    assert (definition.name, definition.model, definition.mode) == ("code-reviewer", "", Mode.CODE)
+    assert has(definition, "read", "grep", "find_path", "bash", "edit") == ["read", "grep", "find_path", "bash"]
+
+
+@each_row(
+    "front, names",
+    [
+        ("tools: {allow: [group:fs], deny: [write], except: [edit]}", ["read", "grep"]),
+        ("tools: {except: [bash, edit, write]}", ["read", "grep", "fetch"]),
+        ("tools: '*'", ["read", "grep", "bash", "edit", "write", "fetch"]),
+        ("tools: [agent, read]", ["read"]),
+        ("tools: []", []),
+        ("tools: 7", []),
+        ("tools: {allow: read, deni: [read]}", []),
+        ("tools: Bash(git log:*), Read", ["read"]),
+        ("disallowedTools: Bash, Edit", ["read", "grep", "write", "fetch"]),
+    ],
+)
+def test_tools_are_those_that_are_named_and_never_more(front: str, names: list[str]):
+    definition, _ = defined(front)
+    assert has(definition, "read", "grep", "bash", "edit", "write", "fetch", "agent") == names
+
+
+@each_row(
+    "front, mode, told",
+    [
+        ("permission_mode: plan", Mode.ARCHITECT, ""),
+        ("permissionMode: plan", Mode.ARCHITECT, ""),
+        ("permission_mode: read-only", Mode.ASK, ""),
+        ("permissionMode: default", Mode.CODE, ""),
+        ("permissionMode: bypassPermissions", Mode.CODE, "never freer than its session"),
+        ("permissionMode: acceptEdits", Mode.CODE, "never freer than its session"),
+        ("permission_mode: plam", Mode.ASK, "it may only read until this is corrected"),
+    ],
+)
+def test_a_mode_only_takes_away(front: str, mode: Mode, told: str):
+    definition, problems = defined(front)
+    assert definition.mode is mode
+    assert told in "".join(problems)
+    assert bool(told) == bool(problems)
+
+
+@each_row(
+    "front, told",
+    [
+        ("max_turns: 0", "max_turns: expected a whole number from 1 to 200, got 0"),
+        ("max_turns: many", "max_turns: expected a whole number from 1 to 200, got 'many'"),
+        ("background: perhaps", "background: expected true or false"),
+        ("model: gpt", 'model: expected "PROVIDER:MODEL"; the session\'s model is used'),
+        ("tools: Raed", "tools: no tool here is called Raed"),
+        ("skills: {a: b}", "skills: expected a list of texts"),
+    ],
+)
+def test_a_bad_value_is_named_and_the_rest_works(front: str, told: str):
+    definition, problems = defined(front)
+    assert definition.name == "tester"
+    assert told in problems[0]
+    assert problems[0].startswith("tester.md, line 3: ")
+
+
+def test_files_that_cannot_be_used_are_named_and_the_others_work():
+    found = definitions(
+        [
+            source("description: first", name="one"),
+            source("description: second\nname: one", name="two"),
+            source("description: mine\nname: explore", name="three"),
+            source("name: four", name="four"),
+            source("description: x", "", name="five"),
+            source("description: x\nname: no/name", name="six"),
+            source("description: [", name="seven"),
+        ]
+    )
+    assert list(found.by_name) == ["explore", "general", "review", "one"]
+    assert found.by_name["one"].source == "agents/one.md"
+    told = "\n".join(map(str, found.problems))
+    for part in (
+        "agents/two.md: name: 'one' is already defined in agents/one.md",
+        "agents/three.md: name: 'explore' is built in",
+        "agents/four.md: description: expected what the agent is for",
+        "agents/five.md: expected a text behind the front matter",
+        "agents/six.md, line 3: name: expected letters",
+        "agents/seven.md",
+    ):
+        assert part in told, part
+
+
+@pytest.mark.parametrize("servers", [[], ["srv"]])
+def test_tools_of_a_server_can_be_named(servers: list[str]):
+    definition, problems = defined("tools: [read, 'mcp:srv']")
+    assert problems == []
+    assert not definition.selection(servers).objection("mcp_srv_find", "srv")
+    assert definition.selection(servers).objection("mcp_other_find", "other")

@@ -1,0 +1,200 @@
+"""The runs of sub-agents: their places, their ends, and what the model is told of them."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+
+import anyio
+import pytest
+from anyio.abc import TaskGroup
+
+from acp_agent.core.delegation import ParentCall, RunSlots, RunState
+from acp_agent.core.errors import StoreUnavailable, ToolError
+from acp_agent.core.events import Event, ToolFinished, ToolProgress, ToolStarted
+from acp_agent.core.types import CallingAgent
+from acp_agent.subagents.definitions import Definition, built_in
+from acp_agent.subagents.runs import RunDependencies, RunLimits, SubAgentRuns
+from acp_agent.subagents.worker import Progress, WorkOutcome
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Puppet:
+    """A worker that says its words back, and works for ever on "hold"."""
+
+    calls: int = 0
+    said: list[str] = field(default_factory=list[str])
+    begun: anyio.Event = field(default_factory=anyio.Event)
+
+    async def work(self, words: str, caller: CallingAgent, progress: Progress) -> WorkOutcome:
+        self.said.append(words)
+        self.begun.set()
+        await progress(ToolProgress(caller.card, output=f"I begin {words}"))
+        if words == "hold":
+            await anyio.sleep_forever()
+        if words == "break":
+            raise RuntimeError(words)
+        return WorkOutcome(" then ".join(self.said), "it gave up" if words == "give up" else "")
+
+    def conversation(self) -> str:
+        return "\n".join(self.said)
+
+
+class Bench:
+    """The runs of one session, with all that they show."""
+
+    def __init__(self, tasks: TaskGroup, limits: RunLimits, slots: RunSlots) -> None:
+        self.events: list[Event] = []
+        self.kept: list[str] = []
+        self.limits, self.slots = limits, slots
+        self.full = False
+        self.puppet = Puppet()
+        known = {each.name: each for each in built_in()}
+        self.runs = SubAgentRuns(
+            RunDependencies(
+                lambda: known, self._worker, self.emit, tasks.start_soon, self._keep, lambda: self.limits, slots
+            )
+        )
+        self.parent = ParentCall("card", self.emit)
+
+    def _worker(self, definition: Definition) -> Puppet:
+        del definition
+        return self.puppet
+
+    async def emit(self, event: Event) -> None:
+        self.events.append(event)
+
+    async def _keep(self, text: str) -> str:
+        if self.full:
+            raise StoreUnavailable("full")
+        self.kept.append(text)
+        return "overflow:1"
+
+    @property
+    def cards(self) -> list[str]:
+        """Each start and end of a card in a word."""
+        shown: list[str] = []
+        titles: dict[str, str] = {}
+        for event in self.events:
+            match event:
+                case ToolStarted(call_id, title=title):
+                    titles[call_id] = title
+                    shown.append(f"+{title}")
+                case ToolFinished(call_id):
+                    shown.append(f"-{titles[call_id]}")
+                case _:
+                    pass
+        return shown
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    async with anyio.create_task_group() as tasks:
+        yield Bench(tasks, RunLimits(), RunSlots())
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_run_is_shown_on_its_parents_card_and_gives_back_its_place(bench: Bench):
+    run = await bench.runs.run("explore", "look", bench.parent)
+    assert (run.id, run.state, run.report, run.conversation) == ("explore-1", RunState.DONE, "look", "overflow:1")
+    assert bench.events == [ToolProgress("card", output="I begin look")]
+    assert bench.kept == ["# explore-1: look\n\nlook\n"]
+    assert bench.slots.taken == 0
+    assert bench.runs.news() == "", "the model has the result"
+
+
+async def test_a_conversation_that_cannot_be_stored_costs_only_its_reference(bench: Bench):
+    bench.full = True
+    assert (await bench.runs.run("explore", "look", bench.parent)).conversation == ""
+
+
+async def test_a_run_that_gave_up_reports_what_it_has_and_why(bench: Bench):
+    run = await bench.runs.run("explore", "give up", bench.parent)
+    assert (run.state, run.report) == (RunState.DONE, "give up\n\n[it gave up]")
+
+
+async def test_cancelling_the_call_ends_its_run(bench: Bench):
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bench.runs.run, "explore", "hold", bench.parent)
+        await bench.puppet.begun.wait()
+        tasks.cancel_scope.cancel()
+    assert [run.state for run in bench.runs.runs()] == [RunState.CANCELLED]
+    assert bench.slots.taken == 0
+
+
+async def test_reports_that_come_together_are_told_together_and_once(bench: Bench):
+    for _ in range(2):
+        await bench.runs.spawn("explore", "look")
+    with anyio.fail_after(10):
+        told = await bench.runs.wait()
+    assert "[explore-1: done" in told
+    assert "[explore-2: done" in told
+    assert told.count("<tool-output") == 2
+    assert (bench.runs.news(), await bench.runs.wait()) == ("", "")
+    assert bench.cards == [
+        *("+explore-1: look", "+explore-2: look"),
+        *("-explore-1: look", "-explore-2: look"),
+    ]
+
+
+async def test_a_fault_in_a_spawned_run_closes_its_card_and_is_told(bench: Bench):
+    await bench.runs.spawn("explore", "break")
+    with anyio.fail_after(10):
+        told = await bench.runs.wait()
+    assert "explore-1: failed" in told
+    assert bench.cards == ["+explore-1: break", "-explore-1: break"]
+    assert bench.slots.taken == 0
+
+
+async def test_the_end_of_a_turn_ends_spawned_runs_and_closes_their_cards(bench: Bench):
+    await bench.runs.spawn("explore", "hold")
+    await bench.runs.spawn("general", "hold")
+    await bench.runs.end()  # the second one may not even have begun
+    assert [run.state for run in bench.runs.runs()] == [RunState.CANCELLED] * 2
+    assert len(bench.cards) == 4
+    assert bench.runs.news() == ""
+
+
+async def test_steering_goes_on_with_the_same_worker_under_the_same_id(bench: Bench):
+    await bench.runs.spawn("explore", "hold")
+    await bench.puppet.begun.wait()
+    run = await bench.runs.steer("explore-1", "look")
+    assert (run.id, run.task) == ("explore-1", "look")
+    with anyio.fail_after(10):
+        assert "hold then look" in await bench.runs.wait()
+    assert [each.id for each in bench.runs.runs()] == ["explore-1"]
+    with anyio.fail_after(10):
+        await bench.runs.steer("explore-1", "once more")
+        assert "hold then look then once more" in await bench.runs.wait()
+
+
+async def test_last_all_and_ids_are_cancelled_and_unknown_ids_named(bench: Bench):
+    for _ in range(3):
+        await bench.runs.spawn("explore", "hold")
+    assert [run.id for run in await bench.runs.cancel("last")] == ["explore-3"]
+    assert [run.id for run in await bench.runs.cancel("explore-1")] == ["explore-1"]
+    assert [run.id for run in await bench.runs.cancel("all")] == ["explore-2"]
+    assert await bench.runs.cancel("all") == []
+    with pytest.raises(ToolError, match="there is no run 'explore-9'"):
+        await bench.runs.cancel("explore-9")
+    with pytest.raises(ToolError, match="there is no sub-agent 'explorer'"):
+        await bench.runs.spawn("explorer", "look")
+
+
+async def test_there_are_places_in_the_session_and_in_the_process(bench: Bench):
+    bench.limits = RunLimits(in_process=2, in_session=1)
+    await bench.runs.spawn("explore", "hold")
+    with pytest.raises(ToolError, match="capacity \\(1/1 of this session\\): explore-1"):
+        await bench.runs.run("explore", "look", bench.parent)
+    bench.limits = replace(bench.limits, in_session=5)
+    bench.slots.take()  # another session
+    with pytest.raises(ToolError, match="capacity \\(2/2 in all\\)"):
+        await bench.runs.spawn("explore", "look")
+
+
+async def test_runs_that_ended_long_ago_are_forgotten(bench: Bench):
+    await bench.runs.run("explore", "look", bench.parent)
+    assert len(bench.runs.runs()) == 1
+    bench.limits = replace(bench.limits, archive_minutes=0)
+    assert bench.runs.runs() == []
+    assert (await bench.runs.run("explore", "look", bench.parent)).id == "explore-2", "a number is given once"
