@@ -125,9 +125,9 @@ class TerminalCommands:
 
     def _write_script(self, command: str) -> str | None:
         """Return the path of a new private script; None if there is no path without special characters."""
-        for _ in range(2):  # a cleaner of temporary files may have removed the folder; the second time it is a new one
+        for _ in range(2):  # the name may be taken; a cleaner may have removed the folder, which then is a new one
             with contextlib.suppress(OSError):
-                path = os.path.join(self._folder(), f"{os.urandom(8).hex()}.sh")
+                path = os.path.join(self._folder(), f"{os.urandom(3).hex()}.sh")
                 return _written(path, command) if _PLAIN_PATH.fullmatch(path) else None
         return None
 

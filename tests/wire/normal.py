@@ -10,7 +10,7 @@ from acp_agent.cli.agent_process import Direction, RecordedFrame, objects_at
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(\+00:00|Z)")
-_SCRIPT = re.compile(r"/[^\s\"]*/[0-9a-f]{16}\.sh")
+_SCRIPT = re.compile(r"/[^\s\"]*/[0-9a-f]{6}\.sh")
 _MARK = re.compile(r"\d+\.[0-9a-f]{16}\b")
 _SHELL = re.compile(r"/[a-z/]*/bash\b")
 _MEASURED = {"elapsedMs", "used"}  # members whose number depends on the machine

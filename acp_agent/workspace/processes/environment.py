@@ -102,7 +102,7 @@ def _is_ours(name: str) -> bool:
     return upper.startswith(_NEVER_PREFIXES) or upper.endswith(_NEVER_SUFFIXES)
 
 
-_SCRIPTS = "acp-agent-scripts-"
+_SCRIPTS = "acp-agent-sh-"
 _SANDBOX = "acp-agent-sandbox-"
 _ATTEMPTS = 10
 

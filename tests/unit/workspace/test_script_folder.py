@@ -94,12 +94,12 @@ def test_what_is_not_ours_is_left_alone(tmp: Path) -> None:
     (precious / "a.sh").touch()
     made = {"link": link_to(precious), "open": open_to_all, "deep": with_a_folder, "file": Path.touch}
     for name, make in made.items():
-        make(tmp / f"acp-agent-scripts-{name}")
-    holds_a_link = tmp / "acp-agent-scripts-links"
+        make(tmp / f"acp-agent-sh-{name}")
+    holds_a_link = tmp / "acp-agent-sh-links"
     holds_a_link.mkdir(0o700)
     (holds_a_link / "a.sh").symlink_to(precious / "a.sh")
     assert remove_abandoned() == 1
     assert not holds_a_link.exists()
-    assert {path.name for path in tmp.iterdir()} == {"precious", *(f"acp-agent-scripts-{name}" for name in made)}
+    assert {path.name for path in tmp.iterdir()} == {"precious", *(f"acp-agent-sh-{name}" for name in made)}
     assert (precious / "a.sh").exists(), "the link went, not what it names"
-    assert (tmp / "acp-agent-scripts-open" / "a.sh").exists()
+    assert (tmp / "acp-agent-sh-open" / "a.sh").exists()
