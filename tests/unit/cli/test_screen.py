@@ -111,6 +111,14 @@ def test_a_question_is_drawn_whole_however_long_its_text_and_its_lines_are():
     ]
 
 
+def test_a_question_does_not_repeat_the_command_that_is_its_title():
+    content = [{"type": "content", "content": {"type": "text", "text": "```\nls -l\n```\nruns: ls -l"}}]
+    assert seen(question={"toolCall": {"title": "ls -l", "content": content}}).splitlines()[1:] == [
+        "  ? Allow?  ls -l",
+        "    │ runs: ls -l",
+    ]
+
+
 def test_a_question_draws_its_change_whole_and_what_hides_in_it():
     diff = {"type": "diff", "path": "a", "oldText": None, "newText": "x" * 500 + "evil\nif a\u202e\u3164:\r\n"}
     shown = seen(question={"toolCall": {"title": "t", "content": [diff]}})
