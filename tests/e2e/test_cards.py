@@ -11,7 +11,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_the_card_of_a_plan_is_no_second_thought_beside_the_plan(tmp_path: Path):
-    """Zed, VSCode ACP Chat and others draw a call of kind "think" as a thought."""
+    """Zed draws a call of the kind "think" with the sign of a thought."""
     step = {"content": "look", "status": "in_progress"}
     async with editing(tmp_path, [uses(("update_plan", {"entries": [step]})), says("ok")]) as editor:
         await editor.say(await editor.open(), "plan")

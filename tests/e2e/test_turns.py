@@ -29,7 +29,7 @@ async def test_messages_of_different_model_calls_have_different_ids(tmp_path):
 
 
 async def test_clients_that_show_one_message_a_turn_show_the_messages_of_a_turn_as_paragraphs(tmp_path):
-    """Toad, Jupyter AI and others join all text of a turn, and tool cards between its messages do not part them."""
+    """Jupyter AI, and CodeCompanion when it loads a session, join all text of a turn, whatever stands between."""
     texts = ("In two ", "places."), ("And now", "?"), ("Done.",)
     read = ("read", {"path": "a.txt"})
     steps = [uses(read, text="".join(texts[0])), {**uses(read), "text": list(texts[1])}, says(*texts[2])]

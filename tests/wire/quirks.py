@@ -126,12 +126,36 @@ QUIRKS = (
         "edits go through `fs/write_text_file`, which shows the file",
         "an_edit_goes_through_the_editor_and_shows_its_diff",
     ),
+    Quirk(
+        "Zed",
+        "draws the kind `think` as a thought",
+        "the call that shows a plan has the kind `other`",
+        "the_card_of_a_plan_is_no_second_thought_beside_the_plan",
+    ),
+    Quirk(
+        "Jupyter AI; CodeCompanion on load",
+        "join all text of a turn",
+        "a further message begins with a blank line",
+        "clients_that_show_one_message_a_turn_show_the_messages_of_a_turn_as_paragraphs",
+    ),
     # terminals
     Quirk(
         f"{_VS_CODE}, Jupyter AI",
         "join or split the words of a command",
         "it is a script with a plain path; the command is a comment behind it",
         "the_command_reaches_the_terminal_as_one_program_one_plain_path_and_a_title",
+    ),
+    Quirk(
+        "Zed, Toad, ACP Client",
+        "show program and arguments as the title of a terminal",
+        "the command stands there, without secrets",
+        "clients_that_show_program_and_arguments_show_the_command_without_secrets",
+    ),
+    Quirk(
+        "Toad, ACP Client, Qt Creator",
+        "end the shell alone, or nothing, at `terminal/kill`",
+        "the agent ends the rest",
+        "a_cancelled_command_ends_with_all_it_started_in",
     ),
     Quirk(
         "Zed",
