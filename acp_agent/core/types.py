@@ -45,7 +45,7 @@ class ToolKind(StrEnum):
 
 
 class Containment(StrEnum):
-    """Where the commands of a call run, in a session that has a sandbox, in the words of its card."""
+    """Where the commands of a call run, in a session that has a sandbox."""
 
     CONTAINED = "contained"
     OUTSIDE = "outside the sandbox"

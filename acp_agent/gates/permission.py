@@ -154,7 +154,7 @@ def command_question(facts: CallFacts, judgement: Judgement, digest: str) -> Set
 def _but(prefixes: tuple[str, ...]) -> tuple[str, ...]:
     """Return what approvals of these prefixes do not cover, in words."""
     spared = any(programs.spares(Command(tuple(prefix.split(" ")))) for prefix in prefixes)
-    return ("nothing that destroys",) if spared else ()
+    return ("but nothing that destroys",) if spared else ()
 
 
 def url_question(facts: CallFacts, sites: tuple[str, ...], digest: str) -> Settlement:

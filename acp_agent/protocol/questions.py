@@ -299,7 +299,7 @@ def question_content(paths: EditorPaths, question: Question, drawing: Drawing) -
         content.append(diff)
     where = f" in this project. {_REVOKE}" if question.option else ""
     always = [] if question.once else [f"“Always” covers {question.always}{where}"]
-    parts = [*_command(question, drawing), *question.reasons, *always, *_rest(paths, question, drawing)]
+    parts = _parts(paths, question, drawing, always)
     if sum(map(len, (*question.reasons, *always, question.command, question.text))) > MAX_TEXT:
         raise _too_large("the call", MAX_TEXT)
     return [*content, text_content("\n\n".join(parts))] if parts else content
@@ -310,7 +310,16 @@ def told_before(paths: EditorPaths, question: Question, drawing: Drawing) -> str
     if drawing.question_texts:
         return ""
     always = [] if question.once or question.option else [f"“Always” covers {question.always}"]
-    return "\n\n".join([*_command(question, drawing), *question.reasons, *always, *_rest(paths, question, drawing)])
+    return "\n\n".join(_parts(paths, question, drawing, always))
+
+
+def _parts(paths: EditorPaths, question: Question, drawing: Drawing, always: list[str]) -> list[str]:
+    """Return the texts of a question: what it is about, why it is asked, what "always" covers, and the whole text."""
+    diffs = () if drawing.question_diffs else question.diffs
+    changes = [_verbatim(_change_text(paths.spell(diff.path), diff), drawing) for diff in diffs]
+    reasons = question.reasons if len(question.reasons) < 2 else ["\n".join(f"- {line}" for line in question.reasons)]
+    whole = [f"The whole text:\n\n{_verbatim(folded(question.text), drawing)}"] if question.text else []
+    return [*_command(question, drawing), *changes, *reasons, *always, *whole]
 
 
 def _command(question: Question, drawing: Drawing) -> list[str]:
@@ -318,14 +327,6 @@ def _command(question: Question, drawing: Drawing) -> list[str]:
     if not question.command or (drawing.question_titles and _SAME_IN_MARKDOWN.fullmatch(question.command)):
         return []
     return [_verbatim(folded(question.command), drawing)]
-
-
-def _rest(paths: EditorPaths, question: Question, drawing: Drawing) -> list[str]:
-    """Return the parts of a question behind its reasons: the changes, where no diff is drawn, and the whole text."""
-    diffs = () if drawing.question_diffs else question.diffs
-    changes = [_verbatim(_change_text(paths.spell(diff.path), diff), drawing) for diff in diffs]
-    whole = [f"The whole text:\n\n{_verbatim(folded(question.text), drawing)}"] if question.text else []
-    return [*changes, *whole]
 
 
 def _verbatim(text: str, drawing: Drawing) -> str:

@@ -14,13 +14,15 @@ from uuid import uuid4
 from acp_agent.core import events
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import LinkPart, PromptPart, ResourcePart, TextPart
-from acp_agent.core.types import Diff, ImagePart, Json, JsonObject, Location, ToolKind, ToolResult
+from acp_agent.core.types import Containment, Diff, ImagePart, Json, JsonObject, Location, ToolKind, ToolResult
 from acp_agent.core.untrusted import now_ms, utc
 from acp_agent.output.markdown_images import defused
 from acp_agent.protocol.client import Client, EditorPaths
 from acp_agent.protocol.options import config_options
 
 _FENCED = {ToolKind.EXECUTE, ToolKind.READ, ToolKind.SEARCH, ToolKind.FETCH}
+_PLACES = {Containment.CONTAINED: "in the sandbox", Containment.OUTSIDE: "outside the sandbox"}
+"""Where the commands of a call run, for its card."""
 _TOLD_IN_OUTPUT = ("output", "stdout", "stderr")
 """Members of a command's result that the text for the user repeats."""
 _LIVE_TAIL = 8 * 1024
@@ -187,7 +189,8 @@ class Updates:
             return [{"type": "terminal", "terminalId": card.terminal_id or card.started.call_id}, *diffs, *last]
         if self.client.drawing.raw_output or not result.shown:
             return [*diffs, *last]
-        verbatim = card.started.kind in _FENCED
+        # A failure of several lines quotes a file or a program.
+        verbatim = card.started.kind in _FENCED or (result.failure is not None and "\n" in result.shown)
         return [*diffs, text_content(self._verbatim(result.shown) if verbatim else defused(result.shown)), *last]
 
     def _verbatim(self, text: str) -> str:
@@ -362,7 +365,7 @@ def bounded_diffs(
 
 def _containment_content(card: _Card) -> list[Json]:
     """Return the word that says where the commands of a call run. It comes last: clients look for diffs first."""
-    return [] if card.started.containment is None else [text_content(card.started.containment.value)]
+    return [] if card.started.containment is None else [text_content(_PLACES[card.started.containment])]
 
 
 def _diff_content(paths: EditorPaths, diffs: tuple[Diff, ...]) -> list[Json]:

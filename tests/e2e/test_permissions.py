@@ -243,7 +243,7 @@ async def test_the_options_say_what_always_covers_and_permissions_lists_and_revo
         names = {option["optionId"]: option["name"] for option in question["options"]}
         assert names["allow_always"] == "Always allow `git tag …` in this project"
         assert names["reject_always"] == "Always reject `git tag …` in this project"
-        assert "“Always” covers git tag …, nothing that destroys in this project." in str(
+        assert "“Always” covers git tag …, but nothing that destroys in this project." in str(
             question["toolCall"]["content"]
         )
 

@@ -5,6 +5,7 @@ One agent serves all of it: each test introduces itself as another client and op
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,8 +23,14 @@ EDIT = {"path": "poem.txt", "old_string": "roses are red", "new_string": "roses 
 CODE = "python3 -c 'print(1)'"
 SCRIPT = {
     "edit": [uses(("edit", EDIT)), says("Edited.")],
+    "twice": [
+        uses(("edit", EDIT)),
+        uses(("edit", {**EDIT, "old_string": "violets", "new_string": "lilies"})),
+        says("Ok."),
+    ],
     "rewrite": [uses(("write", {"path": "new.txt", "content": "line\n" * 60})), says("Written.")],
     "tag": [uses(("bash", {"command": "git tag v1"})), says("Tagged.")],
+    "two": [uses(("bash", {"command": "git tag v1; git tag v2"})), says("Tagged.")],
     "code": [uses(("bash", {"command": CODE})), says("Ran.")],
     "read": [uses(("read", {"path": "poem.txt"})), says("Read.")],
     "absent": [uses(("read", {"path": "absent.txt"})), says("None.")],
@@ -134,6 +141,10 @@ async def test_a_long_change_in_text_is_cut_and_says_how_much_is_left_out(agent)
     (agent.workspace / "new.txt").unlink()
 
 
+async def test_several_reasons_of_a_question_are_one_list(agent):
+    assert "- runs: git tag v1\n- runs: git tag v2\n\n“Always”" in (await turn(agent, None, "two")).texts
+
+
 async def test_emacs_neovim_and_jupyter_show_no_text_of_a_question_so_its_warnings_are_told_before_it(agent):
     for name in ("agent-shell", "CodeCompanion.nvim", "Jupyter AI"):
         told = await turn(agent, name, "code")
@@ -164,6 +175,19 @@ async def test_acpx_shows_raw_output_beside_the_content_so_a_failure_is_told_onc
 async def test_other_clients_show_the_text_of_a_failure_in_the_content_of_its_card(agent):
     told = await turn(agent, None, "absent")
     assert told.call.text.strip("`\n") == told.call.final["rawOutput"]["output"]
+
+
+async def test_clients_that_draw_markdown_get_the_diff_in_a_failure_in_a_fence(agent):
+    async def formatted(call: Call) -> None:
+        Path(call.params["path"]).write_text(call.params["content"].replace(" are ", "  are  "))
+        await call.reply({})
+
+    agent.overrides["fs/write_text_file"] = formatted
+    try:
+        told = await turn(agent, "zed", "twice")
+    finally:
+        del agent.overrides["fs/write_text_file"]
+    assert told.calls[1].text.startswith("```\npoem.txt was changed since you last read or wrote it\n@@")
 
 
 async def test_codecompanion_cuts_titles_at_a_colon_so_such_titles_stand_in_backticks(agent):

@@ -366,7 +366,7 @@ async def test_the_last_line_of_a_terminal_says_what_runs_in_its_width_until_the
     drawn = DrawnTerminal(40)
     drawn.feed(shown)
     lines = [line for line in drawn.lines if "│" in line or "bash" in line]
-    assert [line.partition("contained")[0] for line in lines] == [
+    assert [line.partition("in the sandbox")[0] for line in lines] == [
         "  ● bash  echo the begin''ning; head -n…",
         "    │ the beginning",
         "    │ the middle",

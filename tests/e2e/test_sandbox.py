@@ -77,10 +77,10 @@ async def test_the_card_says_whether_a_command_is_contained(tmp_path: Path, capa
         await editor.say(session, "go")
         await editor.say(session, "/run true")
     contained, outside, refused, other, typed = editor.calls
-    assert words_on(contained) == (["contained"], ["contained"])
+    assert words_on(contained) == (["in the sandbox"], ["in the sandbox"])
     assert words_on(outside) == words_on(typed) == (["outside the sandbox"], ["outside the sandbox"])
-    assert words_on(refused)[1] != ["contained"]
-    assert "contained" not in str(other.first) + str(other.final)
+    assert words_on(refused)[1] != ["in the sandbox"]
+    assert "in the sandbox" not in str(other.first) + str(other.final)
     assert (contained.first["title"], contained.first["rawInput"]) == ("true", {"command": "true"})
 
 

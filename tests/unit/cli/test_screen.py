@@ -414,13 +414,13 @@ def test_the_output_of_a_command_is_drawn_as_it_comes_and_not_again_at_the_end()
 
 
 def test_where_a_command_ran_stands_behind_its_end_and_not_in_its_output():
-    word = {"type": "content", "content": {"type": "text", "text": "contained"}}
+    word = {"type": "content", "content": {"type": "text", "text": "in the sandbox"}}
     start, end = command("1", "make"), ended("1", "x")
     start["content"].append(word)
     assert "✔ bash  make  0 ms\n" in seen(start, ended("1", "x"))  # it did not run
     end["content"].append(word)
     lines = seen(start, printed("one\n"), end)
-    assert lines == "\n  ● bash  make\n    │ one\n  ✔ bash  make  contained, 0 ms\n"
+    assert lines == "\n  ● bash  make\n    │ one\n  ✔ bash  make  in the sandbox, 0 ms\n"
 
 
 def test_output_of_two_commands_at_once_has_the_title_of_its_command_above_it():

@@ -290,11 +290,11 @@ async def test_the_question_says_what_always_would_cover(make):
 @pytest.mark.parametrize(
     ("text", "always"),
     [
-        ("git push origin main", "git push …, nothing that destroys"),
-        ("git add x && git push", "git add …, git push …, nothing that destroys"),
+        ("git push origin main", "git push …, but nothing that destroys"),
+        ("git add x && git push", "git add …, git push …, but nothing that destroys"),
         ("sed -n 1p x; make", "make …"),
-        ("git -C sub clean -n", "git clean …, nothing that destroys"),
-        ("git fetch", "git fetch …, nothing that destroys"),
+        ("git -C sub clean -n", "git clean …, but nothing that destroys"),
+        ("git fetch", "git fetch …, but nothing that destroys"),
         ("npm run build", "npm run build …"),
         ("make lint", "make lint …"),
     ],
