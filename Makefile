@@ -10,7 +10,7 @@ SOURCES := acp_agent tests
 
 .DEFAULT_GOAL := test
 .DELETE_ON_ERROR:
-.PHONY: demo test bench soak properties lock clean interop extension recording
+.PHONY: demo test bench soak properties lock clean interop extension recording test-editors
 
 demo: $(READY)
 	@$(BIN)/acp-agent demo
@@ -79,3 +79,7 @@ $(READY): requirements.lock pyproject.toml
 # A client on the official TypeScript SDK through the whole protocol: node 20, and once `npm install --no-package-lock` in tests/interop.
 interop: $(READY)
 	$(BIN)/pytest -n0 -rs tests/e2e/test_sdk_tour.py
+
+# Clients that others wrote drive the agent: ARGS='acpx toad' names some, VSIX=PATH adds another extension for VS Code.
+test-editors: $(READY)
+	@VSIX='$(VSIX)' $(BIN)/python -m tests.editors $(ARGS)
