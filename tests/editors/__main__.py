@@ -19,6 +19,8 @@ CLIENTS = {
     "acpx": "acpx:Acpx",
     "typescript-sdk": "typescript_sdk:TypeScriptSdk",
     "toad": "toad:Toad",
+    "emacs": "emacs:AgentShell",
+    "neovim": "neovim:CodeCompanion",
 }
 
 

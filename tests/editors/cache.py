@@ -134,7 +134,12 @@ def _starter(root: Path, name: str) -> Path:
     lib_exec = usr / "libexec" / "emacs" / _EMACS / "x86_64-linux-gnu"
     dump = next(lib_exec.glob("emacs-*.pdmp"), lib_exec)
     bodies = {
-        "nvim": f'VIMRUNTIME={usr}/share/nvim/runtime exec {start} {usr}/bin/nvim "$@"',
+        "nvim": (  # a plain start starts itself a second time, by a path that is the loader's here
+            f"export VIMRUNTIME={usr}/share/nvim/runtime\n"
+            f'nvim() {{ {start} {usr}/bin/nvim --cmd "set rtp+={usr}/lib/nvim" "$@"; }}\n'
+            'socket=$(mktemp -u)\nnvim --headless --listen "$socket" "$@" </dev/null >/dev/null 2>&1 & server=$!\n'
+            'until [ -S "$socket" ]; do sleep 0.1; done\nnvim --server "$socket" --remote-ui\nkill $server'
+        ),
         "emacs": (
             f"export EMACSDATA={emacs}/etc EMACSDOC={emacs}/etc EMACSPATH={lib_exec} EMACSLOADPATH=:{emacs}/lisp\n"
             f'exec {start} {usr}/bin/emacs-nox --dump-file={dump} "$@"'

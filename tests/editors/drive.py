@@ -12,13 +12,14 @@ import psutil
 from tests.editors import story
 from tests.editors.stage import PATIENCE, Frame, NotSeenError, Stage, until
 
-PARTS = ("text", "card", "terminal", "allowed", "rejected", "diff", "changed", "cancelled", "loaded")
+PARTS = ("text", "card", "allowed", "output", "terminal", "rejected", "diff", "changed", "cancelled", "loaded")
 """What a client is asked for.
 
 text        the answer is drawn
 card        a tool call is drawn; it began as in_progress and ended as completed
-terminal    a command ran in the client's own terminal, and its output is drawn
 allowed     a question was answered with yes, and the command ran
+output      what a command printed is drawn
+terminal    a command ran in the client's own terminal
 rejected    a question was answered with no, and the file stayed as it was
 diff        the change of a file is drawn
 changed     an edit that was allowed is in the file, written by the client where it writes files
@@ -32,10 +33,12 @@ class Driver:
 
     title      the client's name in the table
     lacks      parts that the client cannot do, with the reason
+    rejecting_cancels   whether the client ends the turn when a question is answered with no
     """
 
     title: ClassVar[str]
     lacks: ClassVar[Mapping[str, str]] = {}
+    rejecting_cancels: ClassVar[bool] = False
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -52,6 +55,9 @@ class Driver:
     def say(self, prompt: str) -> None:
         """Send a prompt, as a person types it."""
         raise NotImplementedError
+
+    def review(self) -> None:
+        """Open the change that the question is about, where the client shows it only then."""
 
     def choose(self, kind: str) -> None:
         """Answer the open question with the option of this kind (`allow_once` or `reject_once`)."""
@@ -98,7 +104,7 @@ class Tour:
         steps: tuple[tuple[Callable[[], None], tuple[str, ...]], ...] = (
             (self._hello, ("text",)),
             (self._look, ("card",)),
-            (self._run, ("terminal", "allowed")),
+            (self._run, ("allowed", "output", "terminal")),
             (self._reject, ("rejected",)),
             (self._edit, ("diff", "changed")),
             (self._cancel, ("cancelled",)),
@@ -160,18 +166,24 @@ class Tour:
         self._answered(mark, story.RUN)
         self._ended(mark, "completed")
         self._passed("allowed")
-        self._drawn(story.OUTPUT, "the output of a command")
-        created = [frame for frame in self.stage.frames(mark) if frame.method == "terminal/create"]
-        answers = [self.stage.answer(frame) for frame in created]
-        if "terminal" not in self.results and not any(each and "result" in each.message for each in answers):
-            raise NotSeenError("a terminal of the client")
-        self._passed("terminal")
+        created = self.stage.asked("terminal/create", mark)
+        answer = created and self.stage.answer(created)
+        if answer and "result" in answer.message:
+            self._passed("terminal")
+        else:
+            self._fail(("terminal",), "no terminal of the client was made")
+        if "output" not in self.results:
+            self._drawn(story.OUTPUT, "the output of a command")
+            self._passed("output")
 
     def _reject(self) -> None:
         mark = self._ask(story.REJECTED_EDIT)
         self._shot("edit")
         self.driver.choose("reject_once")
-        self._answered(mark, story.REJECTED_EDIT)
+        if self.driver.rejecting_cancels:
+            self._stopped(mark)
+        else:
+            self._answered(mark, story.REJECTED_EDIT)
         self._ended(mark, "failed")
         if self._shop() != story.FILES["shop.py"]:
             raise NotSeenError("the file as it was")
@@ -181,6 +193,7 @@ class Tour:
         mark = self._ask(story.EDIT)
         try:
             if "diff" not in self.results:
+                self.driver.review()
                 self._drawn(story.NEW_LINE, "the change in the question", seconds=8)
                 self._passed("diff")
         except NotSeenError as error:
@@ -200,10 +213,7 @@ class Tour:
         file = self.stage.project / "waiting"
         until(file.exists, "the long command")
         self.driver.cancel()
-        prompt = self._prompt(mark)
-        stopped = until(lambda: self.stage.answer(prompt), "the end of the cancelled turn")
-        if stopped.message.get("result", {}).get("stopReason") != "cancelled":
-            raise NotSeenError(f"stopReason cancelled in {stopped.message}")
+        self._stopped(mark)
         until(lambda: not _waiting(self.stage.project), "the end of the cancelled command", 10)
         self._passed("cancelled")
 
@@ -222,6 +232,13 @@ class Tour:
         self._passed("loaded")
 
     # -------------------------------------------------------------------------------------------- steps
+
+    def _stopped(self, mark: Mapping[str, int]) -> None:
+        """Wait for the end of a cancelled turn."""
+        prompt = self._prompt(mark)
+        stopped = until(lambda: self.stage.answer(prompt), "the end of the cancelled turn")
+        if stopped.message.get("result", {}).get("stopReason") != "cancelled":
+            raise NotSeenError(f"stopReason cancelled in {stopped.message}")
 
     def _turn(self, prompt: str) -> dict[str, int]:
         mark = self.stage.mark()

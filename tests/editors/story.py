@@ -40,13 +40,13 @@ def _price(new: str) -> Step:
 
 
 _SCRIPT: dict[str, list[Step]] = {
+    AGAIN: [says(SAID[AGAIN])],  # first: CodeCompanion sends the past of a loaded session with the first prompt
     HELLO: [says("Hello ", "from the ", "script.")],
     LOOK: [uses(("read", {"path": "shop.py"})), says(SAID[LOOK])],
     RUN: [uses(("bash", {"command": "python3 check.py"})), says(SAID[RUN])],
     REJECTED_EDIT: [_price("PRICE = 999"), says(SAID[REJECTED_EDIT])],
     EDIT: [_price(NEW_LINE), says(SAID[EDIT])],
     WAIT: [uses(("bash", {"command": "python3 wait.py"})), says("The long check has passed.")],
-    AGAIN: [says(SAID[AGAIN])],
 }
 
 

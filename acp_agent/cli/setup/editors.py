@@ -314,7 +314,7 @@ return {
       name = "acp_agent",
       formatted_name = "acp-agent",
       commands = { default = { @ALL@ } },
-      defaults = { timeout = 20000 },
+      defaults = { auth_method = "acp-agent", timeout = 20000 },
       env = {},
     })
   end,

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acp_agent.capabilities import AUTH_METHOD
 from acp_agent.cli.setup import command
 from acp_agent.cli.setup.editors import AgentCommand, editor_setup
 from acp_agent.cli.setup.jsonc import JsoncFault, parse, value_at, with_value, without_value
@@ -321,6 +322,12 @@ def test_a_path_with_spaces_quotes_and_umlauts_reads_back_from_every_file():
     for name in (*JSON_EDITORS, "neovim", "emacs", "jupyter"):
         editor = editor_setup(name, {"HOME": "/home/x"})
         assert editor.launch_in(editor.applied(None, HARD)) == HARD
+
+
+def test_codecompanion_is_told_the_method_of_authentication_that_the_agent_offers():
+    """Its adapter for Gemini, which ours extends, names one of Gemini's, and CodeCompanion then refuses the agent."""
+    text = editor_setup("neovim", {"HOME": "/home/x"}).applied(None, LAUNCH)
+    assert f'defaults = {{ auth_method = "{AUTH_METHOD}",' in text
 
 
 def test_the_persona_for_jupyter_is_python_that_starts_the_command():
