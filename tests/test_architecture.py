@@ -6,10 +6,13 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.sources import tree_of
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "acp_agent"
@@ -123,10 +126,6 @@ def at_module_level(tree: ast.Module) -> ast.Module:
     return ast.fix_missing_locations(Pruned().visit(tree))
 
 
-def parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(), str(path))
-
-
 def external(module: str) -> bool:
     top = module.partition(".")[0]
     return top != "acp_agent" and top not in sys.stdlib_module_names
@@ -145,7 +144,7 @@ class Source:
 @pytest.fixture(scope="module")
 def sources() -> list[Source]:
     """All of them, in order."""
-    walked = ((path, list(ast.walk(parse(path)))) for path in SOURCES)
+    walked = ((path, list(ast.walk(tree_of(path)))) for path in SOURCES)
     return [Source(name_of(path), part_of(path), nodes, set(imported(nodes))) for path, nodes in walked]
 
 
@@ -186,7 +185,7 @@ def test_core_imports_only_the_standard_library(sources):
 
 @pytest.mark.parametrize("name", LIGHT)
 def test_what_runs_before_the_first_answer_imports_only_the_standard_library(name):
-    modules = set(imported(ast.walk(at_module_level(parse(PACKAGE / name)))))
+    modules = set(imported(ast.walk(at_module_level(deepcopy(tree_of(PACKAGE / name))))))
     assert not [module for module in modules if external(module)]
     assert {module for module in modules if module.startswith("acp_agent")} <= {"acp_agent", "acp_agent.capabilities"}
 
@@ -252,7 +251,7 @@ def test_tests_use_fakes_and_not_mocks():
     # Who does not write the word imports no mock: few files need be parsed.
     naming = [path for path, text in texts if "mock" in text]
     assert Path(__file__) in naming
-    assert [path.name for path in naming if "unittest.mock" in set(imported(ast.walk(parse(path))))] == []
+    assert [path.name for path in naming if "unittest.mock" in set(imported(ast.walk(tree_of(path))))] == []
 
 
 # ------------------------------------------------------------------------- who may open what

@@ -8,13 +8,13 @@ import ast
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from acp_agent.protocol.client import DRAWINGS
 from tests.rows import each_row
+from tests.sources import tree_of
 
 PACKAGE = Path(__file__).parents[1] / "acp_agent"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -51,10 +51,9 @@ CEILINGS = {
 }
 
 
-@cache
 def trees() -> dict[str, ast.Module]:
-    """Return the syntax tree of every file. Only the process that runs these tests should take the seconds for it."""
-    return {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+    """Return the syntax tree of every file."""
+    return {path.relative_to(PACKAGE).as_posix(): tree_of(path) for path in FILES}
 
 
 def module_of(name: str) -> str:
@@ -116,8 +115,11 @@ def own_attributes(tree: ast.Module) -> set[str]:
                 for each in node.body
                 if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
             }
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
-            found.add(node.attr)
+        match node:
+            case ast.Attribute(value=ast.Name(id="self"), ctx=ast.Store()):
+                found.add(node.attr)
+            case _:
+                pass
     return found
 
 

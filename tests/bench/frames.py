@@ -1,8 +1,8 @@
 """`python -m tests.bench.frames [--show]`: how much of our code stands between a prompt and the command it starts.
 
-An agent under `sys.setprofile` plays two turns of one `bash` call each. It prints the functions of acp_agent that wait
-for each other when the first turn starts the shell, from the handling of `session/prompt` on; the files they are in;
-how often shell syntax was parsed by then; and how many functions of acp_agent each turn and its tool call entered.
+An agent under `sys.setprofile` plays three turns of one `bash` call each. It prints the functions of acp_agent that
+wait for each other when the first turn starts the shell, from the handling of `session/prompt` on; the files they are
+in; how often shell syntax was parsed by then; and how many functions of acp_agent each turn and its tool call entered.
 """
 
 import argparse
@@ -27,9 +27,9 @@ CALLS, MODEL = f"{PACKAGE}agent{os.sep}tool_calls.py", f"{PACKAGE}llm{os.sep}scr
 REPORT = "ACP_AGENT_BENCH_REPORT"
 """The environment variable that names the file to which a profiled agent writes its report."""
 MARK = "marked-command"
-COMMANDS = (f"echo first-{MARK}", f"echo second-{MARK}")
-PIPED = (f"echo 'first-{MARK}' | cat", f"echo 'second-{MARK}' | cat")
-"""The same as texts that need the parser. Plain words are read without it."""
+COMMANDS = {"cold": f"echo first-{MARK}", "warm": f"echo second-{MARK}", "piped": f"echo 'third-{MARK}' | cat"}
+"""The command of each prompt. Only the last one needs the parser: plain words are read without it."""
+_DONE = {"text": ["done"]}
 
 
 class Probe:
@@ -146,18 +146,17 @@ def _name(code: CodeType) -> str:
     return f"{code.co_filename.removeprefix(PACKAGE)}:{code.co_qualname}"
 
 
-def profile(commands: tuple[str, ...] = COMMANDS) -> list[dict[str, Any]]:
-    """Play the turns and return for each its `chain`, `parses`, and the functions of the `turn` and `call`."""
+def profile() -> list[dict[str, Any]]:
+    """Play COMMANDS, a turn each, and return for each its `chain`, `parses`, and functions of the `turn` and `call`."""
     with tempfile.TemporaryDirectory(prefix="acp-bench-") as folder:
         home, report = Path(folder), Path(folder) / "report"
         report.touch()
         script = home / "script.json"
-        steps = [
-            step
-            for command in commands
-            for step in ({"tools": [{"name": "bash", "arguments": {"command": command}}]}, {"text": ["done"]})
+        turns = [
+            {"when": prompt, "steps": [{"tools": [{"name": "bash", "arguments": {"command": command}}]}, _DONE]}
+            for prompt, command in COMMANDS.items()
         ]
-        script.write_text(json.dumps({"turns": [{"when": "", "steps": steps}]}))
+        script.write_text(json.dumps({"turns": turns}))
         config = f'[llm]\nmodel = "scripted:{script}"\n'
         agent = Agent((sys.executable, "-m", "tests.bench.frames", "--agent"), home, config, {REPORT: str(report)})
         try:
@@ -166,8 +165,8 @@ def profile(commands: tuple[str, ...] = COMMANDS) -> list[dict[str, Any]]:
             agent.full_auto(session)
             agent.settle()
             seen = [_asked(agent, report)]
-            for _ in commands:
-                agent.prompt(session, "go")
+            for prompt in COMMANDS:
+                agent.prompt(session, prompt)
                 seen.append(_asked(agent, report))
         finally:
             agent.end()
@@ -212,8 +211,8 @@ def main() -> None:
         from acp_agent.__main__ import main as serve  # noqa: PLC0415 - behind the probe
 
         sys.exit(serve())
-    cold, warm = profile()
-    for what, number, most in rows(cold, warm, profile(PIPED)[0]):
+    cold, warm, piped = profile()
+    for what, number, most in rows(cold, warm, piped):
         aim = "" if most is None else f"at most {most:<4} {'ok' if number <= most else 'over'}"
         print(f"{what:<42} {number:>5}   {aim}".rstrip())
     if args.show:

@@ -59,12 +59,11 @@ def test_what_keeping_conversations_costs_is_measured():
 
 
 def test_the_frames_between_a_prompt_and_its_process_are_counted():
-    cold, warm = frames.profile()
+    cold, warm, piped = frames.profile()
     assert cold["chain"][0].startswith("protocol/peer.py:")
     assert cold["chain"][-1].startswith("workspace/")
     assert len(cold["chain"]) == len(warm["chain"])
     assert set(warm["call"]) < set(warm["turn"])
     assert cold["parses"] == 0, "plain words need no parser"
-    piped = frames.profile(frames.PIPED)[0]
     assert piped["parses"] == 1
     assert all(number > 0 for _, number, _ in frames.rows(cold, warm, piped))

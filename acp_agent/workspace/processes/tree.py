@@ -348,11 +348,14 @@ class ProcessTree:
 
     def _below(self, ours: dict[int, Status]) -> list[int]:
         """Return the living ones of these processes and of everything below them, and note their sessions."""
-        tops = [pid for pid, status in ours.items() if status.parent not in ours]
-        below = map(self._table.status, descendants(self._table, tops))
-        members = [status for status in below if status is not None and not status.zombie]
-        self._sessions |= {status.session for status in members} - {0, self._own_session}
-        return [status.pid for status in members]
+        tops, members = [pid for pid, status in ours.items() if status.parent not in ours], list[int]()
+        for pid in descendants(self._table, tops):
+            status = self._table.status(pid)
+            if status is not None and not status.zombie:
+                self._sessions.add(status.session)
+                members.append(pid)
+        self._sessions -= {0, self._own_session}
+        return members
 
     @property
     def contained(self) -> bool:

@@ -180,6 +180,7 @@ class BubblewrapSandbox:
         self._start_proxy = proxy
         self._proxy: AllowlistProxy | None = None
         self._home = PrivateHome(folder, home)
+        self._user = ("--uid", _SOMEBODY, "--gid", _SOMEBODY) if os.geteuid() == 0 else ()  # no root, even for root
         self._filter = os.path.join(folder, "seccomp.bpf")
         self._network: SessionNetwork | None = None
         program = filter_program(internet=True, namespaces=True)
@@ -223,7 +224,7 @@ class BubblewrapSandbox:
         if walls.network is NetworkReach.SESSION:
             self._network = self._network or SessionNetwork()
             enter = self._network.words
-        words = [*enter, bubblewrap(), *_NAMESPACES, "--cap-drop", "ALL", *_user()]
+        words = [*enter, bubblewrap(), *_NAMESPACES, "--cap-drop", "ALL", *self._user]
         if walls.network is NetworkReach.NONE:
             words.append("--unshare-net")
         for path, (how, *source) in sorted(mounts.items()):
@@ -349,8 +350,3 @@ def _make_place(private: str, names: Sequence[str], *, folder: bool) -> None:
             os.close(outer)
     finally:
         os.close(at)
-
-
-def _user() -> tuple[str, ...]:
-    """Return the words that make the command no root, even if this process is."""
-    return ("--uid", _SOMEBODY, "--gid", _SOMEBODY) if os.geteuid() == 0 else ()

@@ -306,9 +306,9 @@ def forms() -> Iterator[tuple[list[str], Grammar]]:
 def test_no_option_that_a_grammar_lists_makes_a_reading_program_write(tmp_path: Path):
     """The programs themselves are the oracle: each option alone, with files to read, leaves the folder as it is.
 
-    Of the options of a program every sixth is tried here, and each under `make properties`.
+    Of the options of a program every twelfth is tried here, and each under `make properties`.
     """
-    step_width = 1 if settings.default.max_examples > 1000 else 6
+    step_width = 1 if settings.default.max_examples > 1000 else 12
     folder = tmp_path / "project"
     (folder / "sub").mkdir(parents=True)
     for name in ("a", "b", "sub/c"):

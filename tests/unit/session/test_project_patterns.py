@@ -59,7 +59,7 @@ def test_the_users_own_pattern_that_is_none_still_closes_all(loading: Loading, t
 
 
 def test_patterns_that_are_too_much_together_leave_the_users(loading: Loading, tmp_path: Path):
-    many = [f"{'?' * 900}{number}" for number in range(96)]
+    many = [f"{'?' * 900}{number}" for number in range(72)]
     loaded = loading(deny("users.txt"), deny(*many))
     with session_roots(loaded, str(tmp_path / "p")) as roots:
         with pytest.raises(Refused, match="deny_read"):

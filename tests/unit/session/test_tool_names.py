@@ -14,6 +14,7 @@ from acp_agent.gates.selection import GROUPS, PROFILES
 from acp_agent.tools.agent import AgentTool
 from acp_agent.tools.lsp import lsp_tools
 from acp_agent.tools.registry import default_tools
+from tests.sources import tree_of
 
 SOURCES = Path(acp_agent.__file__).parent
 CATALOGUE = {
@@ -25,7 +26,7 @@ CATALOGUE = {
 
 def literals(file: Path) -> Iterator[tuple[int, set[str]]]:
     """Every collection of texts in a source, and the keys of every table, with its line."""
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(tree_of(file)):
         match node:
             case ast.Tuple(elts=elements) | ast.List(elts=elements) | ast.Set(elts=elements):
                 pass
