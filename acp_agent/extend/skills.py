@@ -26,6 +26,7 @@ from acp_agent.extend.commands import substituted
 from acp_agent.extend.front_matter import DefinitionProblem, Fields, parse
 from acp_agent.extend.sources import SourceFile, distinct
 from acp_agent.text import defanged, fenced, plain
+from acp_agent.workspace.roots import ReadableFolder
 
 MANY = 15
 """Skills from which on the model can search them."""
@@ -33,6 +34,7 @@ _LONGEST = 40_000
 """Characters of a body that are shown at once; the rest can be read."""
 _SHORT = 200
 """Characters of a description in a list for the user."""
+_YOURS = "which is your own"
 _NAME = re.compile(r"[\w.:-]{1,64}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _WORD = re.compile(r"\w+")
@@ -94,6 +96,7 @@ class SkillLibrary:
         self._environ = os.environ if visible is None else visible
         self._files: tuple[SourceFile, ...] = ()
         self._skills: Mapping[str, Skill] = {}
+        self._folders: tuple[ReadableFolder, ...] = ()
         self.problems: tuple[DefinitionProblem, ...] = ()
 
     def read(self, files: tuple[SourceFile, ...]) -> None:
@@ -103,6 +106,8 @@ class SkillLibrary:
         read = [(file, *read_skill(file)) for file in files]
         named = [(skill.name, file, skill) for file, skill, _ in read if skill is not None]
         self._skills, twice = distinct(named)
+        own = [each for each in self.all if not each.file.project]
+        self._folders = tuple(ReadableFolder(each.file.real_folder, f"the skill {each.name}", _YOURS) for each in own)
         self._files = files
         self.problems = (*(each for _, _, problems in read for each in problems), *twice)
 
@@ -115,9 +120,9 @@ class SkillLibrary:
         """Return the names and descriptions of the skills that the model may use, as it is shown them."""
         return [(each.name, self._described(each)) for each in self.all if not each.manual]
 
-    def folders(self) -> Sequence[tuple[str, str]]:
-        """Return the names and folders of the user's own skills, which lie outside the session's folder."""
-        return [(each.name, each.file.folder) for each in self.all if not each.file.project]
+    def folders(self) -> Sequence[ReadableFolder]:
+        """Return the folders of the user's own skills, which lie outside the session's folder."""
+        return self._folders
 
     def _described(self, skill: Skill) -> str:
         return plain(defanged(self._clean(" ".join(skill.description.split()))))

@@ -114,7 +114,7 @@ class SandboxGate(Gate):
         if not (outside or links or readable or facts.unsandboxed):
             return Allow()
         reasons = [self._leaves(facts)] if facts.unsandboxed else []
-        reasons += [f"reads {each.name}, a dependency of this project ({each.path})" for each in readable]
+        reasons += [f"reads {each.name}, {each.whose} ({each.path})" for each in readable]
         if facts.unsandboxed:
             reasons += [f"outside the workspace: {_listed(outside)}"] if outside else []
             return Ask("; ".join(reasons), firm=True, each_time=True)

@@ -322,6 +322,7 @@ class SessionFactory:
             seen,
             self._agents,
             self._extensions.tools,
+            self._extensions.skills.folders,
         )
         snapshots = SessionSnapshots(store_folder(process.data_file("undo"), self._cwd), session.id)
         return self.tools(session, self._cwd, backends, self._gate_state, needs, self._redactor, snapshots)

@@ -231,10 +231,12 @@ class ReadableFolder(NamedTuple):
 
     path   absolute, links resolved
     name   what it is, in words: "site-packages of .venv"
+    whose  what it is to the project or the user, in words
     """
 
     path: str
     name: str
+    whose: str = "a dependency of this project"
 
 
 FindFolder: TypeAlias = Callable[[str, str], ReadableFolder | None]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from acp_agent.workspace.sandbox.sandbox import SandboxTier, sandbox_tier
 from tests.e2e.aided import Aided, aided, last, offered, system
 from tests.fakes.answers import choosing, rejecting
 
@@ -66,6 +67,40 @@ async def test_a_users_skill_is_listed_read_and_runs_its_script(tmp_path):
         assert "`greet` (~/skills/greet/SKILL.md): Greet somebody: warmly" in await session.say("/skills")
         assert {"skills", "greet"} <= set(commands(session))
     assert session.record_of("load_skill")["call"]
+
+
+async def test_the_files_of_a_users_skill_are_read_after_a_question_and_never_changed(tmp_path):
+    folder = users(tmp_path, "skills/greet/SKILL.md", SKILL.format("greet", "Greet")).parent
+    put(folder, "reference.md", "the reference\n")
+    users(tmp_path, "skills/other.md", "no part of a skill\n")
+    steps: list[Any] = [
+        ("read", {"path": f"{folder}/reference.md"}),
+        ("bash", {"command": f"cat {folder}/reference.md"}),
+        ("read", {"path": f"{folder.parent}/other.md"}),
+        ("write", {"path": f"{folder}/reference.md", "content": "x"}),
+        ("write", {"path": f"{tmp_path}/home/agents/mine.md", "content": "x"}),
+    ]
+    async with aided(tmp_path, *steps, "done", decide=choosing("allow_session")) as (session, _, _):
+        await session.say("go")
+        (question,) = session.editor.requests("session/request_permission")
+        assert f"reads the skill greet, which is your own ({folder})" in json.dumps(question)
+        assert [call.status for call in session.calls] == ["completed", "completed", "failed", "failed", "failed"]
+    assert (folder / "reference.md").read_text() == "the reference\n"
+
+
+@pytest.mark.skipif(sandbox_tier() is SandboxTier.NONE, reason="no sandbox can be built on this machine")
+async def test_a_script_of_a_users_skill_runs_contained_and_cannot_change_the_skill(tmp_path):
+    folder = users(tmp_path, "skills/greet/SKILL.md", SKILL.format("greet", "Greet")).parent
+    put(folder, "scripts/go.sh", "echo hello $1 > greeting.txt; echo x > $(dirname $0)/../SKILL.md; cat greeting.txt\n")
+    put(folder.parent.parent, "skills/other.md", "private\n")
+    run = ("bash", {"command": f"sh {folder}/scripts/go.sh you; cat {folder.parent}/other.md"})
+    sandboxed = {"ACP_AGENT_TOOLS__SANDBOX__MODE": "auto", "ACP_AGENT_ACP__AUTO_APPROVE": "auto-edit"}
+    async with aided(tmp_path, load("greet"), run, "done", environment=sandboxed) as (session, model, _):
+        await session.say("Greet me")
+        assert "hello you" in last(model.requests[2])
+        assert "private" not in last(model.requests[2])
+        assert session.questions == 0
+    assert (folder / "SKILL.md").read_text() == SKILL.format("greet", "Greet")
 
 
 async def test_without_skills_nothing_of_them_is_in_a_request(tmp_path):

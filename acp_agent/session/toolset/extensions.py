@@ -26,6 +26,7 @@ from acp_agent.tools.skills import skill_tools
 from acp_agent.tools.tool import Tool
 from acp_agent.workspace.roots import Roots
 
+_WITH_SEARCH = 3  # tools
 _SHOWN = 300  # characters of a description in the question
 
 
@@ -85,9 +86,9 @@ class SessionExtensions:
         self.sources.refresh(self._roots())
         self.skills.read(self.sources.files(SourceKind.SKILLS))
         self.commands.read(self.sources.files(SourceKind.COMMANDS))
-        some, many = bool(self.skills.listed()), len(self.skills.listed()) > MANY
-        if (bool(self._tools), len(self._tools) == 3) != (some, many):
-            self._tools = skill_tools(self.skills, searchable=many) if some else ()
+        count = len(self.skills.listed())
+        if (bool(self._tools), len(self._tools) == _WITH_SEARCH) != (count > 0, count > MANY):
+            self._tools = skill_tools(self.skills, searchable=count > MANY) if count else ()
 
     async def accept(self) -> str:
         """Use the files that wait, since the user said so. Return the message for the user."""

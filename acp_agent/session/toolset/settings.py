@@ -24,9 +24,10 @@ from acp_agent.config.rules import PermissionRule, guarded
 from acp_agent.config.section import Section, secret_values
 from acp_agent.config.tool_settings import ReadRule, ShellSettings
 from acp_agent.core.errors import ConfigError, ToolError, ToolErrorCategory
-from acp_agent.core.secrets import Redact, placeholders
+from acp_agent.core.secrets import Redact, placeholders, secrecy
 from acp_agent.core.services import Memories, Remembered
 from acp_agent.core.types import ALIASES
+from acp_agent.extend.sources import SourceKind
 from acp_agent.gates.blocklist import BlocklistPolicy, Substitution
 from acp_agent.gates.gate import Resolve
 from acp_agent.gates.policy import Policy
@@ -43,7 +44,7 @@ from acp_agent.output.redaction.rules import KnownSecrets
 from acp_agent.workspace.command_files import SecretsBelow, real_path
 from acp_agent.workspace.protected_paths import ProtectedPaths
 from acp_agent.workspace.read_policy import MOST_CHOICES, OwnFiles, ProjectDependencies, ReadPolicy, all_of
-from acp_agent.workspace.roots import ReadableFolders, Root, Roots
+from acp_agent.workspace.roots import ReadableFolder, ReadableFolders, Root, Roots, is_below
 from acp_agent.workspace.sandbox.walls import NetworkReach, WallRules
 
 Warn = Callable[[str], None]
@@ -356,8 +357,11 @@ def session_roots(
     *,
     for_shell: bool = False,
     open_root: Callable[[str], Root] | None = None,
+    skills: Callable[[], Sequence[ReadableFolder]] = tuple,
 ) -> Roots:
     """Return the roots of a session, with the paths below them that file tools and commands may use.
+
+    skills   returns the folders of the user's own skills, which may be read if the user agrees
 
     Raises ConfigError if a folder cannot be opened, or if a pattern for denied paths is malformed.
     """
@@ -374,11 +378,16 @@ def session_roots(
         session_locks_file(os.environ),
         snapshots_folder(os.environ),
     )
-    own = OwnFiles(tuple(_own_files(loaded, cwd)), closed)
+    own = OwnFiles((*_own_files(loaded, cwd), *_definitions(loaded)), closed)
     reading = _read_policy(loaded, folders, for_shell=for_shell)
     policy = all_of(own, protected_paths(loaded, cwd), reading)
     dependencies = ProjectDependencies([os.path.realpath(folder) for folder in folders], os.environ)
-    readable = ReadableFolders(dependencies.find, open_root or Root)
+
+    def found(path: str, resolved: str) -> ReadableFolder | None:
+        mine = next((each for each in skills() if is_below(resolved, each.path)), None)
+        return dependencies.find(path, resolved) if mine is None or secrecy(resolved) else mine
+
+    readable = ReadableFolders(found, open_root or Root)
     return Roots(cwd, folders[1:], policy=policy, open_root=open_root, readable=readable)
 
 
@@ -386,7 +395,7 @@ def protected_paths(loaded: Loaded, cwd: str) -> ProtectedPaths:
     """Return the protected paths: those that must not be changed without the user's knowledge. Raises ConfigError."""
     loaded, _ = without_faulty_patterns(loaded, (cwd,))
     protection = loaded.settings.tools.protection
-    own, obeyed = _own_files(loaded, cwd), loaded.settings.agent.instructions.files
+    own, obeyed = (*_own_files(loaded, cwd), *_definitions(loaded)), loaded.settings.agent.instructions.files
     return ProtectedPaths(protection.protected_paths, protection.unprotected_paths, own, obeyed)
 
 
@@ -402,6 +411,12 @@ def _own_files(loaded: Loaded, cwd: str) -> Iterator[str]:
         yield os.path.join(cwd, settings.tools.policy.policy_file)
 
 
+def _definitions(loaded: Loaded) -> Iterator[str]:
+    """Yield the places of the user's own definitions, which tools may read and not change."""
+    if loaded.file:
+        yield from (os.path.join(os.path.dirname(loaded.file), name) for name in (*SourceKind, "hooks.toml"))
+
+
 def _read_policy(loaded: Loaded, folders: Sequence[str], *, for_shell: bool) -> ReadPolicy:
     """Return the policy for reading. Raises ConfigError for a malformed pattern, because it may be meant to deny."""
     file = loaded.settings.tools.file
@@ -415,8 +430,12 @@ def _read_policy(loaded: Loaded, folders: Sequence[str], *, for_shell: bool) -> 
         raise ConfigError(where, error.key, error.value, error.expected) from error
 
 
-def wall_rules(loaded: Loaded, cwd: str, additional: Sequence[str] = ()) -> WallRules | None:
+def wall_rules(
+    loaded: Loaded, cwd: str, additional: Sequence[str] = (), skills: Sequence[ReadableFolder] = ()
+) -> WallRules | None:
     """Return what the walls around a session's commands are made from; None if they are switched off.
+
+    skills   the folders of the user's own skills, whose scripts commands may run
 
     Raises ConfigError if a pattern is malformed.
     """
@@ -436,7 +455,7 @@ def wall_rules(loaded: Loaded, cwd: str, additional: Sequence[str] = ()) -> Wall
         protects=protects,
         refuses=_read_policy(loaded, folders, for_shell=True),
         allow_write=sandbox.allow_write,
-        allow_read=sandbox.allow_read,
+        allow_read=(*sandbox.allow_read, *(each.path for each in skills)),
         hidden=(*sandbox.deny_read, *own),
         read_only=profile is SandboxProfile.READ_ONLY,
         network=NetworkReach.ALL if profile is SandboxProfile.NETWORK_ALLOW_ALL else NetworkReach.SESSION,

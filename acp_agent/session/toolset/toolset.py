@@ -57,7 +57,7 @@ from acp_agent.workspace.changed_files import FileWatch, SeenFiles, SessionSnaps
 from acp_agent.workspace.git.objects import SnapshotLimits
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.processes.terminal import LocalTerminal
-from acp_agent.workspace.roots import Root, RootPool, Roots
+from acp_agent.workspace.roots import ReadableFolder, Root, RootPool, Roots
 from acp_agent.workspace.undo import report
 
 _log = Log(__name__)
@@ -282,6 +282,7 @@ class ToolDependencies:
     seen         the files that the session has read or written
     agents       the sub-agents
     brought      the tools that there are because of what users bring; the same object until they change
+    skills       returns the folders of the user's own skills
     """
 
     memories: Callable[[Loaded], Memories | None]
@@ -295,6 +296,7 @@ class ToolDependencies:
     seen: SeenFiles
     agents: SubAgents
     brought: Callable[[], tuple[Tool[Any], ...]] = tuple
+    skills: Callable[[], Sequence[ReadableFolder]] = tuple
 
 
 class SessionTools:
@@ -329,6 +331,7 @@ class SessionTools:
         self._cache = ResultCache(enabled=False)
         self._filters: FilterEngine | None = None
         self._brought: tuple[Tool[Any], ...] = ()
+        self._skills: Sequence[ReadableFolder] = ()
         self._faults: tuple[str, ...] = ()
         self._folders = RootPool()
         self.gates = Gates()
@@ -381,8 +384,8 @@ class SessionTools:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether users have brought other tools since the last snapshot."""
-        return self._needs.brought() is not self._brought
+        """Whether users have brought other tools or skills since the last snapshot."""
+        return self._needs.brought() is not self._brought or self._needs.skills() != self._skills
 
     def look(self) -> Sequence[str]:
         """Reread "always" answers and filter rules that were changed by hand. Return the new problems."""
@@ -399,11 +402,18 @@ class SessionTools:
         loaded, faults = without_faulty_patterns(loaded, workspace.folders)
         for fault in faults:
             warn(str(fault))
-        opened = partial(session_roots, loaded, workspace.cwd, workspace.additional, open_root=self._folders.open)
+        opened = partial(
+            session_roots,
+            loaded,
+            workspace.cwd,
+            workspace.additional,
+            open_root=self._folders.open,
+            skills=self._needs.skills,
+        )
         roots, shell_roots = opened(), opened(for_shell=True)
-        self.backends.adopt(wall_rules(loaded, workspace.cwd, workspace.additional))
+        self._brought, self._skills = self._needs.brought(), self._needs.skills()
+        self.backends.adopt(wall_rules(loaded, workspace.cwd, workspace.additional, self._skills))
         files, web = self.backends.files(roots), self.backends.web(loaded, lasting.auditor)
-        self._brought = self._needs.brought()
         registry = Registry((*self._tools(loaded), *(self._brought if loaded.settings.tools.enabled else ())))
         context = self._gate_context(roots, shell_roots, web.refusal)
         kept = loaded.settings.tools.result_cache
