@@ -302,7 +302,7 @@ OPENS = {
     "workspace/sandbox/sandbox.py": "whether sandbox-exec is there",
     "workspace/sandbox/seatbelt.py": "what our own temporary folder really is",
     "workspace/sandbox/walls.py": "what is there and protected, to build walls around it; opens no file",
-    "workspace/project_notes.py": "the user's own AGENTS.md, beside his configuration",
+    "workspace/project_notes.py": "the user's own AGENTS.md, beside his configuration, and names of a project's rules",
     "gates/grants.py": "the permission file",
     "gates/trust.py": "what the session's folder really is; opens nothing",
     "llm/scripted.py": "a script the user named as the model",

@@ -30,6 +30,7 @@ from acp_agent.session.manager import SessionManager
 from acp_agent.session.pool import unreadable
 from acp_agent.session.session import Session, SessionWorkspace
 from acp_agent.session.turn_slot import Answer
+from acp_agent.workspace.project_notes import rules_of
 
 _log = Log(__name__)
 _LONGEST_ID = 128
@@ -107,7 +108,9 @@ class SessionMethods:
         for problem in problems:
             session.notices.warn(problem)
         incoming.after_response(lambda: self._warm_up(session))
-        return {"modes": options.modes(session.options), "configOptions": self._options(session)}
+        rules: list[Json] = [{"name": name} for name in rules_of(session.workspace.cwd)]
+        meta: JsonObject = {"_meta": {"projectRules": rules}} if rules else {}
+        return {"modes": options.modes(session.options), "configOptions": self._options(session), **meta}
 
     # ------------------------------------------------------------------------------- listing and ending
 

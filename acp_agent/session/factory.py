@@ -20,6 +20,7 @@ from acp_agent.core.ports import Elicitor, Embedder
 from acp_agent.core.session_options import Chosen, chosen
 from acp_agent.core.sessions import SessionSnapshot
 from acp_agent.execution.audit import Caller
+from acp_agent.extend.front_matter import Fields, MarkdownFile, parse
 from acp_agent.extend.sources import ExtensionSources
 from acp_agent.output.redacted_view import RedactedApprover, RedactedEvents
 from acp_agent.output.sanitize import sanitize
@@ -41,12 +42,14 @@ from acp_agent.session.toolset.toolset import ReloadingToolset, SessionTools, To
 from acp_agent.session.workspace_facts import WorkspaceFacts
 from acp_agent.store.memories import MemoryStore
 from acp_agent.workspace.changed_files import SeenFiles, SessionSnapshots
-from acp_agent.workspace.project_notes import FoundNotes, NoteReader, project_files, users_file
+from acp_agent.workspace.project_notes import RULES, FoundNotes, NoteFile, NoteReader, project_files, users_file
 from acp_agent.workspace.roots import Roots
 from acp_agent.workspace.sandbox.sandbox import SessionSandbox
 from acp_agent.workspace.undo import store_folder
 
 _SLOW = "reading the notes for agents takes too long (a slow disk?): what was read last stands in for them"
+
+_MOST_PATTERNS, _LONGEST_PATTERN = 20, 100  # of a rule
 
 USERS_FILE = "AGENTS.md"
 """Its name in the folder of the user's configuration."""
@@ -100,10 +103,17 @@ class ProjectNotes:
         return self._block
 
     def _shown(self, found: FoundNotes, max_chars: int) -> str:
-        notes = [
-            ProjectNote(self._clean(file.source), self._clean(file.text), file.users, file.more) for file in found.files
-        ]
-        return notes_block(notes, max_chars)
+        return notes_block([*map(self._note, found.files)], max_chars)
+
+    def _note(self, file: NoteFile) -> ProjectNote:
+        """Return a file as a note. The front matter of a rule says which files it is about."""
+        text, paths = file.text, tuple[str, ...]()
+        if os.path.join(RULES, "") in file.source and text.startswith("---"):
+            parsed = parse(text.encode("utf-8", "replace"), file.source)
+            if isinstance(parsed, MarkdownFile):
+                text, paths = parsed.body, Fields(file.source, parsed.values).texts("paths")
+        cleaned = tuple(self._clean(path)[:_LONGEST_PATTERN] for path in paths[:_MOST_PATTERNS])
+        return ProjectNote(self._clean(file.source), self._clean(text), file.users, file.more, cleaned)
 
     def _tell(self, troubles: Iterable[str]) -> None:
         for trouble in troubles:

@@ -1,4 +1,4 @@
-"""Find and read the files in which a project left notes for agents (AGENTS.md and the like).
+"""Find and read the files in which a project left notes for agents: AGENTS.md and the like, and `.claude/rules/*.md`.
 
 They are opened like any other file of the session: below its roots, never through a link that was swapped in, and only
 if `deny_read` allows it. Only the beginning of a file is read, once, whether it is a FIFO, a gigabyte, or a device
@@ -7,7 +7,7 @@ behind a link. A thread reads it, which a prompt awaits for at most a second.
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -26,6 +26,9 @@ HEAD = 64 * 1024
 SECONDS = 1.0
 """Seconds that a prompt waits for all files."""
 _DEEPEST = 16  # folders that are searched
+RULES = ".claude/rules"
+"""The folder of rules below a folder. Each of its Markdown files is a file of notes."""
+_MOST_RULES = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +84,9 @@ class NoteReader:
 
 
 def project_files(roots: Roots, names: Sequence[str]) -> FoundNotes:
-    """Return the first file by one of `names` in each folder from the repository's top to the session's. It blocks.
+    """Return the first file by one of `names` in each folder from the repository's top to the session's, and its rules.
 
-    Without a repository only the session's folder is searched. No folder outside the roots is.
+    It blocks. Without a repository only the session's folder is searched. No folder outside the roots is.
     """
     files, troubles = list[NoteFile](), list[str]()
     allowed = frozenset(os.path.basename(name).lower() for name in names)
@@ -99,7 +102,42 @@ def project_files(roots: Roots, names: Sequence[str]) -> FoundNotes:
             if file is not None and file.text.strip():
                 files.append(file)
                 break
+        for name in _rules_in(roots, folder):
+            path = os.path.join(folder, RULES, name)
+            try:
+                file = _project_file(roots, path, os.path.relpath(path, roots.cwd), allowed)
+            except (Refused, ToolError) as error:
+                troubles.append(f"left out of the prompt: {error}")
+                continue
+            files += [file] if file is not None and file.text.strip() else []
     return FoundNotes(tuple(files), tuple(troubles))
+
+
+def _rules_in(roots: Roots, folder: str) -> Sequence[str]:
+    """Return the names of the rules of a folder."""
+    path = os.path.join(folder, RULES)
+    if not _has(roots, path):
+        return ()
+    with suppress(Refused, ToolError, OSError):
+        fd = roots.place(path, Access.LIST).open_directory()
+        try:
+            return _rule_names(os.listdir(fd))
+        finally:
+            os.close(fd)
+    return ()
+
+
+def rules_of(folder: str) -> Sequence[str]:
+    """Return the names of the rules of a session's folder, for its client. No link out of the folder is followed."""
+    path = os.path.join(os.path.realpath(folder), RULES)
+    with suppress(OSError, ValueError):
+        if os.path.realpath(path) == path:
+            return _rule_names(os.listdir(path))
+    return ()
+
+
+def _rule_names(names: Iterable[str]) -> Sequence[str]:
+    return sorted(name for name in names if name.endswith(".md") and not name.startswith("."))[:_MOST_RULES]
 
 
 def _folders(roots: Roots) -> Sequence[str]:

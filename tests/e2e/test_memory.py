@@ -124,6 +124,28 @@ async def test_the_projects_notes_reach_the_system_prompt_fenced_and_a_change_at
         assert "tox" not in told(model.requests[-1])
 
 
+async def test_the_rules_of_a_project_are_notes_and_the_client_is_told_their_names(tmp_path):
+    rules = tmp_path / "work" / ".claude" / "rules"
+    rules.mkdir(parents=True)
+    (rules / "style.md").write_text("Indent with tabs.\n")
+    (rules / "api.md").write_text('---\npaths: ["src/api/**", "*.{ts,tsx}"]\n---\nCheck every input.\n')
+    (rules / "secret.md").symlink_to(tmp_path / "home" / "config.toml")
+    (rules / "notes.txt").write_text("Not a rule.")
+    async with aided(tmp_path) as (session, model, _):
+        told = await session.say("go")
+        shown = system(model.requests[0])
+        assert re.search(
+            r'file="\.claude/rules/api\.md" paths="src/api/\*\*, \*\.\{ts,tsx\}">\nCheck every input', shown
+        )
+        assert re.search(r'file="\.claude/rules/style\.md">\nIndent with tabs\.', shown)
+        assert "Notes with `paths` hold only for work on files that match" in shown
+        assert "Not a rule" not in shown
+        assert "left out of the prompt: " in told
+        opened = [frame.message.get("result") or {} for frame in session.editor.recording.frames]
+        (meta,) = [each["_meta"] for each in opened if "sessionId" in each]
+        assert meta == {"projectRules": [{"name": "api.md"}, {"name": "secret.md"}, {"name": "style.md"}]}
+
+
 async def test_the_notes_of_a_folder_the_user_does_not_trust_are_left_out_and_his_own_stay(tmp_path):
     async with aided(tmp_path, decide=rejecting) as (session, model, _):
         (session.editor.home.root / "AGENTS.md").write_text("Speak of birds.")

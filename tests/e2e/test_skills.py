@@ -1,6 +1,10 @@
 """Skills and slash commands that users bring, on the wire: what the model is shown, and who had to agree to it."""
 
 import json
+import os
+import shlex
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -214,3 +218,31 @@ async def test_a_broken_file_is_named_and_the_others_work(tmp_path):
         assert "~/skills/typed/SKILL.md, line 3: env: expected names of variables, without values, got 'A=B'" in told
         assert "- good: Be good\n- typed: Text of it." in system(model.requests[0])
         assert "Problem: ~/skills/bad/SKILL.md, line 3" in await session.status()
+
+
+COLLECTION = os.environ.get("SKILLS_COLLECTION", "")
+"""A folder with the skills of https://github.com/anthropics/skills, for those who have it."""
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(not COLLECTION, reason="SKILLS_COLLECTION names no folder with public skills")
+@pytest.mark.skipif(sandbox_tier() is SandboxTier.NONE, reason="no sandbox can be built on this machine")
+async def test_public_skills_are_loaded_and_run_their_own_scripts_contained(tmp_path):
+    shutil.copytree(COLLECTION, tmp_path / "home" / "skills")
+    folder, python = tmp_path / "home" / "skills", shlex.quote(sys.executable)
+    names = sorted(path.parent.name for path in folder.glob("*/SKILL.md"))
+    served = f"{python} -m http.server --bind 127.0.0.1 8123"
+    server = f"{python} {folder}/webapp-testing/scripts/with_server.py --server '{served}' --port 8123 -- echo it runs"
+    check = f"{python} {folder}/skill-creator/scripts/quick_validate.py {folder}/pdf"
+    calls = [*map(load, names), ("bash", {"command": server}), ("bash", {"command": check})]
+    sandboxed = {"ACP_AGENT_TOOLS__SANDBOX__MODE": "auto", "ACP_AGENT_ACP__AUTO_APPROVE": "auto-edit"}
+    config = f"[tools.sandbox]\nallow_read = {json.dumps([sys.prefix, sys.base_prefix])}\n"
+    async with aided(tmp_path, *calls, "done", environment=sandboxed, config=config) as (session, model, _):
+        told = await session.say("go")
+        assert "warning" not in told
+        assert "are not listed" not in system(model.requests[0])
+        for name, request in zip(names, model.requests[1:], strict=False):
+            assert f' name="{name}">' in last(request)
+        assert "it runs" in last(model.requests[len(names) + 1])
+        assert "Skill is valid!" in last(model.requests[len(names) + 2])
+        assert session.questions == 0

@@ -402,15 +402,7 @@ class SessionTools:
         loaded, faults = without_faulty_patterns(loaded, workspace.folders)
         for fault in faults:
             warn(str(fault))
-        opened = partial(
-            session_roots,
-            loaded,
-            workspace.cwd,
-            workspace.additional,
-            open_root=self._folders.open,
-            skills=self._needs.skills,
-        )
-        roots, shell_roots = opened(), opened(for_shell=True)
+        roots, shell_roots = self._open_roots(loaded)
         self._brought, self._skills = self._needs.brought(), self._needs.skills()
         self.backends.adopt(wall_rules(loaded, workspace.cwd, workspace.additional, self._skills))
         files, web = self.backends.files(roots), self.backends.web(loaded, lasting.auditor)
@@ -437,6 +429,19 @@ class SessionTools:
         self.gates = gates
         self.roots = roots
         return ToolsetSnapshot(toolset, backends)
+
+    def _open_roots(self, loaded: Loaded) -> tuple[Roots, Roots]:
+        """Return the roots of the file tools, and those of commands. Raises ConfigError."""
+        workspace = self._session.workspace
+        opened = partial(
+            session_roots,
+            loaded,
+            workspace.cwd,
+            workspace.additional,
+            open_root=self._folders.open,
+            skills=self._needs.skills,
+        )
+        return opened(), opened(for_shell=True)
 
     def _watch(self, loaded: Loaded, roots: Roots) -> FileWatch | None:
         undo, shell = loaded.settings.tools.undo, loaded.settings.tools.shell
