@@ -183,8 +183,10 @@ class TextFiles(Protocol):
         """
         ...
 
-    async def write_text(self, path: str, text: str, *, expected: str | None) -> None:
+    async def write_text(self, path: str, text: str, *, expected: str | None) -> str:
         """Replace or create a file and its parents, all or nothing. Mode and BOM of an old file are kept.
+
+        Return the text that the file has now: an editor may format what it saves.
 
         The file must still hold the text `expected`, or not exist if that is None. Otherwise a ToolError
         (permanent_failure) is raised, so that no change by others is lost.

@@ -113,7 +113,7 @@ class ProxyFileSystem:
             raise BackendUnavailable(_BACKEND, f"{path} is better read from disk", quiet=True)
         return stretch(await self.read_text(path), offset, limit)
 
-    async def write_text(self, path: str, text: str, *, expected: str | None) -> None:
+    async def write_text(self, path: str, text: str, *, expected: str | None) -> str:
         """See TextFiles. Raises ToolError if it is unknown whether the editor wrote: it must not be written twice.
 
         ACP cannot compare and write in one step, so a change between the two requests is lost.
@@ -136,7 +136,7 @@ class ProxyFileSystem:
             raise wire.unanswered("fs/write_text_file", error, self._timeout, unknown, _READ_AGAIN) from None
         except RpcError as error:
             raise wire.backend_error(_BACKEND, "fs/write_text_file", error) from None
-        await self._must_be_written(path, resolved, text.removeprefix(_BOM), expected, answer)
+        return await self._written(path, resolved, text.removeprefix(_BOM), expected, answer)
 
     async def _must_be_empty(self, path: str, resolved: str) -> None:
         """Raise ToolError if the editor returned an empty text for a file that has text on disk."""
@@ -148,11 +148,14 @@ class ProxyFileSystem:
                 "Ask the user to save or reload the file in the editor. Do not read it another way.",
             )
 
-    async def _must_be_written(self, path: str, resolved: str, text: str, was: str | None, answer: Json) -> None:
-        """Raise ToolError if the editor answered that it wrote but did not, or if its answer cannot be understood."""
-        is_written = await self._is_written(path, resolved, text, was)
+    async def _written(self, path: str, resolved: str, text: str, was: str | None, answer: Json) -> str:
+        """Return the text that the file has now.
+
+        Raises ToolError if the editor answered that it wrote but did not, or if its answer cannot be understood.
+        """
+        is_written, now = await self._is_written(path, resolved, text, was)
         if is_written or (is_written is None and _is_clear(answer)):
-            return
+            return now
         if not _is_clear(answer):
             message = f"the editor gave no usable answer to fs/write_text_file; {_UNKNOWN.format(path)}"
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, _READ_AGAIN)
@@ -160,8 +163,8 @@ class ProxyFileSystem:
         message = f"the editor answered that it wrote {path}, but {found}"
         raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, wire.TELL_THE_USER)
 
-    async def _is_written(self, path: str, resolved: str, text: str, was: str | None) -> bool | None:
-        """Return whether the file has changed, on disk or in the editor. None if that is unknown.
+    async def _is_written(self, path: str, resolved: str, text: str, was: str | None) -> tuple[bool | None, str]:
+        """Return whether the file has changed, on disk or in the editor, None if that is unknown, and its text now.
 
         It need not have the new text, because editors format files on saving, and they may leave the change unsaved.
         """
@@ -171,11 +174,11 @@ class ProxyFileSystem:
             if (there := await self._on_disk(resolved)) is not None:
                 break
         if there == text or there != was:
-            return True
+            return True, there or text
         shown = await self._shown(path)
         if shown is None:
-            return None if was is not None else False
-        return shown == text or shown not in ("", was)
+            return None if was is not None else False, text
+        return shown == text or shown not in ("", was), shown or text
 
     async def _on_disk(self, resolved: str) -> str | None:
         """Return the text on disk; "" if the file is not text any more, None if there is no file."""

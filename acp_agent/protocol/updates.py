@@ -189,8 +189,9 @@ class Updates:
             return [{"type": "terminal", "terminalId": card.terminal_id or card.started.call_id}, *diffs, *last]
         if self.client.drawing.raw_output or not result.shown:
             return [*diffs, *last]
-        # A failure of several lines quotes a file or a program.
-        verbatim = card.started.kind in _FENCED or (result.failure is not None and "\n" in result.shown)
+        # Several lines of an edit, or of a failure, quote a file or a program.
+        quotes = "\n" in result.shown and (card.started.kind is ToolKind.EDIT or result.failure is not None)
+        verbatim = card.started.kind in _FENCED or quotes
         return [*diffs, text_content(self._verbatim(result.shown) if verbatim else defused(result.shown)), *last]
 
     def _verbatim(self, text: str) -> str:

@@ -18,7 +18,7 @@ from acp_agent.core.types import Access, Diff, JsonObject, PathSubject, Subject,
 from acp_agent.text import visible
 from acp_agent.tools.edit_match import Adapted, ExplainedFailure, NoMatch, adapted, check_readings, replace_exactly
 from acp_agent.tools.tool import Name, Params, Text, Tool, changed, cut
-from acp_agent.workspace.changed_files import SeenFiles
+from acp_agent.workspace.changed_files import SeenFiles, diff_lines
 
 
 async def previous_text(files: FileSystem, path: str) -> str | None:
@@ -74,8 +74,8 @@ def change(files: FileSystem, path: str, old: str | None, new: str, max_bytes: i
     return Diff(files.resolve(path, Access.WRITE), old, new)
 
 
-async def commit(made: Diff, path: str, context: ToolContext) -> None:
-    """Write the change if it is the one the user was shown and the file is unchanged since.
+async def commit(made: Diff, path: str, context: ToolContext) -> str:
+    """Write the change if it is the one the user was shown and the file is unchanged since. Return the text now.
 
     Raises ToolError (permanent_failure) if the path or the file changed in between.
     """
@@ -85,7 +85,7 @@ async def commit(made: Diff, path: str, context: ToolContext) -> None:
             f"{visible(path)}: file changed between diff preview and write; aborting",
             "Read the file again, then repeat the change.",
         )
-    await context.files.write_text(path, made.new_text, expected=made.old_text)
+    return await context.files.write_text(path, made.new_text, expected=made.old_text)
 
 
 _MAX_SHOWN_CHARS = 200
@@ -150,6 +150,16 @@ class FileWriter(Tool[P]):
             await self._note(resolved, text)
             raise StaleFile(path, diff)
 
+    async def _commit(self, made: Diff, path: str, context: ToolContext) -> tuple[Diff, str]:
+        """Write the change and note it. Return what has changed, and what the editor made of it, for the model."""
+        now = await commit(made, path, context)
+        await self._note(made.path, now)
+        if now == made.new_text:
+            return made, ""
+        lines = await anyio.to_thread.run_sync(diff_lines, made.new_text, now)
+        shown = "\n".join(cut(line, _MAX_SHOWN_CHARS) for line in lines[:_MAX_DIFF_LINES])
+        return replace(made, new_text=now), f". The editor changed it as it saved it:\n{shown}"
+
     async def _note(self, resolved: str, text: str) -> None:
         await anyio.to_thread.run_sync(self._seen.note, resolved, text)
 
@@ -194,12 +204,11 @@ class Edit(FileWriter[EditParams]):
             made, edited = await self._change(params, context.files, old)
         except ExplainedFailure as failure:
             return self.failed(failure)
-        await commit(made, params.path, context)
-        await self._note(made.path, made.new_text)
+        made, saved = await self._commit(made, params.path, context)
         locations = changed((made,))
         where = f"{params.path} at line {locations[0].line}"
         text = f"Edited {where}" if edited.places == 1 else f"Edited {where}: {edited.places} replacements"
-        text += f" ({edited.how})" if edited.how else ""
+        text += (f" ({edited.how})" if edited.how else "") + saved
         return ToolResult(text, diffs=(made,), locations=locations)
 
     async def _text(self, params: EditParams, files: FileSystem) -> str:
@@ -259,9 +268,8 @@ class Write(FileWriter[WriteParams]):
             except StaleFile as stale:
                 return self.failed(stale)
         made = self._change(params, context.files, old)
-        await commit(made, params.path, context)
-        await self._note(made.path, made.new_text)
-        text = f"Wrote {len(made.new_text.encode())} bytes to {params.path}"
+        made, saved = await self._commit(made, params.path, context)
+        text = f"Wrote {len(made.new_text.encode())} bytes to {params.path}{saved}"
         return ToolResult(text, diffs=(made,), locations=changed((made,)))
 
     async def _previous(self, params: WriteParams, files: FileSystem) -> str | None:

@@ -225,8 +225,9 @@ class LocalFileSystem:
     async def kind(self, path: str) -> EntryKind | None:
         return await to_thread.run_sync(self._kind, path)
 
-    async def write_text(self, path: str, text: str, *, expected: str | None) -> None:
+    async def write_text(self, path: str, text: str, *, expected: str | None) -> str:
         await to_thread.run_sync(self._write, path, text, expected)
+        return text
 
     async def make_directory(self, path: str) -> bool:
         return await to_thread.run_sync(tree_changes.make_directory, self._roots, path)

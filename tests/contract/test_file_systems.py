@@ -77,7 +77,7 @@ class Nothing:
     async def read_lines(self, path: str, offset: int, limit: int) -> Lines:
         raise BackendUnavailable("nothing", "read_lines")
 
-    async def write_text(self, path: str, text: str, *, expected: str | None) -> None:
+    async def write_text(self, path: str, text: str, *, expected: str | None) -> str:
         raise BackendUnavailable("nothing", "write_text", permanent=True)
 
 

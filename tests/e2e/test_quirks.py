@@ -177,7 +177,7 @@ async def test_other_clients_show_the_text_of_a_failure_in_the_content_of_its_ca
     assert told.call.text.strip("`\n") == told.call.final["rawOutput"]["output"]
 
 
-async def test_clients_that_draw_markdown_get_the_diff_in_a_failure_in_a_fence(agent):
+async def test_zed_formats_what_it_saves_so_the_model_is_told_and_its_next_edit_is_made(agent):
     async def formatted(call: Call) -> None:
         Path(call.params["path"]).write_text(call.params["content"].replace(" are ", "  are  "))
         await call.reply({})
@@ -187,7 +187,12 @@ async def test_clients_that_draw_markdown_get_the_diff_in_a_failure_in_a_fence(a
         told = await turn(agent, "zed", "twice")
     finally:
         del agent.overrides["fs/write_text_file"]
-    assert told.calls[1].text.startswith("```\npoem.txt was changed since you last read or wrote it\n@@")
+    assert [call.status for call in told.calls] == ["completed", "completed"]
+    first, _ = told.calls
+    assert first.final["content"][0]["newText"] == "roses  are  blue\nviolets  are  red\n"
+    assert "The editor changed it as it saved it:\n@@ -1,3 +1,3 @@\n-roses are blue\n" in first.text
+    assert first.text.startswith("\n```\n"), "so that Markdown keeps its lines"
+    assert (agent.workspace / "poem.txt").read_text() == "roses  are  blue\nlilies  are  red\n"
 
 
 async def test_codecompanion_cuts_titles_at_a_colon_so_such_titles_stand_in_backticks(agent):

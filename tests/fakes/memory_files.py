@@ -138,7 +138,7 @@ class MemoryFileSystem:
         resolved = self.resolve(path, Access.LIST)
         return self._entry(resolved).kind if resolved in self._nodes else None
 
-    async def write_text(self, path: str, text: str, *, expected: str | None) -> None:
+    async def write_text(self, path: str, text: str, *, expected: str | None) -> str:
         resolved = self.resolve(path, Access.WRITE)
         old = self._nodes.get(resolved, b"")
         if not isinstance(old, bytes):
@@ -149,6 +149,7 @@ class MemoryFileSystem:
             raise _permanent(f"{path}: file changed between diff preview and write; aborting")
         self.put(resolved, (_BOM if old.startswith(_BOM) else b"") + text.encode())
         self.writes.append((resolved, text))
+        return text
 
     async def make_directory(self, path: str) -> bool:
         resolved = self.resolve(path, Access.WRITE)

@@ -197,8 +197,8 @@ QUIRKS = (
     Quirk(
         "Zed",
         "formats a file as it saves it",
-        "the write counts; the next edit shows the difference once",
-        "a_change_that_the_editor_holds_unsaved_is_one",
+        "the model is told, and its next edit is made",
+        "zed_formats_what_it_saves_so_the_model_is_told_and_its_next_edit_is_made",
     ),
     Quirk(
         "Zed",

@@ -279,8 +279,8 @@ class CompositeFileSystem:
     async def read_lines(self, path: str, offset: int, limit: int) -> Lines:
         return await self._texts.call(_Operation.READ, lambda files: files.read_lines(path, offset, limit))
 
-    async def write_text(self, path: str, text: str, *, expected: str | None) -> None:
-        await self._texts.call(_Operation.WRITE, lambda files: files.write_text(path, text, expected=expected))
+    async def write_text(self, path: str, text: str, *, expected: str | None) -> str:
+        return await self._texts.call(_Operation.WRITE, lambda files: files.write_text(path, text, expected=expected))
 
 
 class CompositeTerminal:
