@@ -228,11 +228,11 @@ class OwnFiles:
     """
 
     def __init__(self, paths: Iterable[str], closed: Iterable[str] = ()) -> None:
-        closed = tuple(closed)
+        spelled = [spellings(path) for path in closed]
         self._paths = tuple({folded(spelling) for path in paths for spelling in spellings(path)})
-        self._closed = tuple({folded(spellings(path)[0]) for path in closed})
-        self._led_to = frozenset(folded(os.path.realpath(path)) for path in closed)
-        self._folders = {os.path.realpath(os.path.dirname(path)) for path in closed}
+        self._closed = tuple({folded(named) for named, _ in spelled})
+        self._led_to = frozenset(folded(real) for _, real in spelled)
+        self._folders = {os.path.dirname(named) for named, _ in spelled}
 
     def __call__(self, path: str, access: Access) -> str | None:
         name = folded(path)
@@ -274,7 +274,9 @@ def _holds(folder: str, status: os.stat_result, meant: Callable[[str], bool]) ->
 def spellings(path: str) -> tuple[str, str]:
     """Return the path with its folder resolved, and with its last link resolved too: settings files are often links."""
     folder, name = os.path.split(path)
-    return os.path.join(os.path.realpath(folder), name), os.path.realpath(path)
+    named = os.path.join(os.path.realpath(folder), name)
+    is_real = name not in ("", ".", "..") and not os.path.islink(named)
+    return named, named if is_real else os.path.realpath(named)
 
 
 _PYTHON = "python3*"
