@@ -17,12 +17,12 @@ import { elicit } from "./session/elicitation.js";
 import { readMcpServers } from "./session/mcp_servers.js";
 import { Pictures } from "./session/pictures.js";
 import { pickCategory, pickMention, pickOption, pickSlash } from "./session/pickers.js";
+import { RunningTurns } from "./session/running_turns.js";
 import type { Session, SessionListener } from "./session/session.js";
 import { pickSession } from "./session/session_list.js";
 import { Terminals } from "./terminal/terminals.js";
 
 const REMEMBERED = "acpAgent.session";
-const RUNNING = "acpAgent.running";
 const AUTH_REQUIRED = -32000;
 
 export class Controller implements Host, SessionListener, vscode.Disposable {
@@ -36,8 +36,7 @@ export class Controller implements Host, SessionListener, vscode.Disposable {
   private readonly terminals: Terminals;
   private readonly output = vscode.window.createOutputChannel("acp-agent");
   private launched: Launch | undefined;
-  /** Sessions with a turn that runs. It outlives the window. */
-  private readonly running: Set<string>;
+  private readonly running: RunningTurns;
 
   constructor(private readonly context: vscode.ExtensionContext) {
     this.version = String((context.extension.packageJSON as { version: unknown }).version);
@@ -48,7 +47,8 @@ export class Controller implements Host, SessionListener, vscode.Disposable {
       (sessionId, terminalId) => this.conversations.get(sessionId)?.transcript.terminalChanged(terminalId),
       (sessionId) => this.conversations.get(sessionId)?.runningTitle,
     );
-    this.running = new Set(context.workspaceState.get<string[]>(RUNNING, []));
+    const { storageUri } = context;
+    this.running = new RunningTurns(storageUri === undefined ? undefined : join(storageUri.fsPath, "running.json"));
     this.conversations = new Conversations(this, this, (id) => this.terminals.shown(id));
   }
 
@@ -136,9 +136,7 @@ export class Controller implements Host, SessionListener, vscode.Disposable {
   }
 
   wasInterrupted(sessionId: string): boolean {
-    const was = this.running.delete(sessionId);
-    if (was) void this.context.workspaceState.update(RUNNING, [...this.running]);
-    return was;
+    return this.running.take(sessionId);
   }
 
   log(text: string): void {
@@ -164,18 +162,9 @@ export class Controller implements Host, SessionListener, vscode.Disposable {
   }
 
   frame(session: Session): void {
-    this.noteTurn(session);
     if (session === this.conversations.current) this.view.post({ type: "frame", frame: this.frameNow() });
     const busy = this.conversations.current?.busy ?? false;
     void vscode.commands.executeCommand("setContext", "acpAgent.busy", busy);
-  }
-
-  /** A turn that ends because the agent is stopped stays noted: it was interrupted. */
-  private noteTurn({ id, busy }: Session): void {
-    if (busy === this.running.has(id) || (this.conversations.stopping && !busy)) return;
-    if (busy) this.running.add(id);
-    else this.running.delete(id);
-    void this.context.workspaceState.update(RUNNING, [...this.running]);
   }
 
   asked(session: Session, questionId: string, request?: acp.RequestPermissionRequest): void {
@@ -237,9 +226,15 @@ export class Controller implements Host, SessionListener, vscode.Disposable {
       this.view.post({ type: "restore", text });
       throw new Error("A turn is running. Press Escape to cancel it.");
     }
+    const pictures = this.pictures.all;
     const blocks = [...(await promptBlocks(text, session.cwd)), ...(text.startsWith("/") ? [] : this.pictures.take())];
+    this.running.note(session.id, true);
     const code = await session.prompt(text, blocks);
+    // A turn that ends because the agent is stopped stays noted: it was interrupted.
+    if (this.conversations.alive) this.running.note(session.id, false);
     if (code !== AUTH_REQUIRED) return;
+    this.view.post({ type: "restore", text });
+    if (this.pictures.all.length === 0) for (const each of pictures) this.pictures.add(each);
     const answer = await vscode.window.showErrorMessage("The agent needs an API key.", "Log In");
     if (answer !== undefined) this.login();
   }
@@ -283,6 +278,7 @@ export class Controller implements Host, SessionListener, vscode.Disposable {
         await this.prompt("/undo");
         break;
       case "login":
+        await this.conversations.start();
         this.login();
         break;
     }
@@ -293,7 +289,7 @@ export class Controller implements Host, SessionListener, vscode.Disposable {
     const method = this.conversations.connection?.about.authMethods?.find(
       (each): each is acp.AuthMethodTerminal & { type: "terminal" } => (each as { type?: string }).type === "terminal",
     );
-    if (method === undefined || this.launched === undefined) return;
+    if (method === undefined || this.launched === undefined) throw new Error("This agent has no login in a terminal.");
     const terminal = vscode.window.createTerminal({
       name: "acp-agent login",
       shellPath: this.launched.program,
@@ -301,6 +297,13 @@ export class Controller implements Host, SessionListener, vscode.Disposable {
       env: { ...this.launched.env, ...method.env },
     });
     terminal.show();
+    const watch = vscode.window.onDidCloseTerminal(({ exitStatus }) => {
+      if (terminal.exitStatus === undefined) return;
+      watch.dispose();
+      if (exitStatus?.code !== 0) return;
+      void vscode.window.showInformationMessage("The key is stored. Send your prompt now.");
+      void this.view.show({ type: "focus" });
+    });
   }
 
   private async received(message: FromView): Promise<void> {

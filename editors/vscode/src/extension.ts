@@ -33,16 +33,17 @@ export function activate(context: vscode.ExtensionContext): void {
       if (editor === undefined || folder === undefined) return;
       await parts.view.show({ type: "insert", text: selectionMention(editor, folder.uri.fsPath) });
     }),
-    // The focus comes before the answer: the agent may ask for a reason, in an input that must keep it.
     command("acceptEdit", async () => {
       await focus();
       parts.answerDiff("allow_once");
     }),
-    command("rejectEdit", async () => {
-      await focus();
+    // The chat does not take the focus here: the agent may ask for a reason, in an input that must keep it.
+    command("rejectEdit", () => {
       parts.answerDiff("reject_once");
+      return Promise.resolve();
     }),
     command("restart", () => parts.conversations.restart()),
+    command("login", () => parts.act("login")),
     command("showLog", () => parts.act("log")),
   );
 }

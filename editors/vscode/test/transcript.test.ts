@@ -112,6 +112,19 @@ test("a question shows the exact command first and once", () => {
   assert.equal(tool(transcript.items).question, undefined);
 });
 
+test("a command at the head of a question's text is shown once, a folded one as it is", () => {
+  const long = `echo ${"many words ".repeat(20)}end`;
+  for (const [command, text] of [["ls; ls", "```\nls; ls\n```\n\nit uses a loop"], [long, `\`\`\`\n${long.slice(0, 93)}\n\u21aa ${long.slice(93)}\n\`\`\`\n\nit uses a loop`]] as const) {
+    const { transcript } = made();
+    transcript.apply(call({}));
+    const content = [{ type: "content" as const, content: { type: "text" as const, text } }];
+    transcript.ask({ toolCallId: "c1", rawInput: { command }, content }, { id: "q", choices: [] });
+    const { question } = tool(transcript.items);
+    assert.equal(question?.command, command);
+    assert.deepEqual(question.parts, [{ type: "text", text: "it uses a loop" }]);
+  }
+});
+
 test("a text that is not the command is never left out of a question", () => {
   const { transcript } = made();
   transcript.apply(call({}));

@@ -3,7 +3,7 @@
 import * as acp from "@agentclientprotocol/sdk";
 import { AgentConnection, type Launch, type Serve } from "../agent/connection.js";
 import type { Frame } from "../chat/messages.js";
-import { Session, type SessionListener } from "./session.js";
+import { Session, type SessionListener, updatesHandled } from "./session.js";
 import type { TerminalOutput } from "./transcript.js";
 
 const MOST_CRASHES = 3;
@@ -40,8 +40,7 @@ export class Conversations {
   private readonly sessions = new Map<string, Session>();
   private starting: Promise<void> | undefined;
   private crashes: number[] = [];
-  /** Whether the user or VS Code ends the agent. */
-  stopping = false;
+  private stopping = false;
   private disconnected: () => void = () => undefined;
 
   constructor(
@@ -52,6 +51,11 @@ export class Conversations {
 
   get(id: string): Session | undefined {
     return this.sessions.get(id);
+  }
+
+  /** Whether the agent runs, and shall go on. */
+  get alive(): boolean {
+    return this.connection !== undefined && !this.stopping;
   }
 
   /** Start the agent, unless it runs, and open the session `reopen` or a new one. */
@@ -188,6 +192,7 @@ export class Conversations {
           how === "load"
             ? await this.agent().request(acp.methods.agent.session.load, params)
             : await this.agent().request(acp.methods.agent.session.resume, params);
+        await updatesHandled();
         session.transcript.ended();
         session.prompted = true;
         if (this.host.wasInterrupted(session.id)) session.transcript.notice("warning", "The last turn was interrupted.");
@@ -214,6 +219,7 @@ export class Conversations {
     }
     this.become("starting", `The agent stopped (${how}). It is being started again...`);
     const reopen = this.current?.prompted === true ? this.current.id : undefined;
+    if (reopen !== undefined) this.host.wasInterrupted(reopen); // which is told below, in other words
     void this.start(reopen).then(() => {
       if (this.state === "ready") {
         this.current?.transcript.notice("warning", `The agent stopped (${how}) and was started again. Its turn was interrupted.`);

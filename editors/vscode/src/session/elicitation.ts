@@ -39,7 +39,8 @@ async function visit(message: string, url: string): Promise<acp.CreateElicitatio
   // A page of this machine needs no https: programs that log in have such ones.
   if (!/^(https:\/\/|http:\/\/(localhost|127\.0\.0\.1|\[::1\])[:/])/.test(url)) return CANCEL;
   const open = "Open in Browser";
-  const answer = await vscode.window.showInformationMessage(message, { modal: true, detail: url }, open, "Decline");
+  const detail = message.includes(url) ? {} : { detail: url };
+  const answer = await vscode.window.showInformationMessage(message, { modal: true, ...detail }, open, "Decline");
   if (answer === "Decline") return { action: "decline" };
   if (answer !== open) return CANCEL;
   return (await vscode.env.openExternal(vscode.Uri.parse(url))) ? { action: "accept" } : CANCEL;

@@ -97,6 +97,7 @@ export class Session {
     try {
       const params: acp.PromptRequest = { sessionId: this.id, prompt: blocks };
       const { stopReason } = await this.agent.request(acp.methods.agent.session.prompt, params);
+      await updatesHandled();
       const said = STOPPED[stopReason];
       if (said !== undefined) this.transcript.notice(stopReason === "cancelled" ? "info" : "warning", said);
       return undefined;
@@ -217,6 +218,14 @@ export class Session {
   private cancelQuestions(): void {
     for (const answer of this.questions.values()) answer({ outcome: "cancelled" });
   }
+}
+
+/**
+ * Wait until the updates are handled that came before a response. The SDK hands over a response at once, and an update
+ * only after it has asked every handler before ours.
+ */
+export function updatesHandled(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
 }
 
 const STOPPED: Partial<Record<acp.StopReason, string>> = {

@@ -291,18 +291,26 @@ export function blockText(block: ContentBlock): string {
   }
 }
 
-const WHOLE_TEXT = /\n*The whole text:\n\n(`{3,})[^\n]*\n([\s\S]*)\n\1\s*$/;
+/** A command in a fence at the beginning of a text, or at its end with words before it, as agents put it into questions. */
+const AT_START = /^(`{3,})[^\n]*\n([\s\S]*?)\n\1(?:\n+|$)/;
+const AT_END = /\n*The whole text:\n\n(`{3,})[^\n]*\n([\s\S]*)\n\1\s*$/;
 
 /** Show the exact command of a question first, and once. A text that has it in other words stays as it is. */
 function commandFirst(command: string, parts: ToolPart[]): { command?: string; parts: ToolPart[] } {
-  const rest = parts.map((part): ToolPart => {
-    const whole = part.type === "text" ? WHOLE_TEXT.exec(part.text) : null;
-    return part.type === "text" && whole?.[2] === command.trimEnd()
-      ? { type: "text", text: part.text.slice(0, whole.index) }
-      : part;
+  const rest = parts.flatMap((part): ToolPart[] => {
+    if (part.type !== "text") return [part];
+    const text = without(AT_END, command, without(AT_START, command, part.text));
+    return text === "" ? [] : [{ type: "text", text }];
   });
   const repeated = rest.some((part) => part.type === "text" && part.text.includes(`\n${command.trimEnd()}\n\`\`\``));
   return repeated ? { parts } : { command, parts: rest };
+}
+
+/** Return a text without the command that a pattern finds in it. Long lines of the command may be folded. */
+function without(pattern: RegExp, command: string, text: string): string {
+  const found = pattern.exec(text);
+  const said = found?.[2]?.replaceAll("\n\u21aa ", "");
+  return found !== null && said === command.trimEnd() ? text.replace(found[0], "") : text;
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {

@@ -41,13 +41,15 @@ const CONFIGURATION = `
 [[llm.models]]
 id = "openai:tour-large"
 price = { input = 10, output = 20 }
-
-[[llm.models]]
-id = "openai:tour-small"
 `;
 
-/** Start the editor on a folder `name` with `files`. `settings` are the user's. */
-export async function startEditor({ files, name = "shop", settings = {}, modelUrl, width = 1280, height = 860, program, also = [] }) {
+/**
+ * Start the editor on a folder `name` with `files`.
+ *
+ * settings   the user's, of VS Code
+ * env        more variables for the agent
+ */
+export async function startEditor({ files, name = "shop", env = {}, settings = {}, modelUrl, width = 1280, height = 860, program, also = [] }) {
   const base = await mkdtemp(join(tmpdir(), "acp-agent-tour-"));
   const folder = join(base, name);
   const userData = join(base, "user");
@@ -76,6 +78,7 @@ export async function startEditor({ files, name = "shop", settings = {}, modelUr
       ACP_AGENT_CONFIG: join(base, "config.toml"),
       OPENAI_BASE_URL: modelUrl,
       OPENAI_API_KEY: "fake-key-of-the-tour",
+      ...env,
     },
     ...settings,
   };
@@ -83,13 +86,13 @@ export async function startEditor({ files, name = "shop", settings = {}, modelUr
   for (const each of ["User", "Machine"]) await writeFile(join(userData, each, "settings.json"), JSON.stringify(all));
 
   const server = needed("CODE_SERVER");
-  const env = { ...process.env, HOME: base, PASSWORD: "" };
+  const environ = { ...process.env, HOME: base, PASSWORD: "" };
   const common = ["--user-data-dir", userData, "--extensions-dir", extensions];
   const installed = [join(root, "acp-agent.vsix"), ...also].flatMap((each) => ["--install-extension", each]);
-  await run(process.execPath, [server, ...common, ...installed], { env });
+  await run(process.execPath, [server, ...common, ...installed], { env: environ });
   const port = await freePort();
   const arguments_ = [...common, "--auth", "none", "--bind-addr", `127.0.0.1:${port}`, "--disable-telemetry"];
-  const child = spawn(process.execPath, [server, ...arguments_, "--disable-update-check"], { env, stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(process.execPath, [server, ...arguments_, "--disable-update-check"], { env: environ, stdio: ["ignore", "pipe", "pipe"] });
   await new Promise((done, failed) => {
     let log = "";
     for (const pipe of [child.stdout, child.stderr]) {

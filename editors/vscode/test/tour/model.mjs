@@ -19,7 +19,7 @@ export async function startModel(scripts) {
         return;
       }
       const asked = JSON.parse(body);
-      requests.push(asked);
+      requests.push({ ...asked, authorization: request.headers.authorization });
       void answer(scripts, asked, response);
     });
   });

@@ -1,7 +1,7 @@
 // The program is found in the environment that the Python extension has selected. A small stand-in has its interface.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { after, before, test } from "node:test";
@@ -23,7 +23,7 @@ let editor;
 
 before(async () => {
   folder = await mkdtemp(join(tmpdir(), "acp-agent-python-"));
-  const environment = join(folder, "my env", "bin");
+  const environment = join(folder, "meine Umgebung ü", "bin");
   await mkdir(environment, { recursive: true });
   await symlink(process.execPath, join(environment, "python"));
   await symlink(resolve(process.env.ACP_AGENT), join(environment, "acp-agent"));
@@ -42,7 +42,10 @@ before(async () => {
   const packaged = join(folder, "python.vsix");
   const options = ["--allow-missing-repository", "--skip-license", "--allow-star-activation", "--out", packaged];
   await promisify(execFile)(vsce, ["package", ...options], { cwd: extension });
-  process.env.PATH = `${dirname(process.execPath)}:/usr/bin:/bin`;
+  // A second installation, on PATH.
+  await mkdir(join(folder, "second"));
+  await symlink(resolve(process.env.ACP_AGENT), join(folder, "second", "acp-agent"));
+  process.env.PATH = `${join(folder, "second")}:${dirname(process.execPath)}:/usr/bin:/bin`;
   model = await startModel({});
   editor = await startEditor({ files: { "a.py": "A = 1\n" }, modelUrl: model.url, program: "", also: [packaged] });
   await editor.open();
@@ -54,7 +57,7 @@ after(async () => {
   if (folder) await rm(folder, { recursive: true, force: true });
 });
 
-test("the agent of the selected Python environment is started", async () => {
+test("of two installations that of the selected Python environment is started, unless the setting names the other", async () => {
   const { page, chat } = editor;
   page.setDefaultTimeout(60_000);
   await page.locator(".activitybar [aria-label^='acp-agent']").first().waitFor({ timeout: 90_000 });
@@ -64,6 +67,15 @@ test("the agent of the selected Python environment is started", async () => {
   }
   await chat.locator("button.send:not([disabled])").waitFor();
   await editor.command("acp-agent: Show Log");
-  await page.locator(".view-lines").getByText("my env").first().waitFor();
-  assert.match(await page.locator(".view-lines").first().textContent(), /starting.*my.env\/bin\/acp-agent/);
+  await page.locator(".view-lines").getByText("meine Umgebung").first().waitFor();
+  assert.match(await page.locator(".view-lines").first().textContent(), /starting.*meine.Umgebung.ü\/bin\/acp-agent/);
+  for (const each of ["User", "Machine"]) {
+    const path = join(editor.base, "user", each, "settings.json");
+    const settings = JSON.parse(await readFile(path, "utf8"));
+    await writeFile(path, JSON.stringify({ ...settings, "acpAgent.path": join(folder, "second", "acp-agent") }));
+  }
+  await new Promise((done) => setTimeout(done, 2000)); // VS Code reads its settings
+  await editor.command("acp-agent: Restart the Agent");
+  await page.locator(".view-lines").getByText("second/acp-agent").first().waitFor();
+  await chat.locator("button.send:not([disabled])").waitFor();
 });

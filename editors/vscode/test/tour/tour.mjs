@@ -337,7 +337,7 @@ stop("a reload of the window in mid-turn: the session is there again", async () 
   await pause(2000);
   await openChat();
   await until(async () => /Planned\..*word5/s.test(await chat.locator(".log").textContent()), "the conversation", 30_000);
-  await until(() => chat.locator(".notice").getByText("The last turn was interrupted").isVisible(), "it says so");
+  await until(() => chat.locator(".log > :last-child").getByText("The last turn was interrupted").isVisible(), "it says so, at the end");
   await editor.shot("18-reloaded");
   await prompt("script:plan");
   await idle();
