@@ -3,6 +3,7 @@
 One agent serves all of it: each test introduces itself as another client and opens a session of its own.
 """
 
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -179,7 +180,7 @@ async def test_other_clients_show_the_text_of_a_failure_in_the_content_of_its_ca
 
 async def test_zed_formats_what_it_saves_so_the_model_is_told_and_its_next_edit_is_made(agent):
     async def formatted(call: Call) -> None:
-        Path(call.params["path"]).write_text(call.params["content"].replace(" are ", "  are  "))
+        Path(call.params["path"]).write_text(re.sub(" +are +", "  are  ", call.params["content"]))
         await call.reply({})
 
     agent.overrides["fs/write_text_file"] = formatted
