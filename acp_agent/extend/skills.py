@@ -14,7 +14,7 @@ names it. https://agentskills.io/specification describes the format; keys that a
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -35,6 +35,7 @@ _LONGEST = 40_000
 _SHORT = 200
 """Characters of a description in a list for the user."""
 _YOURS = "which is your own"
+_UNSEEN = "commands do not see {}, which it wants (`tools.shell.env_allow`)"
 _NAME = re.compile(r"[\w.:-]{1,64}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _WORD = re.compile(r"\w+")
@@ -87,13 +88,13 @@ def read_skill(file: SourceFile) -> tuple[Skill | None, Sequence[DefinitionProbl
 class SkillLibrary:
     """The skills of one session: the port `Skills` of its tools.
 
-    clean     removes secrets and invisible characters from a text
-    visible   returns the names of variables that commands see
+    clean       removes secrets and invisible characters from a text
+    variables   returns the names of the variables that commands see
     """
 
-    def __init__(self, clean: Redact, visible: "Mapping[str, str] | None" = None) -> None:
+    def __init__(self, clean: Redact, variables: Callable[[], Collection[str]]) -> None:
         self._clean = clean
-        self._environ = os.environ if visible is None else visible
+        self._variables = variables
         self._files: tuple[SourceFile, ...] = ()
         self._skills: Mapping[str, Skill] = {}
         self._folders: tuple[ReadableFolder, ...] = ()
@@ -150,17 +151,22 @@ class SkillLibrary:
             body = defanged(body)
         if len(body) > _LONGEST:
             shown = body[:_LONGEST].rpartition("\n")[0] or body[:_LONGEST]
-            line = skill.file.data.count(b"\n") - skill.body.count("\n") + shown.count("\n") + 1
+            line = skill.file.data.count(b"\n") - skill.body.count("\n") + shown.count("\n") + 2
             body = f"{shown}\n[cut here: read {plain(skill.file.path)} from line {line}]"
         if arguments is not None:
             body = substituted(body, arguments)
         notes = [f"Its files are in {plain(folder)}; what it names without a folder is there."]
         notes += [_PROJECTS] if skill.file.project else []
-        if missing := [each for each in skill.env if each not in self._environ]:
-            notes.append(f"Commands do not see what it wants: {', '.join(missing)}. Tell the user if that fails.")
+        if missing := self._missing(skill):
+            notes.append(f"{_UNSEEN.format(', '.join(missing))}. Tell the user if it fails for that.")
         text = fenced("skill", body, f' name="{skill.name}"')
         size = f"{len(skill.body):,} characters"
         return SkillText("\n".join((*notes, text)), f"Skill {skill.name} ({skill.file.shown}, {size})")
+
+    def _missing(self, skill: Skill) -> Sequence[str]:
+        """Return the variables that a skill wants and commands do not see."""
+        seen = self._variables() if skill.env else ()
+        return [name for name in skill.env if name not in seen]
 
     def search(self, query: str, limit: int) -> Sequence[tuple[str, str]]:
         """Return the names and descriptions of the skills that fit words best, the best first."""
@@ -204,5 +210,10 @@ class SkillLibrary:
         unknown = dict.fromkeys(f"{key} ({each.file.shown})" for each in self.all for key in each.unknown)
         return (
             *((f"Skills: {', '.join(each.name for each in self.all)}",) if self.all else ()),
+            *(
+                f"Skill {each.name}: {_UNSEEN.format(', '.join(missing))}"
+                for each in self.all
+                if (missing := self._missing(each))
+            ),
             *((f"Skills: unknown keys are ignored: {', '.join(unknown)}",) if unknown else ()),
         )

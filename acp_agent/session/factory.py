@@ -33,7 +33,7 @@ from acp_agent.session.session import Session
 from acp_agent.session.slash.handler import CommandDependencies, SlashCommandHandler
 from acp_agent.session.subagents import SessionSubAgents, SubAgentSession
 from acp_agent.session.titles import Summarizer, TitleUpdater, TitleWriter
-from acp_agent.session.toolset.backends import SessionBackends, recorder, reported_diagnostics
+from acp_agent.session.toolset.backends import SessionBackends, recorder, reported_diagnostics, seen_variables
 from acp_agent.session.toolset.extensions import SessionExtensions, kinds_wanted
 from acp_agent.session.toolset.gate_factory import GateMemory, SessionGateState
 from acp_agent.session.toolset.sandboxing import sandbox_status, session_sandbox
@@ -421,7 +421,13 @@ class SessionFactory:
         kinds = kinds_wanted(self._loaded.settings)
         sources = ExtensionSources(file, self._cwd, store, kinds, lambda: self.in_force().settings.skills.home)
         return SessionExtensions(
-            sources, self._trusted_roots, approver, self._session.active, self._plain, self._warn_plainly
+            sources,
+            self._trusted_roots,
+            approver,
+            self._session.active,
+            self._plain,
+            self._warn_plainly,
+            lambda: seen_variables(self.in_force().settings),
         )
 
     def _make_elicitor(self) -> Elicitor | None:

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import StrEnum
 from functools import partial
 from typing import Generic, TypeAlias, TypeVar
@@ -32,7 +32,7 @@ from acp_agent.output.sanitize import fence
 from acp_agent.session.session import Background, Session
 from acp_agent.workspace.local_files import LocalFileSystem, file_stamp
 from acp_agent.workspace.processes.background import ProcessPool
-from acp_agent.workspace.processes.environment import hidden_variables
+from acp_agent.workspace.processes.environment import child_environment, hidden_variables
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.processes.tree import CommandWatchdog
 from acp_agent.workspace.roots import Roots
@@ -166,6 +166,14 @@ class SessionBackends:
 
     async def _fallen_back(self, error: BackendUnavailable) -> None:
         await self._emit(Notice(Severity.WARNING, f"{error}; done without the editor instead"))
+
+
+def seen_variables(settings: Settings) -> Collection[str]:
+    """Return the names of the variables that commands see."""
+    try:
+        return child_environment(os.environ, settings.tools.shell.env_allow).keys()
+    except ConfigError:  # the terminal is made without the setting, and the user was told
+        return child_environment(os.environ).keys()
 
 
 async def _unstamped(path: str) -> None:

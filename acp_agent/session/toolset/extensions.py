@@ -3,7 +3,7 @@
 Nothing is loaded for a session without definitions. See docs/skills.md.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,7 @@ class SessionExtensions:
     options    the options in force: at full-auto nobody is asked
     clean      removes secrets and invisible characters from a text
     warn       called once with each problem
+    variables  returns the names of the variables that commands see
     """
 
     def __init__(
@@ -62,9 +63,10 @@ class SessionExtensions:
         options: SessionOptions,
         clean: Redact,
         warn: Callable[[str], None],
+        variables: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self.sources = sources
-        self.skills = SkillLibrary(clean)
+        self.skills = SkillLibrary(clean, variables)
         self.commands = UserCommands([*CommandName], clean)
         self._roots = roots
         self._approver = approver
