@@ -225,9 +225,10 @@ class TurnEngine:
         elif outcome is not None:
             return await self._say(outcome)
         elif slip:
-            word, meant = slip
-            advice = "Nothing was sent to the model; to send it this text, begin with another word."
-            return await self._say(f"There is no command `/{word}`. Did you mean `/{meant}`? {advice}")
+            return await self._say(_hint(*slip))
+        elif mention := self._handler.mentioned(prompt.texts):
+            words = "\n".join(part.text for part in parts[1:] if isinstance(part, TextPart))
+            return await self._say(await self._handler.give(mention[0], f"{mention[1]}\n{words}".strip()))
         narrowed = self._handler.limited_to(None if expansion is None else expansion.tools)
         with narrowed, self._handler.reading_only() if outcome is not None else nullcontext():
             try:
@@ -246,6 +247,12 @@ class TurnEngine:
         """Tell the user a text that the model does not read."""
         await self._emit(TextDelta(defused(self._redact(text)), str(uuid4())))
         return Answer(StopReason.END_TURN, failure)
+
+
+def _hint(word: str, meant: str) -> str:
+    """Return what the user is told about a misspelt command."""
+    advice = "Nothing was sent to the model; to send it this text, begin with another word."
+    return f"There is no command `/{word}`. Did you mean `/{meant}`? {advice}"
 
 
 class SessionEngine:

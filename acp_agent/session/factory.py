@@ -399,6 +399,7 @@ class SessionFactory:
                 lambda: self._conversation.limits,
                 lambda: [each.server.name for each in self._mcp.connections.listed()],
             ),
+            self._plain,
             self._emit,
             process.background,
             keep,
@@ -427,6 +428,7 @@ class SessionFactory:
             self._session.active,
             self._plain,
             self._warn_plainly,
+            self._agents.library,
             lambda: seen_variables(self.in_force().settings),
         )
 
@@ -460,6 +462,7 @@ class SessionFactory:
             servers=self._mcp.connections.status,
             restore=self._tools.restore,
             extensions=self._extensions,
+            agents=self._agents,
         )
 
     def _chosen(self, model: str) -> Chosen:

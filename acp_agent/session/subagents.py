@@ -1,7 +1,7 @@
 """The sub-agents of one session: what they get of it. Their package is loaded with the first one that is given work."""
 
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,11 @@ from acp_agent.config.load import Loaded
 from acp_agent.core.delegation import AgentRun, OfferedAgent, ParentCall, RunSlots
 from acp_agent.core.events import EventSink
 from acp_agent.core.ports import Provider, Toolset
+from acp_agent.core.secrets import Redact
 from acp_agent.core.session_options import Mode, tighter
 from acp_agent.core.types import ToolSpec
+from acp_agent.extend.front_matter import DefinitionProblem
+from acp_agent.extend.sources import SourceFile
 from acp_agent.session.models import SessionModels
 from acp_agent.session.session import Background, Session
 
@@ -28,6 +31,47 @@ BUILT_IN = (
     OfferedAgent("review", "finds mistakes in changes or files; only reads", only_reads=True),
 )
 """What the model reads of our own definitions, which are loaded with the first run."""
+
+
+class AgentLibrary:
+    """The definitions of the sub-agents of one session. Those of users are read when there are files with some.
+
+    clean      removes secrets and invisible characters from a text
+    problems   what is wrong with definitions
+    """
+
+    def __init__(self, clean: Redact) -> None:
+        self._clean = clean
+        self._files: tuple[SourceFile, ...] = ()
+        self._offered = BUILT_IN
+        self._by_name: dict[str, Definition] | None = None
+        self.problems: Sequence[DefinitionProblem] = ()
+
+    def read(self, files: tuple[SourceFile, ...]) -> None:
+        """Take the definitions of these files. It does nothing for the same object as before."""
+        if files is self._files:
+            return
+        self._files, self._by_name, self._offered, self.problems = files, None, BUILT_IN, ()
+        if files:
+            self._offered = tuple(each.offered for each in self.by_name().values())
+
+    def offered(self) -> Sequence[OfferedAgent]:
+        """Return the agents that can be given work now."""
+        return self._offered
+
+    def by_name(self) -> "Mapping[str, Definition]":
+        """Return the definitions by their names."""
+        if self._by_name is None:
+            from acp_agent.subagents.definitions import definitions  # noqa: PLC0415 - most sessions have no sub-agents
+
+            found = definitions(self._files, self._clean)
+            self._by_name, self.problems = found.by_name, found.problems
+        return self._by_name
+
+    def status(self) -> Sequence[str]:
+        """Return a line for /status if users have defined agents."""
+        theirs = [each.name for each in self._offered if each not in BUILT_IN]
+        return (f"Agents: {', '.join(theirs)}, beside {', '.join(each.name for each in BUILT_IN)}",) if theirs else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +116,27 @@ class SubAgentSession:
 
 
 class SessionSubAgents:
-    """The sub-agents of one session, and what the model is told of those that run beside its turn."""
+    """The sub-agents of one session, and what the model is told of those that run beside its turn.
+
+    library   their definitions
+    """
 
     def __init__(
         self,
         shared: SubAgentSession,
+        clean: Redact,
         emit: EventSink,
         background: Background,
         keep: Callable[[str], Awaitable[str]],
         slots: RunSlots,
     ) -> None:
-        """Take what the runs need. `keep` stores a conversation and returns its reference. Raises StoreUnavailable."""
+        """Take what the runs need.
+
+        clean   removes secrets and invisible characters from a text
+        keep    stores a conversation and returns its reference. Raises StoreUnavailable
+        """
         self._shared = shared
+        self.library = AgentLibrary(clean)
         self._emit = emit
         self._background = background
         self._keep = keep
@@ -92,7 +145,7 @@ class SessionSubAgents:
 
     def offered(self) -> Sequence[OfferedAgent]:
         """Return the agents that can be given work now."""
-        return BUILT_IN
+        return self.library.offered()
 
     async def run(self, agent: str, task: str, parent: ParentCall) -> AgentRun:
         """Give an agent a task, and return the run when it has ended. Raises ToolError if there is no place."""
@@ -136,15 +189,16 @@ class SessionSubAgents:
             from acp_agent.subagents import runs  # noqa: PLC0415 - most sessions have no sub-agents
 
             needs = runs.RunDependencies(
-                self._definitions, self._worker, self._emit, self._background, self._keep, self._limits, self._slots
+                self.library.by_name,
+                self._worker,
+                self._emit,
+                self._background,
+                self._keep,
+                self._limits,
+                self._slots,
             )
             self._made = runs.SubAgentRuns(needs)
         return self._made
-
-    def _definitions(self) -> "dict[str, Definition]":
-        from acp_agent.subagents.definitions import definitions  # noqa: PLC0415 - likewise
-
-        return definitions(()).by_name
 
     def _worker(self, definition: "Definition") -> "Worker":
         from acp_agent.subagents.worker import ModelDependencies, ModelWorker  # noqa: PLC0415 - likewise

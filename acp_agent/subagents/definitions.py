@@ -21,6 +21,7 @@ from functools import cache
 from importlib.resources import files
 
 from acp_agent.core.delegation import OfferedAgent
+from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.core.session_options import Mode
 from acp_agent.core.types import ALIASES
 from acp_agent.extend.front_matter import DefinitionProblem, Fields, MarkdownFile, Value, parse
@@ -106,8 +107,11 @@ def _built_in(name: str, data: bytes) -> Definition:
     return replace(definition, source="built in")
 
 
-def definitions(sources: Sequence[SourceFile]) -> Definitions:
-    """Return the built-in definitions and those of users. The first of a name counts, and ours stay."""
+def definitions(sources: Sequence[SourceFile], clean: Redact = verbatim) -> Definitions:
+    """Return the built-in definitions and those of users. The first of a name counts, and ours stay.
+
+    clean   removes secrets and invisible characters from the texts of users
+    """
     found: list[tuple[str, SourceFile, Definition]] = []
     problems: list[DefinitionProblem] = []
     for source in sources:
@@ -118,7 +122,9 @@ def definitions(sources: Sequence[SourceFile]) -> Definitions:
         definition, its_problems = read(text, source.name)
         problems += its_problems
         if definition.name:
-            found.append((definition.name, source, replace(definition, source=source.shown)))
+            described, body = clean(definition.description), clean(definition.body)
+            cleaned = replace(definition, source=source.shown, description=described, body=body)
+            found.append((definition.name, source, cleaned))
     ours = {each.name: each for each in built_in()}
     theirs, doubles = distinct(found, dict.fromkeys(ours, "built in"))
     return Definitions({**ours, **theirs}, (*problems, *doubles))

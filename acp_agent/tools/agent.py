@@ -10,7 +10,7 @@ from acp_agent.core.delegation import AgentRun, OfferedAgent, ParentCall, RunSta
 from acp_agent.core.errors import ToolError, ToolErrorCategory, ToolFailure
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import JsonObject, Subject, ToolKind, ToolResult, ToolSpec
-from acp_agent.text import title
+from acp_agent.text import counted, title
 from acp_agent.tools.tool import Params, Text, Tool
 
 _LISTED = 15
@@ -101,7 +101,7 @@ class AgentTool(Tool[AgentParams]):
 
 async def _run(params: AgentParams, agents: SubAgents, context: ToolContext) -> ToolResult:
     name = params.agent.lower()
-    if any(each.background and each.name == name for each in agents.offered()):
+    if not context.by_user and any(each.background and each.name == name for each in agents.offered()):
         return _begun(await agents.spawn(params.agent, params.task))
     return as_result(await agents.run(params.agent, params.task, ParentCall(context.call_id, context.progress)))
 
@@ -140,7 +140,7 @@ def _envelope(run: AgentRun) -> JsonObject:
 def summary(run: AgentRun) -> str:
     """Return one line about a run."""
     kept = f"; its conversation: {run.conversation}" if run.conversation else ""
-    return f"{run.id}: {run.state}, {run.calls} tool calls in {run.seconds:.0f} s{kept}"
+    return f"{run.id}: {run.state}, {counted(run.calls, 'tool call')} in {run.seconds:.0f} s{kept}"
 
 
 def listing(agents: SubAgents) -> str:

@@ -236,3 +236,69 @@ async def test_switched_off_the_model_has_no_tool_for_them(tmp_path: Path):
     async with editing(tmp_path, script, capabilities=NOTHING, config="[agents]\nenabled = false\n") as editor:
         await editor.say(await editor.open(), "go")
     assert "there is no tool" in editor.call.text
+
+
+async def test_a_prompt_that_begins_with_a_name_gives_that_agent_the_task_and_the_model_knows_it_later(tmp_path: Path):
+    script: Script = {
+        "^find": [uses(("read", {"path": "a.txt"})), says("a.txt:1 holds one.")],
+        "(?s)had the sub-agent explore do this: find it.*holds one.*what": [says("You know it: one.")],
+    }
+    async with editing(tmp_path, script, capabilities=NOTHING) as editor:
+        (editor.workspace / "a.txt").write_text("one\n")
+        session = await editor.open()
+        await editor.say(session, "@explore find it")
+        await editor.say(session, "what was it?")
+        await editor.say(session, "@explore")
+        await editor.say(session, "/agents")
+    assert list(nested(editor)) == ["explore: find it"]
+    told = messages(editor)
+    assert told.startswith("a.txt:1 holds one.You know it: one.")
+    assert "Say what `explore` is to do: `@explore TASK`" in told
+    assert "explore-1: done, 1 tool call in" in told
+
+
+async def test_agents_that_users_define_are_offered_and_work_with_what_their_files_allow(tmp_path: Path):
+    script: Script = {
+        "^test": [uses(("read", {"path": "a.txt"}), ("list_directory", {"path": "."})), says("tested")],
+        "^go": [uses(run("tester", "test it")), says("done")],
+    }
+    async with editing(tmp_path, script, capabilities=NOTHING) as editor:
+        (editor.workspace / "a.txt").write_text("one\n")
+        agents = editor.home.config.parent / "agents"
+        agents.mkdir()
+        (agents / "tester.md").write_text("---\ndescription: tests things\ntools: Read\ncolor: red\n---\nYou test.\n")
+        (agents / "bad.md").write_text("---\ndescription: x\nmax_turns: many\nname: explore\n---\nYou.\n")
+        session = await editor.open()
+        await editor.say(session, "go")
+        await editor.say(session, "/status")
+        await editor.say(session, "/agents")
+    reading, listing = nested(editor)["tester: test it"]
+    assert (reading.status, listing.status) == ("completed", "failed")
+    assert "tester has no tool 'list_directory'" in listing.text
+    told = messages(editor)
+    assert "tester: tests things" in told
+    assert "max_turns: expected a whole number from 1 to 200, got 'many'" in told
+    assert "name: 'explore' is built in; this one is not used" in told
+
+
+async def test_an_agent_of_the_project_is_used_when_the_user_has_said_yes_to_it(tmp_path: Path):
+    script: Script = {
+        "^test": [says("tested")],
+        "^go": [uses(run("tester", "test it")), says("done")],
+    }
+    async with editing(tmp_path, script, capabilities=NOTHING) as editor:
+        agents = editor.workspace / ".claude" / "agents"
+        agents.mkdir(parents=True)
+        (agents / "tester.md").write_text("---\ndescription: tests things\n---\nYou test.\n")
+        editor.overrides["session/request_permission"] = rejecting_all
+        session = await editor.open()
+        await editor.say(session, "go")
+        assert editor.calls[0].status == "failed"
+        assert "there is no sub-agent 'tester'" in editor.calls[0].text
+        await editor.say(session, "/trust accept")
+        await editor.say(session, "go")
+        assert editor.calls[1].status == "completed"
+
+
+async def rejecting_all(call: Call) -> None:
+    await call.reply({"outcome": {"outcome": "cancelled"}})

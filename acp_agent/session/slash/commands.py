@@ -40,6 +40,7 @@ class CommandName(StrEnum):
     COST = "cost"
     MEMORY = "memory"
     SKILLS = "skills"
+    AGENTS = "agents"
     MCP = "mcp"
     POLICY = "policy"
     PERMISSIONS = "permissions"
@@ -79,6 +80,7 @@ COMMANDS = (
         CommandName.MEMORY, "Show the notes of all sessions, find or delete some", "search words | delete id (optional)"
     ),
     SlashCommand(_N.SKILLS, "List the skills of this session"),
+    SlashCommand(_N.AGENTS, "List the sub-agents and what they did; `@name task` gives one a task"),
     SlashCommand(_N.MCP, "List the MCP servers of this session and how they are"),
     SlashCommand(
         CommandName.POLICY,
@@ -119,6 +121,13 @@ def parse(texts: Sequence[str]) -> tuple[CommandName, str] | None:
 def first_word(texts: Sequence[str]) -> tuple[str, str]:
     """Return the word after the slash with which a prompt begins, and what follows it; two empty texts for none."""
     return _words(next(iter(texts), ""))
+
+
+def mentioned(texts: Sequence[str], names: Collection[str]) -> tuple[str, str] | None:
+    """Return the sub-agent with whose `@name` a prompt begins, and the words behind it; None for other prompts."""
+    first, *rest = next(iter(texts), "").strip().split(maxsplit=1) or [""]
+    name = first[1:].rstrip(":,")
+    return (name, "".join(rest)) if first.startswith("@") and name in names else None
 
 
 def misspelt(texts: Sequence[str]) -> tuple[str, CommandName] | None:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Protocol, assert_never
 from uuid import uuid4
 
-from acp_agent.agent.prompt import ran
+from acp_agent.agent.prompt import fenced, ran
 from acp_agent.config.load import Loaded
 from acp_agent.core.backends import FileSystem
+from acp_agent.core.delegation import SubAgents
 from acp_agent.core.errors import AgentError, StoreUnavailable
 from acp_agent.core.events import EventSink, OfferedCommand, UsageChanged
 from acp_agent.core.messages import Message, Role, TextPart
@@ -16,7 +17,7 @@ from acp_agent.core.ports import Toolset
 from acp_agent.core.secrets import Redact
 from acp_agent.core.services import Compaction, Remembered
 from acp_agent.core.session_options import FREEDOMS, Freedom, model_in_force
-from acp_agent.core.types import CallOrigin, ToolCall, tool_id
+from acp_agent.core.types import CallOrigin, JsonObject, ToolCall, tool_id
 from acp_agent.core.untrusted import utc
 from acp_agent.gates.gate import Gates
 from acp_agent.gates.permission import PermissionGate
@@ -32,6 +33,8 @@ from acp_agent.session.toolset.gate_factory import GateMemory
 from acp_agent.session.toolset.settings import RedactedMemories
 from acp_agent.session.verdicts import PolicyCommand
 from acp_agent.store.memories import MemoryStore
+from acp_agent.text import defanged
+from acp_agent.tools.agent import listing
 
 _LISTED = 20  # notes
 _LONGEST = 300  # characters of a note in a list
@@ -96,6 +99,7 @@ class CommandDependencies:
     servers          returns a line for each MCP server
     restore          takes back the changes of a turn, or brings them back, and returns the message. Raises UndoError
     extensions       what users bring: skills and commands
+    agents           the sub-agents
     """
 
     forget: Callable[[], Awaitable[None]]
@@ -108,6 +112,7 @@ class CommandDependencies:
     servers: Callable[[], Sequence[str]]
     restore: Restore
     extensions: SessionExtensions
+    agents: SubAgents
 
 
 class SlashCommandHandler:
@@ -157,6 +162,23 @@ class SlashCommandHandler:
     def expand(self, name: str, argument: str) -> Expansion | None:
         """Return what a command of the user, or a skill by its name, sends to the model; None for other words."""
         return self._needs.extensions.expand(name, argument)
+
+    def mentioned(self, texts: Sequence[str]) -> tuple[str, str] | None:
+        """Return the sub-agent that a prompt gives a task, and the task; None for other prompts."""
+        enabled = self._loaded().settings.agents.enabled
+        return commands.mentioned(texts, [each.name for each in self._needs.agents.offered()] if enabled else ())
+
+    async def give(self, agent: str, task: str) -> str:
+        """Give a sub-agent the user's task. Return its report; the model reads it in the next turn."""
+        if not task.strip():
+            return f"Say what `{agent}` is to do: `@{agent} TASK`"
+        arguments: JsonObject = {"agent": agent, "task": task}
+        result = await self._toolset.run(ToolCall(str(uuid4()), "agent", arguments, origin=CallOrigin.USER))
+        if result.failure is not None:
+            return result.failure.message
+        words = f"I had the sub-agent {agent} do this: {task}\n\n{fenced('tool-output', defanged(result.text))}"
+        self._conversation.history.append(Message(Role.USER, (TextPart(words),)))
+        return result.shown
 
     def limited_to(self, tools: tuple[str, ...] | None) -> AbstractContextManager[None]:
         """Leave the running turn only these tools, or all for None."""
@@ -210,8 +232,8 @@ class SlashCommandHandler:
                 return _listed(self.cost(), "No model was asked yet.")
             case CommandName.MEMORY:
                 return await self.memory(argument)
-            case CommandName.SKILLS:
-                return self._needs.extensions.skills.described()
+            case CommandName.SKILLS | CommandName.AGENTS:
+                return self._agents() if name is CommandName.AGENTS else self._needs.extensions.skills.described()
             case CommandName.MCP:
                 return _listed(self.servers(), "This session has no MCP servers.")
             case CommandName.POLICY:
@@ -327,6 +349,11 @@ class SlashCommandHandler:
         told = _listed(trust.status(), f"Trust: {trust.conversation}; nothing from outside was read.")
         waiting = extensions.waiting()
         return "\n".join((told, "", "Files of this folder that are not used:", "", *waiting)) if waiting else told
+
+    def _agents(self) -> str:
+        """Return the sub-agents and what they did."""
+        on = self._loaded().settings.agents.enabled
+        return listing(self._needs.agents) if on else "Sub-agents are switched off (`agents.enabled`)."
 
     async def _run_command(self, command: str) -> str:
         """Run the user's command through the same gates and terminal. The model sees it in the next turn."""

@@ -21,6 +21,7 @@ from acp_agent.extend.front_matter import DefinitionProblem, parse
 from acp_agent.extend.skills import MANY, SkillLibrary
 from acp_agent.extend.sources import ExtensionSources, SourceFile, SourceKind
 from acp_agent.session.slash.commands import CommandName
+from acp_agent.session.subagents import AgentLibrary
 from acp_agent.text import counted
 from acp_agent.tools.skills import skill_tools
 from acp_agent.tools.tool import Tool
@@ -40,11 +41,16 @@ class Expansion:
 
 def kinds_wanted(settings: Settings) -> Sequence[SourceKind]:
     """Return the kinds of definitions that are looked for."""
-    return (*((SourceKind.SKILLS,) if settings.skills.enabled else ()), SourceKind.COMMANDS)
+    wanted = {
+        SourceKind.SKILLS: settings.skills.enabled,
+        SourceKind.COMMANDS: True,
+        SourceKind.AGENTS: settings.agents.enabled,
+    }
+    return tuple(kind for kind, is_wanted in wanted.items() if is_wanted)
 
 
 class SessionExtensions:
-    """The skills and commands of one session.
+    """The skills, commands and sub-agents of one session.
 
     sources    finds the files
     roots      returns the roots of the session; None if nothing of the folder may be used
@@ -52,6 +58,7 @@ class SessionExtensions:
     options    the options in force: at full-auto nobody is asked
     clean      removes secrets and invisible characters from a text
     warn       called once with each problem
+    agents     the definitions of sub-agents
     variables  returns the names of the variables that commands see
     """
 
@@ -63,9 +70,11 @@ class SessionExtensions:
         options: SessionOptions,
         clean: Redact,
         warn: Callable[[str], None],
+        agents: AgentLibrary,
         variables: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self.sources = sources
+        self.agents = agents
         self.skills = SkillLibrary(clean, variables)
         self.commands = UserCommands([*CommandName], clean)
         self._roots = roots
@@ -88,6 +97,7 @@ class SessionExtensions:
         self.sources.refresh(self._roots())
         self.skills.read(self.sources.files(SourceKind.SKILLS))
         self.commands.read(self.sources.files(SourceKind.COMMANDS))
+        self.agents.read(self.sources.files(SourceKind.AGENTS))
         count = len(self.skills.listed())
         if (bool(self._tools), len(self._tools) == _WITH_SEARCH) != (count > 0, count > MANY):
             self._tools = skill_tools(self.skills, searchable=count > MANY) if count else ()
@@ -119,7 +129,7 @@ class SessionExtensions:
 
     def problems(self) -> Sequence[DefinitionProblem]:
         """Return what is wrong with definitions."""
-        return (*self.sources.problems, *self.skills.problems, *self.commands.problems)
+        return (*self.sources.problems, *self.skills.problems, *self.commands.problems, *self.agents.problems)
 
     def troubles(self) -> Sequence[str]:
         """Return what the user should know: problems, and files that wait for their yes."""
@@ -129,7 +139,8 @@ class SessionExtensions:
 
     def status(self) -> Sequence[str]:
         """Return lines for /status."""
-        return (*self.skills.status(), *self.commands.status(), *(f"Problem: {each}" for each in self.troubles()))
+        own = (*self.skills.status(), *self.commands.status(), *self.agents.status())
+        return (*own, *(f"Problem: {each}" for each in self.troubles()))
 
     def waiting(self) -> Sequence[str]:
         """Return lines for /trust."""

@@ -13,16 +13,19 @@ GOOD = "[logging]\nlevel = 'debug'\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("top = 1", "top = 1: expected one of agent, llm, memory, skills, tools, mcp, acp, audit, logging"),
+        ("top = 1", "top = 1: expected one of agent, agents, llm, memory, skills, tools, mcp, acp, audit, logging"),
         (
             "[agnet]\nx = 1",
-            'agnet = {"x": 1}: expected one of agent, llm, memory, skills, tools, mcp, acp, audit, logging',
+            'agnet = {"x": 1}: expected one of agent, agents, llm, memory, skills, tools, mcp, acp, audit, logging',
         ),
         ("[tools.shell]\ntime = 3", "tools.shell.time = 3: expected one of timeout, max_timeout, show_changes, "),
         ("agent = 3", "agent = 3: expected a table"),
         (
             '"tools.shell.timeout" = 3',
-            "tools.shell.timeout = 3: expected one of agent, llm, memory, skills, tools, mcp, acp, audit, logging",
+            (
+                "tools.shell.timeout = 3: expected one of agent, agents, llm, memory, skills, tools, mcp, acp, audit, "
+                "logging"
+            ),
         ),
         ("[tools.permissions]\n'a b' = []", "tools.permissions.a b = []: expected a tool's name in front of its rules"),
         (

@@ -30,6 +30,9 @@ STRICTNESS = {
 }
 # Keys a project has no say in.
 USERS_ALONE = {
+    "agents.archive_minutes",
+    "agents.explore_model",
+    "agents.max_running",
     "mcp.unsandboxed",
     "tools.adversarial_policy.policies",
     "tools.adversarial_policy.policy_provider",
@@ -132,6 +135,7 @@ SWITCHES_OFF = {
     "agent.instructions.enabled",
     "agent.tool_filter.enabled",
     "memory.enabled",
+    "agents.enabled",
     "skills.enabled",
     "skills.home",
     "mcp.enabled",
@@ -177,6 +181,11 @@ VALUES = {
     "agent.tool_filter.min_description_words": st.integers(0, 5),
     "agent.tool_filter.always_on": st.lists(st.sampled_from(["bash", "read"]), max_size=2, unique=True),
     "memory.enabled": st.booleans(),
+    "agents.enabled": st.booleans(),
+    "agents.max_running": st.integers(1, 10),
+    "agents.max_children": st.integers(1, 10),
+    "agents.archive_minutes": st.sampled_from([1, 60]),
+    "agents.explore_model": st.sampled_from(["", "scripted:a"]),
     "skills.enabled": st.booleans(),
     "skills.home": st.booleans(),
     "skills.max_chars": st.integers(0, 10_000),

@@ -22,6 +22,7 @@ from acp_agent.session.models import spent
 from acp_agent.session.session import SessionWorkspace
 from acp_agent.session.slash.commands import ALWAYS, CommandName
 from acp_agent.session.slash.handler import CommandDependencies, SlashCommandHandler, run_memory
+from acp_agent.session.subagents import AgentLibrary
 from acp_agent.session.toolset.extensions import SessionExtensions
 from acp_agent.session.toolset.gate_factory import GateMemory
 from acp_agent.store.decisions import TrustedFolders
@@ -75,9 +76,12 @@ def configured(tmp_path: Path) -> Configured:
 
         gates = GateMemory.new(ToolSettings())
         unused: dict[str, Any] = dict.fromkeys(("forget", "refresh_models", "notes", "gates", "restore"))
+        unused["agents"] = None
         unused |= {"forget_results": tuple, "models": lambda: None, "more": tuple, "servers": lambda: fixed.servers}
         sources = ExtensionSources("", str(tmp_path), TrustedFolders(str(tmp_path / "trusted.toml"), print))
-        unused["extensions"] = SessionExtensions(sources, lambda: None, None, fixed.options, str, print)
+        unused["extensions"] = SessionExtensions(
+            sources, lambda: None, None, fixed.options, str, print, AgentLibrary(str)
+        )
         needs = CommandDependencies(**(unused | more))
         desk = SlashCommandHandler(fixed, lambda: fixed.loaded, fixed, fixed, gates, emit, FakeToolset({}), needs)
         return desk, fixed, events, gates

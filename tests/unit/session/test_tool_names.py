@@ -9,17 +9,24 @@ import pytest
 import acp_agent
 from acp_agent.config.settings import Settings
 from acp_agent.core.types import ALIASES
+from acp_agent.extend.skills import SkillLibrary
 from acp_agent.gates.mode import READING
 from acp_agent.gates.selection import GROUPS, PROFILES
 from acp_agent.tools.agent import AgentTool
 from acp_agent.tools.lsp import lsp_tools
 from acp_agent.tools.registry import default_tools
+from acp_agent.tools.skills import skill_tools
 from tests.sources import tree_of
 
 SOURCES = Path(acp_agent.__file__).parent
 CATALOGUE = {
     tool.name
-    for tool in (*default_tools(memory=True, compression=True, questions=True), AgentTool(), *lsp_tools(lambda _: True))
+    for tool in (
+        *default_tools(memory=True, compression=True, questions=True),
+        AgentTool(),
+        *skill_tools(SkillLibrary(str), searchable=True),
+        *lsp_tools(lambda _: True),
+    )
 }
 """Every tool that a session may have, but those of MCP servers."""
 

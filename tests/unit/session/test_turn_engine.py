@@ -44,6 +44,9 @@ class Handler(SlashCommandHandler):
     def expand(self, name: str, argument: str) -> None:
         return None
 
+    def mentioned(self, texts: Sequence[str]) -> None:
+        return None
+
     def limited_to(self, tools: object) -> AbstractContextManager[None]:
         return nullcontext()
 
