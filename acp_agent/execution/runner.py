@@ -154,7 +154,7 @@ class DynExecutor:
 
     def specs(self) -> Sequence[ToolSpec]:
         """Return the tools that the model may see now."""
-        return [spec for spec in self._catalogue.specs() if self._gates.offer(spec)]
+        return self._gates.offered(self._catalogue.specs())
 
     async def announce(self, call: ToolCall) -> Touches:
         """Show the start of a call that will run later, and return what it touches.

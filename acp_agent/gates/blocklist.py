@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple, assert_never
 
 from acp_agent.core.types import Allow, Ask, Deny, Verdict
@@ -286,11 +286,18 @@ def _named(name: str, names: frozenset[str]) -> str:
     return ""
 
 
+@cache
+def _pattern_words(pattern: str) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Return the words of a configured pattern in lower case, and the first of them, which names the program."""
+    words = tuple(pattern.casefold().split())
+    return words, frozenset(words[:1])
+
+
 def _matches(pattern: str, command: Command) -> bool:
     """Return whether a configured pattern matches: as the beginning of the command, or its words in any order."""
-    words = pattern.casefold().split()
+    words, names = _pattern_words(pattern)
     name = command.name.casefold()
-    if not words or not (_named(name, frozenset(words[:1])) or fnmatchcase(name, words[0])):
+    if not words or not (_named(name, names) or fnmatchcase(name, words[0])):
         return False
     args = [word.casefold() for word in command.argv[1:]]
     line = " ".join((words[0], *args))

@@ -270,6 +270,7 @@ class Gates:
                 facts.asks.append(verdict)
         return isinstance(verdict, Ask)
 
-    def offer(self, spec: ToolSpec) -> bool:
-        """Return whether the model may see a tool: no gate refuses every call of it."""
-        return all(gate.allows(spec) for gate in self.in_order)
+    def offered(self, specs: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
+        """Return the tools that the model may see: those of which no gate refuses every call."""
+        choosing = [gate for gate in self.in_order if type(gate).allows is not Gate.allows]
+        return [spec for spec in specs if all(gate.allows(spec) for gate in choosing)]
