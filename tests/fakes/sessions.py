@@ -79,7 +79,8 @@ class Editor:
         self.slow: anyio.Event | None = None
         self.waiting = anyio.Event()
 
-    async def notify(self, method: str, params: Any) -> None:
+    async def notify(self, method: str, params: Any, *, at_once: bool = True) -> None:
+        del at_once
         self.post_notification(method, params)
         if self.slow is not None:
             self.waiting.set()

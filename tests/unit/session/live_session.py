@@ -39,7 +39,8 @@ class YesPeer:
         self.asked.append(params)
         return {"outcome": {"outcome": "selected", "optionId": "allow_once"}}
 
-    async def notify(self, method: str, params: Any) -> None:
+    async def notify(self, method: str, params: Any, *, at_once: bool = True) -> None:
+        del at_once
         self.posted.append(params["update"])
 
     def post_notification(self, method: str, params: Any) -> None:
