@@ -65,7 +65,8 @@ class Peer:
     def __init__(self) -> None:
         self.sent: list[Any] = []
 
-    async def notify(self, method: str, params: Any) -> None:
+    async def notify(self, method: str, params: Any, *, at_once: bool = True) -> None:
+        del at_once
         self.post_notification(method, params)
 
     def post_notification(self, method: str, params: Any) -> None:
