@@ -188,7 +188,9 @@ class ExtensionSources:
         if not waiting:
             return
         contents = {file.shown: file.data for file in waiting}
-        decision = await approver.ask(folder_question(self._folder, contents, [*map(describe, waiting)]))
+        runs = any(file.kind in (SourceKind.TOOLS, SourceKind.HOOKS) for file in waiting)
+        why = "they can start programs" if runs else "they tell the model what to do"
+        decision = await approver.ask(folder_question(self._folder, contents, [*map(describe, waiting)], why))
         lasting = decision in (Decision.ALLOW_ALWAYS, Decision.REJECT_ALWAYS)
         await to_thread.run_sync(lambda: self.answer(waiting, trusted=decision.allowed, lasting=lasting))
 

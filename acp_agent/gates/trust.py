@@ -253,8 +253,13 @@ def contents_digest(files: Mapping[str, bytes]) -> str:
     return whole.hexdigest()
 
 
-def folder_question(folder: str, files: Mapping[str, bytes], wishes: Sequence[str]) -> Question:
-    """Return the question whether files of a folder are used. `wishes` are shown instead of their contents."""
+def folder_question(
+    folder: str, files: Mapping[str, bytes], wishes: Sequence[str], why: str = "they can start programs"
+) -> Question:
+    """Return the question whether files of a folder are used. `wishes` are shown instead of their contents.
+
+    why   what the files can do, as a part of a sentence
+    """
     names = ", ".join(visible(name) for name in sorted(files))
     contents = (
         f"{visible(name)} ({len(content):,} bytes):\n{visible_lines(content.decode(errors='replace'))}"
@@ -265,7 +270,7 @@ def folder_question(folder: str, files: Mapping[str, bytes], wishes: Sequence[st
         title=clipped(f"This folder brings its own settings ({names}): use them?"),
         kind=ToolKind.OTHER,
         raw_input={"folder": visible(folder), "files": [visible(name) for name in sorted(files)]},
-        reasons=(f"they can start programs; folder: {visible(folder)}", *dict.fromkeys(map(visible, wishes))),
+        reasons=(f"{why}; folder: {visible(folder)}", *dict.fromkeys(map(visible, wishes))),
         always="exactly these contents of this folder; when they change, you are asked again",
         locations=tuple(os.path.join(folder, name) for name in sorted(files)),
         text="" if wishes else "\n\n".join(contents),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import anyio
 from anyio import to_thread
 
 from acp_agent.agent.prompt import skills_block
@@ -27,6 +28,7 @@ from acp_agent.tools.skills import skill_tools
 from acp_agent.tools.tool import Tool
 from acp_agent.workspace.roots import Roots
 
+_SLOW = "looking for skills and commands takes too long (a slow disk?): those that were found last are used"
 _WITH_SEARCH = 3  # tools
 _SHOWN = 300  # characters of a description in the question
 
@@ -60,6 +62,7 @@ class SessionExtensions:
     warn       called once with each problem
     agents     the definitions of sub-agents
     variables  returns the names of the variables that commands see
+    seconds    how long a prompt waits for the files
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class SessionExtensions:
         warn: Callable[[str], None],
         agents: AgentLibrary,
         variables: Callable[[], Collection[str]] = tuple,
+        seconds: float = 1.0,
     ) -> None:
         self.sources = sources
         self.agents = agents
@@ -83,14 +87,32 @@ class SessionExtensions:
         self._clean = clean
         self._warn = warn
         self._told = set[str]()
+        self._looking = False
+        self._seconds = seconds
         self._tools: tuple[Tool[Any], ...] = ()
 
     async def ready(self, *, ask: bool) -> None:
-        """Look for definitions, and ask about those of the project that nobody has agreed to. See `refresh`."""
-        await to_thread.run_sync(self.refresh)
+        """Look for definitions, and ask about those of the project that nobody has agreed to. See `refresh`.
+
+        A slow disk costs the prompt a moment. What was found before stays in force.
+        """
+        if self._looking:
+            return
+        with anyio.move_on_after(self._seconds) as scope:
+            await to_thread.run_sync(self._look, abandon_on_cancel=True)
+        if scope.cancelled_caught:
+            self._tell((_SLOW,))
+            return
         if ask and self.sources.waiting:
             await self._ask()
-        self._tell()
+        self._tell(self.troubles())
+
+    def _look(self) -> None:
+        self._looking = True
+        try:
+            self.refresh()
+        finally:
+            self._looking = False
 
     def refresh(self) -> None:
         """Look for definitions, and put them in force. It blocks, for a few calls of `stat` if nothing has changed."""
@@ -109,7 +131,7 @@ class SessionExtensions:
             return "No file of this folder waits for your yes."
         await to_thread.run_sync(lambda: self.sources.answer(files, trusted=True, lasting=True))
         await to_thread.run_sync(self.refresh)
-        self._tell()
+        self._tell(self.troubles())
         return "\n".join((f"Used from now on ({counted(len(files), 'file')}):", "", *map(self._line, files)))
 
     async def _ask(self) -> None:
@@ -121,8 +143,8 @@ class SessionExtensions:
             return
         await to_thread.run_sync(self.refresh)
 
-    def _tell(self) -> None:
-        for problem in self.troubles():
+    def _tell(self, troubles: Sequence[str]) -> None:
+        for problem in troubles:
             if problem not in self._told:
                 self._told.add(problem)
                 self._warn(problem)
