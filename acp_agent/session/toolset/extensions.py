@@ -5,7 +5,7 @@ Nothing is loaded for a session without definitions. See docs/skills.md.
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio
 from anyio import to_thread
@@ -62,8 +62,10 @@ class SessionExtensions:
     warn       called once with each problem
     agents     the definitions of sub-agents
     variables  returns the names of the variables that commands see
-    seconds    how long a prompt waits for the files
     """
+
+    seconds: ClassVar[float] = 1.0
+    """How long a prompt waits for the files."""
 
     def __init__(
         self,
@@ -75,7 +77,6 @@ class SessionExtensions:
         warn: Callable[[str], None],
         agents: AgentLibrary,
         variables: Callable[[], Collection[str]] = tuple,
-        seconds: float = 1.0,
     ) -> None:
         self.sources = sources
         self.agents = agents
@@ -88,7 +89,6 @@ class SessionExtensions:
         self._warn = warn
         self._told = set[str]()
         self._looking = False
-        self._seconds = seconds
         self._tools: tuple[Tool[Any], ...] = ()
 
     async def ready(self, *, ask: bool) -> None:
@@ -98,7 +98,7 @@ class SessionExtensions:
         """
         if self._looking:
             return
-        with anyio.move_on_after(self._seconds) as scope:
+        with anyio.move_on_after(self.seconds) as scope:
             await to_thread.run_sync(self._look, abandon_on_cancel=True)
         if scope.cancelled_caught:
             self._tell((_SLOW,))

@@ -9,11 +9,16 @@ import pytest
 from acp_agent.core.ports import Decision, Question
 from acp_agent.core.session_options import SessionOptions
 from acp_agent.extend.sources import ExtensionSources
+from acp_agent.session.subagents import AgentLibrary
 from acp_agent.session.toolset.extensions import SessionExtensions
 from acp_agent.store.decisions import TrustedFolders
 from acp_agent.workspace.roots import Roots
 
 pytestmark = pytest.mark.anyio
+
+
+class Impatient(SessionExtensions):
+    seconds = 0.05
 
 
 class NoUser:
@@ -31,7 +36,7 @@ async def test_a_disk_that_hangs_costs_a_prompt_a_moment_and_what_was_found_stay
             assert back.wait(10)
 
     sources = ExtensionSources(str(tmp_path / "config.toml"), str(tmp_path), TrustedFolders("", print))
-    made = SessionExtensions(sources, roots, NoUser(), SessionOptions(), str, warned.append, seconds=0.05)
+    made = Impatient(sources, roots, NoUser(), SessionOptions(), str, warned.append, AgentLibrary(str))
     made.refresh()
     hangs = True
     for _ in range(3):
