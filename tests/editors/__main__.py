@@ -21,6 +21,8 @@ CLIENTS = {
     "toad": "toad:Toad",
     "emacs": "emacs:AgentShell",
     "neovim": "neovim:CodeCompanion",
+    "jupyter": "jupyter:JupyterAi",
+    "marimo": "marimo:Marimo",
 }
 
 

@@ -59,6 +59,9 @@ class Driver:
     def review(self) -> None:
         """Open the change that the question is about, where the client shows it only then."""
 
+    def unfold(self, title: str) -> None:
+        """Open the card of a call that is drawn folded."""
+
     def choose(self, kind: str) -> None:
         """Answer the open question with the option of this kind (`allow_once` or `reject_once`)."""
         raise NotImplementedError
@@ -173,6 +176,7 @@ class Tour:
         else:
             self._fail(("terminal",), "no terminal of the client was made")
         if "output" not in self.results:
+            self.driver.unfold("python3 check.py")
             self._drawn(story.OUTPUT, "the output of a command")
             self._passed("output")
 
