@@ -398,6 +398,7 @@ class SessionFactory:
                 self._project_notes,
                 lambda: self._conversation.limits,
                 lambda: [each.server.name for each in self._mcp.connections.listed()],
+                lambda names: self._extensions.skill_texts(names),  # noqa: PLW0108 - they are made later
             ),
             self._plain,
             self._emit,

@@ -84,6 +84,7 @@ class SubAgentSession:
     notes    returns the notes of the project
     limits   returns the session's limits of a turn
     servers  returns the names of its MCP servers
+    skills   returns the texts of the skills with these names
     """
 
     session: Session
@@ -94,6 +95,7 @@ class SubAgentSession:
     notes: Callable[[Loaded], Awaitable[str]]
     limits: Callable[[], Limits]
     servers: Callable[[], Sequence[str]]
+    skills: Callable[[Sequence[str]], str]
 
     async def provider(self, definition: "Definition") -> Provider:
         """Return the model of a definition. Raises AgentError."""
@@ -104,7 +106,7 @@ class SubAgentSession:
         """Return the system prompt of a definition. One that only reads needs no notes on how to write code."""
         writes = definition.mode is Mode.CODE
         return sub_agent_prompt(
-            definition.body,
+            "\n\n".join(filter(None, (definition.body, self.skills(definition.skills)))),
             self.cwd,
             self.session.workspace.additional,
             sys.platform,

@@ -148,14 +148,9 @@ class ModelWorker:
         tools = NarrowedTools(needs.toolset(), definition.selection(needs.servers()), caller)
         prompt = await needs.prompt(definition, tools.specs())
 
-        message = ""
-
         async def show(event: Event) -> None:
-            nonlocal message
             if isinstance(event, TextDelta):
-                between = "\n\n" if message not in ("", event.message_id) else ""
-                message = event.message_id
-                await progress(ToolProgress(caller.card, output=between + event.text))
+                await progress(ToolProgress(caller.card, output=event.text))
 
         limits = replace(needs.limits(), max_tool_iterations=definition.max_turns)
         agent = Agent(provider, tools, self._history, show, limits, prompt)

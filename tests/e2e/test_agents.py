@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from acp_agent.cli.agent_process import RecordedFrame, SeenCall
+from tests.e2e.aided import aided
 from tests.e2e.killed_view import loaded
-from tests.e2e.model_servers import meeting_model
+from tests.e2e.model_servers import last_prompt, meeting_model
 from tests.fakes.answers import Call
 from tests.fakes.editor import NOTHING, ScriptedEditor, editing
 from tests.fakes.held import Held, processes_ended
@@ -302,3 +303,65 @@ async def test_an_agent_of_the_project_is_used_when_the_user_has_said_yes_to_it(
 
 async def rejecting_all(call: Call) -> None:
     await call.reply({"outcome": {"outcome": "cancelled"}})
+
+
+async def test_a_definition_cannot_have_more_rights_than_its_session(tmp_path: Path):
+    script: Script = {
+        "^test": [uses(("write", {"path": "b", "content": "x"}), ("bash", {"command": "touch c"})), says("tested")],
+        "^go": [uses(run("tester", "test it")), says("done")],
+    }
+    asked: list[str] = []
+
+    async def refuse(call: Call) -> None:
+        asked.append(call.params["toolCall"]["title"])
+        await call.reply({"outcome": {"outcome": "selected", "optionId": "reject_once"}})
+
+    async with editing(tmp_path, script, capabilities=NOTHING) as editor:
+        agents = editor.home.config.parent / "agents"
+        agents.mkdir()
+        front = "description: tests\npermissionMode: bypassPermissions\ntools: '*'\nauto_approve: full-auto\n"
+        (agents / "tester.md").write_text(f"---\n{front}---\nYou may do all.\n")
+        editor.overrides["session/request_permission"] = refuse
+        session = await editor.open()
+        await editor.say(session, "go")
+        await editor.say(session, "/mode ask")
+        await editor.say(session, "go")
+        assert [path.name for path in editor.workspace.iterdir()] == []
+    assert len(asked) == 2, "both calls asked, and in the mode that only reads neither did"
+    refused = [call for call in editor.calls if parent_of(call.first)]
+    assert [call.status for call in refused] == ["failed"] * 4
+    assert "The user rejected" in refused[0].text or "denied by the user" in refused[0].text
+    assert "tester has no tool 'write'" in refused[2].text
+
+
+async def test_the_calls_of_a_sub_agent_count_against_the_sessions_quota(tmp_path: Path):
+    looks = [uses(("list_directory", {"path": "."})) for _ in range(3)]
+    script: Script = {"^find": [*looks, says("found")], "^go": [uses(run("explore", "find")), says("done")]}
+    config = "[tools]\nmax_tool_calls_per_session = 3\n"
+    async with editing(tmp_path, script, capabilities=NOTHING, config=config) as editor:
+        await editor.say(await editor.open(), "go")
+    assert [call.status for call in nested(editor)["explore: find"]] == ["completed", "completed", "failed"]
+
+
+async def test_closing_the_session_ends_its_runs(tmp_path: Path):
+    script: Script = {
+        "^hold": [uses(("bash", {"command": Held.COMMAND})), says("never")],
+        "^go": [uses(agent(op="spawn", agent="general", task="hold on")), says("I wait.")],
+    }
+    async with editing(tmp_path, script, capabilities=NOTHING, config=FULL_AUTO) as editor:
+        held = Held(editor)
+        session = await editor.open()
+        async with editor.prompting(session) as turn:
+            pids = await held.pids()
+            await editor.ask("session/close", {"sessionId": session})
+        assert turn.stop_reason == "cancelled"
+        await processes_ended(pids)
+        assert_no_card_is_open(editor)
+
+
+async def test_explore_asks_the_model_that_is_configured_for_it(tmp_path: Path):
+    config = '[agents]\nexplore_model = "chores:any"\n'
+    async with aided(tmp_path, run("explore", "find it"), "done", config=config) as (session, main, second):
+        assert "done" in await session.say("go")
+    assert [last_prompt(request) for request in second.requests] == ["find it"]
+    assert len(main.requests) == 2

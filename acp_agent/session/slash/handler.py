@@ -174,6 +174,8 @@ class SlashCommandHandler:
             return f"Say what `{agent}` is to do: `@{agent} TASK`"
         arguments: JsonObject = {"agent": agent, "task": task}
         result = await self._toolset.run(ToolCall(str(uuid4()), "agent", arguments, origin=CallOrigin.USER))
+        if window := self._models.window():
+            await self._emit(UsageChanged(self._conversation.history.estimate(), window))  # for what it cost
         if result.failure is not None:
             return result.failure.message
         words = f"I had the sub-agent {agent} do this: {task}\n\n{fenced('tool-output', defanged(result.text))}"

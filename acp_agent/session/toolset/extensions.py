@@ -189,6 +189,11 @@ class SessionExtensions:
         """Return the part of the system prompt about skills; empty without skills."""
         return skills_block(self.skills.listed(), settings.skills.max_chars)
 
+    def skill_texts(self, names: Sequence[str]) -> str:
+        """Return what the model reads of skills, one after another. Unknown names are left out."""
+        found = filter(None, map(self.skills.find, names))
+        return "\n\n".join(self.skills.text(skill).text for skill in found)
+
     def expand(self, name: str, argument: str) -> Expansion | None:
         """Return what a command sends to the model, or a skill that the user names like a command; None for neither."""
         if command := self.commands.find(name):
