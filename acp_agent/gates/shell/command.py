@@ -32,6 +32,9 @@ TOO_DEEP = "nests too deeply"
 MAX_DEPTH = 5
 """The most shells inside one another that are read (`bash -c "sh -c '…'"`)."""
 
+MAX_TREE_DEPTH = 100
+"""The most nodes of a syntax tree inside one another that are walked. Deeper texts count as unread."""
+
 DAMAGED = "is damaged"
 """The `unclear` of a command that was guessed from a text with a syntax error, ignoring quotes."""
 

@@ -2,21 +2,23 @@
 
 Unlike the gates' readings this one may be wrong: it decides how a text is shortened, not what may run. So it takes what
 a command line most likely does, with its variables unknown, and gives up where the parser does.
-
-The module loads the parser, so it is imported after the first command has run.
 """
+
+from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from tree_sitter import Node
-
-from acp_agent.gates.shell.command import MAX_BYTES, MAX_DEPTH, ShellText
+from acp_agent.gates.shell.command import MAX_BYTES, MAX_DEPTH, MAX_TREE_DEPTH, ShellText
 from acp_agent.gates.shell.options import peel, shell_call, tables
-from acp_agent.gates.shell.syntax import MAX_TREE_DEPTH, Parsed, Parses
 from acp_agent.gates.shell.words import fields, pieces
 from acp_agent.gates.shell.wrappers import MAX_WRAPPERS, wrapper_of
+
+if TYPE_CHECKING:  # they load the parser
+    from tree_sitter import Node
+
+    from acp_agent.gates.shell.syntax import Parsed, Parses
 
 _OPERATORS = frozenset(("&&", "||", ";", ";;", "|", "|&", "&"))
 _SEQUENCES = frozenset(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
-from acp_agent.gates.shell.command import MAX_SECONDS
+from acp_agent.gates.shell.command import MAX_SECONDS, MAX_TREE_DEPTH
 from acp_agent.gates.shell.options import tables
 
 _CHUNK = 4096
@@ -24,9 +24,6 @@ _NOT_ASCII = re.compile(rb"[\x80-\xff]")
 
 MAX_PIPES = 2000
 """The most pipe characters of a text. The memory of tree-sitter-bash grows with their square: 15,000 take 2 GB."""
-
-MAX_TREE_DEPTH = 100
-"""The most nodes inside one another that are walked. Deeper texts count as unread."""
 
 
 class Parsed(NamedTuple):

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 
 from tree_sitter import Node
 
-from acp_agent.gates.shell.command import Command, Construct, Redirection
+from acp_agent.gates.shell.command import MAX_TREE_DEPTH, Command, Construct, Redirection
 from acp_agent.gates.shell.options import MAX_SHIFTS, MAX_VALUES, parameters, suffixes
-from acp_agent.gates.shell.syntax import MAX_TREE_DEPTH, Parsed
+from acp_agent.gates.shell.syntax import Parsed
 from acp_agent.gates.shell.words import Piece, Word, ansi_c, pieces, variants
 
 _GLOB = frozenset("*?[")

@@ -3,16 +3,19 @@
 Also other spellings of a text, as a shell or a terminal may read it, and a loose reading of texts without a tree.
 """
 
+from __future__ import annotations
+
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 from itertools import islice, product
 from math import prod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from tree_sitter import Node
+if TYPE_CHECKING:  # they load the parser
+    from tree_sitter import Node
 
-from acp_agent.gates.shell.syntax import Parsed
+    from acp_agent.gates.shell.syntax import Parsed
 
 MAX_FIELDS = 64
 """The most words that one word may expand to. Further ones are left out."""

@@ -16,6 +16,7 @@ LATE = (
     "acp_agent.tools.lsp",  # it shares no language servers
     "httpx",  # no model was asked
     "structlog",  # nothing is logged yet
+    "tree_sitter_bash",  # no command needs the parser
 )
 
 _PROBE = """
