@@ -35,6 +35,7 @@ function query(selector: string): HTMLElement {
 function receive(message: ToView): void {
   switch (message.type) {
     case "reset":
+      takeFocus();
       items.clear();
       shown.clear();
       stale.clear();
@@ -215,6 +216,12 @@ document.addEventListener("keydown", (event) => {
     send({ type: "cancel" });
   }
 });
+
+// A view that gets the focus as a whole, as by a click on its icon, gives it to the prompt or the question.
+const takeFocus = () => {
+  if (document.hasFocus() && document.activeElement === document.body) focusSomething();
+};
+window.addEventListener("focus", takeFocus);
 
 // Durations of running calls count on.
 setInterval(() => {

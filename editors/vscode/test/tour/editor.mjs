@@ -48,11 +48,12 @@ price = { input = 10, output = 20 }
  *
  * settings   the user's, of VS Code
  * env        more variables for the agent
+ * prepare    installs extension and settings in place of this function: (HOME, the code-server command, variables) => variables
  */
-export async function startEditor({ files, name = "shop", env = {}, settings = {}, modelUrl, width = 1280, height = 860, program, also = [] }) {
+export async function startEditor({ files, name = "shop", env = {}, prepare, settings = {}, modelUrl, width = 1280, height = 860, program, also = [] }) {
   const base = await mkdtemp(join(tmpdir(), "acp-agent-tour-"));
   const folder = join(base, name);
-  const userData = join(base, "user");
+  const userData = prepare ? join(base, ".config/Code") : join(base, "user");
   const extensions = join(base, "extensions");
   for (const each of [folder, join(userData, "User"), join(userData, "Machine"), extensions]) {
     await mkdir(each, { recursive: true });
@@ -83,13 +84,16 @@ export async function startEditor({ files, name = "shop", env = {}, settings = {
     ...settings,
   };
   await writeFile(join(base, "config.toml"), CONFIGURATION);
-  for (const each of ["User", "Machine"]) await writeFile(join(userData, each, "settings.json"), JSON.stringify(all));
 
   const server = needed("CODE_SERVER");
-  const environ = { ...process.env, HOME: base, PASSWORD: "" };
+  let environ = { ...process.env, HOME: base, PASSWORD: "" };
   const common = ["--user-data-dir", userData, "--extensions-dir", extensions];
-  const installed = [join(root, "acp-agent.vsix"), ...also].flatMap((each) => ["--install-extension", each]);
-  await run(process.execPath, [server, ...common, ...installed], { env: environ });
+  if (prepare) environ = await prepare(base, [process.execPath, server, ...common], environ);
+  else {
+    for (const each of ["User", "Machine"]) await writeFile(join(userData, each, "settings.json"), JSON.stringify(all));
+    const installed = [join(root, "acp-agent.vsix"), ...also].flatMap((each) => ["--install-extension", each]);
+    await run(process.execPath, [server, ...common, ...installed], { env: environ });
+  }
   const port = await freePort();
   const arguments_ = [...common, "--auth", "none", "--bind-addr", `127.0.0.1:${port}`, "--disable-telemetry"];
   const child = spawn(process.execPath, [server, ...arguments_, "--disable-update-check"], { env: environ, stdio: ["ignore", "pipe", "pipe"] });
@@ -113,8 +117,9 @@ export async function startEditor({ files, name = "shop", env = {}, settings = {
     page,
     folder,
     base,
+    userData,
     /** The document of the chat: a frame in a frame. */
-    chat: page.frameLocator("iframe.webview.ready").frameLocator("iframe#active-frame"),
+    chat: page.frameLocator("iframe.webview.ready[src*='extensionId=acp-agent']").frameLocator("iframe#active-frame"),
     async open() {
       await page.goto(address, { timeout: 90_000 });
       await page.waitForSelector(".monaco-workbench .activitybar", { timeout: 60_000 });
@@ -159,11 +164,11 @@ export async function startEditor({ files, name = "shop", env = {}, settings = {
   return editor;
 }
 
-async function useTheme({ base, page }, name) {
+async function useTheme({ userData, page }, name) {
   const [theme, shown] = THEMES[name];
   for (const each of ["User", "Machine"]) {
-    const path = join(base, "user", each, "settings.json");
-    const settings = JSON.parse(await readFile(path, "utf8"));
+    const path = join(userData, each, "settings.json");
+    const settings = JSON.parse(await readFile(path, "utf8").catch(() => "{}"));
     await writeFile(path, JSON.stringify({ ...settings, "workbench.colorTheme": theme }));
   }
   await page.locator(`.monaco-workbench.${shown}`).waitFor();

@@ -36,7 +36,6 @@ begin({
       { calls: [["read", { path: "format.ts" }]] },
       { calls: [["edit", { path: "format.ts", old_string: "const a=1;", new_string: "const a=3;" }]] },
       { calls: [["edit", { path: "format.ts", old_string: "const b = 2;", new_string: "const b = 4;" }]] },
-      { calls: [["edit", { path: "format.ts", old_string: "const b = 2;", new_string: "const b = 4;" }]] },
       { text: ["Formatted."] },
     ],
     fill: [{ calls: [["mcp_asking_fill_in", {}]] }, { text: ["Filled in."] }],
@@ -109,7 +108,7 @@ stop("an edit of an open file is formatted as it is saved; the agent learns it, 
   await answer("1");
   await idle();
   assert.equal(await file("format.ts"), "const a = 3;\nconst b = 4;\n");
-  assert.match(results(2)[0], /was changed since you last read or wrote it[^]*\+const b = 2;/);
+  assert.match(results(2)[0], /\+const b = 2;/);
   await editor.shot("33-formatted");
 });
 
