@@ -3,7 +3,7 @@
     beside the user's config.toml      in the session's folder
     agents/*.md                        .acp-agent/agents/*.md      .claude/agents/*.md
     skills/*/SKILL.md                  .acp-agent/skills/*/SKILL.md, and in .claude and .agents
-    commands/*.md                      .acp-agent/commands/*.md    .claude/commands/*.md
+    commands/*.md, commands/*/*.md     .acp-agent/commands/...     .claude/commands/...
     tools/*.toml                       .acp-agent/tools/*.toml
     hooks.toml                         .acp-agent/hooks.toml
 
@@ -53,11 +53,16 @@ OWN = ".acp-agent"
 PATTERNS: Mapping[SourceKind, Sequence[str]] = {
     SourceKind.AGENTS: (f"{OWN}/agents/*.md", ".claude/agents/*.md"),
     SourceKind.SKILLS: (f"{OWN}/skills/*/SKILL.md", ".claude/skills/*/SKILL.md", ".agents/skills/*/SKILL.md"),
-    SourceKind.COMMANDS: (f"{OWN}/commands/*.md", ".claude/commands/*.md"),
+    SourceKind.COMMANDS: (
+        *(f"{OWN}/commands/*.md", f"{OWN}/commands/*/*.md"),
+        *(".claude/commands/*.md", ".claude/commands/*/*.md"),
+    ),
     SourceKind.TOOLS: (f"{OWN}/tools/*.toml",),
     SourceKind.HOOKS: (f"{OWN}/hooks.toml",),
 }
-"""Where each kind is, below the session's folder. A `*` is one name. What comes first counts more."""
+"""Where each kind is, below the session's folder. A `*` is one name that begins with no dot. What comes first counts
+more.
+"""
 MOST = 200
 """Files of one kind that are read."""
 
@@ -66,7 +71,8 @@ MOST = 200
 class SourceFile:
     """A file with a definition, as it was read.
 
-    name      what the `*` of the pattern stands for, without the ending: "pdf" for skills/pdf/SKILL.md
+    name      what each `*` of the pattern stands for, without the ending: "pdf" for skills/pdf/SKILL.md, "git:log" for
+              commands/git/log.md
     path      absolute
     shown     the path for people: relative to the session's folder, or with ~ for the user's home
     project   whether it belongs to the session's folder and not to the user
@@ -265,11 +271,15 @@ def _matching(base: str, pattern: str, roots: Roots | None) -> Iterator[tuple[st
     if stamp(folder) is None:
         return
     for entry in sorted(_names(folder, roots)):
+        if entry.startswith((".", "*")):
+            continue
+        if "*" in rest:
+            below = _matching(base, f"{head}/{entry}{rest}", roots)
+            yield from ((path, f"{entry}:{name}") for path, name in below)
+            continue
         name = entry if inside else entry.removesuffix(rest)
-        if name and not name.startswith(".") and (inside or name != entry):
-            path = f"{folder}/{name}{rest}"
-            if stamp(path) is not None:
-                yield path, name
+        if (inside or name != entry) and stamp(f"{folder}/{name}{rest}") is not None:
+            yield f"{folder}/{name}{rest}", name
 
 
 def _names(folder: str, roots: Roots | None) -> Sequence[str]:

@@ -83,6 +83,14 @@ def test_the_users_files_are_used_as_they_are(world):
     assert (made.files(SourceKind.TOOLS), made.problems, made.waiting) == ((), (), ())
 
 
+def test_commands_may_lie_in_folders_which_are_part_of_their_names(world):
+    for name in ("top.md", "git/log.md", "git/deep/x.md", ".hidden/y.md", "git/notes.txt"):
+        put(world, f".config/acp-agent/commands/{name}")
+    made = sources(world)
+    made.refresh(None)
+    assert [file.name for file in made.files(SourceKind.COMMANDS)] == ["top", "git:log"]
+
+
 def test_what_other_agents_have_at_home_is_used_only_if_the_user_wants(world):
     put(world, ".claude/skills/pdf/SKILL.md")
     made = sources(world)

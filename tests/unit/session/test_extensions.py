@@ -1,4 +1,4 @@
-"""What users bring to a session, where looking for it goes wrong."""
+"""What users bring to a session: where looking for it goes wrong, and that no call is judged more freely for it."""
 
 import threading
 from pathlib import Path
@@ -6,13 +6,20 @@ from pathlib import Path
 import anyio
 import pytest
 
+from acp_agent.config.load import Flags, load
 from acp_agent.core.ports import Decision, Question
-from acp_agent.core.session_options import SessionOptions
+from acp_agent.core.session_options import AutoApprove, SessionOptions
+from acp_agent.core.types import Access, CommandSubject, PathSubject, Subject
 from acp_agent.extend.sources import ExtensionSources
+from acp_agent.gates.grants import GrantStore
 from acp_agent.session.subagents import AgentLibrary
 from acp_agent.session.toolset.extensions import SessionExtensions
+from acp_agent.session.toolset.gate_factory import GateContext, build_gates, permission_gate
+from acp_agent.session.toolset.settings import session_roots
+from acp_agent.session.verdicts import call_with, judged
 from acp_agent.store.decisions import TrustedFolders
-from acp_agent.workspace.roots import Roots
+from acp_agent.workspace.roots import ReadableFolder, Roots
+from tests.unit.gates import hostile
 
 pytestmark = pytest.mark.anyio
 
@@ -52,3 +59,42 @@ async def test_a_disk_that_hangs_costs_a_prompt_a_moment_and_what_was_found_stay
         while made.offered():
             await made.ready(ask=True)
             await anyio.lowlevel.checkpoint()
+
+
+RANKS = ("allow", "ask", "deny", "blocked")
+LEVELS = (AutoApprove.SUGGEST, AutoApprove.FULL_AUTO)
+
+
+def test_with_a_skill_and_the_tools_of_a_command_no_call_is_judged_more_freely(tmp_path: Path):
+    """But for reading files of the user's own skill, about which they are asked."""
+    work, skill = tmp_path / "work", tmp_path / "skills" / "greet"
+    for folder in (work, skill):
+        folder.mkdir(parents=True)
+    (skill / "go.sh").write_text("true")
+    found = (ReadableFolder(str(skill), "the skill greet", "which is your own"),)
+    texts = [*hostile.U, *(text for table in (hostile.A, hostile.B, hostile.C) for text, _ in table)]
+    texts += [f"{text} {skill}/go.sh" for text in ("sh", "cat", "cp x", "rm", "cat > x <", "cat x >", "ln -s")]
+    paths = [f"{skill}/go.sh", f"{skill}/../other", "/etc/passwd", "~/.ssh/id_rsa", "made", ".git/hooks/x"]
+    subjects: list[Subject] = [CommandSubject(text) for text in texts]
+    subjects += [PathSubject(path, access) for path in paths for access in (Access.READ, Access.WRITE)]
+
+    def ranks(level: AutoApprove, only: tuple[str, ...] | None, skills: tuple[ReadableFolder, ...]) -> list[int]:
+        loaded = load(Flags(), {"ACP_AGENT_CONFIG": str(tmp_path / "config.toml")}, str(work))
+        with (
+            session_roots(loaded, str(work), skills=lambda: skills) as files,
+            session_roots(loaded, str(work), for_shell=True, skills=lambda: skills) as shell,
+        ):
+            context = GateContext(SessionOptions(auto_approve=level), files, shell, narrowed=lambda: only)
+            permission = permission_gate({}, context, GrantStore(str(tmp_path / "grants.toml"), print))
+            gates = build_gates(loaded, context, permission, print)
+            return [RANKS.index(judged(gates.facts(call_with(each)), gates.in_order).word) for each in subjects]
+
+    (tmp_path / "config.toml").write_text("")
+    own = {CommandSubject(f"cat {skill}/go.sh"), PathSubject(f"{skill}/go.sh", Access.READ)}
+    for level in LEVELS:
+        before = ranks(level, None, ())
+        for only in (None, ("Bash", "Read", "Write", "mcp")):
+            after = ranks(level, only, found)
+            looser = {each for each, one, other in zip(subjects, before, after, strict=True) if other < one}
+            assert PathSubject(f"{skill}/go.sh", Access.READ) in looser
+            assert looser <= own
