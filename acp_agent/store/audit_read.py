@@ -54,17 +54,19 @@ def tail(path: str, count: int, wait: Callable[[], None] | None = None) -> Itera
 
 
 def last_of(path: str, caller_id: str, count: int) -> tuple[JsonObject, ...]:
-    """Return the last `count` records of a session, oldest first, also from files that this one continues.
+    """Return the last `count` records of a session and its sub-agents, oldest first, also from earlier files.
 
     Only the needed end of each file is read. Return () if there is no file. Raises OSError.
     """
-    newest_first = (each for each in _backwards(path, caller_id) if each.get("caller_id") == caller_id)
+    of_session = f"{caller_id}/"
+    found = _backwards(path, caller_id)
+    newest_first = (each for each in found if f"{each.get('caller_id')}/".startswith(of_session))
     return tuple(islice(newest_first, count))[::-1]
 
 
 def _backwards(path: str, caller_id: str) -> Iterator[JsonObject]:
     """Yield the records of a file and of those it continues that may be of a session, the last first."""
-    mark = f'"caller_id":{json.dumps(caller_id)}'.encode()
+    mark = f'"caller_id":{json.dumps(caller_id)[:-1]}'.encode()  # a sub-agent's goes on behind it
     seen: set[str] = set()
     while path not in seen and os.path.isfile(path):
         seen.add(path)

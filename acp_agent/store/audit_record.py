@@ -138,7 +138,7 @@ class ToolRecord:
     mcp_server_id: str | None = None
     """The MCP server the tool belongs to."""
     caller_id: str | None = None
-    """The ACP session's id."""
+    """The ACP session's id; for a sub-agent's call, SESSION/RUN."""
     origin: CallOrigin | None = None
     """`user` when the user typed the call."""
     phase: Phase | None = None

@@ -101,8 +101,8 @@ def test_the_last_records_of_one_session_are_found_among_others_and_in_older_fil
     path = tmp_path / "audit.jsonl"
     log = log_at(path)
     for number in range(4):
-        log.append(replace(call(command=str(number)), caller_id="mine"))
-        log.append(replace(call(command="x", caller_id="mine"), caller_id="another's"))
+        log.append(replace(call(command=str(number)), caller_id="mine/explore-1" if number % 2 else "mine"))
+        log.append(replace(call(command="x", caller_id="mine"), caller_id="mine2"))
     log_at(path, max_bytes=100).append(replace(call(command="4"), caller_id="mine"))
     with path.open("ab") as file:
         file.write(b'{"caller_id":"mine", damaged\n')
