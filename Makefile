@@ -80,6 +80,6 @@ $(READY): requirements.lock pyproject.toml
 interop: $(READY)
 	$(BIN)/pytest -n0 -rs tests/e2e/test_sdk_tour.py
 
-# Clients that others wrote drive the agent: ARGS='acpx toad' names some, VSIX=PATH adds another extension for VS Code.
+# Clients that others wrote drive the agent, and our extension its tour: ARGS='acpx toad' names some (tests/editors/README.md).
 test-editors: $(READY)
-	@VSIX='$(VSIX)' $(BIN)/python -m tests.editors $(ARGS)
+	@$(BIN)/python -m tests.editors $(ARGS)

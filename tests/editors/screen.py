@@ -16,7 +16,7 @@ from tests.editors.stage import NotSeenError, until
 
 _numbers = count(1)
 _ATTRIBUTES = re.compile(r"\x1b\[([0-9;:]*)m")
-_COLOURS = ("#1e1e1e", "#f14c4c", "#23d18b", "#d7ba3d", "#3b8eea", "#d670d6", "#29b8db", "#e5e5e5")
+_COLOURS = ("#808080", "#f14c4c", "#23d18b", "#d7ba3d", "#3b8eea", "#d670d6", "#29b8db", "#e5e5e5")
 
 
 class Screen:
@@ -59,7 +59,7 @@ class Screen:
         columns, rows = self._size
         width, height = columns * 8.4 + 16, rows * 18 + 16
         font = "'DejaVu Sans Mono', Menlo, Consolas, monospace"
-        box = f'viewBox="0 0 {width:.0f} {height}" font-size="14" font-family="{font}" xml:space="preserve"'
+        box = f'viewBox="0 0 {width:.0f} {height}" font-size="14" font-family="{font}"'
         drawn = [f'<svg xmlns="http://www.w3.org/2000/svg" {box}><rect width="100%" height="100%" fill="#1e1e1e"/>']
         drawn += (_line(line, 8, 22 + 18 * row) for row, line in enumerate(lines))
         file.write_text("".join(drawn) + "</svg>\n")
@@ -100,12 +100,23 @@ def _line(line: str, x: float, y: int) -> str:
             colour, bold = _style(piece, colour, bold)
         elif piece:
             weight = ' font-weight="bold"' if bold else ""
-            length = f' textLength="{len(piece) * 8.4:.1f}"'
-            if piece.strip():
-                at = f'x="{x + column * 8.4:.1f}" y="{y}"'
-                drawn += f'<text {at} fill="{colour}"{weight}{length}>{escape(piece)}</text>'
+            if word := piece.strip():
+                begin = column + len(piece) - len(piece.lstrip())
+                at = f'x="{x + begin * 8.4:.1f}" y="{y}" textLength="{len(word) * 8.4:.1f}"'
+                text = escape(word).replace(" ", "\u00a0")  # a picture would join spaces
+                drawn += f'<text {at} fill="{colour}"{weight}>{text}</text>'
             column += len(piece)
     return drawn
+
+
+def _indexed(number: int) -> str:
+    """Return a colour of the 256 of xterm."""
+    if number < 16:
+        return _COLOURS[number % 8]
+    if number >= 232:
+        return "#" + f"{8 + 10 * (number - 232):02x}" * 3
+    cube = (number - 16) // 36, (number - 16) // 6 % 6, (number - 16) % 6
+    return "#" + "".join(f"{55 + 40 * each if each else 0:02x}" for each in cube)
 
 
 def _style(codes: str, colour: str, bold: bool) -> tuple[str, bool]:
@@ -125,7 +136,7 @@ def _style(codes: str, colour: str, bold: bool) -> tuple[str, bool]:
                 colour = "#{:02x}{:02x}{:02x}".format(*numbers[-3:] if len(numbers) == 4 else numbers[1:4])
                 del numbers[:4]
             case 38 if numbers[:1] == [5]:
-                colour = _COLOURS[numbers[1] % 8]
+                colour = _indexed(numbers[1])
                 del numbers[:2]
             case 48 if numbers[:1] == [2]:
                 del numbers[:4]

@@ -58,6 +58,7 @@ class Marimo(WebDriver):
 
     def say(self, prompt: str) -> None:
         self.page.click('.cm-content:near(:text("Ask First"), 200) >> nth=0')
+        self.page.press("Control+A")  # the last prompt stays there for a moment
         self.page.type(prompt)
         self.page.press("Enter")
 
