@@ -232,11 +232,15 @@ class Screen:
         mark = self._paint("✔", GREEN) if passed else self._paint("✘", RED)
         behind = f"  {', '.join([*_ending(update, said), *count, *walls, seconds(elapsed)])}"
         gap = "" if self._is_below_call or call_id in self._in_terminal else "\n"
-        title = self._cut(call.title, 4 + len(behind))
+        nested = bool(at(update, "_meta", "claudeCode", "parentToolUseId"))  # a sub-agent's: its report says the rest
+        indent = "      " if nested else "  "
+        title = self._cut(call.title, 2 + len(indent) + len(behind))
         self._printing = ""
-        self._line(f"{gap}  {mark} {self._paint(title, BOLD)}{self._paint(behind, DIM)}")
+        self._line(f"{gap}{indent}{mark} {self._paint(title, BOLD)}{self._paint(behind, DIM)}")
         self._is_below_call = True
         self._diffs(call_id, call.title, content)
+        if nested and passed:
+            return
         if call_id not in self._in_terminal and not count:
             # A terminal that printed nothing has no text beside it.
             self._ends(_lines_of([said]) if any(item.get("type") == "terminal" for item in content) else lines)

@@ -205,6 +205,14 @@ def shown_on(terminal: Terminal, columns: int = 80) -> list[str]:
     return [line for line in drawn.lines if line]
 
 
+def test_the_calls_of_a_sub_agent_stand_in_one_line_each_to_the_right():
+    call = {"toolCallId": "1", "title": "read a.txt", "name": "read", "kind": "read"}
+    meta = {"claudeCode": {"toolName": "read", "elapsedMs": 1, "parentToolUseId": "0"}}
+    end = {"sessionUpdate": "tool_call_update", **call, "content": content("b"), "status": "completed", "_meta": meta}
+    (line,) = seen({"sessionUpdate": "tool_call", **call}, {**end, "content": content("b")[:1]}).strip("\n").split("\n")
+    assert line == "      ✔ read a.txt  1 line, 1 ms"
+
+
 def test_what_runs_and_for_how_long_is_the_last_line_of_a_terminal_until_the_end(terminal, clock):
     screen = Screen(terminal, "/", clock)
     screen.begin()

@@ -10,6 +10,7 @@ from acp_agent.core.session_options import AutoApprove, Autonomy, Mode, SessionO
 from acp_agent.core.types import (
     Access,
     Allow,
+    CallingAgent,
     CallOrigin,
     CommandSubject,
     Deny,
@@ -48,6 +49,18 @@ async def test_a_refusal_is_policy_blocked_and_names_tool_and_mode_and_how_the_u
     assert result.failure.category is ToolErrorCategory.POLICY_BLOCKED
     for part in ("'write'", "Read only mode ('ask')", "mode selector", "/mode code"):
         assert part in result.failure.message
+
+
+@each_row("mode", list(Mode))
+def test_the_mode_of_a_sub_agent_allows_nothing_that_its_session_does_not(mode: Mode):
+    session = Judged(ModeGate(SessionOptions(mode=mode)))
+    for own in Mode:
+        agent = CallingAgent("x-1", "x", "card", own)
+        alone = Judged(ModeGate(SessionOptions(mode=own)))
+        for invocation in (*map(call, SPECS), replace(command("ls"), spec=SHELL), replace(command("rm a"), spec=SHELL)):
+            made = replace(invocation, call=replace(invocation.call, agent=agent))
+            both = session.judge(invocation) == alone.judge(invocation) == Allow()
+            assert (session.judge(made) == Allow()) == both, (mode, own, invocation.spec.name)
 
 
 @each_row("mode", [Mode.ASK, Mode.ARCHITECT])
