@@ -116,7 +116,8 @@ async def test_after_a_cancel_the_model_gets_a_result_for_every_call_it_made(tmp
     messages = model.requests[-1]["messages"]
     called = [call["id"] for message in messages for call in message.get("tool_calls") or ()]
     answered = [message["tool_call_id"] for message in messages if message["role"] == "tool"]
-    assert called == answered == ["call-1"]
+    assert called == answered
+    assert len(called) == 1
     assert [message["role"] for message in messages][-1] == "user"
 
 

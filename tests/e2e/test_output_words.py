@@ -56,7 +56,7 @@ async def test_no_title_question_or_plain_content_of_a_call_fetches_a_picture(tm
     titles += [request["toolCall"]["title"] for request in editor.requests("session/request_permission")]
     asked = [str(request["toolCall"]["content"]) for request in editor.requests("session/request_permission")]
     contents = [call.text for call in editor.calls if not call.text.startswith("```")]
-    assert len(contents) >= 2
+    assert contents
     assert not [text for text in (*titles, *asked, *contents) if "](https:" in text]
     assert "echo '![x]\\(https://evil.example/?q=1)'" in titles
 

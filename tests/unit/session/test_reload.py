@@ -60,6 +60,7 @@ class Live:
     gate: anyio.Event | None = None
     refuse: str = ""
     looks: int = 0
+    is_outdated: bool = False
 
     def __post_init__(self) -> None:
         self.file = self.root / "config.toml"

@@ -24,7 +24,7 @@ CATALOGUE = {
     for tool in (
         *default_tools(memory=True, compression=True, questions=True),
         AgentTool(),
-        *skill_tools(SkillLibrary(str), searchable=True),
+        *skill_tools(SkillLibrary(str, tuple), searchable=True),
         *lsp_tools(lambda _: True),
     )
 }
