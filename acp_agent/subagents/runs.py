@@ -149,19 +149,18 @@ class SubAgentRuns:
     async def spawn(self, agent: str, task: str) -> AgentRun:
         """Begin a run beside the turn, on a card of its own. Raises ToolError if there is no place."""
         definition = self._find(agent)
-        return await self._beside(definition, task, self._needs.worker(definition))
+        return self._beside(definition, task, self._needs.worker(definition))
 
-    async def _beside(self, definition: Definition, task: str, worker: Worker, run_id: str = "") -> AgentRun:
+    def _beside(self, definition: Definition, task: str, worker: Worker, run_id: str = "") -> AgentRun:
         run = self._begin(definition, task, worker, str(uuid4()), run_id, beside=True)
-        heading = title(f"{run.id}: {task}")
-        shown = {"agent": definition.name, "task": task}
-        await self._needs.emit(ToolStarted(run.card, "agent", heading, ToolKind.THINK, {**shown}))
         self._needs.background(partial(self._on_its_card, run))
         return run.shown()
 
     async def _on_its_card(self, run: _Run) -> None:
-        """Carry out a spawned run, and show its end on its card."""
+        """Carry out a spawned run, from the start of its card to its end."""
+        heading, shown = title(f"{run.id}: {run.task}"), {"agent": run.definition.name, "task": run.task}
         try:
+            await self._needs.emit(ToolStarted(run.card, "agent", heading, ToolKind.THINK, {**shown}))
             await self._work(run, self._needs.emit)
         except Exception:  # noqa: BLE001 - a fault of the agent's own costs the run, not the process
             _log.error("sub-agent crashed", exc_info=True, run=run.id)
@@ -248,7 +247,7 @@ class SubAgentRuns:
         run = self._known(which)
         await self.cancel(run.id)
         run.told = True
-        return await self._beside(run.definition, words, run.worker, run.id)
+        return self._beside(run.definition, words, run.worker, run.id)
 
     # ------------------------------------------------------------------------------------- reports
 
