@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from acp_agent.core.events import OfferedCommand
 from acp_agent.core.secrets import Redact
-from acp_agent.extend.front_matter import DefinitionProblem, Fields, parse
+from acp_agent.extend.front_matter import DefinitionProblem, Fields, Value, parse
 from acp_agent.extend.sources import SourceFile, distinct
 from acp_agent.text import plain
 
@@ -73,12 +73,19 @@ def read_command(file: SourceFile) -> tuple[UserCommand | None, Sequence[Definit
     fields = Fields(file.shown, parsed.values, parsed.lines)
     first = next(line for line in parsed.body.splitlines() if line.strip())
     description = fields.text("description", first.strip("# ")) or file.name
-    hint = fields.text("argument-hint", most=200)
+    hint = _hint(fields, parsed.values)
     tools = tuple(each.partition("(")[0] for each in fields.texts("allowed-tools", blanks=True))
     if fields.problems:  # a list that nobody understands must not widen
         return None, fields.problems
     narrowed = tools if "allowed-tools" in parsed.values else None
     return UserCommand(file.name, description, hint, parsed.body.strip(), file, narrowed, fields.unknown), ()
+
+
+def _hint(fields: Fields, values: Mapping[str, Value]) -> str:
+    """Return the hint for the argument. `[file]` is a list in YAML, and means what was written."""
+    if isinstance(values.get("argument-hint"), list):
+        return f"[{', '.join(fields.texts('argument-hint'))}]"
+    return fields.text("argument-hint", most=200)
 
 
 class UserCommands:

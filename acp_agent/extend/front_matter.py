@@ -9,13 +9,16 @@
 
 `parse` splits such a text, and `Fields` reads the keys that are known. A file without front matter is all body. Only
 plain values are read: no anchors, no aliases, no tags, no key twice. Files in the wild often have an unquoted `: ` in a
-description, which is no YAML; the line is then read as one text. PyYAML is loaded at the first front matter.
+description, or lines that are not indented. That is no YAML, and is then read as one text. PyYAML is loaded with the
+first front matter.
 """
 
+import json
 import re
 from collections.abc import Collection, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from acp_agent.text import visible
@@ -31,7 +34,10 @@ MAX_FRONT = 16 * 1024
 _DEEPEST = 8  # lists and tables inside each other
 _SHOWN = 60  # characters of a value in a message
 _FENCE = re.compile(r"---[ \t]*")
-_LOOSE = re.compile(r"([A-Za-z_][\w-]*):[ \t]+([^\s\"'\[{|>&*!%@`#].*)")
+_LINE = re.compile(r"([A-Za-z_][\w-]*):[ \t]+(\S.*)")
+_OPENING = tuple("\"'[{|>&*!%@`#")
+_KEY = re.compile(r"(?!(?:user|assistant|context|example|commentary|response|result|reason):)[a-z][\w-]*:(?:\s.*)?")
+"""A line with a key. Examples in descriptions have lines that look like one, with these words."""
 _TAG = "tag:yaml.org,2002:"
 
 Value: TypeAlias = "str | int | float | bool | list[Value] | dict[str, Value] | None"
@@ -102,12 +108,22 @@ def parse(data: bytes, file: str) -> MarkdownFile | DefinitionProblem:
     body = "\n".join(lines[end + 1 :]).lstrip("\n")
     try:
         values, places = _front_matter(front)
-    except _Unusable as first:
-        try:
-            values, places = _front_matter(_quoted(front))
-        except _Unusable:
-            return DefinitionProblem(file, first.key, first.reason, first.line)
+    except _Unusable as problem:
+        if not problem.is_syntax or (loose := _loose(front)) is None:
+            return DefinitionProblem(file, problem.key, problem.reason, problem.line)
+        values, places = loose
     return MarkdownFile(file, body, values, places)
+
+
+def _loose(front: str) -> "tuple[dict[str, Value], dict[str, int]] | None":
+    """Return what front matter that is no YAML probably means, as files in the wild have it; None if that is not clear.
+
+    First each line is taken as one text, then all lines of a description.
+    """
+    for quoted in (_quoted, _quoted_description):
+        with suppress(_Unusable):
+            return _front_matter(quoted(front))
+    return None
 
 
 def _line(data: bytes, at: int) -> int:
@@ -115,15 +131,32 @@ def _line(data: bytes, at: int) -> int:
 
 
 def _quoted(front: str) -> str:
-    """Return front matter with quotes around texts of one line, so that colons in them mean nothing."""
+    """Return front matter with quotes around texts of one line, so that colons and brackets in them mean nothing."""
 
     def quote(line: str) -> str:
-        loose = _LOOSE.fullmatch(line.rstrip())
-        if loose is None or not (": " in loose[2] or loose[2].endswith(":")):
-            return line
-        return f"{loose[1]}: '{loose[2].replace(chr(39), chr(39) * 2)}'"
+        found = _LINE.fullmatch(line.rstrip())
+        text = found[2] if found is not None else ""
+        colons = text[:1] not in _OPENING and (": " in text or text.endswith(":"))
+        hint = found is not None and found[1] == "argument-hint" and text.startswith("[")  # [file] [--all]
+        return f"{found[1]}: {json.dumps(text, ensure_ascii=False)}" if found and (colons or hint) else line
 
     return "\n".join(map(quote, front.split("\n")))
+
+
+def _quoted_description(front: str) -> str:
+    """Return front matter with quotes around a plain description of several lines, up to the next key.
+
+    The lines that belong to it are empty afterwards, so that keys keep their lines.
+    """
+    lines = front.split("\n")
+    starts = [at for at, line in enumerate(lines) if _KEY.fullmatch(line)]
+    for start, end in pairwise((*starts, len(lines))):
+        found = _LINE.fullmatch(lines[start].rstrip())
+        if found is None or found[1] != "description" or found[2][:1] in _OPENING:
+            continue
+        text = "\n".join((found[2], *lines[start + 1 : end])).strip()
+        lines[start:end] = [f"{found[1]}: {json.dumps(text, ensure_ascii=False)}", *[""] * (end - start - 1)]
+    return "\n".join(lines)
 
 
 class _Loader(Protocol):
@@ -137,11 +170,11 @@ class _Loader(Protocol):
 
 
 class _Unusable(Exception):
-    """Front matter that is no plain YAML. `line` is the line in the file."""
+    """Front matter that cannot be used. `line` is the line in the file, `is_syntax` whether it is no YAML at all."""
 
-    def __init__(self, reason: str, line: int, key: str = "") -> None:
+    def __init__(self, reason: str, line: int, key: str = "", *, is_syntax: bool = False) -> None:
         super().__init__(reason)
-        self.reason, self.line, self.key = reason, line, key
+        self.reason, self.line, self.key, self.is_syntax = reason, line, key, is_syntax
 
 
 def _front_matter(text: str) -> tuple[dict[str, Value], dict[str, int]]:
@@ -181,9 +214,10 @@ def _yaml_errors() -> Generator[None]:
         yield
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise _Unusable(f"expected YAML: {error.problem or error.context}", mark.line + 2 if mark else 1) from None
+        reason = f"expected YAML: {error.problem or error.context}"
+        raise _Unusable(reason, mark.line + 2 if mark else 1, is_syntax=True) from None
     except yaml.YAMLError as error:
-        raise _Unusable(f"expected YAML: {str(error).splitlines()[0]}", 1) from None
+        raise _Unusable(f"expected YAML: {str(error).splitlines()[0]}", 1, is_syntax=True) from None
 
 
 def _value(node: "Node") -> Value:

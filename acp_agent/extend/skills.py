@@ -71,6 +71,8 @@ def read_skill(file: SourceFile) -> tuple[Skill | None, Sequence[DefinitionProbl
         return None, (parsed,)
     fields = Fields(file.shown, parsed.values, parsed.lines)
     name = fields.text("name", file.name, most=64)
+    if " " in name:  # a title, as some public collections have it
+        name = file.name
     if not _NAME.fullmatch(name):
         fields.refuse("name", "letters, digits and any of . _ - :")
         name = file.name

@@ -49,6 +49,29 @@ def test_an_unquoted_colon_is_part_of_the_text_as_in_files_of_the_wild():
     assert found.values == {"name": "a", "description": "Use this when: it's late # now", "model": "opus"}
 
 
+def test_lines_that_are_not_indented_belong_to_the_text_before_them_as_in_files_of_the_wild():
+    found = parsed(
+        'name: a\ndescription: Use this when. Examples:\n\n<example>\nContext: it\'s \\n late\nuser: "x"\n</example>\n'
+        "model: opus\ncolor: red"
+    )
+    text = 'Use this when. Examples:\n\n<example>\nContext: it\'s \\n late\nuser: "x"\n</example>'
+    assert found.values == {"name": "a", "description": text, "model": "opus", "color": "red"}
+    assert found.lines == {"name": 2, "description": 3, "model": 9, "color": 10}
+
+
+def test_brackets_that_are_no_list_are_text():
+    assert parsed("argument-hint: [file] [--all]\ntools: [a, b]").values == {
+        "argument-hint": "[file] [--all]",
+        "tools": ["a", "b"],
+    }
+
+
+def test_no_key_is_lost_in_a_text_before_it():
+    front = "description: Use this: now\nand then\nuser: go\ndisallowedTools: [bash]\nanything-new: x\nmode: ask"
+    assert [*parsed(front).values] == ["description", "disallowedTools", "anything-new", "mode"]
+    assert problem("disallowedTools: [bash").startswith("x.md, line 2: expected YAML")
+
+
 def test_only_decimal_numbers_are_numbers_and_dates_stay_text():
     found = parsed("a: 5\nb: 0x10\nc: 12:30\nd: 2024-01-01\ne: 1.5\nf: " + "9" * 5000)
     assert found.values == {"a": 5, "b": "0x10", "c": "12:30", "d": "2024-01-01", "e": 1.5, "f": "9" * 5000}
@@ -71,7 +94,7 @@ def test_only_decimal_numbers_are_numbers_and_dates_stay_text():
         ("a: " + "[" * 9000, "x.md, line 2: expected values nested at most 8 deep"),
         ("a: " + "{a: " * 4000, "x.md, line 2: expected values nested at most 8 deep"),
         ("a: " + "b" * MAX_FRONT, "x.md, line 1: expected at most 16,384 characters of front matter, got 16,387"),
-        ("a: [\u202eb", "x.md, line 2: expected YAML"),
+        ('a: "\u202eb', "x.md, line 2: expected YAML"),
     ],
 )
 def test_what_is_not_plain_is_named_with_its_line(front: str, said: str):

@@ -41,11 +41,13 @@ def test_the_name_is_that_of_the_folder_and_the_description_the_first_line_unles
 
 
 def test_a_name_that_is_no_word_gives_way_to_that_of_the_folder_and_keys_for_people_are_no_news():
-    text = "---\nname: two words\ndescription: d\nlicense: MIT\nmetadata: {a: b}\nversion: 1\ncolor: red\n---\nx"
+    titled = file("x", "---\nname: Two Words\ndescription: d\n---\nx")
+    assert (library(titled).listed(), library(titled).problems) == ([("x", "d")], ())
+    text = "---\nname: a/b\ndescription: d\nlicense: MIT\nmetadata: {a: b}\nversion: 1\ncolor: red\n---\nx"
     found = library(file("x", text))
     assert found.listed() == [("x", "d")]
     assert [*map(str, found.problems)] == [
-        "~/skills/x/SKILL.md, line 2: name: expected letters, digits and any of . _ - :, got 'two words'"
+        "~/skills/x/SKILL.md, line 2: name: expected letters, digits and any of . _ - :, got 'a/b'"
     ]
     assert found.status() == ("Skills: x", "Skills: unknown keys are ignored: color (~/skills/x/SKILL.md)")
 
@@ -154,6 +156,7 @@ def test_a_command_that_is_not_understood_is_not_offered():
         ("---\nallowed-tools: Read, Bash(git add:*)\n---\n", ("Read", "Bash")),
         ("---\nallowed-tools: [grep]\n---\n", ("grep",)),
         ("---\nallowed-tools:\n---\n", ()),
+        ("---\nargument-hint: [file] [--all]\nallowed-tools: Read\n---\n", ("Read",)),
     ],
 )
 def test_the_tools_of_a_command_are_names_without_what_stands_in_brackets(front: str, tools: tuple[str, ...] | None):
