@@ -257,7 +257,7 @@ def _name(host: str) -> str:
 
 _LONGEST = 10_000  # characters of one field, which may hold two paths and a word
 _WORDS = {"allow": "allowed", "deny": "denied", "ask": "asked"}
-_EXIT_CODES = {"allow": 0, "deny": 1, "blocked": 1, "ask": 3}
+EXIT_CODES = {"allow": 0, "deny": 1, "blocked": 1, "ask": 3}
 
 
 def check(args: argparse.Namespace) -> int:
@@ -290,8 +290,8 @@ def check(args: argparse.Namespace) -> int:
             return 0
         if args.kind == "command":
             word, lines = judge.commands.page(args.target)
-            _print(lines)
-            return _EXIT_CODES[word]
+            print_lines(lines)
+            return EXIT_CODES[word]
         return _tell(path_verdict(args.target, roots, write=args.write, gates=judge.gates))
 
 
@@ -328,11 +328,12 @@ def _tell(found: JsonObject) -> int:
         value = found.get(name)
         if value:
             lines.append((name, ", ".join(map(str, value)) if isinstance(value, list) else str(value)))
-    _print(lines)
-    return _EXIT_CODES[word]
+    print_lines(lines)
+    return EXIT_CODES[word]
 
 
-def _print(lines: Iterable[tuple[str, str]]) -> None:
+def print_lines(lines: Iterable[tuple[str, str]]) -> None:
+    """Print labels and texts, one pair a line."""
     for name, text in lines:
         print(f"{name:<10} {one_line(text, longest=_LONGEST)}")
 

@@ -12,7 +12,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import anyio
 
@@ -20,7 +20,7 @@ from acp_agent.cli.config import loaded_for, warn
 from acp_agent.config.files import PERMISSION_FILE, data_path
 from acp_agent.config.layers import RULES, Layer, Reader, key_of
 from acp_agent.config.load import Loaded, options_at_start
-from acp_agent.core.errors import ConfigError
+from acp_agent.core.errors import AgentError, ConfigError
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.session_options import AutoApprove
 from acp_agent.core.types import CommandSubject, Json, JsonObject, OutputStats, ToolCall, ToolResult
@@ -44,11 +44,16 @@ from acp_agent.session.toolset.settings import (
     known_secrets,
     permission_rules,
     redactor,
+    session_roots,
 )
 from acp_agent.session.verdicts import Word, examined, judged
-from acp_agent.text import measure
+from acp_agent.text import measure, plain
 from acp_agent.tools.bash import Bash
+from acp_agent.workspace.processes.environment import child_environment
 from acp_agent.workspace.roots import Roots
+
+if TYPE_CHECKING:
+    from acp_agent.tools.custom import CustomTool
 
 _LONGEST_FILE = 1024 * 1024  # bytes
 _KEPT = 256  # sets of rules that are cached
@@ -148,31 +153,37 @@ class CommandJudge:
             self._rules, self._answers = permission_rules(loaded, warn), GrantStore(answers, warn)
         self._gates = self._gates_at(self._level, warn)
 
-    def verdict(self, text: str, rules: tuple[Rule, ...] | None = None) -> CommandVerdict:
-        """Judge one command line, by `rules` if they are given, else by those in force."""
+    def verdict(self, text: str, rules: tuple[Rule, ...] | None = None, custom: str = "") -> CommandVerdict:
+        """Judge one command line, by `rules` if they are given, else by those in force.
+
+        custom   the name of the custom tool whose command it is
+        """
         gates = self._gates
         if rules is not None:
             permission = self._permission(self._level, {self._spec.name: rules}, self._no_answers)
             gates = replace(gates, in_order=(*gates.in_order[:-1], permission))
-        return self._judge(text, gates)
+        return self._judge(text, gates, custom)
 
-    def page(self, text: str) -> tuple[Word, list[tuple[str, str]]]:
+    def page(self, text: str, custom: str = "") -> tuple[Word, list[tuple[str, str]]]:
         """Return the verdict, and all lines for the user, as pairs of a label and a text.
 
         They name the sandbox in which the command would run, and the approval levels with another verdict.
+
+        custom   the name of the custom tool whose command it is
         """
-        found = self.verdict(text)
+        found = self.verdict(text, custom=custom)
         lines = [*found.lines()]
         sandbox = sandbox_status(self._loaded.settings) if found.word in ("allow", "ask") else "off"
         if sandbox != "off":
             lines.append(("sandbox", sandbox))
-        others = [f"{level}: {told(other.word)}" for level, other in self._others(text) if other.word != found.word]
+        judged_there = self._others(text, custom)
+        others = [f"{level}: {told(other.word)}" for level, other in judged_there if other.word != found.word]
         if others:
             lines.append(("level", "; ".join((f"this is for {self._level}", *others))))
         return found.word, lines
 
-    def _judge(self, text: str, gates: Gates) -> CommandVerdict:
-        call = ToolCall("check", self._spec.name, {"command": text})
+    def _judge(self, text: str, gates: Gates, custom: str = "") -> CommandVerdict:
+        call = ToolCall("check", custom or self._spec.name, {"command": text})
         facts = gates.facts(Invocation(call, self._spec, text, _never, (CommandSubject(text),)))
         found = anyio.run(examined, facts, gates.in_order) if may_call_git(text) else judged(facts, gates.in_order)
         word, reasons = found.word, found.reasons
@@ -180,11 +191,11 @@ class CommandJudge:
             word, reasons = "deny", (f"sandbox: {sandbox_status(self._loaded.settings)}",)
         return CommandVerdict(text, word, found.rule, reasons, facts.commands[0].analysis)
 
-    def _others(self, text: str) -> Iterator[tuple[AutoApprove, CommandVerdict]]:
+    def _others(self, text: str, custom: str) -> Iterator[tuple[AutoApprove, CommandVerdict]]:
         """Yield the verdicts at the other approval levels."""
         for level in AutoApprove:
             if level is not self._level:
-                yield level, self._judge(text, self._gates_at(level, _told_already))
+                yield level, self._judge(text, self._gates_at(level, _told_already), custom)
 
     def _gates_at(self, level: AutoApprove, warn: Warn) -> Gates:
         permission = self._permission(level, self._rules, self._answers)
@@ -248,6 +259,59 @@ def _told_already(problem: str) -> None:
 
 async def _never(_: ToolContext) -> ToolResult:
     raise AssertionError("a command was to be judged, not run")
+
+
+def custom_tool(args: argparse.Namespace) -> int:
+    """Print the schema of a custom tool, an example of its command, and the verdict of the gates on it.
+
+    Return the exit code of `check`. Raises ConfigError for a file that is not a tool.
+    """
+    from acp_agent.cli.check import EXIT_CODES, print_lines  # noqa: PLC0415 - it imports this module
+    from acp_agent.tools.custom import check, example  # noqa: PLC0415 - only this subcommand needs it
+
+    tool = _tool_in(args.file)
+    if args.arguments is None:
+        arguments = example(tool)
+    else:
+        try:
+            arguments = json_value(args.arguments)
+        except ValueError as error:
+            raise ConfigError(args.file, "arguments", args.arguments, f"JSON: {error}") from None
+        if not isinstance(arguments, dict):
+            raise ConfigError(args.file, "arguments", args.arguments, "a JSON object")
+        check(tool, arguments)
+    print(json.dumps({"name": tool.name, "description": tool.description, "parameters": tool.parameters}, indent=2))
+    cwd = os.getcwd()
+    loaded = loaded_for(args, cwd)
+    with session_roots(loaded, cwd) as roots, session_roots(loaded, cwd, for_shell=True) as shell:
+        word, lines = CommandJudge(loaded, roots, shell, warn).page(tool.rendered(arguments), tool.name)
+    seen = child_environment(os.environ, loaded.settings.tools.shell.env_allow) if tool.env else ()
+    lines += [("variable", f"{name} is not seen by commands") for name in tool.env if name not in seen]
+    print_lines([("example", json.dumps(arguments, ensure_ascii=False)), *lines])
+    return EXIT_CODES[word]
+
+
+def _tool_in(path: str) -> "CustomTool":
+    """Return the custom tool in a file. Raises ConfigError for the first thing that is wrong with it."""
+    from acp_agent.extend.custom_tools import CustomTools  # noqa: PLC0415 - likewise
+    from acp_agent.extend.sources import SourceFile, SourceKind  # noqa: PLC0415 - likewise
+    from acp_agent.session.toolset.extensions import reserved_tools  # noqa: PLC0415 - likewise
+
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_LONGEST_FILE)
+    except OSError as error:
+        raise ConfigError(path, "", "", f"expected a file that can be read ({error.strerror})") from error
+    name = os.path.splitext(os.path.basename(path))[0]
+    tools = CustomTools(reserved_tools(), plain)
+    tools.read((SourceFile(SourceKind.TOOLS, name, os.path.abspath(path), path, data, ""),))
+    for problem in tools.problems[1:]:
+        warn(str(problem))
+    if tools.problems:
+        raise AgentError(str(tools.problems[0]))
+    if not tools.all:
+        raise AgentError(f"{path}: enabled = false")
+    return tools.all[0]
 
 
 def filtered(args: argparse.Namespace) -> int:

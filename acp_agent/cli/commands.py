@@ -53,6 +53,7 @@ def command_line() -> CommandLine:
     _add_audit(_add(new, "audit", "show the record of tool calls, or check that it is complete and unchanged"))
     _add_permissions(_add(new, "permissions", 'list your answers with "always", or revoke one'))
     _add_sandbox(_add(new, "sandbox", "run a command within the walls around the agent's commands in this folder"))
+    _add_tools(_add(new, "tools", "check the file of a custom tool: its schema, an example, and what the gates say"))
     _add_filter(_add(new, "filter", "print the part of a command's output, given on stdin, that a model would read"))
     _add(new, "redact", "print the text on stdin without the secrets in it")
     schema = _add(new, "schema", "print a JSON schema")
@@ -235,6 +236,14 @@ def _add_sandbox(parser: CommandLine) -> None:
     parser.add_argument("words", metavar="COMMAND", nargs="+", help="the command and its arguments, behind --")
 
 
+def _add_tools(parser: CommandLine) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
+    check = _add(actions.add_parser, "check", "check the file of a custom tool")
+    check.epilog = "Exit codes: 0 allowed, 1 wrong, denied or blocked, 2 wrong usage, 3 the user would be asked."
+    check.add_argument("file", metavar="FILE", type=_text, help="the TOML file")
+    check.add_argument("arguments", metavar="JSON", type=_text, nargs="?", help="the arguments of the example")
+
+
 def _add_filter(parser: CommandLine) -> None:
     # The result's `command` is the name of the subcommand, so this one is `text`.
     parser.add_argument(
@@ -308,6 +317,7 @@ _ELSEWHERE = {
     "redact": ("check_command", "redact"),
     "schema": ("config", "schema"),
     "setup": ("setup.command", "setup"),
+    "tools": ("check_command", "custom_tool"),
     "logout": ("login", "logout"),
     "permissions": ("check", "permissions"),
 }

@@ -286,7 +286,7 @@ class DynExecutor:
 
     async def _finish(self, facts: CallFacts, result: ToolResult, seconds: float) -> None:
         """Show the end of the call, then release its terminals and files, even if the turn is cancelled."""
-        event = ToolFinished(facts.call.id, facts.spec.name, result, seconds, facts.call.use_id)
+        event = ToolFinished(facts.call.id, facts.call.name, result, seconds, facts.call.use_id)
         try:
             with anyio.move_on_after(_CLEAN_UP, shield=True):
                 await self._emit(event)
@@ -308,7 +308,7 @@ def _start(facts: CallFacts) -> ToolStarted:
     invocation = facts.invocation
     return ToolStarted(
         call_id=invocation.call.id,
-        name=invocation.spec.name,
+        name=invocation.call.name,
         title=invocation.title,
         kind=invocation.spec.kind,
         raw_input=invocation.call.arguments or {},

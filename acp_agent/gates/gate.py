@@ -176,6 +176,11 @@ class CallFacts:
             self.command = CommandFacts("\n".join(each.text for each in self.commands), self._files, is_folder)
 
     @property
+    def custom(self) -> str:
+        """The name of the custom tool whose command it is; empty for none. It runs by the definition of `bash`."""
+        return "" if self.call.name == self.spec.name else self.call.name
+
+    @property
     def containment(self) -> Containment | None:
         """Where its commands run; None if it runs none, or if nothing could contain them."""
         if not self.commands or not (self.contained or (self._walled and self.unsandboxed)):

@@ -310,8 +310,10 @@ class PermissionGate(Gate):
 
     def allows(self, spec: ToolSpec) -> bool:
         """Return whether a tool is offered to the model: not if all its calls are denied."""
-        stored = self._stored(spec.name, GrantKind.TOOL)
-        return stored is not False and not denied_outright(rules_of(self.rules, spec.name, spec.server))
+        names = {spec.name, _SHELL} if spec.commands else {spec.name}
+        return not any(self._stored(name, GrantKind.TOOL) is False for name in names) and not any(
+            denied_outright(rules_of(self.rules, name, spec.server)) for name in names
+        )
 
     def judge(self, facts: CallFacts) -> Verdict:
         return self.settle(facts).verdict
@@ -423,6 +425,12 @@ class PermissionGate(Gate):
 
     def _settle_command(self, facts: CallFacts, line: CommandFacts) -> Settlement:
         tool = facts.spec.name
+        if facts.custom:
+            own = self._settle_command_of(facts.custom, facts, line)
+            if isinstance(own.verdict, Deny):
+                return own
+            if judge(line, rules_of(self.rules, facts.custom), lambda _: None).action is Action.ASK:
+                facts = facts.asking([*facts.asks, Ask(f"a rule for {facts.custom} asks")])
         settlement = self._settle_command_of(tool, facts, line)
         if isinstance(settlement.verdict, Deny) or not facts.typed:
             return settlement

@@ -21,6 +21,7 @@ from acp_agent.gates.rules.policy_rules import (
 )
 
 _BLOCKED = "blocked by policy"
+_SHELL = "bash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class PolicyGate(Gate):
 
     def allows(self, spec: ToolSpec) -> bool:
         """Return whether a tool is offered to the model."""
-        return self._policy.offers(spec.name)
+        return self._policy.offers(spec.name) and (not spec.commands or self._policy.offers(_SHELL))
 
     def judge(self, facts: CallFacts) -> Verdict:
         policy = self._policy
@@ -140,4 +141,9 @@ class PolicyGate(Gate):
     def _decide(self, facts: CallFacts) -> PolicyDecision:
         targets = any(rule.paths for rule in self._policy.rules)
         trust = self._trust(facts.invocation)
-        return self._policy.decide(policy_facts(facts, trust, self._cwd, self._realpath, targets=targets))
+        found = policy_facts(facts, trust, self._cwd, self._realpath, targets=targets)
+        decision = self._policy.decide(found)
+        if not facts.custom or decision.effect is Effect.DENY:
+            return decision
+        own = self._policy.decide(found._replace(tool=tool_name(facts.custom)))
+        return own if own.effect is Effect.DENY or not decision.doubt else decision

@@ -58,6 +58,7 @@ MAX_ENTRIES = 500
 """The most entries that a session may send."""
 
 _MCP = "mcp"
+_SHELL = "bash"
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9_-]")
 
 
@@ -116,14 +117,15 @@ class Selection:
         named = (entry.partition(":")[2] for _, entry in choice.entries() if entry.lower().startswith("mcp:"))
         self._servers = sorted({_plain(server) for server in (*servers, *named)}, key=len, reverse=True)
 
-    def objection(self, tool: str, server: str = "") -> str:
+    def objection(self, tool: str, server: str = "", *, commands: bool = False) -> str:
         """Return the entry that excludes a tool, for the audit ("tools.deny: group:fs"); empty if none does.
 
-        server   the MCP server of the tool, if known
+        server     the MCP server of the tool, if known
+        commands   whether its calls are command lines: it is excluded where `bash` is denied
         """
         choice = self._choice
         for entry in choice.deny:
-            if self._names(entry, tool, server):
+            if self._names(entry, tool, server) or (commands and self._names(entry, _SHELL, "")):
                 return f"tools.deny: {entry}"
         profile = PROFILES[choice.profile]
         if (profile is not None or choice.allow) and not self._any(choice.also_allow, tool, server):
@@ -216,19 +218,22 @@ class SelectionGate(Gate):
 
     def allows(self, spec: ToolSpec) -> bool:
         """Return whether a tool is offered to the model."""
-        return not (self._selection().objection(spec.name, spec.server) or self._is_left_out(spec))
+        return not (self._objection(spec.name, spec) or self._is_left_out(spec.name, spec))
 
     def judge(self, facts: CallFacts) -> Verdict:
-        name = facts.spec.name
-        if rule := self._selection().objection(name, facts.spec.server):
+        name = facts.custom or facts.spec.name
+        if rule := self._objection(name, facts.spec):
             return Deny(f"'{name}' is not among the tools of this session", rule=rule)
-        if self._is_left_out(facts.spec) and facts.call.origin is not CallOrigin.USER:
+        if self._is_left_out(name, facts.spec) and facts.call.origin is not CallOrigin.USER:
             return Deny(f"'{name}' is not among the tools of this command", rule="allowed-tools")
         return Allow()
 
-    def _is_left_out(self, spec: ToolSpec) -> bool:
+    def _objection(self, name: str, spec: ToolSpec) -> str:
+        return self._selection().objection(name, spec.server, commands=spec.commands)
+
+    def _is_left_out(self, name: str, spec: ToolSpec) -> bool:
         only = self._narrowed()
-        return only is not None and bool(_of_turn(only).objection(spec.name, spec.server))
+        return only is not None and bool(_of_turn(only).objection(name, spec.server))
 
 
 @cache

@@ -333,6 +333,7 @@ class SessionFactory:
             self._agents,
             self._extensions.tools,
             self._extensions.skills.folders,
+            self._extensions.custom_tools,
         )
         snapshots = SessionSnapshots(store_folder(process.data_file("undo"), self._cwd), session.id)
         return self.tools(session, self._cwd, backends, self._gate_state, needs, self._redactor, snapshots)

@@ -74,7 +74,7 @@ class NarrowedTools:
         return [
             spec
             for spec in self._toolset.specs()
-            if offered_in(mode, spec) and not self._selection.objection(spec.name, spec.server)
+            if offered_in(mode, spec) and not self._selection.objection(spec.name, spec.server, commands=spec.commands)
         ]
 
     async def announce(self, call: ToolCall) -> Touches:

@@ -1,9 +1,9 @@
 """The built-in tools, and the registry that finds a tool for a call."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import ToolError, ToolErrorCategory
@@ -23,6 +23,9 @@ from acp_agent.tools.search import FindPath, Grep
 from acp_agent.tools.tool import Tool, no_object, object_in, quote
 from acp_agent.tools.web import Fetch, WebScrape
 from acp_agent.workspace.changed_files import SeenFiles
+
+if TYPE_CHECKING:  # few users have custom tools
+    from acp_agent.tools.custom import CustomCommand
 
 
 class ToolLimits(NamedTuple):
@@ -119,11 +122,15 @@ def _optional(*, memory: bool, compression: bool, questions: bool) -> Iterator[T
         yield CompressContext()
 
 
+RegisteredTool: TypeAlias = "Tool[Any] | CustomCommand"
+"""One of our own tools, or one of the user's."""
+
+
 class Registry:
     """The tools of an agent by name. It is immutable; other tools need another registry."""
 
-    def __init__(self, tools: Sequence[Tool[Any]]) -> None:
-        self._tools = {tool.name: tool for tool in tools}
+    def __init__(self, tools: Sequence[RegisteredTool]) -> None:
+        self._tools: Mapping[str, RegisteredTool] = {tool.name: tool for tool in tools}
         if len(self._tools) != len(tools):
             msg = f"two tools share a name: {', '.join(tool.name for tool in tools)}"
             raise ValueError(msg)
@@ -160,7 +167,7 @@ class Registry:
         invocation = await tool.understand(replace(call, arguments=arguments), arguments, files)
         return replace(invocation, note=" ".join(_notes(sent, arguments)))
 
-    def _meant(self, name: str) -> Tool[Any]:
+    def _meant(self, name: str) -> RegisteredTool:
         """Return the tool with that name or alias in another case. Raises ToolError with the nearest name."""
         aliases = {alias: tool for alias, tool in ALIASES.items() if tool in self._tools}
         known = {**aliases, **dict(zip(self._tools, self._tools, strict=True))}
@@ -181,6 +188,12 @@ def _notes(sent: JsonObject, arguments: JsonObject) -> Iterator[str]:
             yield f"[timeout read as milliseconds: {value} s]"
         elif type(given) is int and type(value) is int and value < given:
             yield f"[{name} limited to {value}]"
+
+
+def reserved_names() -> frozenset[str]:
+    """Return the names of our own tools that any session may have, and their aliases."""
+    ours = (tool.name for tool in (*default_tools(compression=True, questions=True), AgentTool()))
+    return frozenset((*ours, *ALIASES))
 
 
 def catalogue() -> JsonObject:

@@ -207,7 +207,7 @@ _MILLISECONDS = 1000
 _SPELLED = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|-")  # the places of `_` in filePath, file-path and -C
 
 
-def _mended(arguments: JsonObject, parameters: JsonObject) -> JsonObject:
+def mended(arguments: JsonObject, parameters: JsonObject) -> JsonObject:
     """Return the arguments under the names of a schema and with values of its types, as far as that can be told."""
     properties = parameters.get("properties")
     if not isinstance(properties, dict):
@@ -234,15 +234,15 @@ def _mended_value(value: Json, parameter: Json, key: str = "") -> Json:
     if not isinstance(parameter, dict):
         return value
     kind, items, options = parameter.get("type"), parameter.get("items"), parameter.get("enum")
-    if isinstance(value, str) and kind in _TYPES:
+    if isinstance(value, str) and kind in TYPES:
         read = _read(value)
-        value = read if isinstance(read, _TYPES[str(kind)]) and isinstance(read, bool) is (kind == "boolean") else value
-    if kind == "array" and isinstance(items, dict) and isinstance(value, _TYPES.get(str(items.get("type")), str)):
+        value = read if isinstance(read, TYPES[str(kind)]) and isinstance(read, bool) is (kind == "boolean") else value
+    if kind == "array" and isinstance(items, dict) and isinstance(value, TYPES.get(str(items.get("type")), str)):
         value = [value]
     most = parameter.get("maximum")
     match value:
         case dict() if kind == "object":
-            return _mended(value, parameter)
+            return mended(value, parameter)
         case list() if kind == "array":
             return [_mended_value(item, items) for item in value]
         case str() if isinstance(options, list):
@@ -257,7 +257,7 @@ def _mended_value(value: Json, parameter: Json, key: str = "") -> Json:
 
 _AMOUNTS = ("before", "after", "context", "limit", "max_results", "max_diagnostics")  # of these the most is meant
 _NUMBER = (int, float)
-_TYPES = {"integer": _NUMBER, "number": _NUMBER, "boolean": (bool,), "array": (list,), "object": (dict,)}
+TYPES = {"integer": _NUMBER, "number": _NUMBER, "boolean": (bool,), "array": (list,), "object": (dict,)}
 
 
 def _read(text: str) -> Json:
@@ -290,7 +290,7 @@ def _problem(problem: ErrorDetails, parameters: JsonObject) -> str:
     parameter = _at(parameters, place) if place else None
     match problem["type"]:
         case "missing":
-            return f"{key} is missing (expected {_expected(parameter)})"
+            return f"{key} is missing (expected {expected(parameter)})"
         case "extra_forbidden":
             match _at(parameters, place[:-1]):
                 case {"properties": dict(properties)}:
@@ -302,7 +302,7 @@ def _problem(problem: ErrorDetails, parameters: JsonObject) -> str:
         case "value_error":
             return f"{key} {problem['ctx']['error'] if 'ctx' in problem else problem['msg']}"
         case _ if parameter is not None:
-            return f"{key} = {quote(problem['input'])} (expected {_expected(parameter)})"
+            return f"{key} = {quote(problem['input'])} (expected {expected(parameter)})"
         case _:
             return f"{visible(key)}: {problem['msg']}"
 
@@ -317,7 +317,7 @@ def _at(schema: JsonObject, place: Sequence[int | str]) -> Json:
     return found
 
 
-def _expected(parameter: Json) -> str:
+def expected(parameter: Json) -> str:
     """Return in words what a parameter's schema asks for."""
     if not isinstance(parameter, dict):
         return "another value"
@@ -487,7 +487,7 @@ class Tool(ABC, Generic[P]):
         try:
             self.params.model_validate(self._given(arguments))
         except ValidationError:
-            return _mended(arguments, schema(self.params))
+            return mended(arguments, schema(self.params))
         return arguments
 
     def _given(self, arguments: JsonObject) -> JsonObject:

@@ -5,7 +5,7 @@ Nothing is loaded for a session without definitions. See docs/skills.md.
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
 from anyio import to_thread
@@ -21,12 +21,18 @@ from acp_agent.extend.commands import UserCommands, substituted
 from acp_agent.extend.front_matter import DefinitionProblem, parse
 from acp_agent.extend.skills import MANY, SkillLibrary
 from acp_agent.extend.sources import ExtensionSources, SourceFile, SourceKind
+from acp_agent.gates.selection import GROUPS
 from acp_agent.session.slash.commands import CommandName
 from acp_agent.session.subagents import AgentLibrary
 from acp_agent.text import counted
+from acp_agent.tools import registry
 from acp_agent.tools.skills import skill_tools
 from acp_agent.tools.tool import Tool
 from acp_agent.workspace.roots import Roots
+
+if TYPE_CHECKING:
+    from acp_agent.extend.custom_tools import CustomTools
+    from acp_agent.tools.custom import CustomTool
 
 _SLOW = "looking for skills and commands takes too long (a slow disk?): those that were found last are used"
 _WITH_SEARCH = 3  # tools
@@ -46,9 +52,15 @@ def kinds_wanted(settings: Settings) -> Sequence[SourceKind]:
     wanted = {
         SourceKind.SKILLS: settings.skills.enabled,
         SourceKind.COMMANDS: True,
+        SourceKind.TOOLS: True,
         SourceKind.AGENTS: settings.agents.enabled,
     }
     return tuple(kind for kind, is_wanted in wanted.items() if is_wanted)
+
+
+def reserved_tools() -> Collection[str]:
+    """Return the names that no tool of a user may have."""
+    return {*registry.reserved_names(), *(name for group in GROUPS.values() for name in group)}
 
 
 class SessionExtensions:
@@ -82,6 +94,7 @@ class SessionExtensions:
         self.agents = agents
         self.skills = SkillLibrary(clean, variables)
         self.commands = UserCommands([*CommandName], clean)
+        self.custom: CustomTools | None = None
         self._roots = roots
         self._approver = approver
         self._options = options
@@ -120,9 +133,18 @@ class SessionExtensions:
         self.skills.read(self.sources.files(SourceKind.SKILLS))
         self.commands.read(self.sources.files(SourceKind.COMMANDS))
         self.agents.read(self.sources.files(SourceKind.AGENTS))
+        self._read_tools(self.sources.files(SourceKind.TOOLS))
         count = len(self.skills.listed())
         if (bool(self._tools), len(self._tools) == _WITH_SEARCH) != (count > 0, count > MANY):
             self._tools = skill_tools(self.skills, searchable=count > MANY) if count else ()
+
+    def _read_tools(self, files: tuple[SourceFile, ...]) -> None:
+        if self.custom is None and files:
+            from acp_agent.extend.custom_tools import CustomTools  # noqa: PLC0415 - few users have custom tools
+
+            self.custom = CustomTools(reserved_tools(), self._clean)
+        if self.custom is not None:
+            self.custom.read(files)
 
     async def accept(self) -> str:
         """Use the files that wait, since the user said so. Return the message for the user."""
@@ -151,7 +173,8 @@ class SessionExtensions:
 
     def problems(self) -> Sequence[DefinitionProblem]:
         """Return what is wrong with definitions."""
-        return (*self.sources.problems, *self.skills.problems, *self.commands.problems, *self.agents.problems)
+        custom = () if self.custom is None else self.custom.problems
+        return (*self.sources.problems, *self.skills.problems, *self.commands.problems, *self.agents.problems, *custom)
 
     def troubles(self) -> Sequence[str]:
         """Return what the user should know: problems, and files that wait for their yes."""
@@ -161,7 +184,8 @@ class SessionExtensions:
 
     def status(self) -> Sequence[str]:
         """Return lines for /status."""
-        own = (*self.skills.status(), *self.commands.status(), *self.agents.status())
+        custom = () if self.custom is None else self.custom.status()
+        own = (*self.skills.status(), *self.commands.status(), *custom, *self.agents.status())
         return (*own, *(f"Problem: {each}" for each in self.troubles()))
 
     def waiting(self) -> Sequence[str]:
@@ -174,8 +198,13 @@ class SessionExtensions:
 
     def _wish(self, file: SourceFile) -> str:
         """Return what a file would add, in one line."""
-        parsed = parse(file.data, file.shown)
-        told = "" if isinstance(parsed, DefinitionProblem) else parsed.values.get("description")
+        if file.kind is SourceKind.TOOLS:
+            from acp_agent.extend.custom_tools import wish  # noqa: PLC0415 - likewise
+
+            told: object = wish(file)
+        else:
+            parsed = parse(file.data, file.shown)
+            told = "" if isinstance(parsed, DefinitionProblem) else parsed.values.get("description")
         text = " ".join(self._clean(str(told or "")).split())[:_SHOWN]
         return f"{file.kind.value.removesuffix('s')} {file.name} ({file.shown}){f': {text}' if text else ''}"
 
@@ -184,6 +213,10 @@ class SessionExtensions:
     def tools(self) -> tuple[Tool[Any], ...]:
         """Return the tools that there are because of definitions. The same object until they change."""
         return self._tools
+
+    def custom_tools(self) -> "tuple[CustomTool, ...]":
+        """Return the custom tools. The same object until they change."""
+        return () if self.custom is None else self.custom.all
 
     def prompt(self, settings: Settings) -> str:
         """Return the part of the system prompt about skills; empty without skills."""

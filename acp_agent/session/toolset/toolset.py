@@ -8,7 +8,7 @@ configuration that is not usable replaces nothing. The tools are built again whe
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Never
+from typing import TYPE_CHECKING, Any, Never
 
 from anyio import to_thread
 
@@ -34,7 +34,7 @@ from acp_agent.output.filters.engine import FilterEngine
 from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.session.mcp_connections import McpCatalogue
 from acp_agent.session.session import Session
-from acp_agent.session.toolset.backends import SessionBackends
+from acp_agent.session.toolset.backends import SessionBackends, seen_variables
 from acp_agent.session.toolset.gate_factory import (
     GateContext,
     ResultWrappers,
@@ -59,6 +59,9 @@ from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.roots import ReadableFolder, Root, RootPool, Roots
 from acp_agent.workspace.undo import report
+
+if TYPE_CHECKING:
+    from acp_agent.tools.custom import CustomTool
 
 _log = Log(__name__)
 
@@ -283,6 +286,7 @@ class ToolDependencies:
     agents       the sub-agents
     brought      the tools that there are because of what users bring; the same object until they change
     skills       returns the folders of the user's own skills
+    custom       the definitions of custom tools; the same object until they change
     """
 
     memories: Callable[[Loaded], Memories | None]
@@ -297,6 +301,7 @@ class ToolDependencies:
     agents: SubAgents
     brought: Callable[[], tuple[Tool[Any], ...]] = tuple
     skills: Callable[[], Sequence[ReadableFolder]] = tuple
+    custom: Callable[[], tuple["CustomTool", ...]] = tuple
 
 
 class SessionTools:
@@ -332,6 +337,7 @@ class SessionTools:
         self._filters: FilterEngine | None = None
         self._brought: tuple[Tool[Any], ...] = ()
         self._skills: Sequence[ReadableFolder] = ()
+        self._custom: tuple[CustomTool, ...] = ()
         self._faults: tuple[str, ...] = ()
         self._folders = RootPool()
         self.gates = Gates()
@@ -385,7 +391,9 @@ class SessionTools:
     @property
     def is_outdated(self) -> bool:
         """Whether users have brought other tools or skills since the last snapshot."""
-        return self._needs.brought() is not self._brought or self._needs.skills() != self._skills
+        needs = self._needs
+        other = needs.brought() is not self._brought or needs.custom() is not self._custom
+        return other or needs.skills() != self._skills
 
     def look(self) -> Sequence[str]:
         """Reread "always" answers and filter rules that were changed by hand. Return the new problems."""
@@ -403,10 +411,10 @@ class SessionTools:
         for fault in faults:
             warn(str(fault))
         roots, shell_roots = self._open_roots(loaded)
-        self._brought, self._skills = self._needs.brought(), self._needs.skills()
+        self._brought, self._skills, self._custom = self._needs.brought(), self._needs.skills(), self._needs.custom()
         self.backends.adopt(wall_rules(loaded, workspace.cwd, workspace.additional, self._skills))
         files, web = self.backends.files(roots), self.backends.web(loaded, lasting.auditor)
-        registry = Registry((*self._tools(loaded), *(self._brought if loaded.settings.tools.enabled else ())))
+        registry = self._registry(loaded)
         context = self._gate_context(roots, shell_roots, web.refusal)
         kept = loaded.settings.tools.result_cache
         self._cache = ResultCache(enabled=kept.enabled, ttl=kept.ttl_secs)
@@ -511,6 +519,19 @@ class SessionTools:
             redact=self._redactor,
         )
 
+    def _registry(self, loaded: Loaded) -> Registry:
+        """Return the tools. A custom tool that has the name of another one is left out."""
+        if not loaded.settings.tools.enabled:
+            return Registry(())
+        own = (*self._tools(loaded), *self._brought)
+        if not self._custom:
+            return Registry(own)
+        from acp_agent.tools.custom import CustomCommand  # noqa: PLC0415 - few users have custom tools
+
+        taken = {tool.name for tool in own}
+        bash, seen = next(tool for tool in own if tool.name == "bash"), partial(seen_variables, loaded.settings)
+        return Registry((*own, *(CustomCommand(each, bash, seen) for each in self._custom if each.name not in taken)))
+
     def _tools(self, loaded: Loaded) -> tuple[Tool[Any], ...]:
         settings, tools = loaded.settings, loaded.settings.tools
         limits = ToolLimits(
@@ -521,8 +542,6 @@ class SessionTools:
             checker_seconds=tools.diagnostics.timeout,
             guards_secrets=tools.verifiers.firewall,
         )
-        if not tools.enabled:
-            return ()
         asker = self._needs.elicitor
         own = default_tools(
             limits,

@@ -439,6 +439,50 @@ def test_a_tool_nobody_is_offered_is_denied_as_in_a_session(project: Path):
 FATES = {"blocked": "blocked", "refused": "deny", "asked": "ask", "silent": "allow"}
 
 
+def test_the_command_of_a_custom_tool_has_the_verdict_that_it_has_by_itself(project: Path):
+    lines = (*hostile.U[::9], *(line for line, _ in (*hostile.A[::4], *hostile.B[::6], *hostile.C[::6])), "ls", "make")
+    with judging(project, GIT) as (judge, _):
+        for line in lines:
+            assert judge.verdict(line, custom="custom") == judge.verdict(line), line
+
+
+DEPLOY = """
+description = "Deploy"
+command = ["./deploy.sh", "{{env}}", "{{times}}", "{{files}}", "{{dry}}", "{{name}}"]
+env = ["TOKEN"]
+[parameters.properties]
+env = { type = "string", enum = ["staging", "live"] }
+times = { type = "integer", minimum = 2 }
+files = { type = "array", minItems = 2 }
+dry = { type = "boolean" }
+name = { type = "string", maxLength = 3 }
+"""
+
+
+def test_a_custom_tool_is_checked_with_an_example_and_what_the_gates_say(
+    project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    file = project / "deploy.toml"
+    file.write_text(DEPLOY)
+    assert main(["tools", "check", "deploy.toml"]) == 3
+    schema, _, rest = capsys.readouterr().out.partition("\n}\n")
+    assert json.loads(schema + "}")["parameters"]["properties"]["env"]["enum"] == ["staging", "live"]
+    asked = "asked      ./deploy.sh 'staging' '2' 'files' 'files' 'true' 'nam'"
+    example = '{"env": "staging", "times": 2, "files": ["files", "files"], "dry": true, "name": "nam"}'
+    assert rest.splitlines()[:2] == [f"example    {example}", asked]
+    assert "variable   TOKEN is not seen by commands" in rest
+    (tmp_path / "config.toml").write_text("[[tools.permissions.deploy]]\npattern = '*live*'\naction = 'deny'\n")
+    assert main(["tools", "check", "deploy.toml", '{"env": "live"}']) == 1
+    assert "denied     ./deploy.sh 'live'\n" in capsys.readouterr().out
+    assert main(["tools", "check", "deploy.toml", '{"env": "prod"}']) == 1
+    assert 'deploy: env = "prod" (expected one of staging, live)' in capsys.readouterr().err
+    file.write_text(DEPLOY.replace("minItems", "least").replace("TOKEN", "A=b"))
+    assert main(["tools", "check", "deploy.toml"]) == 1
+    told = capsys.readouterr().err
+    assert "deploy.toml: env: expected names of variables, without values" in told
+    assert "parameters.properties.files.least: expected only" in told
+
+
 @pytest.fixture
 def attacked(project: Path, tmp_path: Path) -> Path:
     """The folder as the tables of commands have it."""

@@ -152,6 +152,40 @@ async def test_what_only_the_user_may_do_unasked_is_refused_alike_on_every_path_
     assert shell.ran == both[0].editor.done == []
 
 
+def commands_of_calls() -> list[str]:
+    """The hostile command lines, as far as a definition may be so long."""
+    calls = (*ASKED, *(call for _, calls in CALLS.values() for call in calls))
+    lines = [str(arguments["command"]) for tool, arguments in calls if tool == "bash"]
+    return [line for line in lines if len(line) <= 4096 and line.isprintable() and "'''" not in line]
+
+
+@pytest.fixture
+def defined(work: Path) -> list[str]:
+    """The user has a custom tool for each hostile command."""
+    lines = commands_of_calls()
+    (work.parent / "tools").mkdir()
+    for number, line in enumerate(lines):
+        text = f"description = 'd'\ncommand = '''\n{line}'''\n"
+        (work.parent / "tools" / f"hostile_{number}.toml").write_text(text)
+    return lines
+
+
+async def test_a_hostile_command_is_refused_alike_as_that_of_a_custom_tool(
+    defined: list[str], both: Both, shell: StandInShell, work: Path
+):
+    assert len(defined) >= THIRTY
+    before = list(files_below(work.parent))
+    for session in both:
+        for number, line in enumerate(defined):
+            direct = await session.called("bash", {"command": line})
+            custom = await session.called(f"hostile_{number}", {})
+            assert direct.failure is not None, line
+            assert custom == direct, line
+        assert session.editor.done == []
+    assert shell.ran == []
+    assert list(files_below(work.parent)) == before
+
+
 HARMLESS: Call = ("bash", {"command": "git status"})
 
 

@@ -1,0 +1,265 @@
+"""Custom tools as users write them: one TOML file each, in `tools`.
+
+    name = "deploy"
+    description = "Deploy the site to an environment"
+    command = ["./deploy.sh", "--env", "{{env}}"]
+
+    [parameters]
+    type = "object"
+    required = ["env"]
+    properties.env = { type = "string", enum = ["staging", "production"] }
+
+A file with anything wrong in it is no tool: half of a definition might run something else than was meant. See
+docs/custom-tools.md.
+"""
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import cast
+
+from acp_agent.core.secrets import Redact
+from acp_agent.core.types import Json, JsonObject
+from acp_agent.core.untrusted import toml_table
+from acp_agent.extend.front_matter import DefinitionProblem, Fields, Value
+from acp_agent.extend.sources import SourceFile, distinct
+from acp_agent.text import defanged, plain
+from acp_agent.tools.custom import PLACEHOLDER, CustomTool, objection_to
+
+_KEYS = ("name", "description", "command", "parameters", "timeout", "env", "enabled")
+_NAME = re.compile(r"(?!mcp_)[a-z][a-z0-9_]{0,63}")
+_PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_MOST_PARAMETERS = 30
+_LONGEST = 1024  # characters of a description
+_LONGEST_COMMAND = 4096
+_LONGEST_SCHEMA = 8192
+_DEEPEST = 2  # a list of plain values
+
+_SCHEMA = ("type", "properties", "required", "additionalProperties", "description")
+_ANY = ("type", "description", "enum", "default")
+_OF_TYPE: Mapping[str, tuple[str, ...]] = {
+    "string": (*_ANY, "minLength", "maxLength"),
+    "integer": (*_ANY, "minimum", "maximum"),
+    "number": (*_ANY, "minimum", "maximum"),
+    "boolean": ("type", "description", "default"),
+    "array": ("type", "description", "default", "items", "minItems", "maxItems"),
+}
+_LIMITS = ("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum")
+
+_IN_TEMPLATE = ("`", "((", "[[", "$[", "<<", "${", "$'", '$"')
+"""What a template with placeholders may not have: quotes mean something else inside of these."""
+
+
+def table_of(file: SourceFile) -> Mapping[str, Value] | DefinitionProblem:
+    """Return the table of a TOML file, or why there is none."""
+    try:
+        return cast("Mapping[str, Value]", toml_table(file.data.decode("utf-8-sig")))
+    except UnicodeDecodeError as error:
+        return DefinitionProblem(file.shown, "", f"expected text in UTF-8, but byte {error.start} is not")
+    except ValueError as error:
+        return DefinitionProblem(file.shown, "", f"expected TOML: {error}")
+
+
+def read_tool(file: SourceFile, clean: Redact = str) -> tuple[CustomTool | None, Sequence[DefinitionProblem]]:
+    """Return the tool in a file, and what is wrong with it. None for a tool that is wrong or switched off.
+
+    clean   removes secrets and invisible characters from what the model reads
+    """
+    table = table_of(file)
+    if isinstance(table, DefinitionProblem):
+        return None, (table,)
+    fields = Fields(file.shown, table)
+    name = fields.text("name", file.name, most=64)
+    if not _NAME.fullmatch(name):
+        fields.refuse("name", "a-z, 0-9 and _ after a letter, at most 64 characters, and not mcp_ in front")
+    description = fields.text("description", most=_LONGEST)
+    if not description and "description" not in (each.key for each in fields.problems):
+        fields.refuse("description", "what the tool does, for the model")
+    command = _command(fields, table)
+    timeout, env = fields.number("timeout", 60, 1, 600), fields.texts("env")
+    if not all(map(_VARIABLE.fullmatch, env)):
+        fields.refuse("env", "names of variables, without values")
+    enabled = fields.flag("enabled", default=True)
+    parameters = _cleaned(fields.table("parameters"), clean)
+    wrong = [*_wrong_parameters(parameters), *_wrong_command(command, parameters)]
+    wrong += [(key, f"unknown key (known keys: {', '.join(_KEYS)})") for key in fields.unknown]
+    problems = (*fields.problems, *(DefinitionProblem(file.shown, key, reason) for key, reason in wrong))
+    if problems or not enabled:
+        return None, problems
+    shown = plain(defanged(clean(description)))
+    schema: JsonObject = {"type": "object", "properties": {}, **parameters}
+    return CustomTool(name, shown, schema, command, timeout, env, file.shown), ()
+
+
+def _command(fields: Fields, table: Mapping[str, Value]) -> tuple[str, ...] | str:
+    given = table.get("command")
+    if isinstance(given, list):
+        fields.texts("command")
+        words = tuple(map(str, given))  # with their blanks
+        if not words or not words[0] or "\0" in "".join(words) or sum(map(len, words)) > _LONGEST_COMMAND:
+            fields.refuse("command", "a program and its arguments")
+        return words
+    line = fields.text("command", most=_LONGEST_COMMAND)
+    if not line or "\0" in line:
+        fields.refuse("command", "a list of a program and its arguments, or a line of the shell")
+    return line
+
+
+def _cleaned(table: Mapping[str, Value], clean: Redact) -> JsonObject:
+    """Return a schema whose descriptions are fit for the model."""
+
+    def fit(value: Json, key: str = "") -> Json:
+        match value:
+            case dict():
+                return {name: fit(each, name) for name, each in value.items()}
+            case str() if key == "description":
+                return plain(defanged(clean(value)))
+            case _:
+                return value
+
+    fitted = fit(cast("Json", dict(table)))
+    assert isinstance(fitted, dict)
+    return fitted
+
+
+# ----------------------------------------------------------------------------------- the parameters
+
+
+def _wrong_parameters(schema: JsonObject) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a schema: a key and the reason."""
+    for key in schema:
+        if key not in _SCHEMA:
+            yield f"parameters.{key}", f"expected only {', '.join(_SCHEMA)}"
+    if len(str(schema)) > _LONGEST_SCHEMA:
+        yield "parameters", f"expected at most {_LONGEST_SCHEMA:,} characters"
+    if schema.get("type", "object") != "object":
+        yield "parameters.type", 'expected "object"'
+    if schema.get("additionalProperties", False) is not False:
+        yield "parameters.additionalProperties", "expected false"
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    if not isinstance(properties, dict) or len(properties) > _MOST_PARAMETERS:
+        yield "parameters.properties", f"expected a table of at most {_MOST_PARAMETERS} parameters"
+        return
+    if not isinstance(required, list) or not all(isinstance(each, str) and each in properties for each in required):
+        yield "parameters.required", "expected a list of names of parameters"
+    for name, each in properties.items():
+        where = f"parameters.properties.{name}"
+        if not _PARAMETER.fullmatch(name):
+            yield where, "expected letters, digits and _ as a name"
+        yield from ((f"{where}{key}", reason) for key, reason in _wrong_value(each, 1))
+
+
+def _wrong_value(schema: Json, depth: int) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with the schema of one value."""
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    known = _OF_TYPE.get(kind) if isinstance(kind, str) else None
+    if not isinstance(schema, dict) or known is None or (kind == "array" and depth == _DEEPEST):
+        yield ".type", f"expected one of {', '.join(each for each in _OF_TYPE if each != 'array' or depth == 1)}"
+        return
+    for key, value in schema.items():
+        if key not in known:
+            yield f".{key}", f"expected only {', '.join(known)} for {kind}"
+        elif key == "description" and not (isinstance(value, str) and len(value) <= _LONGEST):
+            yield ".description", f"expected a text of at most {_LONGEST:,} characters"
+        elif key in _LIMITS and objection_to(value, {"type": "number"}):
+            yield f".{key}", "expected a number"
+    options = schema.get("enum", [])
+    typed = {"type": kind}
+    if "enum" in schema and not (
+        isinstance(options, list) and options and not any(objection_to(each, typed) for each in options)
+    ):
+        yield ".enum", f"expected a list of values of type {kind}"
+    elif "items" in schema or kind == "array":
+        inside = [*_wrong_value(schema.get("items", {"type": "string"}), depth + 1)]
+        yield from ((f".items{key}", reason) for key, reason in inside)
+        if inside:
+            return
+    if "default" in schema and (why := objection_to(schema["default"], schema)):
+        yield ".default", why
+
+
+# ---------------------------------------------------------------------------------------- the command
+
+
+def _wrong_command(command: tuple[str, ...] | str, parameters: JsonObject) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with the placeholders of a command."""
+    properties = parameters.get("properties")
+    names = properties if isinstance(properties, dict) else {}
+    parts = (command,) if isinstance(command, str) else command
+    used = {found[1] for part in parts for found in PLACEHOLDER.finditer(part)}
+    for name in sorted(used - names.keys()):
+        yield "command", f"{{{{{name}}}}} is no parameter"
+    for name in names:
+        if name not in used:
+            yield "command", f"expected {{{{{name}}}}} in it, or no parameter of this name"
+    if used and isinstance(command, str) and (why := _unsafe(command)):
+        yield "command", why
+
+
+def _unsafe(template: str) -> str:
+    """Return why a value in quotes might be more than one word at its place in a template; empty if it cannot."""
+    found = next((each for each in _IN_TEMPLATE if each in template), "")
+    if found:
+        return f"expected no {found} beside placeholders; use a script, or a list of arguments"
+    quote, at = "", 0
+    while at < len(template):
+        char, here = template[at], PLACEHOLDER.match(template, at)
+        if here:
+            before = template[at - 1 : at]
+            if quote:
+                return f"{here[0]} stands inside quotes: values are quoted already"
+            if before in ("$", "["):
+                return f"{here[0]} stands behind {before}, which changes what its quotes mean"
+            at = here.end()
+            continue
+        if char == "\\" and quote != "'":
+            if PLACEHOLDER.match(template, at + 1):
+                return "expected no backslash in front of a placeholder"
+            at += 2
+            continue
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        elif char == "#" and template[at - 1 : at] in ("", " ", "\t", "\n", ";", "&", "|", "(", ")"):
+            return "expected no comment beside placeholders"
+        at += 1
+    return "expected the end of the quotes" if quote else ""
+
+
+class CustomTools:
+    """The custom tools of one session.
+
+    reserved   the names of other tools, with what they are
+    clean      removes secrets and invisible characters from a text
+    """
+
+    def __init__(self, reserved: Collection[str], clean: Redact) -> None:
+        self._reserved = dict.fromkeys(reserved, "a tool of the agent itself")
+        self._clean = clean
+        self._files: tuple[SourceFile, ...] = ()
+        self.all: tuple[CustomTool, ...] = ()
+        self.problems: tuple[DefinitionProblem, ...] = ()
+
+    def read(self, files: tuple[SourceFile, ...]) -> None:
+        """Take the tools of these files. The same files again cost nothing."""
+        if files is self._files:
+            return
+        read = [(file, *read_tool(file, self._clean)) for file in files]
+        found, twice = distinct([(tool.name, file, tool) for file, tool, _ in read if tool], self._reserved)
+        self._files = files
+        self.all = tuple(found.values())
+        self.problems = (*(each for _, _, problems in read for each in problems), *twice)
+
+    def status(self) -> Sequence[str]:
+        """Return a line for /status."""
+        return (f"Custom tools: {', '.join(tool.name for tool in self.all)}",) if self.all else ()
+
+
+def wish(file: SourceFile) -> str:
+    """Return what a file with a tool would add, for the question about a project's files."""
+    table = table_of(file)
+    if isinstance(table, DefinitionProblem):
+        return ""
+    return f"{table.get('description', '')} - runs {json.dumps(table.get('command', ''), ensure_ascii=False)}"
