@@ -187,8 +187,12 @@ async def test_status_has_a_line_for_each_part_that_is_on():
     offer, _ = made(threshold=0.6, top_k=1, needs={"edit": Needs(requires=("read",))})
     await offer.begin(user("query the database"), ALL)
     offer.offered(ALL)
-    assert [line.partition(":")[0] for line in offer.status()] == ["TAFC", "Filter", "Dependencies"]
-    assert [line.partition(":")[0] for line in made(top_k=1)[0].status()] == ["Filter"]
+    assert [line.partition(":")[0] for line in offer.status()] == [
+        "Thinking before calls (TAFC)",
+        "Tool filter",
+        "Dependencies",
+    ]
+    assert [line.partition(":")[0] for line in made(top_k=1)[0].status()] == ["Tool filter"]
 
 
 # ----------------------------------------------------------------------------------------------- properties
