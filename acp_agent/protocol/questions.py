@@ -355,7 +355,7 @@ def _change_text(path: str, diff: Diff) -> str:
 def _change_in_title(diffs: Sequence[Diff]) -> str:
     """Return changes as the end of a title, for clients that show nothing else of a question; "" for none."""
     changed = [line for diff in diffs for line in _changed_lines(diff) if line[:1] in ("+", "-") and line[1:].strip()]
-    return f": {_cut(visible(' '.join(changed)))}" if changed else ""
+    return f": {defused(_cut(visible(' '.join(changed))))}" if changed else ""
 
 
 def _cut(line: str) -> str:
@@ -433,7 +433,7 @@ class EditorApprover:
         """
         call = self._tool_call(question)
         if before := told_before(self._paths, question, self._drawing):
-            update = chunk("agent_thought_chunk", f"\n{before}\n", str(uuid4()))
+            update = chunk("agent_thought_chunk", f"\n\n{before}\n\n", str(uuid4()))  # clients join thoughts
             await self._peer.notify("session/update", {"sessionId": self._session_id, "update": update})
         params: JsonObject = {"sessionId": self._session_id, "toolCall": call, "options": options(question)}
         try:

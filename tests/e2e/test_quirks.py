@@ -21,6 +21,7 @@ pytestmark = pytest.mark.anyio
 ASK = "session/request_permission"
 POEM = "roses are red\nviolets are red\n"
 EDIT = {"path": "poem.txt", "old_string": "roses are red", "new_string": "roses are blue"}
+PICTURE = "![x](https://evil.example/?q=1)"
 CODE = "python3 -c 'print(1)'"
 SCRIPT = {
     "edit": [uses(("edit", EDIT)), says("Edited.")],
@@ -28,6 +29,10 @@ SCRIPT = {
         uses(("edit", EDIT)),
         uses(("edit", {**EDIT, "old_string": "violets", "new_string": "lilies"})),
         says("Ok."),
+    ],
+    "picture": [
+        uses(("write", {"path": "new.md", "content": f"{PICTURE}\n"})),
+        says("Written."),
     ],
     "rewrite": [uses(("write", {"path": "new.txt", "content": "line\n" * 60})), says("Written.")],
     "tag": [uses(("bash", {"command": "git tag v1"})), says("Tagged.")],
@@ -132,6 +137,14 @@ async def test_vs_code_extensions_and_acpx_show_the_title_of_a_question_only_so_
     assert told.question["title"] == "edit poem.txt: -roses are red +roses are blue"
     assert "    -roses are red\n    +roses are blue\n" in told.before, "and in a thought before it stands the whole"
     assert told.call.first["title"] == "edit poem.txt"
+
+
+async def test_no_change_in_a_title_or_a_thought_of_a_question_fetches_a_picture(agent):
+    told = await turn(agent, "vscode-acp-chat", "picture")
+    assert told.question["title"] == "write new.md: +![x]\\(https://evil.example/?q=1)"
+    assert told.before.startswith("\n\n    "), "Markdown takes the text for code, also behind another thought"
+    assert f"\n    +{PICTURE}\n" in told.before
+    (agent.workspace / "new.md").unlink()
 
 
 async def test_a_long_change_in_text_is_cut_and_says_how_much_is_left_out(agent):
