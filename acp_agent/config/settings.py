@@ -307,6 +307,14 @@ class AgentsSettings(Section):
     """`[agents]`: sub-agents, which do a task in a conversation of their own and report (docs/agents.md)."""
 
     enabled: Annotated[bool, Field(description="Whether the model has the tool agent."), OFF] = True
+    evaluate: Annotated[
+        bool,
+        Field(
+            description="Whether the model has the tool evaluate: one agent works, another judges, until it approves. "
+            "/evaluate works in both cases."
+        ),
+        OFF,
+    ] = False
     max_running: Annotated[
         int, Field(ge=1, le=64, description="Sub-agents that run at once in one process, in all its sessions.")
     ] = 8

@@ -58,6 +58,37 @@ class AgentRun:
     conversation: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class EvaluationTask:
+    """A task that one agent does and another judges, in rounds, until the work is approved.
+
+    generator, evaluator   the names of these agents
+    rounds                 the most rounds, from 1 to 5
+    """
+
+    task: str
+    criteria: str
+    generator: str = "general"
+    evaluator: str = "review"
+    rounds: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The end of an evaluation.
+
+    run        the generator's last run
+    approved   whether the evaluator approved it
+    feedback   what the evaluator said last, or why it said nothing; empty if it approved
+    rounds     the rounds that it took
+    """
+
+    run: AgentRun
+    approved: bool
+    feedback: str
+    rounds: int
+
+
 class RunSlots:
     """The places for runs in the process. All its sessions share them."""
 
@@ -93,6 +124,13 @@ class SubAgents(Protocol):
 
     async def run(self, agent: str, task: str, parent: ParentCall) -> AgentRun:
         """Give an agent a task, and return the run when it has ended. Cancelling ends the run.
+
+        Raises ToolError if as many run already as may.
+        """
+        ...
+
+    async def evaluate(self, task: EvaluationTask, parent: ParentCall) -> Evaluation:
+        """Have a task done and judged until it is approved. Its runs fire no quality gates.
 
         Raises ToolError if as many run already as may.
         """

@@ -134,6 +134,7 @@ class ToolSpec:
     server      the MCP server of the tool; empty for the built-in ones
     delegates   whether another agent does the work. Each of its calls is judged by itself, so these calls run together
     alone       whether no other call of the same answer may run beside its calls
+    users_only  whether only the user calls it, by a slash command. The model does not see it
     """
 
     name: str
@@ -150,6 +151,7 @@ class ToolSpec:
     commands: bool = False
     delegates: bool = False
     alone: bool = False
+    users_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,7 @@ class ModeGate(Gate):
 READING = frozenset(
     (
         "agent",  # its calls are judged one by one
+        "evaluate",
         "read",
         "find_path",
         "grep",

@@ -46,7 +46,7 @@ PROFILES: Mapping[str, tuple[str, ...] | None] = MappingProxyType(
         "full": None,
         "coding": (
             *("group:fs", "group:runtime", "group:web", "group:memory", "group:lsp", "group:skills"),
-            *("diagnostics", "read_overflow", "update_plan", "ask_user", "agent"),
+            *("diagnostics", "read_overflow", "update_plan", "ask_user", "agent", "evaluate"),
         ),
         "minimal": ("read", "list_directory", "find_path", "grep", "read_overflow"),
     }
@@ -218,13 +218,18 @@ class SelectionGate(Gate):
 
     def allows(self, spec: ToolSpec) -> bool:
         """Return whether a tool is offered to the model."""
-        return not (self._objection(spec.name, spec) or self._is_left_out(spec.name, spec))
+        objection = self._objection(spec.name, spec) or self._is_left_out(spec.name, spec)
+        return not (objection or spec.users_only)
 
     def judge(self, facts: CallFacts) -> Verdict:
         name = facts.custom or facts.spec.name
         if rule := self._objection(name, facts.spec):
             return Deny(f"'{name}' is not among the tools of this session", rule=rule)
-        if self._is_left_out(name, facts.spec) and facts.call.origin is not CallOrigin.USER:
+        if facts.call.origin is CallOrigin.USER:
+            return Allow()
+        if facts.spec.users_only:
+            return Deny(f"'{name}' is not among the tools of this session", rule="agents")
+        if self._is_left_out(name, facts.spec):
             return Deny(f"'{name}' is not among the tools of this command", rule="allowed-tools")
         return Allow()
 

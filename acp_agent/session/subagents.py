@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from acp_agent.agent.prompt import sub_agent_prompt
 from acp_agent.agent.turn import Limits
 from acp_agent.config.load import Loaded
-from acp_agent.core.delegation import AgentRun, OfferedAgent, ParentCall, RunSlots
-from acp_agent.core.events import EventSink
+from acp_agent.core.delegation import AgentRun, Evaluation, EvaluationTask, OfferedAgent, ParentCall, RunSlots
+from acp_agent.core.events import EventSink, ToolProgress
 from acp_agent.core.ports import Provider, Toolset
 from acp_agent.core.secrets import Redact
 from acp_agent.core.session_options import Mode, tighter
@@ -152,6 +152,20 @@ class SessionSubAgents:
     async def run(self, agent: str, task: str, parent: ParentCall) -> AgentRun:
         """Give an agent a task, and return the run when it has ended. Raises ToolError if there is no place."""
         return await self._runs().run(agent, task, parent)
+
+    async def evaluate(self, task: EvaluationTask, parent: ParentCall) -> Evaluation:
+        """Have a task done and judged until it is approved. Raises ToolError if there is no place."""
+        from acp_agent.subagents.evaluation import evaluated  # noqa: PLC0415 - few sessions evaluate
+
+        runs = self._runs()
+
+        async def give(agent: str, words: str) -> AgentRun:
+            return await runs.run(agent, words, parent)
+
+        async def tell(line: str) -> None:
+            await parent.progress(ToolProgress(parent.id, output=f"\n\n{line}\n\n"))
+
+        return await evaluated(task, give, tell)
 
     async def spawn(self, agent: str, task: str) -> AgentRun:
         """Begin a run beside the turn. Raises ToolError if there is no place."""

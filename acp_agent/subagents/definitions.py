@@ -34,7 +34,7 @@ _MOST_TURNS = 200
 _LONGEST_NAME = 64
 _DESCRIPTION = 1000
 _LINE = 160  # characters of a description that the model reads in the schema
-_FORBIDDEN = frozenset(("agent", "update_plan", "compress_context", "memory_save", "memory_search"))
+_FORBIDDEN = frozenset(("agent", "evaluate", "update_plan", "compress_context", "memory_save", "memory_search"))
 """Tools that no sub-agent has: they belong to the conversation, or would begin further agents."""
 _MODES = {
     **dict.fromkeys(("", "default", "code", "inherit"), Mode.CODE),

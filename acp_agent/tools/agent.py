@@ -1,4 +1,4 @@
-"""agent: gives work to sub-agents, which do it in conversations of their own and report."""
+"""agent: gives work to sub-agents, which do it in conversations of their own and report. evaluate: has it judged."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -6,12 +6,20 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from acp_agent.core.delegation import AgentRun, OfferedAgent, ParentCall, RunState, SubAgents
+from acp_agent.core.delegation import (
+    AgentRun,
+    Evaluation,
+    EvaluationTask,
+    OfferedAgent,
+    ParentCall,
+    RunState,
+    SubAgents,
+)
 from acp_agent.core.errors import ToolError, ToolErrorCategory, ToolFailure
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import JsonObject, Subject, ToolKind, ToolResult, ToolSpec
 from acp_agent.text import counted, title
-from acp_agent.tools.tool import Params, Text, Tool
+from acp_agent.tools.tool import WHOLE, Params, Text, Tool
 
 _LISTED = 15
 """Agents whose names and descriptions are in the schema; the others are listed by `list`."""
@@ -80,9 +88,7 @@ class AgentTool(Tool[AgentParams]):
         return ()
 
     async def run(self, params: AgentParams, context: ToolContext) -> ToolResult:
-        agents = context.backends.agents
-        if agents is None or context.agent is not None:
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "there are no sub-agents here")
+        agents = _agents(context)
         _check(params)
         match params.op:
             case "run":
@@ -97,6 +103,14 @@ class AgentTool(Tool[AgentParams]):
                 return ToolResult("\n".join(map(summary, ended)) or "no run goes on")
             case "steer":
                 return _begun(await agents.steer(params.id, params.task))
+
+
+def _agents(context: ToolContext) -> SubAgents:
+    """Return the sub-agents. Raises ToolError if the call may give them no work."""
+    agents = context.backends.agents
+    if agents is None or context.agent is not None:
+        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "there are no sub-agents here")
+    return agents
 
 
 async def _run(params: AgentParams, agents: SubAgents, context: ToolContext) -> ToolResult:
@@ -135,6 +149,57 @@ def as_result(run: AgentRun) -> ToolResult:
 
 def _envelope(run: AgentRun) -> JsonObject:
     return {"agent": run.agent, "run": run.id, "calls": run.calls, "conversation": run.conversation}
+
+
+class EvaluateParams(Params):
+    """Have agents do a task and judge it by criteria, in rounds, until it is approved. Returns the last report."""
+
+    task: Annotated[Text, Field(min_length=1, max_length=50_000)]
+    criteria: Annotated[Text, Field(min_length=1, max_length=20_000)]
+    generator: Annotated[Text, Field(max_length=100, description="Agent that does it")] = "general"
+    evaluator: Annotated[Text, Field(max_length=100, description="Agent that judges")] = "review"
+    rounds: Annotated[int, Field(ge=1, le=5), WHOLE] = 3
+
+
+class EvaluateTool(Tool[EvaluateParams]):
+    """The tool that has work done and judged by `Backends.agents`.
+
+    for_model   whether the model has it; the user always does
+    """
+
+    name = "evaluate"
+    kind = ToolKind.THINK
+    mutates = False
+    params = EvaluateParams
+
+    def __init__(self, *, for_model: bool = True) -> None:
+        self._spec = replace(super().spec(), delegates=True, alone=True, users_only=not for_model)
+
+    def spec(self) -> ToolSpec:
+        return self._spec
+
+    def title(self, params: EvaluateParams) -> str:
+        return title(f"{params.generator}, judged by {params.evaluator}: {params.task}")
+
+    def subjects(self, params: EvaluateParams) -> tuple[Subject, ...]:
+        """Return no subject: the agents' own calls are judged one by one."""
+        del params
+        return ()
+
+    async def run(self, params: EvaluateParams, context: ToolContext) -> ToolResult:
+        wanted = EvaluationTask(params.task, params.criteria, params.generator, params.evaluator, params.rounds)
+        found = await _agents(context).evaluate(wanted, ParentCall(context.call_id, context.progress))
+        if found.run.state is not RunState.DONE:
+            return as_result(found.run)
+        told = f"{found.run.report}\n\n[{_verdict(found, params.evaluator)}]"
+        more: JsonObject = {"approved": found.approved, "rounds": found.rounds}
+        return ToolResult(f"{told}\n[{summary(found.run)}]", display=told, envelope={**_envelope(found.run), **more})
+
+
+def _verdict(found: Evaluation, judge: str) -> str:
+    """Return one line that says what the judge said last."""
+    rounds = counted(found.rounds, "round")
+    return f"approved by {judge} after {rounds}" if found.approved else f"not approved after {rounds}: {found.feedback}"
 
 
 def summary(run: AgentRun) -> str:

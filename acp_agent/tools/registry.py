@@ -9,7 +9,7 @@ from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import ALIASES, JsonObject, ToolCall, ToolKind, ToolSpec
-from acp_agent.tools.agent import AgentTool
+from acp_agent.tools.agent import AgentTool, EvaluateTool
 from acp_agent.tools.bash import Bash, Process, TypesCommands, no_shell
 from acp_agent.tools.conversation import CompressContext, UpdatePlan
 from acp_agent.tools.diagnostics import Diagnostics
@@ -207,6 +207,8 @@ def catalogue() -> JsonObject:
                 "mutates": spec.mutates,
                 "parameters": spec.parameters,
             }
-            for spec in (tool.spec() for tool in (*default_tools(compression=True, questions=True), AgentTool()))
+            for spec in (
+                tool.spec() for tool in (*default_tools(compression=True, questions=True), AgentTool(), EvaluateTool())
+            )
         ]
     }

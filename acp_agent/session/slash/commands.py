@@ -41,6 +41,7 @@ class CommandName(StrEnum):
     MEMORY = "memory"
     SKILLS = "skills"
     AGENTS = "agents"
+    EVALUATE = "evaluate"
     MCP = "mcp"
     POLICY = "policy"
     PERMISSIONS = "permissions"
@@ -81,6 +82,7 @@ COMMANDS = (
     ),
     SlashCommand(_N.SKILLS, "List the skills of this session"),
     SlashCommand(_N.AGENTS, "List the sub-agents and what they did; `@name task` gives one a task"),
+    SlashCommand(_N.EVALUATE, "Have a sub-agent do a task, and another judge it, in rounds", "criteria: task"),
     SlashCommand(_N.MCP, "List the MCP servers of this session and how they are"),
     SlashCommand(
         CommandName.POLICY,
@@ -99,7 +101,7 @@ COMMANDS = (
     ),
 )
 
-ALWAYS = frozenset(CommandName) - {CommandName.MEMORY, CommandName.SKILLS, CommandName.MCP, CommandName.POLICY}
+ALWAYS = frozenset(CommandName) - {_N.MEMORY, _N.SKILLS, _N.MCP, _N.POLICY}
 """The commands that every configuration has. The others are offered once the configuration is known."""
 
 

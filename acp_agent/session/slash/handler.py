@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Protocol, assert_never
+from typing import Literal, Protocol, assert_never
 from uuid import uuid4
 
 from acp_agent.agent.prompt import fenced, ran
@@ -39,6 +39,7 @@ from acp_agent.tools.agent import listing
 _LISTED = 20  # notes
 _LONGEST = 300  # characters of a note in a list
 _OFF = "No notes are kept: memory is switched off (`memory.enabled`)."
+_NO_AGENTS = "Sub-agents are switched off (`agents.enabled`)."
 _USAGE = "Usage: `/memory`, `/memory search WORDS` or `/memory delete ID`"
 
 
@@ -172,13 +173,26 @@ class SlashCommandHandler:
         """Give a sub-agent the user's task. Return its report; the model reads it in the next turn."""
         if not task.strip():
             return f"Say what `{agent}` is to do: `@{agent} TASK`"
-        arguments: JsonObject = {"agent": agent, "task": task}
-        result = await self._toolset.run(ToolCall(str(uuid4()), "agent", arguments, origin=CallOrigin.USER))
+        return await self._delegate("agent", {"agent": agent, "task": task}, f"the sub-agent {agent} do this: {task}")
+
+    async def evaluate(self, text: str) -> str:
+        """Have the user's task done and judged. Return the last report with the verdict."""
+        if not self._loaded().settings.agents.enabled:
+            return _NO_AGENTS
+        criteria, colon, task = text.partition(":")
+        if not (colon and criteria.strip() and task.strip()):
+            return "Usage: `/evaluate CRITERIA: TASK`; `general` does the task, and `review` judges it by the criteria."
+        arguments: JsonObject = {"criteria": criteria.strip(), "task": task.strip()}
+        return await self._delegate("evaluate", arguments, f"sub-agents do and judge this: {text}")
+
+    async def _delegate(self, tool: str, arguments: JsonObject, what: str) -> str:
+        """Make a call that gives agents work. Return what the user is told; the model reads it in the next turn."""
+        result = await self._toolset.run(ToolCall(str(uuid4()), tool, arguments, origin=CallOrigin.USER))
         if window := self._models.window():
             await self._emit(UsageChanged(self._conversation.history.estimate(), window))  # for what it cost
         if result.failure is not None:
             return result.failure.message
-        words = f"I had the sub-agent {agent} do this: {task}\n\n{fenced('tool-output', defanged(result.text))}"
+        words = f"I had {what}\n\n{fenced('tool-output', defanged(result.text))}"
         self._conversation.history.append(Message(Role.USER, (TextPart(words),)))
         return result.shown
 
@@ -210,8 +224,6 @@ class SlashCommandHandler:
         self, name: CommandName, argument: str, files: FileSystem
     ) -> str | Review:
         match name:
-            case CommandName.HELP:
-                return commands.help_text(self.available())
             case CommandName.MODEL:
                 return await self.model(argument)
             case CommandName.MODE:
@@ -228,16 +240,10 @@ class SlashCommandHandler:
                 return await self._restore(argument, redo=name is CommandName.REDO)
             case CommandName.TOOLS:
                 return self._reset_tools(argument) if argument else self._list_tools()
-            case CommandName.STATUS:
-                return _listed(self.status(), "Nothing is known yet.")
-            case CommandName.COST:
-                return _listed(self.cost(), "No model was asked yet.")
             case CommandName.MEMORY:
                 return await self.memory(argument)
-            case CommandName.SKILLS | CommandName.AGENTS:
-                return self._agents() if name is CommandName.AGENTS else self._needs.extensions.skills.described()
-            case CommandName.MCP:
-                return _listed(self.servers(), "This session has no MCP servers.")
+            case CommandName.EVALUATE:
+                return await self.evaluate(argument)
             case CommandName.POLICY:
                 return await self.policy(argument)
             case CommandName.PERMISSIONS:
@@ -245,9 +251,37 @@ class SlashCommandHandler:
             case CommandName.TRUST:
                 return await self._trust(argument)
             case _:
-                assert_never(name)
+                return self._lines(name)
 
     # ------------------------------------------------------------------------------------- telling
+
+    def _lines(
+        self,
+        name: Literal[
+            CommandName.HELP,
+            CommandName.STATUS,
+            CommandName.COST,
+            CommandName.SKILLS,
+            CommandName.AGENTS,
+            CommandName.MCP,
+        ],
+    ) -> str:
+        """Return the answer of a command that only tells something."""
+        match name:
+            case CommandName.HELP:
+                return commands.help_text(self.available())
+            case CommandName.STATUS:
+                return _listed(self.status(), "Nothing is known yet.")
+            case CommandName.COST:
+                return _listed(self.cost(), "No model was asked yet.")
+            case CommandName.SKILLS:
+                return self._needs.extensions.skills.described()
+            case CommandName.AGENTS:
+                return self._agents()
+            case CommandName.MCP:
+                return _listed(self.servers(), "This session has no MCP servers.")
+            case _:
+                assert_never(name)
 
     def status(self) -> Sequence[str]:
         """Return one line for each subject, and none for parts that are switched off."""
@@ -354,8 +388,7 @@ class SlashCommandHandler:
 
     def _agents(self) -> str:
         """Return the sub-agents and what they did."""
-        on = self._loaded().settings.agents.enabled
-        return listing(self._needs.agents) if on else "Sub-agents are switched off (`agents.enabled`)."
+        return listing(self._needs.agents) if self._loaded().settings.agents.enabled else _NO_AGENTS
 
     async def _run_command(self, command: str) -> str:
         """Run the user's command through the same gates and terminal. The model sees it in the next turn."""

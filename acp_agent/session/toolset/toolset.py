@@ -50,7 +50,7 @@ from acp_agent.session.toolset.settings import (
     wall_rules,
     without_faulty_patterns,
 )
-from acp_agent.tools.agent import AgentTool
+from acp_agent.tools.agent import AgentTool, EvaluateTool
 from acp_agent.tools.registry import Registry, ToolLimits, default_tools
 from acp_agent.tools.tool import Tool
 from acp_agent.workspace.changed_files import FileWatch, SeenFiles, SessionSnapshots
@@ -554,7 +554,8 @@ class SessionTools:
             reached=self.backends.reached,
         )
         if settings.agents.enabled:
-            own = (*own, AgentTool(self._needs.agents.offered))
+            evaluate = EvaluateTool(for_model=settings.agents.evaluate)
+            own = (*own, AgentTool(self._needs.agents.offered), evaluate)
         languages, lsp = self._languages(loaded), settings.acp.lsp
         if languages is None:
             return own
