@@ -206,6 +206,7 @@ async def test_a_users_skill_can_be_carried_out_by_its_name(tmp_path):
     async with aided(tmp_path, "done") as (session, model, _):
         await session.say("/greet the moon")
         assert "Run `sh scripts/go.sh the moon`." in last(model.requests[0])
+        assert "Yours:\n\n- `/greet` *words (optional)*: Greet" in await session.say("/help")
 
 
 async def test_a_broken_file_is_named_and_the_others_work(tmp_path):

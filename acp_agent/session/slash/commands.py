@@ -161,10 +161,11 @@ def offered(available: Collection[CommandName]) -> tuple[OfferedCommand, ...]:
     return tuple(OfferedCommand(each.name.value, each.description, each.hint) for each in _chosen(available))
 
 
-def help_text(available: Collection[CommandName] = ALWAYS) -> str:
-    """Return the output of /help."""
-    lines = (f"- {command.usage()}: {command.description}" for command in _chosen(available))
-    return "\n".join(("Commands:", "", *lines))
+def help_text(available: Collection[CommandName] = ALWAYS, own: Sequence[OfferedCommand] = ()) -> str:
+    """Return the output of /help. `own` are the user's commands and skills."""
+    lines = [f"- {command.usage()}: {command.description}" for command in _chosen(available)]
+    brought = [f"- `/{each.name}` *{each.hint}*: {each.description}" for each in own]
+    return "\n".join(("Commands:", "", *lines, *(("", "Yours:", "", *brought) if brought else ())))
 
 
 def _chosen(available: Collection[CommandName]) -> list[SlashCommand]:

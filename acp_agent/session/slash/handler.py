@@ -269,7 +269,7 @@ class SlashCommandHandler:
         """Return the answer of a command that only tells something."""
         match name:
             case CommandName.HELP:
-                return commands.help_text(self.available())
+                return commands.help_text(self.available(), self._needs.extensions.offered())
             case CommandName.STATUS:
                 return _listed(self.status(), "Nothing is known yet.")
             case CommandName.COST:

@@ -26,7 +26,6 @@ from acp_agent.session.slash.commands import CommandName
 from acp_agent.session.subagents import AgentLibrary
 from acp_agent.text import counted
 from acp_agent.tools import registry
-from acp_agent.tools.skills import skill_tools
 from acp_agent.tools.tool import Tool
 from acp_agent.workspace.roots import Roots
 
@@ -136,7 +135,12 @@ class SessionExtensions:
         self._read_tools(self.sources.files(SourceKind.TOOLS))
         count = len(self.skills.listed())
         if (bool(self._tools), len(self._tools) == _WITH_SEARCH) != (count > 0, count > MANY):
-            self._tools = skill_tools(self.skills, searchable=count > MANY) if count else ()
+            self._tools = self._make_tools(searchable=count > MANY) if count else ()
+
+    def _make_tools(self, *, searchable: bool) -> tuple[Tool[Any], ...]:
+        from acp_agent.tools.skills import skill_tools  # noqa: PLC0415 - few sessions have skills
+
+        return skill_tools(self.skills, searchable=searchable)
 
     def _read_tools(self, files: tuple[SourceFile, ...]) -> None:
         if self.custom is None and files:
