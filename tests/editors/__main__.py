@@ -24,6 +24,7 @@ CLIENTS = {
     "neovim": "neovim:CodeCompanion",
     "jupyter": "jupyter:JupyterAi",
     "marimo": "marimo:Marimo",
+    "vsix": "vsix:VsCodeExtension",
 }
 OURS = "vscode"
 """Our own extension. Its tour has other parts, so that it gets a line instead of a row."""
@@ -63,6 +64,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="the folder for frames and screens (default: a new one)")
     arguments = parser.parse_args()
     names: list[str] = arguments.clients or [*CLIENTS, OURS]
+    if not arguments.clients and not os.environ.get("VSIX"):
+        names.remove("vsix")
     if unknown := [name for name in names if name not in (*CLIENTS, OURS)]:
         parser.error(f"no such client: {', '.join(unknown)} (there are {', '.join(CLIENTS)}, {OURS})")
     out = (arguments.out or Path(tempfile.mkdtemp(prefix="acp-editors-"))).resolve()

@@ -28,7 +28,8 @@ const actions = {
   press: ({ keys }) => page.keyboard.press(keys),
   shot: ({ file }) => page.screenshot({ path: file }),
   text: async () => {
-    const texts = page.frames().map((frame) => frame.evaluate("document.body?.innerText ?? ''").catch(() => ""));
+    const drawn = "document.body?.getClientRects().length ? document.body.innerText : ''"; // of hidden frames it would be their scripts
+    const texts = page.frames().map((frame) => frame.evaluate(drawn).catch(() => ""));
     return (await Promise.all(texts)).join("\n");
   },
 };
