@@ -17,6 +17,7 @@ they are; keys of theirs that mean nothing here are left out.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 
@@ -150,7 +151,7 @@ def read(text: MarkdownFile, file_name: str) -> tuple[Definition, list[Definitio
         text.file,
         _model(fields),
         _tools(fields, text),
-        _mode(fields),
+        _mode(fields, text),
         _turns(fields, text),
         fields.flag("background"),
         fields.texts("skills"),
@@ -171,10 +172,12 @@ def _model(fields: Fields) -> str:
     return ""
 
 
-def _mode(fields: Fields) -> Mode:
+def _mode(fields: Fields, text: MarkdownFile) -> Mode:
     """Return the mode. A looser one than the session's counts as the session's, and is named."""
     for key in ("permission_mode", "permissionMode", "mode"):
         word = fields.text(key, most=100)
+        if not word and text.values.get(key) is not None:
+            return Mode.ASK  # it is no text, which is a problem already
         if word in _MODES and word:
             return _MODES[word]
         if word in _LOOSER:
@@ -193,7 +196,10 @@ def _turns(fields: Fields, text: MarkdownFile) -> int:
 def _tools(fields: Fields, text: MarkdownFile) -> ToolChoice:
     """Return the tools. What cannot be read allows none."""
     given: Value = text.values.get("tools")
+    before = len(fields.problems)
     denied = (*fields.texts("disallowedTools"), *fields.texts("disallowed_tools"))
+    if len(fields.problems) > before:
+        return ToolChoice(session=())
     if isinstance(given, dict):
         table = Fields("", fields.table("tools"))
         allow, deny = table.texts("allow"), (*table.texts("deny"), *table.texts("except"))
@@ -208,16 +214,20 @@ def _tools(fields: Fields, text: MarkdownFile) -> ToolChoice:
                 fields.refuse("tools", "a list of tools; it has no tools until this is corrected")
             return ToolChoice(session=())
         choice = ToolChoice(allow=() if allow == ("*",) else allow, deny=denied)
-    unknown = [entry for entry in choice.allow if not _is_entry(entry)]
-    if unknown:
-        line, named = text.lines.get("tools", 0), ", ".join(unknown[:10])
-        fields.problems.append(DefinitionProblem(text.file, "tools", f"no tool here is called {named}", line))
-    return choice
+    slips = [slip for entry in (*choice.allow, *choice.deny) if (slip := _slip(entry))]
+    if slips:
+        line = text.lines.get("tools", 0)
+        fields.problems.append(DefinitionProblem(text.file, "tools", "; ".join(slips[:10]), line))
+    # A part of a tool's calls cannot be denied, so all of them are: `Bash(rm *)` denies bash.
+    return replace(choice, deny=tuple(entry.partition("(")[0].strip() for entry in choice.deny))
 
 
-def _is_entry(entry: str) -> bool:
-    """Return whether an entry may name a tool: one of ours, a group, or a tool of a server."""
+def _slip(entry: str) -> str:
+    """Return what is wrong with an entry; empty if it may name a tool, which users and servers may have brought."""
     word = entry.lower().strip()
+    if "(" in word:
+        return f"{entry!r} names a part of a tool's calls; here a tool is allowed or denied as a whole"
     known = {*ALIASES, *ALIASES.values(), *(tool for group in GROUPS.values() for tool in group)}
-    more = {"outline", "diagnostics", "read_overflow", "ask_user"}
-    return word in known | more or word == "mcp" or word.startswith(("group:", "mcp:", "mcp_"))
+    known |= {"outline", "diagnostics", "read_overflow", "ask_user"}
+    near = [] if word in known or ":" in word else get_close_matches(word[:100], known, n=1, cutoff=0.75)
+    return f"no tool here is called {entry!r}; did you mean {near[0]}?" if near else ""

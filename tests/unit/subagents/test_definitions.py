@@ -57,6 +57,9 @@ def test_a_file_of_claude_code_is_read_as_it_is():
         ("tools: {allow: read, deni: [read]}", []),
         ("tools: Bash(git log:*), Read", ["read"]),
         ("disallowedTools: Bash, Edit", ["read", "grep", "write", "fetch"]),
+        ("disallowedTools: Bash(rm *), Edit", ["read", "grep", "write", "fetch"]),
+        ("disallowedTools: 7", []),
+        ("tools: [read, mine]", ["read"]),
     ],
 )
 def test_tools_are_those_that_are_named_and_never_more(front: str, names: list[str]):
@@ -73,6 +76,7 @@ def test_tools_are_those_that_are_named_and_never_more(front: str, names: list[s
         ("permissionMode: default", Mode.CODE, ""),
         ("permissionMode: bypassPermissions", Mode.CODE, "never freer than its session"),
         ("permissionMode: acceptEdits", Mode.CODE, "never freer than its session"),
+        ("permission_mode: [plan]", Mode.ASK, "expected a text"),
         ("permission_mode: plam", Mode.ASK, "it may only read until this is corrected"),
     ],
 )
@@ -90,7 +94,9 @@ def test_a_mode_only_takes_away(front: str, mode: Mode, told: str):
         ("max_turns: many", "max_turns: expected a whole number from 1 to 200, got 'many'"),
         ("background: perhaps", "background: expected true or false"),
         ("model: gpt", 'model: expected "PROVIDER:MODEL"; the session\'s model is used'),
-        ("tools: Raed", "tools: no tool here is called Raed"),
+        ("tools: Raed", "tools: no tool here is called 'Raed'; did you mean read?"),
+        ("tools: {deny: [bsah]}", "tools: no tool here is called 'bsah'; did you mean bash?"),
+        ("tools: Bash(git log *)", "tools: 'Bash(git log *)' names a part of a tool's calls"),
         ("skills: {a: b}", "skills: expected a list of texts"),
     ],
 )
