@@ -134,11 +134,32 @@ class Reports(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerCheck:
+    """What checks say of an answer that the model ended. `feedback` makes it go on, `note` is for the user."""
+
+    feedback: str = ""
+    note: str = ""
+
+
+class AnswerChecks(Protocol):
+    """Checks of what a turn did, before it ends."""
+
+    def begin(self) -> None:
+        """Begin a turn."""
+        ...
+
+    async def answered(self, *, is_last: bool) -> AnswerCheck:
+        """Check what was done, as the model ended its answer. `is_last`: it cannot go on. Raises only cancellation."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class Hooks:
     """The hooks of one conversation. They have state, so two conversations never share them.
 
     began      is called as soon as the history has the prompt, since the model may then be silent for long
     reports    work that goes on beside the turn; the turn does not end before it
+    checks     what judges the work when the model ends its answer
     session_ended  returns whether a cancelled turn was cancelled because the session ends, not by the user
     """
 
@@ -147,5 +168,6 @@ class Hooks:
     phases: Phases | None = None
     room: ContextLimiter | None = None
     reports: Reports | None = None
+    checks: AnswerChecks | None = None
     began: Callable[[], None] | None = None
     session_ended: Callable[[], bool] | None = None

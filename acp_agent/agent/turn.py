@@ -321,6 +321,8 @@ class _Turn:
             hooks.room.begin()
         if hooks.observer is not None:
             hooks.observer.begin()
+        if hooks.checks is not None:
+            hooks.checks.begin()
         await hooks.offer.begin(prompt, tuple(toolset.specs()))
         if hooks.phases is not None:
             self._tell_model(await hooks.phases.before_first_inference(prompt, toolset))
@@ -361,10 +363,7 @@ class _Turn:
             case _:
                 assert_never(done.stop)
         if not uses:
-            if self._hooks.reports is not None and not is_last and (news := await self._hooks.reports.wait()):
-                self._tell_model(news)
-                return None
-            return await self._stop(StopReason.END_TURN, "" if self._spoke else notes.EMPTY_ANSWER)
+            return await self._answered(is_last=is_last)
         calls, hooks, toolset = ToolCalls(received), self._hooks, self._agent.toolset
         polling = {spec.name for spec in specs if spec.polls}
         try:
@@ -385,6 +384,18 @@ class _Turn:
         if hooks.phases is not None:
             self._tell_model(await hooks.phases.after_round(outcomes, toolset))
         return None
+
+    async def _answered(self, *, is_last: bool) -> StopReason | None:
+        """End the turn, as the model wants, or return None if there is something that it must know first."""
+        hooks, note = self._hooks, "" if self._spoke else notes.EMPTY_ANSWER
+        news = await hooks.reports.wait() if hooks.reports is not None and not is_last else ""
+        if not news and hooks.checks is not None:
+            check = await hooks.checks.answered(is_last=is_last)
+            news, note = check.feedback, check.note or note
+        if news:
+            self._tell_model(news)
+            return None
+        return await self._stop(StopReason.END_TURN, note)
 
     async def _call_model(self, specs: tuple[ToolSpec, ...]) -> tuple[ModelDone, Received]:
         """Call the model. Return the end of the call and the answer as the history keeps it.

@@ -24,6 +24,7 @@ from acp_agent.config.section import (
     PathText,
     Seconds,
     Section,
+    Words,
     no_looser,
 )
 from acp_agent.config.tool_settings import ToolSettings
@@ -303,6 +304,48 @@ class AgentSettings(Section):
         return self
 
 
+class QualityEvent(StrEnum):
+    """When a quality gate judges."""
+
+    TURN = "turn"
+    DELEGATION = "delegation"
+
+
+class QualityGateSettings(Section):
+    """`[[agents.gates]]`: a check of what the agent did. A command or an evaluator decides (docs/agents.md)."""
+
+    name: Annotated[str, Field(min_length=1, max_length=60, description="Its name in messages.")]
+    event: Annotated[
+        QualityEvent,
+        Field(
+            strict=False,
+            description="turn: when the model ends an answer in which files were changed; delegation: when a sub-agent "
+            "reports.",
+        ),
+    ] = QualityEvent.TURN
+    command: Annotated[
+        str, Field(max_length=4000, description="A shell command; exit code 0 passes. It is judged like any call.")
+    ] = ""
+    evaluator: Annotated[str, Field(max_length=64, description="Instead of a command: the sub-agent that judges.")] = ""
+    criteria: Annotated[str, Field(max_length=20_000, description="By what the evaluator judges.")] = ""
+    agents: Annotated[
+        Words, Field(description="The sub-agents whose reports are judged. Empty: those that may change files.")
+    ] = ()
+    block_on_failure: Annotated[
+        bool, Field(description="Whether the work goes on with the reason if it fails. false: you are told.")
+    ] = True
+    max_retries: Annotated[int, Field(ge=0, le=10, description="How often it goes on.")] = 2
+    timeout_secs: Annotated[int, Field(ge=1, le=86_400, description="Seconds the command may take.")] = 300
+
+    @model_validator(mode="after")
+    def _has_one_judge(self) -> Self:
+        if bool(self.command.strip()) == bool(self.evaluator.strip()):
+            raise ValueError("either command or evaluator")
+        if self.evaluator and not self.criteria.strip():
+            raise ValueError("criteria beside evaluator")
+        return self
+
+
 class AgentsSettings(Section):
     """`[agents]`: sub-agents, which do a task in a conversation of their own and report (docs/agents.md)."""
 
@@ -338,6 +381,15 @@ class AgentsSettings(Section):
             examples=["ollama:qwen3:8b"],
         ),
     ] = ""
+    gates: Annotated[
+        tuple[QualityGateSettings, ...],
+        Field(
+            strict=False,
+            max_length=20,
+            description="Checks of what the agent did, in this order.",
+            examples=[[{"name": "tests", "command": "make test"}]],
+        ),
+    ] = ()
 
 
 class TerminalForm(StrEnum):

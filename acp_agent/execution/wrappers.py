@@ -410,6 +410,8 @@ class ChangesExecutor:
         finally:
             with anyio.CancelScope(shield=True):  # what a cancelled call has changed can be taken back too
                 found = await anyio.to_thread.run_sync(partial(self._watch.since, before, noted=not users))
+        if not users and (found.changed or found.deleted or (paths and result.failure is None)):
+            self._watch.count_change()
         if rules is not None:
             result = _ended(result, f"[changes could not be taken back: {trouble}]") if trouble else result
             changes = rules.rolled_back(result, found, self._watch.cwd)

@@ -304,7 +304,11 @@ class SessionFactory:
             self._redactor,
             self._process.summaries(self._session),
             lambda: self.toolset,
-            Hooks(tool_selection(settings, self._embedder, joining, self._warn, self._redactor), reports=self._agents),
+            Hooks(
+                tool_selection(settings, self._embedder, joining, self._warn, self._redactor),
+                reports=self._agents,
+                checks=self._agents,
+            ),
             None if saved is None else history_of(saved, self._redactor, partial(self._warn_plainly, _DAMAGED)),
         )
 
@@ -400,6 +404,7 @@ class SessionFactory:
                 lambda: self._conversation.limits,
                 lambda: [each.server.name for each in self._mcp.connections.listed()],
                 lambda names: self._extensions.skill_texts(names),  # noqa: PLW0108 - they are made later
+                lambda: None if self._tools.watch is None else self._tools.snapshots.changes,
             ),
             self._plain,
             self._emit,

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from acp_agent.agent.hooks import AnswerCheck
 from acp_agent.agent.prompt import sub_agent_prompt
 from acp_agent.agent.turn import Limits
 from acp_agent.config.load import Loaded
@@ -21,6 +22,7 @@ from acp_agent.session.session import Background, Session
 
 if TYPE_CHECKING:
     from acp_agent.subagents.definitions import Definition
+    from acp_agent.subagents.quality_gates import QualityGates
     from acp_agent.subagents.runs import RunLimits, SubAgentRuns
     from acp_agent.subagents.worker import Worker
 
@@ -85,6 +87,7 @@ class SubAgentSession:
     limits   returns the session's limits of a turn
     servers  returns the names of its MCP servers
     skills   returns the texts of the skills with these names
+    changes  returns a number that grows with each call that changed files; None if that is not noticed
     """
 
     session: Session
@@ -96,6 +99,7 @@ class SubAgentSession:
     limits: Callable[[], Limits]
     servers: Callable[[], Sequence[str]]
     skills: Callable[[Sequence[str]], str]
+    changes: Callable[[], int | None]
 
     async def provider(self, definition: "Definition") -> Provider:
         """Return the model of a definition. Raises AgentError."""
@@ -144,6 +148,7 @@ class SessionSubAgents:
         self._keep = keep
         self._slots = slots
         self._made: SubAgentRuns | None = None
+        self._gates: QualityGates | None = None
 
     def offered(self) -> Sequence[OfferedAgent]:
         """Return the agents that can be given work now."""
@@ -151,7 +156,8 @@ class SessionSubAgents:
 
     async def run(self, agent: str, task: str, parent: ParentCall) -> AgentRun:
         """Give an agent a task, and return the run when it has ended. Raises ToolError if there is no place."""
-        return await self._runs().run(agent, task, parent)
+        of_gate = self._gates is not None and parent.id in self._gates.calls
+        return await self._runs().run(agent, task, parent, self._worker if of_gate else None)
 
     async def evaluate(self, task: EvaluationTask, parent: ParentCall) -> Evaluation:
         """Have a task done and judged until it is approved. Raises ToolError if there is no place."""
@@ -160,7 +166,7 @@ class SessionSubAgents:
         runs = self._runs()
 
         async def give(agent: str, words: str) -> AgentRun:
-            return await runs.run(agent, words, parent)
+            return await runs.run(agent, words, parent, self._worker)
 
         async def tell(line: str) -> None:
             await parent.progress(ToolProgress(parent.id, output=f"\n\n{line}\n\n"))
@@ -198,6 +204,30 @@ class SessionSubAgents:
         if self._made is not None:
             await self._made.end()
 
+    # --------------------------------------------------------------------------------- quality gates
+
+    def begin(self) -> None:
+        """Begin a turn: its changes are what the quality gates judge."""
+        if (gates := self._quality()) is not None:
+            gates.begin()
+
+    async def answered(self, *, is_last: bool) -> AnswerCheck:
+        """Return what the quality gates say of the turn. Raises only cancellation."""
+        gates = self._quality()
+        return AnswerCheck() if gates is None else await gates.answered(is_last=is_last)
+
+    def _quality(self) -> "QualityGates | None":
+        """Return the quality gates; None if none is configured."""
+        shared = self._shared
+        if not shared.loaded().settings.agents.gates:
+            return None
+        if self._gates is None:
+            from acp_agent.subagents.quality_gates import QualityGates  # noqa: PLC0415 - few sessions have gates
+
+            configured = lambda: shared.loaded().settings.agents.gates  # noqa: E731
+            self._gates = QualityGates(configured, shared.toolset, shared.changes)
+        return self._gates
+
     # --------------------------------------------------------------------------------------- making
 
     def _runs(self) -> "SubAgentRuns":
@@ -206,7 +236,7 @@ class SessionSubAgents:
 
             needs = runs.RunDependencies(
                 self.library.by_name,
-                self._worker,
+                self._checked_worker,
                 self._emit,
                 self._background,
                 self._keep,
@@ -215,6 +245,10 @@ class SessionSubAgents:
             )
             self._made = runs.SubAgentRuns(needs)
         return self._made
+
+    def _checked_worker(self, definition: "Definition") -> "Worker":
+        worker, gates = self._worker(definition), self._quality()
+        return worker if gates is None else gates.checked(worker, definition)
 
     def _worker(self, definition: "Definition") -> "Worker":
         from acp_agent.subagents.worker import ModelDependencies, ModelWorker  # noqa: PLC0415 - likewise

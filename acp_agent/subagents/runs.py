@@ -136,10 +136,15 @@ class SubAgentRuns:
 
     # --------------------------------------------------------------------------------------- running
 
-    async def run(self, agent: str, task: str, parent: ParentCall) -> AgentRun:
-        """Give an agent a task, and return the run when it has ended. Raises ToolError if there is no place."""
+    async def run(
+        self, agent: str, task: str, parent: ParentCall, worker: Callable[[Definition], Worker] | None = None
+    ) -> AgentRun:
+        """Give an agent a task, and return the run when it has ended. Raises ToolError if there is no place.
+
+        worker   returns the worker; None for the usual one
+        """
         definition = self._find(agent)
-        run = self._begin(definition, task, self._needs.worker(definition), parent.id)
+        run = self._begin(definition, task, (worker or self._needs.worker)(definition), parent.id)
         try:
             await self._work(run, parent.progress)
         finally:

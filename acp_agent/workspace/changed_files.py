@@ -66,6 +66,7 @@ class SessionSnapshots:
     """The snapshots of one session: the contents, the journal for `/undo`, and what was seen of each root.
 
     folder    the private repository of the session's folder; it is made when it is needed
+    changes   the calls of the agent that changed files
     """
 
     def __init__(self, folder: str, session_id: str) -> None:
@@ -73,11 +74,16 @@ class SessionSnapshots:
         self.session_id = session_id
         self.lock = threading.RLock()
         self.troubles: dict[str, str] = {}
+        self.changes = 0
         self._store: ObjectStore | None = None
         self._watches: dict[str, FolderWatch] = {}
         self._data = os.path.realpath(os.path.dirname(os.path.dirname(folder)))
         self._turn: int | None = None
         self._stop = threading.Event()
+
+    def count_change(self) -> None:
+        """Count a call that changed files."""
+        self.changes += 1
 
     def turn_began(self) -> None:
         """Count the next change to a new turn."""
@@ -207,6 +213,10 @@ class FileWatch:
     def is_large(self) -> bool:
         """Whether a look at everything takes long, by the last look or by the index of the user's repository."""
         return any(map(self._is_large, self._roots.all))
+
+    def count_change(self) -> None:
+        """Count a call of the agent that changed files."""
+        self._snapshots.count_change()
 
     def prepare(self) -> None:
         """Look at everything, so that the first call of a turn need not."""
