@@ -12,7 +12,7 @@ from typing import TextIO
 
 from acp_agent.cli.agent_process import Direction, RecordedFrame, at, objects_at, text_at
 from acp_agent.cli.paragraph import BLUE, BOLD, DIM, GREEN, RED, YELLOW, Paragraph, cut_at, wrapped_at
-from acp_agent.cli.session_text import seconds
+from acp_agent.cli.session_text import call_title, seconds
 from acp_agent.core.types import Json, JsonObject, OutputStats
 from acp_agent.output.pipeline import stats_line
 from acp_agent.text import BLANK, CONTINUED, counted
@@ -75,8 +75,10 @@ class Screen:
         self._line(self._paint(text, BOLD))
 
     def note(self, text: str) -> None:
-        """Draw a remark in dim text."""
-        self._line(self._paint(text, DIM))
+        """Draw a remark in dim text, wrapped at the terminal's width."""
+        for line in text.split("\n"):
+            for piece in wrapped_at(line, self._width):
+                self._line(self._paint(piece.rstrip(), DIM))
 
     def summary(self, text: str) -> str:
         """Return the last line of a turn as it stands on the terminal below the answer."""
@@ -200,8 +202,7 @@ class Screen:
 
     def _tool_call(self, update: JsonObject, time: float) -> None:
         call_id, name = text_at(update, "toolCallId"), text_at(update, "name") or text_at(update, "kind")
-        title = self._short(text_at(update, "title"))
-        shown = title if title.split(" ")[0] in (name, name.partition("_")[0]) else f"{name}  {title}"
+        shown = call_title(name, self._short(text_at(update, "title")))
         walls = "".join(text_at(item, "content", "text") for item in objects_at(update, "content")[-1:])
         self._running[call_id] = ShownCall(shown, name, text_at(update, "kind"), time, walls)
 

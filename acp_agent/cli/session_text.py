@@ -285,6 +285,12 @@ def when(at: int) -> str:
     return f"{datetime.fromtimestamp(at / 1000).astimezone():%Y-%m-%d %H:%M}"
 
 
+def call_title(name: str, about: str) -> str:
+    """Return the name of a tool and the title of its call, which may begin with that name or with its verb."""
+    verb, _, _ = about.partition(" ")
+    return about if verb in (name, name.partition("_")[0]) else f"{name}  {about}"
+
+
 class _Text:
     """Writes the items of a session as text."""
 
@@ -340,8 +346,8 @@ class _Text:
         result = call.finished.result if call.finished is not None else None
         took = seconds(call.finished.elapsed) if call.finished is not None else ""
         ending = ", ".join(filter(None, ("" if state is CallOutcome.DONE else word, took)))
-        about = self._paint(title(call.started.title), _BOLD)
-        self._line(f"\n{indent}{mark} {title(call.started.name)}  {about}  {self._paint(ending, _DIM)}")
+        about = self._paint(call_title(title(call.started.name), title(call.started.title)), _BOLD)
+        self._line(f"\n{indent}{mark} {about}  {self._paint(ending, _DIM)}")
         for diff in (result.diffs if result is not None else ()) or call.started.diffs:
             self._line(self._paint(f"{indent}  {title(diff.path)}", _DIM))
             for line in changed_lines(diff):

@@ -119,6 +119,12 @@ def test_a_question_does_not_repeat_the_command_that_is_its_title():
     ]
 
 
+def test_a_remark_is_wrapped_between_words():
+    out = io.StringIO()
+    Screen(out, "").note(f"{'word ' * 20}\nend")
+    assert [len(line) for line in out.getvalue().splitlines()] == [84, 14, 3]
+
+
 def test_a_question_draws_its_change_whole_and_what_hides_in_it():
     diff = {"type": "diff", "path": "a", "oldText": None, "newText": "x" * 500 + "evil\nif a\u202e\u3164:\r\n"}
     shown = seen(question={"toolCall": {"title": "t", "content": [diff]}})

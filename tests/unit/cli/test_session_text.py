@@ -155,6 +155,15 @@ async def test_the_text_of_a_session_has_all_that_was_said_and_done():
         assert line in text, line
 
 
+async def test_the_name_of_a_tool_is_not_repeated_where_the_title_begins_with_it():
+    read, listed = (
+        replace(started("1"), name="read", title="read a.py"),
+        replace(started("2"), name="list_dir", title="list src"),
+    )
+    text = await text_of(read, listed, finished("1"), finished("2"))
+    assert [line.split("  ")[1] for line in text.splitlines() if "✔" in line] == ["✔ read a.py", "✔ list src"]
+
+
 async def test_the_text_says_where_no_answer_followed():
     prompt = UserMessage((TextPart("hello"),), "u")
     assert f"✘ {NO_ANSWER_TEXT}\n" in await text_of(prompt)
