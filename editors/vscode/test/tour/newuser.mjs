@@ -51,10 +51,10 @@ stop("a new user gets to a command in a terminal of VS Code with three commands 
   await until(() => box().evaluate((each) => each === document.activeElement), "the prompt has the focus");
   await page.keyboard.type("script:first");
   await page.keyboard.press("Enter");
-  await until(() => question().isVisible(), "a question", 30_000);
+  await until(() => question().isVisible(), "a question", 90_000);
   await pause(600);
   await click("Allow once", question().getByRole("button", { name: "Allow once" }));
-  await until(async () => /line 1\nline 2/.test(await chat.locator(".terminal pre").textContent()), "the output", 30_000);
+  await until(async () => /line 1\nline 2/.test(await chat.locator(".terminal pre").textContent()), "the output", 90_000);
   await chat.getByRole("button", { name: "Show terminal" }).focus();
   await page.keyboard.press("Enter");
   await until(async () => /line 1.*line 2/s.test(await page.locator(".terminal-wrapper.active .xterm-rows").textContent()), "the terminal");
