@@ -32,6 +32,7 @@ class Drawing(NamedTuple):
     markdown          the texts of a card are drawn as Markdown. Otherwise a fence would be printed as it is
     raw_output        a card shows `rawOutput` beside its content, so the result is not told in both
     whole_titles      a card's title is drawn to its end, and not only to a colon
+    like_options      a question may have several options of a kind. Otherwise one of them could not be chosen
     """
 
     early_updates: bool = True
@@ -41,6 +42,7 @@ class Drawing(NamedTuple):
     markdown: bool = True
     raw_output: bool = False
     whole_titles: bool = True
+    like_options: bool = True
 
 
 _TITLED = Drawing(question_titles=True, question_texts=False)
@@ -53,7 +55,7 @@ DRAWINGS: Final = {
     "zed": _EVERYTHING._replace(early_updates=False),
     "toad": _EVERYTHING,
     "agent-shell": _TITLED_WITH_DIFFS,  # Emacs
-    "CodeCompanion.nvim": _TITLED_WITH_DIFFS._replace(whole_titles=False),
+    "CodeCompanion.nvim": _TITLED_WITH_DIFFS._replace(whole_titles=False, like_options=False),
     "Jupyter AI": _TITLED_WITH_DIFFS,
     "vscode-acp-client": _TITLED._replace(markdown=False),  # ACP Client
     "vscode-acp-chat": _TITLED._replace(markdown=False),  # VSCode ACP Chat

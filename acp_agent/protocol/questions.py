@@ -383,11 +383,11 @@ _LONGEST_NAME: Final = 100
 """Characters of what an option covers, in its name."""
 
 
-def options(question: Question) -> list[Json]:
+def options(question: Question, *, like_options: bool = True) -> list[Json]:
     """Return the options of a question. The names of those that last say what they cover and where.
 
     CodeCompanion and GoClaw choose by kind, so ids equal kinds. The option for the session has no kind of its own: it
-    comes behind the one for the project, and is safe to take for it.
+    comes behind the one for the project, is safe to take for it, and stands in its place without `like_options`.
     """
     offered = [
         ("allow_once", "allow_once", "Allow once"),
@@ -400,6 +400,7 @@ def options(question: Question) -> list[Json]:
         {"optionId": option, "kind": kind, "name": name}
         for option, kind, name in offered
         if (question.option or option != "allow_session") and not (question.once and option not in _ONCE)
+        if like_options or not question.option or option != "allow_always"
     ]
 
 
@@ -435,7 +436,8 @@ class EditorApprover:
         if before := told_before(self._paths, question, self._drawing):
             update = chunk("agent_thought_chunk", f"\n\n{before}\n\n", str(uuid4()))  # clients join thoughts
             await self._peer.notify("session/update", {"sessionId": self._session_id, "update": update})
-        params: JsonObject = {"sessionId": self._session_id, "toolCall": call, "options": options(question)}
+        choices = options(question, like_options=self._drawing.like_options)
+        params: JsonObject = {"sessionId": self._session_id, "toolCall": call, "options": choices}
         try:
             timeout = self._timeout or None
             answer = await self._peer.request("session/request_permission", params, timeout=timeout, withdraw=True)

@@ -59,10 +59,15 @@ class Told:
         return call
 
     @property
-    def question(self) -> dict[str, Any]:
-        """The call as the only question of the turn has it."""
+    def asked(self) -> dict[str, Any]:
+        """The only question of the turn."""
         (asked,) = (frame.params for frame in self.frames if from_agent(frame) and frame.method == ASK)
-        return asked["toolCall"]
+        return asked
+
+    @property
+    def question(self) -> dict[str, Any]:
+        """The call as the question has it."""
+        return self.asked["toolCall"]
 
     @property
     def texts(self) -> str:
@@ -165,6 +170,12 @@ async def test_emacs_neovim_and_jupyter_show_no_text_of_a_question_so_its_warnin
         assert "WARNING: python3 runs code of its own" in told.before, name
         assert "sha256" not in told.before + told.texts
         assert (await turn(agent, name, "tag")).before == "", "where the title says all there is nothing to tell"
+
+
+async def test_codecompanion_draws_every_option_and_keeps_one_a_kind_so_it_gets_one_a_kind(agent):
+    kept = ["allow_once", "allow_session", "reject_once", "reject_always"]
+    assert [each["optionId"] for each in (await turn(agent, "CodeCompanion.nvim", "edit")).asked["options"]] == kept
+    assert len((await turn(agent, "agent-shell", "edit")).asked["options"]) == 5
 
 
 # ------------------------------------------------------------------------------------------------- cards

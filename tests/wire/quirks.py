@@ -66,6 +66,12 @@ QUIRKS = (
         _NEOVIM,
     ),
     Quirk(
+        "CodeCompanion",
+        "draws two options of a kind alike, and chooses the last",
+        "that for the session is the only one of its kind",
+        "codecompanion_draws_every_option_and_keeps_one_a_kind_so_it_gets_one_a_kind",
+    ),
+    Quirk(
         "CodeCompanion, avante.nvim, ACP Client",
         "leave a question open when the turn is cancelled",
         "the turn ends without an answer",
