@@ -82,7 +82,8 @@ class ScreenDriver(Driver):
         self.screen.svg(file.with_suffix(".svg"))
 
     def stop(self) -> None:
-        self.screen.stop()
+        if hasattr(self, "screen"):
+            self.screen.stop()
 
     def enter(self, line: str) -> None:
         """Type a line, and when it is drawn the return key: what comes with the text may be taken for a paste."""

@@ -34,8 +34,8 @@ class Acpx(ScreenDriver):
         modules = npm("acpx", f"acpx@{VERSION}")
         path = f"{modules / '.bin'}:{self.stage.environment()['PATH']}"
         self.env = self.stage.environment(PATH=path)
-        self.screen = Screen(["sh", "-i"], self.env, self.stage.project)
         self.acpx = f"acpx --ttl {IDLE} --agent {shlex.quote(str(self.stage.program))}"
+        self.screen = Screen(["sh", "-i"], self.env, self.stage.project)
 
     def say(self, prompt: str) -> None:
         answer = "--approve-reads" if prompt == story.REJECTED_EDIT else "--approve-all"
@@ -60,5 +60,6 @@ class Acpx(ScreenDriver):
         self.say(story.HELLO)
 
     def stop(self) -> None:
-        self._beside("sessions close")
+        if hasattr(self, "screen"):
+            self._beside("sessions close")
         super().stop()
