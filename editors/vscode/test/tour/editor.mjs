@@ -71,6 +71,7 @@ export async function startEditor({ files, name = "shop", env = {}, prepare, set
     "telemetry.telemetryLevel": "off",
     "extensions.ignoreRecommendations": true,
     "workbench.tips.enabled": false,
+    "remote.autoForwardPorts": false, // it would tell of the ports of every other program here
     "terminal.integrated.gpuAcceleration": "off", // its text is in the page then
     "acpAgent.path": program ?? needed("ACP_AGENT"),
     "acpAgent.env": {
