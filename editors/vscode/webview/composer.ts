@@ -87,6 +87,7 @@ export class Composer {
     this.box.addEventListener("drop", (event) => {
       this.take(event, event.dataTransfer);
     });
+    this.submit.disabled = true; // until it is known that the agent is ready
     this.fit();
   }
 
