@@ -13,6 +13,7 @@ import tempfile
 import textwrap
 from typing import cast
 
+from acp_agent.config.external_agents import EXTERNAL_AGENTS
 from acp_agent.config.files import config_file
 from acp_agent.config.layers import PROVIDERS, RULES, SettingKey, keys
 from acp_agent.config.load import Flags, Loaded, load
@@ -152,6 +153,9 @@ def shown_lines(loaded: Loaded) -> list[str]:
             lines += [f"{PROVIDERS} = [", *shown, "]"]
         elif name == SERVERS:
             tables = [server.shown() for server in loaded.settings.mcp.servers]
+            lines.append(f"{name} = {toml_value(tables)} # {_origin(loaded, name)}")
+        elif name == EXTERNAL_AGENTS:
+            tables = [agent.shown() for agent in loaded.settings.agents.external]
             lines.append(f"{name} = {toml_value(tables)} # {_origin(loaded, name)}")
         elif name == RULES:
             for tool, rules in loaded.settings.tools.permissions.items():

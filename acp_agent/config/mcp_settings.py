@@ -29,7 +29,8 @@ def _url(value: str) -> str:
     return value
 
 
-def _no_nul(value: str) -> str:
+def without_nul(value: str) -> str:
+    """Return the text. Raises ValueError if it contains NUL."""
     if "\0" in value:
         raise ValueError("text without NUL characters")
     return value
@@ -51,7 +52,21 @@ def _header_lines(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
-_Word = Annotated[str, Field(min_length=1), AfterValidator(_no_nul)]
+Word = Annotated[str, Field(min_length=1), AfterValidator(without_nul)]
+"""A program, which is not empty."""
+
+Variables = Annotated[dict[str, str], AfterValidator(_variables)]
+"""Variables of a program."""
+
+
+def references(text: str) -> list[str]:
+    """Return the names of the variables that a text refers to as `${NAME}`."""
+    return _REFERENCE.findall(text)
+
+
+def shown_variables(values: Mapping[str, str]) -> dict[str, str]:
+    """Return variables or headers to be shown. Those that are not just `${NAME}` are hidden."""
+    return {key: text if _REFERENCE.fullmatch(text) else HIDDEN for key, text in values.items()}
 
 
 class McpServerSettings(Section):
@@ -64,16 +79,13 @@ class McpServerSettings(Section):
             description="Unique name, which is part of its tools' names: mcp_NAME_TOOL.",
         ),
     ]
-    command: Annotated[_Word | None, Field(description="Program to start, which speaks MCP on stdin and stdout.")] = (
-        None
-    )
-    args: Annotated[tuple[Annotated[str, AfterValidator(_no_nul)], ...], Field(strict=False)] = ()
+    command: Annotated[Word | None, Field(description="Program to start, which speaks MCP on stdin and stdout.")] = None
+    args: Annotated[tuple[Annotated[str, AfterValidator(without_nul)], ...], Field(strict=False)] = ()
     env: Annotated[
-        dict[str, str],
+        Variables,
         Field(
             description="Variables it gets besides the usual few. ${NAME} is replaced by your variable of that name."
         ),
-        AfterValidator(_variables),
     ] = Field(default_factory=dict[str, str])
     cwd: Annotated[PathText | None, Field(description="Folder in which it runs. Unset: your home folder.")] = None
     url: Annotated[
@@ -124,11 +136,11 @@ class McpServerSettings(Section):
         """
         where = f"[[{SERVERS}]] {self.name}"
         if self.url is None:
-            variables = _filled(where, "env", self.env, environ)
+            variables = filled(where, "env", self.env, environ)
             allow_write = self.allow_write if origin is McpOrigin.CONFIG else ()
             reach = StdioServer(self.command or "", self.args, variables, self.cwd or folder, allow_write)
         else:
-            headers = _filled(where, "headers", self.headers, environ)
+            headers = filled(where, "headers", self.headers, environ)
             for name, text in headers:
                 if not (text.isascii() and text.isprintable()):
                     raise ConfigError(where, f"headers.{name}", HIDDEN, "ASCII on one line once it is filled in")
@@ -149,20 +161,21 @@ class McpServerSettings(Section):
         table = self.model_dump(mode="json", exclude_defaults=True)
         for name, values in (("env", self.env), ("headers", self.headers)):
             if values:
-                table[name] = {key: text if _REFERENCE.fullmatch(text) else HIDDEN for key, text in values.items()}
+                table[name] = shown_variables(values)
         return table
 
     def referred(self, environ: Mapping[str, str]) -> tuple[str, ...]:
         """Return the values of the variables that `${NAME}` refers to, so that they can be redacted."""
         texts = (*self.env.values(), *self.headers.values())
-        return tuple(environ.get(name, "") for text in texts for name in _REFERENCE.findall(text))
+        return tuple(environ.get(name, "") for text in texts for name in references(text))
 
 
-def _filled(
+def filled(
     where: str, field: str, values: Mapping[str, str], environ: Mapping[str, str]
 ) -> tuple[tuple[str, str], ...]:
+    """Return variables or headers with every `${NAME}` replaced. Raises ConfigError if a variable is not set."""
     for name, text in values.items():
-        for variable in _REFERENCE.findall(text):
+        for variable in references(text):
             if variable not in environ:
                 raise ConfigError(where, f"{field}.{name}", f"${{{variable}}}", f"the variable {variable} to be set")
     return tuple((name, _REFERENCE.sub(lambda found: environ[found[1]], text)) for name, text in values.items())

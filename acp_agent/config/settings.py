@@ -12,6 +12,7 @@ from typing import Annotated, Self, cast
 from pydantic import AfterValidator, Field, model_validator
 
 from acp_agent.config.call_settings import ToolFilterSettings
+from acp_agent.config.external_agents import ExternalAgentSettings, distinct_names
 from acp_agent.config.files import data_path
 from acp_agent.config.llm_settings import LlmSettings, OptionalModel, model_name
 from acp_agent.config.mcp_settings import McpSettings
@@ -389,6 +390,16 @@ class AgentsSettings(Section):
             description="Checks of what the agent did, in this order.",
             examples=[[{"name": "tests", "command": "make test"}]],
         ),
+    ] = ()
+    external: Annotated[
+        tuple[ExternalAgentSettings, ...],
+        Field(
+            strict=False,
+            max_length=100,
+            description="Other agents that speak ACP. The model may give them tasks; you are asked before.",
+            examples=[[{"name": "codex", "command": "codex-acp", "env": {"OPENAI_API_KEY": "${OPENAI_API_KEY}"}}]],
+        ),
+        AfterValidator(distinct_names),
     ] = ()
 
 

@@ -28,6 +28,8 @@ class OfferedAgent:
     only_reads    whether it is known to change nothing
     background    whether `run` goes on beside the conversation, as `spawn` does
     source        where its definition is: a path, or "built in"
+    identity      what an "always" answer to its program covers; empty for an agent of ours, which has no program
+    risk          what its program may do by itself, for the user who is asked; empty for an agent of ours
     """
 
     name: str
@@ -35,6 +37,8 @@ class OfferedAgent:
     only_reads: bool = False
     background: bool = False
     source: str = "built in"
+    identity: str = ""
+    risk: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +98,21 @@ class RunSlots:
 
     def __init__(self) -> None:
         self.taken = 0
+        self._of = dict[str, int]()
 
-    def take(self) -> None:
-        """Take a place."""
+    def taken_by(self, agent: str) -> int:
+        """Return the runs of one agent that go on in the process."""
+        return self._of.get(agent, 0)
+
+    def take(self, agent: str) -> None:
+        """Take a place for an agent."""
         self.taken += 1
+        self._of[agent] = self.taken_by(agent) + 1
 
-    def give_back(self) -> None:
-        """Give a place back."""
+    def give_back(self, agent: str) -> None:
+        """Give the place of an agent back."""
         self.taken -= 1
+        self._of[agent] -= 1
 
 
 @dataclass(frozen=True, slots=True)

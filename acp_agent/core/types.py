@@ -116,7 +116,18 @@ class McpSubject:
     tool: str
 
 
-Subject: TypeAlias = PathSubject | CommandSubject | UrlSubject | McpSubject
+@dataclass(frozen=True, slots=True)
+class AgentSubject:
+    """Another agent's program, which works by itself beside what it asks us for.
+
+    identity   what an "always" answer to it covers
+    """
+
+    agent: str
+    identity: str
+
+
+Subject: TypeAlias = PathSubject | CommandSubject | UrlSubject | McpSubject | AgentSubject
 
 
 @dataclass(frozen=True, slots=True)

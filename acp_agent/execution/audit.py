@@ -8,6 +8,7 @@ from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.ports import Invocation
 from acp_agent.core.services import Egress
 from acp_agent.core.types import (
+    AgentSubject,
     CallOrigin,
     CommandSubject,
     McpSubject,
@@ -58,6 +59,7 @@ _SOURCES_OF_SUBJECTS: dict[type[Subject], ClaimSource] = {
     CommandSubject: ClaimSource.SHELL,
     UrlSubject: ClaimSource.WEB_SCRAPE,
     McpSubject: ClaimSource.MCP,
+    AgentSubject: ClaimSource.AGENT,
     PathSubject: ClaimSource.FILE_SYSTEM,
 }
 

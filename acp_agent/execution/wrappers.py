@@ -27,6 +27,7 @@ from acp_agent.core.errors import StoreUnavailable, ToolErrorCategory, ToolFailu
 from acp_agent.core.services import Overflow
 from acp_agent.core.types import (
     Access,
+    AgentSubject,
     CallOrigin,
     Frame,
     Json,
@@ -307,8 +308,8 @@ def _result_source(facts: CallFacts, result: ToolResult) -> ResultSource:
         match subject:
             case UrlSubject(url):
                 source = landed if isinstance(landed, str) else url
-            case McpSubject(server):
-                source = server
+            case McpSubject(source) | AgentSubject(source):
+                pass
             case _:
                 pass
     return ResultSource(facts.spec, facts.call.id, run, source)

@@ -8,6 +8,7 @@ from typing import ClassVar, assert_never
 
 from acp_agent.core.session_options import FREEDOMS, Freedom, Mode, SessionOptions, tighter
 from acp_agent.core.types import (
+    AgentSubject,
     Allow,
     CommandSubject,
     Deny,
@@ -135,7 +136,7 @@ def _acts(subject: Subject) -> bool:
     match subject:
         case PathSubject(access=access):
             return access.changes
-        case CommandSubject() | McpSubject():
+        case CommandSubject() | McpSubject() | AgentSubject():
             return True
         case _:
             return False

@@ -29,6 +29,7 @@ from acp_agent.core.ports import Approver, Decision, Elicitor, Form, Invocation
 from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.core.types import (
     Access,
+    AgentSubject,
     Allow,
     ApprovedBy,
     Ask,
@@ -185,6 +186,10 @@ def tool_question(facts: CallFacts, digest: str, whole: Grant, *, deletes: bool)
     if deletes or (asked and not whole_covers):
         payload = Grant(tool, GrantKind.PAYLOAD, digest, allowed=True)
         return Settlement(verdict, reasons, "", (payload,), payload)
+    agent = " and ".join(each.agent for each in facts.subjects if isinstance(each, AgentSubject))
+    if agent:
+        covered = f"every use of {tool} for {agent}, as now configured"
+        return Settlement(verdict, reasons, covered, (whole,), whole, whole=f"{tool} {agent}")
     as_it_is = ", as its server describes it now" if whole.kind is GrantKind.PAYLOAD else ""
     return Settlement(verdict, reasons, f"every use of {tool}{as_it_is}", (whole,), whole_tool(tool, ""), whole=tool)
 
@@ -216,6 +221,11 @@ def ours(invocation: Invocation) -> str:
     """Return the consent of a built-in tool: empty, since its name is enough."""
     del invocation
     return ""
+
+
+def _program_consent(invocation: Invocation) -> str:
+    """Return what a lasting yes to giving work to another agent covers: its present program. Empty for other calls."""
+    return " ".join(each.identity for each in invocation.subjects if isinstance(each, AgentSubject))
 
 
 def denied_by(tool: str, rules: tuple[Rule, ...], at: int) -> Deny:
@@ -503,7 +513,7 @@ class PermissionGate(Gate):
 
     def _settle_tool(self, facts: CallFacts) -> Settlement:
         invocation, spec = facts.invocation, facts.spec
-        consent = self._consent(invocation)
+        consent = self._consent(invocation) or _program_consent(invocation)
         whole = whole_tool(spec.name, consent)
         stored = self._stored(spec.name, GrantKind.TOOL)
         if stored is not False and consent:

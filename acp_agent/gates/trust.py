@@ -16,6 +16,7 @@ import anyio.to_thread
 from acp_agent.core.ports import Approver, Decision, Invocation, Question
 from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.core.types import (
+    AgentSubject,
     Allow,
     ApprovedBy,
     Ask,
@@ -55,13 +56,15 @@ def _listed(sources: Collection[str]) -> str:
 
 
 def _sources(subjects: Iterable[Subject]) -> Iterator[str]:
-    """Yield the names of the hosts and the MCP servers that a call asks, for the user."""
+    """Yield the names of the hosts, the MCP servers and the agents that a call asks, for the user."""
     for subject in subjects:
         match subject:
             case UrlSubject(url):
                 yield host_of(site(url))[:_LONGEST] or "a web page"
             case McpSubject(server):
                 yield f"the MCP server {visible(server[:_LONGEST])}"
+            case AgentSubject(agent):
+                yield f"the agent {visible(agent[:_LONGEST])}"
             case _:
                 pass
 
@@ -126,6 +129,8 @@ class SessionTrust:
         for subject in invocation.subjects:
             if isinstance(subject, McpSubject):
                 return self.served(invocation)
+            if isinstance(subject, AgentSubject):  # the user's configuration names it
+                return TrustLevel.PROVISIONAL
         return TrustLevel.TRUSTED
 
     def of(self, invocation: Invocation) -> TrustLevel:

@@ -5,8 +5,7 @@ Nothing of the `mcp` package is loaded before the first connection runs.
 
 import random
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, cast
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from acp_agent.mcp.client_session import McpClientSession
     from acp_agent.mcp.transports import HttpTransport, StdioTransport
     from acp_agent.net.connection import Dial
-    from acp_agent.workspace.sandbox.sandbox import SessionSandbox
+    from acp_agent.workspace.processes.program import ProgramStart
 
 _CLOSED: Final = -32000
 """The code that the `mcp` package uses for a closed connection. Servers use it for many other errors."""
@@ -157,18 +156,6 @@ _LONGEST_PROBLEM: Final = 500
 _FINAL_CATEGORIES: Final = frozenset({ToolErrorCategory.POLICY_BLOCKED, ToolErrorCategory.INVALID_PARAMETERS})
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramStart:
-    """How the program of a stdio server is started.
-
-    environment   the variables from which it gets a few
-    contain       returns a new sandbox for one run of it; None lets it run free
-    """
-
-    environment: Mapping[str, str]
-    contain: "Callable[[], SessionSandbox] | None" = None
-
-
 class ServerConnection(McpConnection):
     """An implementation of core.mcp.McpConnection. `run` does all the work.
 
@@ -184,7 +171,7 @@ class ServerConnection(McpConnection):
         server: McpServer,
         *,
         changed: Callable[[], None],
-        start: ProgramStart,
+        start: "ProgramStart",
         dial: "Dial | None" = None,
         resolve: Resolve = system_resolve,
         trust: ssl.SSLContext | None = None,

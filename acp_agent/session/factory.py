@@ -14,6 +14,7 @@ from acp_agent.agent.tool_calls import ShownPlan
 from acp_agent.agent.turn import Agent
 from acp_agent.config.load import Loaded
 from acp_agent.config.settings import InstructionSettings
+from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Event, Notice, Severity, UsageChanged
 from acp_agent.core.ports import Elicitor, Embedder
@@ -405,6 +406,10 @@ class SessionFactory:
                 lambda: [each.server.name for each in self._mcp.connections.listed()],
                 lambda names: self._extensions.skill_texts(names),  # noqa: PLW0108 - they are made later
                 lambda: None if self._tools.watch is None else self._tools.snapshots.changes,
+                self._files,
+                self._redactor,
+                process.secrets.add,
+                process.data_file("servers"),
             ),
             self._plain,
             self._emit,
@@ -412,6 +417,9 @@ class SessionFactory:
             keep,
             process.run_slots,
         )
+
+    async def _files(self) -> FileSystem:
+        return (await self.toolset.backends()).files
 
     def _make_facts(self) -> WorkspaceFacts:
         messages = self._conversation.history.messages

@@ -158,7 +158,8 @@ class SessionMcpServers:
         self._settings, self._walls = loaded.settings, wall_rules(loaded, self._cwd, workspace.additional)
 
     def _connection(self, server: McpServer, changed: Callable[[], None]) -> RunningConnection:
-        from acp_agent.mcp.connection import ProgramStart, ServerConnection  # noqa: PLC0415 - only sessions with servers need it
+        from acp_agent.mcp.connection import ServerConnection  # noqa: PLC0415 - only sessions with servers need it
+        from acp_agent.workspace.processes.program import ProgramStart  # noqa: PLC0415 - likewise
 
         contain, settings, walls = None, self._settings, self._walls
         if settings is not None and walls is not None and is_contained(server, settings):

@@ -1,16 +1,21 @@
 """The sub-agents of one session: what they get of it. Their package is loaded with the first one that is given work."""
 
+import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from acp_agent.agent.hooks import AnswerCheck
 from acp_agent.agent.prompt import sub_agent_prompt
 from acp_agent.agent.turn import Limits
+from acp_agent.config.external_agents import ExternalAgentSettings
 from acp_agent.config.load import Loaded
+from acp_agent.core.backends import FileSystem
 from acp_agent.core.delegation import AgentRun, Evaluation, EvaluationTask, OfferedAgent, ParentCall, RunSlots
 from acp_agent.core.events import EventSink, ToolProgress
+from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
 from acp_agent.core.ports import Provider, Toolset
 from acp_agent.core.secrets import Redact
 from acp_agent.core.session_options import Mode, tighter
@@ -19,9 +24,12 @@ from acp_agent.extend.front_matter import DefinitionProblem
 from acp_agent.extend.sources import SourceFile
 from acp_agent.session.models import SessionModels
 from acp_agent.session.session import Background, Session
+from acp_agent.session.toolset.sandboxing import is_contained, server_sandbox
+from acp_agent.session.toolset.settings import wall_rules
 
 if TYPE_CHECKING:
     from acp_agent.subagents.definitions import Definition
+    from acp_agent.subagents.external import ExternalAgent
     from acp_agent.subagents.quality_gates import QualityGates
     from acp_agent.subagents.runs import RunLimits, SubAgentRuns
     from acp_agent.subagents.worker import Worker
@@ -88,6 +96,10 @@ class SubAgentSession:
     servers  returns the names of its MCP servers
     skills   returns the texts of the skills with these names
     changes  returns a number that grows with each call that changed files; None if that is not noticed
+    files    returns its files
+    redact   removes secrets from a text
+    learn    takes more secrets
+    homes    the folder of the homes of programs in the sandbox
     """
 
     session: Session
@@ -100,6 +112,10 @@ class SubAgentSession:
     servers: Callable[[], Sequence[str]]
     skills: Callable[[Sequence[str]], str]
     changes: Callable[[], int | None]
+    files: Callable[[], Awaitable[FileSystem]]
+    redact: Redact
+    learn: Callable[[Sequence[str]], None]
+    homes: str
 
     async def provider(self, definition: "Definition") -> Provider:
         """Return the model of a definition. Raises AgentError."""
@@ -119,6 +135,67 @@ class SubAgentSession:
             notes=await self.notes(self.loaded()) if writes else "",
             in_editor=self.session.editor.owns_buffers,
         )
+
+
+class OtherAgents:
+    """The other agents of the configuration, which are programs that speak ACP."""
+
+    def __init__(self, shared: SubAgentSession) -> None:
+        self._shared = shared
+        self._entries: tuple[ExternalAgentSettings, ...] = ()
+        self._offered: tuple[OfferedAgent, ...] = ()
+
+    def find(self, name: str) -> ExternalAgentSettings | None:
+        """Return the entry with this name; None if there is none."""
+        return next((each for each in self._enabled() if each.name == name), None)
+
+    def offered(self) -> tuple[OfferedAgent, ...]:
+        """Return the agents that can be given work now. The same object until the configuration changes."""
+        entries = self._enabled()
+        if entries != self._entries:
+            self._entries, self._offered = entries, tuple(map(self._offer, entries))
+        return self._offered
+
+    def definitions(self) -> "dict[str, Definition]":
+        """Return them as definitions, by their names."""
+        from acp_agent.subagents.definitions import Definition  # noqa: PLC0415 - most sessions have none
+
+        entries = self._enabled()
+        return {
+            each.name: Definition(each.name, each.description, "", "configuration", max_running=each.max_running)
+            for each in entries
+        }
+
+    def agent(self, entry: ExternalAgentSettings) -> "ExternalAgent":
+        """Return what a run of an agent needs. Raises ConfigError."""
+        from acp_agent.subagents.external import ExternalAgent  # noqa: PLC0415 - it loads the SDK
+        from acp_agent.workspace.processes.program import ProgramStart  # noqa: PLC0415 - likewise
+
+        shared, loaded = self._shared, self._shared.loaded()
+        shared.learn(entry.referred(os.environ))
+        program, contain = entry.program(os.environ, shared.cwd), None
+        walls = wall_rules(loaded, shared.cwd, shared.session.workspace.additional)
+        if walls is not None and self._contained(entry):
+            contain = partial(server_sandbox, _server(entry.name, program), walls, loaded.settings, shared.homes)
+        start = ProgramStart(os.environ, contain)
+        return ExternalAgent(entry.name, entry.identity, program, start, entry.startup_timeout, entry.idle_timeout)
+
+    def _enabled(self) -> tuple[ExternalAgentSettings, ...]:
+        return tuple(each for each in self._shared.loaded().settings.agents.external if each.enabled)
+
+    def _offer(self, entry: ExternalAgentSettings) -> OfferedAgent:
+        walls = "in a sandbox" if self._contained(entry) else "with no sandbox around it"
+        risk = f"{entry.command} may read and change this folder by itself, {walls}"
+        return OfferedAgent(entry.name, entry.description, source="configuration", identity=entry.identity, risk=risk)
+
+    def _contained(self, entry: ExternalAgentSettings) -> bool:
+        server = _server(entry.name, StdioServer(entry.command))
+        return entry.sandbox and is_contained(server, self._shared.loaded().settings)
+
+
+def _server(agent: str, program: StdioServer) -> McpServer:
+    """Return the program of an agent as that of a server, whose sandbox it gets. No server has such a name."""
+    return McpServer(f"agent {agent}", program, McpOrigin.CONFIG)
 
 
 class SessionSubAgents:
@@ -143,6 +220,7 @@ class SessionSubAgents:
         """
         self._shared = shared
         self.library = AgentLibrary(clean)
+        self._others = OtherAgents(shared)
         self._emit = emit
         self._background = background
         self._keep = keep
@@ -152,7 +230,8 @@ class SessionSubAgents:
 
     def offered(self) -> Sequence[OfferedAgent]:
         """Return the agents that can be given work now."""
-        return self.library.offered()
+        ours, theirs = self.library.offered(), self._others.offered()
+        return (*ours, *(each for each in theirs if each.name not in {ours.name for ours in ours})) if theirs else ours
 
     async def run(self, agent: str, task: str, parent: ParentCall) -> AgentRun:
         """Give an agent a task, and return the run when it has ended. Raises ToolError if there is no place."""
@@ -235,7 +314,7 @@ class SessionSubAgents:
             from acp_agent.subagents import runs  # noqa: PLC0415 - most sessions have no sub-agents
 
             needs = runs.RunDependencies(
-                self.library.by_name,
+                lambda: {**self._others.definitions(), **self.library.by_name()},
                 self._checked_worker,
                 self._emit,
                 self._background,
@@ -254,6 +333,12 @@ class SessionSubAgents:
         from acp_agent.subagents.worker import ModelDependencies, ModelWorker  # noqa: PLC0415 - likewise
 
         shared = self._shared
+        entry = self._others.find(definition.name)
+        if entry is not None and definition.name not in self.library.by_name():
+            from acp_agent.subagents.external import ExternalDependencies, ExternalWorker  # noqa: PLC0415 - loads the SDK
+
+            given = ExternalDependencies(shared.cwd, shared.toolset, shared.files, shared.redact)
+            return ExternalWorker(self._others.agent(entry), given)
         needs = ModelDependencies(shared.toolset, shared.provider, shared.prompt, shared.servers, shared.limits)
         return ModelWorker(definition, needs)
 

@@ -14,6 +14,7 @@ from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.types import (
     Access,
+    AgentSubject,
     Allow,
     ApprovedBy,
     Ask,
@@ -80,6 +81,8 @@ def call_with(subject: Subject) -> Invocation:
             tool, argument, target = "fetch", "url", url
         case McpSubject():
             raise ValueError("tools of MCP servers are their servers' to describe")
+        case AgentSubject():
+            raise ValueError("what another agent does by itself cannot be judged beforehand")
         case _:
             assert_never(subject)
     spec = next(each.spec() for each in default_tools() if each.name == tool)

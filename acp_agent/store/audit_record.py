@@ -31,6 +31,7 @@ class ClaimSource(StrEnum):
     DIAGNOSTICS = "diagnostics"
     MEMORY = "memory"
     MCP = "mcp"
+    AGENT = "agent"
 
 
 class ExecutionEnv(StrEnum):

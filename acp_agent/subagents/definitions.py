@@ -59,6 +59,7 @@ class Definition:
     max_turns   the model calls of one run
     background  whether it runs beside the conversation
     skills      the names of skills whose texts it reads first
+    max_running the runs that there may be of it in the process; 0 for as many as of all
     """
 
     name: str
@@ -71,6 +72,7 @@ class Definition:
     max_turns: int = DEFAULT_TURNS
     background: bool = False
     skills: tuple[str, ...] = ()
+    max_running: int = 0
 
     @property
     def offered(self) -> OfferedAgent:

@@ -181,18 +181,24 @@ class SubAgentRuns:
     ) -> _Run:
         """Return a new run, which has a place. Raises ToolError if there is none."""
         self._archive()
-        self._check_room()
+        self._check_room(definition)
         if not run_id:
             number = self._numbers[definition.name] = self._numbers.get(definition.name, 0) + 1
             run_id = f"{definition.name}-{number}"
         self._runs.pop(run_id, None)
         run = self._runs[run_id] = _Run(run_id, definition, task, worker, card, beside)
-        self._needs.slots.take()
+        self._needs.slots.take(definition.name)
         return run
 
-    def _check_room(self) -> None:
+    def _check_room(self, definition: Definition) -> None:
         limits, running = self._needs.limits(), [run.id for run in self._runs.values() if not run.ended]
-        taken = self._needs.slots.taken
+        taken, most = self._needs.slots.taken, definition.max_running
+        if most and (its := self._needs.slots.taken_by(definition.name)) >= most:
+            raise ToolError(
+                ToolErrorCategory.POLICY_BLOCKED,
+                f"Agent at capacity ({its}/{most}): {definition.name} cannot take another task now",
+                "Wait for one of its reports and call again, give the task to another agent, or do it yourself.",
+            )
         if len(running) < limits.in_session and taken < limits.in_process:
             return
         full = len(running) >= limits.in_session
@@ -217,7 +223,7 @@ class SubAgentRuns:
             trouble = "cancelled"
             raise
         finally:
-            self._needs.slots.give_back()
+            self._needs.slots.give_back(run.definition.name)
             run.end(*_ending(outcome, trouble))
             with anyio.move_on_after(_CLEAN_UP, shield=True):
                 await self._keep(run)

@@ -1,4 +1,7 @@
-"""agent: gives work to sub-agents, which do it in conversations of their own and report. evaluate: has it judged."""
+"""agent: gives work to sub-agents, which do it in conversations of their own and report. evaluate: has it judged.
+
+agent_action: what another agent asks us to let it do. No model is offered it.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -6,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from acp_agent.core.backends import FileSystem
 from acp_agent.core.delegation import (
     AgentRun,
     Evaluation,
@@ -17,7 +21,17 @@ from acp_agent.core.delegation import (
 )
 from acp_agent.core.errors import ToolError, ToolErrorCategory, ToolFailure
 from acp_agent.core.ports import ToolContext
-from acp_agent.core.types import JsonObject, Subject, ToolKind, ToolResult, ToolSpec
+from acp_agent.core.types import (
+    Access,
+    AgentSubject,
+    CommandSubject,
+    JsonObject,
+    PathSubject,
+    Subject,
+    ToolKind,
+    ToolResult,
+    ToolSpec,
+)
 from acp_agent.text import counted, title
 from acp_agent.tools.tool import WHOLE, Params, Text, Tool
 
@@ -59,17 +73,28 @@ class AgentTool(Tool[AgentParams]):
         if self._with_agents is None or agents != self._told:
             spec = super().spec()
             listed = "; ".join(f"{each.name}: {each.description}" for each in agents[:_LISTED])
-            more = f"; and {len(agents) - _LISTED} more (list)" if len(agents) > _LISTED else ""
+            more = f"; {len(agents) - _LISTED} more (list, agent: words)" if len(agents) > _LISTED else ""
             self._told = agents
             self._with_agents = replace(spec, description=f"{spec.description} Agents: {listed}{more}")
         return self._with_agents
 
     def spec_of(self, params: AgentParams) -> ToolSpec:
-        """Return the definition for one call. Runs of agents that only read go together, others are alone."""
+        """Return the definition for one call. Runs of agents that only read go together, others are alone.
+
+        What another agent does by itself is not judged call by call, so giving it work counts as a change.
+        """
+        found = self._meant(params)
+        spec = _spec_with(self.spec(), found)
         if params.op != "run":
-            return self.spec()
-        found = next((each for each in self._offered() if each.name == params.agent.lower()), None)
-        return replace(self.spec(), delegates=True, alone=found is not None and not found.only_reads)
+            return spec
+        return replace(spec, delegates=True, alone=found is not None and not found.only_reads)
+
+    def _meant(self, params: AgentParams) -> OfferedAgent | None:
+        """Return the agent that a call gives work to; None if it gives none, or if there is no such agent."""
+        if params.op not in ("run", "spawn", "steer"):
+            return None
+        name = params.id.rpartition("-")[0] if params.op == "steer" else params.agent
+        return _named(name, self._offered())
 
     def title(self, params: AgentParams) -> str:
         match params.op:
@@ -83,9 +108,12 @@ class AgentTool(Tool[AgentParams]):
                 return title(f"Steer {params.id}: {params.task}")
 
     def subjects(self, params: AgentParams) -> tuple[Subject, ...]:
-        """Return no subject: the agent's own calls are judged one by one."""
-        del params
-        return ()
+        """Return the program of another agent. The calls of our own are judged one by one."""
+        return _programs(self._meant(params))
+
+    async def summary(self, params: AgentParams, files: FileSystem) -> str:
+        del files
+        return _risks(self._meant(params))
 
     async def run(self, params: AgentParams, context: ToolContext) -> ToolResult:
         agents = _agents(context)
@@ -97,7 +125,7 @@ class AgentTool(Tool[AgentParams]):
                 run = await agents.spawn(params.agent, params.task)
                 return _begun(run)
             case "list":
-                return ToolResult(listing(agents))
+                return ToolResult(listing(agents, params.agent))
             case "cancel":
                 ended = await agents.cancel(params.id or "last")
                 return ToolResult("\n".join(map(summary, ended)) or "no run goes on")
@@ -164,6 +192,7 @@ class EvaluateParams(Params):
 class EvaluateTool(Tool[EvaluateParams]):
     """The tool that has work done and judged by `Backends.agents`.
 
+    offered     returns the agents that there are now
     for_model   whether the model has it; the user always does
     """
 
@@ -172,7 +201,8 @@ class EvaluateTool(Tool[EvaluateParams]):
     mutates = False
     params = EvaluateParams
 
-    def __init__(self, *, for_model: bool = True) -> None:
+    def __init__(self, offered: Callable[[], Sequence[OfferedAgent]] = tuple, *, for_model: bool = True) -> None:
+        self._offered = offered
         self._spec = replace(super().spec(), delegates=True, alone=True, users_only=not for_model)
 
     def spec(self) -> ToolSpec:
@@ -181,10 +211,21 @@ class EvaluateTool(Tool[EvaluateParams]):
     def title(self, params: EvaluateParams) -> str:
         return title(f"{params.generator}, judged by {params.evaluator}: {params.task}")
 
+    def spec_of(self, params: EvaluateParams) -> ToolSpec:
+        """Return the definition for one call. Giving work to another agent's program counts as a change."""
+        return _spec_with(self.spec(), *self._meant(params))
+
     def subjects(self, params: EvaluateParams) -> tuple[Subject, ...]:
-        """Return no subject: the agents' own calls are judged one by one."""
-        del params
-        return ()
+        """Return the programs of other agents. The calls of our own are judged one by one."""
+        return _programs(*self._meant(params))
+
+    async def summary(self, params: EvaluateParams, files: FileSystem) -> str:
+        del files
+        return _risks(*self._meant(params))
+
+    def _meant(self, params: EvaluateParams) -> Sequence[OfferedAgent | None]:
+        names = dict.fromkeys((params.generator, params.evaluator))
+        return [_named(name, self._offered()) for name in names]
 
     async def run(self, params: EvaluateParams, context: ToolContext) -> ToolResult:
         wanted = EvaluationTask(params.task, params.criteria, params.generator, params.evaluator, params.rounds)
@@ -208,13 +249,89 @@ def summary(run: AgentRun) -> str:
     return f"{run.id}: {run.state}, {counted(run.calls, 'tool call')} in {run.seconds:.0f} s{kept}"
 
 
-def listing(agents: SubAgents) -> str:
-    """Return the agents and their runs, one a line."""
-    offered = [f"- {each.name}: {each.description} ({each.source})" for each in agents.offered()]
+def listing(agents: SubAgents, search: str = "") -> str:
+    """Return the agents and their runs, one a line. Words to search for leave out the agents that lack all of them."""
+    wanted = search.lower().split()
+    found = [each for each in agents.offered() if not wanted or any(word in _words(each) for word in wanted)]
+    offered = [f"- {each.name}: {each.description} ({each.source})" for each in found] or ["none with these words"]
     runs = [f"- {summary(run)}: {_line(run.task)}" for run in agents.runs()]
     return "\n".join(("Agents:", *offered, *(("", "Runs:", *runs) if runs else ())))
+
+
+def _words(agent: OfferedAgent) -> str:
+    return f"{agent.name} {agent.description}".lower()
 
 
 def _line(task: str) -> str:
     line = " ".join(task.split())
     return line if len(line) <= _LINE else f"{line[:_LINE]}…"
+
+
+# ------------------------------------------------------------------------------------------- other agents
+
+
+def _named(name: str, offered: Sequence[OfferedAgent]) -> OfferedAgent | None:
+    return next((each for each in offered if each.name.lower() == name.lower()), None)
+
+
+def _programs(*agents: OfferedAgent | None) -> tuple[Subject, ...]:
+    """Return the programs of those that are other agents."""
+    return tuple(AgentSubject(each.name, each.identity) for each in agents if each is not None and each.identity)
+
+
+def _spec_with(spec: ToolSpec, *agents: OfferedAgent | None) -> ToolSpec:
+    return replace(spec, mutates=True, external=True) if _programs(*agents) else spec
+
+
+def _risks(*agents: OfferedAgent | None) -> str:
+    """Return what other agents may do by themselves, for the user who is asked; empty for ours."""
+    return "; ".join(f"give work to {each.name}: {each.risk}" for each in agents if each is not None and each.risk)
+
+
+_ACCESS = {"read": Access.READ, "search": Access.READ, "delete": Access.DELETE}
+
+
+class AgentActionParams(Params):
+    """Let another agent do by itself what it asks for.
+
+    agent     its name; `program` is what an "always" answer to it covers
+    action    what it would do, in its words
+    kind      the kind of action, in its words
+    command   the command line that it would run; empty for none
+    paths     the files that it names
+    details   the rest of what it says of it
+    """
+
+    agent: Text
+    program: Text
+    action: Text
+    kind: Text = ""
+    command: Text = ""
+    paths: tuple[Text, ...] = Field(default=(), strict=False)
+    details: Text = ""
+
+
+class AgentAction(Tool[AgentActionParams]):
+    """The question of another agent whether it may do something, which it does by itself if the gates allow it.
+
+    What it says may be untrue, so it counts as a change, and its command as one for a shell whose state is unknown.
+    """
+
+    name = "agent_action"
+    kind = ToolKind.OTHER
+    mutates = True
+    params = AgentActionParams
+
+    def title(self, params: AgentActionParams) -> str:
+        return title(f"{params.agent}: {params.action}")
+
+    def subjects(self, params: AgentActionParams) -> tuple[Subject, ...]:
+        access = _ACCESS.get(params.kind, Access.WRITE)
+        command = (CommandSubject(params.command, typed=True),) if params.command.strip() else ()
+        paths = tuple(PathSubject(path, access) for path in params.paths)
+        return (*command, *paths, AgentSubject(params.agent, params.program))
+
+    async def run(self, params: AgentActionParams, context: ToolContext) -> ToolResult:
+        if context.agent is None:
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "only other agents ask for this")
+        return ToolResult(f"{params.agent} may do it", envelope={"agent": params.agent, "allowed": True})

@@ -9,7 +9,7 @@ from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import ALIASES, JsonObject, ToolCall, ToolKind, ToolSpec
-from acp_agent.tools.agent import AgentTool, EvaluateTool
+from acp_agent.tools.agent import AgentAction, AgentTool, EvaluateTool
 from acp_agent.tools.bash import Bash, Process, TypesCommands, no_shell
 from acp_agent.tools.conversation import CompressContext, UpdatePlan
 from acp_agent.tools.diagnostics import Diagnostics
@@ -141,8 +141,8 @@ class Registry:
         return tuple(self._tools)
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """Return what the model may call, without aliases."""
-        return tuple(tool.spec() for tool in self._tools.values())
+        """Return what the model may call, without aliases and what only other agents ask for."""
+        return tuple(tool.spec() for tool in self._tools.values() if tool.name != AgentAction.name)
 
     def is_starting(self, name: str) -> bool:
         """Return False: the tools of an agent are always there."""

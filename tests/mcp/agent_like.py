@@ -6,7 +6,8 @@ import sys
 import anyio
 
 from acp_agent.core.mcp import McpOrigin, McpServer, McpState, StdioServer
-from acp_agent.mcp.connection import ProgramStart, ServerConnection
+from acp_agent.mcp.connection import ServerConnection
+from acp_agent.workspace.processes.program import ProgramStart
 
 
 def changed() -> None:

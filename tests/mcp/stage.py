@@ -15,7 +15,8 @@ import acp_agent.mcp.transports  # noqa: F401 - likewise
 from acp_agent.core.errors import Refused, ToolError, ToolFailure
 from acp_agent.core.mcp import HttpServer, McpDefinition, McpOrigin, McpReply, McpServer, McpState, StdioServer
 from acp_agent.core.types import JsonObject
-from acp_agent.mcp.connection import ProgramStart, ServerConnection
+from acp_agent.mcp.connection import ServerConnection
+from acp_agent.workspace.processes.program import ProgramStart
 from acp_agent.workspace.processes.table import MARK
 from acp_agent.workspace.sandbox.sandbox import SessionSandbox
 

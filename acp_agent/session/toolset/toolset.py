@@ -50,7 +50,7 @@ from acp_agent.session.toolset.settings import (
     wall_rules,
     without_faulty_patterns,
 )
-from acp_agent.tools.agent import AgentTool, EvaluateTool
+from acp_agent.tools.agent import AgentAction, AgentTool, EvaluateTool
 from acp_agent.tools.registry import Registry, ToolLimits, default_tools
 from acp_agent.tools.tool import Tool
 from acp_agent.workspace.changed_files import FileWatch, SeenFiles, SessionSnapshots
@@ -554,8 +554,9 @@ class SessionTools:
             reached=self.backends.reached,
         )
         if settings.agents.enabled:
-            evaluate = EvaluateTool(for_model=settings.agents.evaluate)
+            evaluate = EvaluateTool(self._needs.agents.offered, for_model=settings.agents.evaluate)
             own = (*own, AgentTool(self._needs.agents.offered), evaluate)
+            own = (*own, AgentAction()) if settings.agents.external else own
         languages, lsp = self._languages(loaded), settings.acp.lsp
         if languages is None:
             return own

@@ -7,8 +7,7 @@ import sys
 def test_nothing_of_the_package_is_loaded_before_a_connection_runs():
     code = (
         "import sys, acp_agent.mcp.connection as c; from acp_agent.core.mcp import *;"
-        "start = c.ProgramStart({});"
-        "c.ServerConnection(McpServer('s', StdioServer('x'), McpOrigin.CONFIG), changed=print, start=start);"
+        "c.ServerConnection(McpServer('s', StdioServer('x'), McpOrigin.CONFIG), changed=print, start=None);"
         "print([name for name in ('mcp', 'mcp_types', 'httpx', 'httpx2', 'httpcore', 'pydantic', 'psutil')"
         " if name in sys.modules])"
     )

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.mcp.transports import server_environment
+from acp_agent.workspace.processes.program import server_environment
 from acp_agent.workspace.processes.table import MARK
 
 SOURCE = {

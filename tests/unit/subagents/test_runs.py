@@ -185,7 +185,7 @@ async def test_there_are_places_in_the_session_and_in_the_process(bench: Bench):
     with pytest.raises(ToolError, match="capacity \\(1/1 of this session\\): explore-1"):
         await bench.runs.run("explore", "look", bench.parent)
     bench.limits = replace(bench.limits, in_session=5)
-    bench.slots.take()  # another session
+    bench.slots.take("explore")  # another session
     with pytest.raises(ToolError, match="capacity \\(2/2 in all\\)"):
         await bench.runs.spawn("explore", "look")
 

@@ -1,0 +1,316 @@
+"""Runs of other agents that speak ACP: each run is a process of the agent, and we are its client.
+
+The process runs in a sandbox where there is one, and ends with the run. What it asks of us goes through the session's
+own tools (`AgentClient`). All that it sends is data: it is bounded, and what does not fit costs only its run.
+"""
+
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import anyio
+from acp import PROTOCOL_VERSION, RequestError, connect_to_agent, text_block
+from acp.schema import ClientCapabilities, FileSystemCapabilities, Implementation
+
+from acp_agent.core.backends import FileSystem
+from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.mcp import StdioServer
+from acp_agent.core.ports import Toolset
+from acp_agent.core.secrets import Redact
+from acp_agent.core.types import CallingAgent, Json, JsonObject
+from acp_agent.core.untrusted import json_value
+from acp_agent.subagents.client import AgentClient, AgentMessages, ClientDependencies
+from acp_agent.subagents.worker import Progress, WorkOutcome
+from acp_agent.text import visible
+from acp_agent.workspace.processes.program import PipedProgram, ProgramStart, server_environment
+
+if TYPE_CHECKING:
+    from acp import Client
+    from acp.client.connection import ClientSideConnection
+
+_LONGEST_LINE: Final = 16 * 1024 * 1024
+_MOST_BYTES: Final = 256 * 1024 * 1024
+"""Bytes that an agent may send in one run."""
+_MOST_JUNK: Final = 100
+"""Lines that are no message. Programs print many things when they start."""
+_AUTH_REQUIRED: Final = -32000
+_POLITE: Final = 1.0
+"""Seconds in which a cancelled agent may end its turn by itself."""
+_LAST_OUTPUT: Final = 0.5
+"""Seconds until an agent that closed its output has ended, so that its exit can be reported."""
+_REMEMBERED: Final = 20_000
+"""Characters of the conversation that an agent is told again when it is steered."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalAgent:
+    """An agent as it is configured.
+
+    identity          what an "always" answer to it covers
+    program           its command line
+    start             how it is started
+    startup_timeout   seconds until it must have opened a session
+    idle_timeout      seconds without a message of it until it has failed, while it waits for nothing of ours
+    """
+
+    name: str
+    identity: str
+    program: StdioServer
+    start: ProgramStart
+    startup_timeout: float
+    idle_timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalDependencies:
+    """What the session gives to other agents.
+
+    cwd      its folder
+    toolset  returns its tools
+    files    returns its files
+    redact   removes secrets from a text
+    """
+
+    cwd: str
+    toolset: Callable[[], Toolset]
+    files: Callable[[], Awaitable[FileSystem]]
+    redact: Redact
+
+
+class _BrokenAgentError(Exception):
+    """The agent broke a rule that ends its run. The message says which, after "it"."""
+
+
+@dataclass(slots=True)
+class Patience:
+    """The time that an agent has until its next message. It does not run out while the agent waits for us."""
+
+    seconds: float
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    serving: int = 0
+
+    def heard(self) -> None:
+        """Begin anew."""
+        if not self.serving:
+            self.scope.deadline = anyio.current_time() + self.seconds
+
+    def begin(self) -> None:
+        """Note that the agent waits for an answer of ours."""
+        self.serving += 1
+        self.scope.deadline = float("inf")
+
+    def end(self) -> None:
+        """Note that it has an answer."""
+        self.serving -= 1
+        self.heard()
+
+
+class AgentPipes:
+    """The transport of the SDK over the pipes of a program. Updates do not reach the SDK: its models refuse newer ones.
+
+    trouble   why nothing more is read; empty while it is
+    """
+
+    def __init__(self, program: PipedProgram, messages: AgentMessages, patience: Patience) -> None:
+        self._program = program
+        self._messages = messages
+        self._patience = patience
+        self._sending = anyio.Lock()
+        self._buffer = bytearray()
+        self._bytes = self._junk = 0
+        self.trouble = ""
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Write one message. Raises ConnectionError if the agent does not read."""
+        line = json.dumps(message, separators=(",", ":"), ensure_ascii=True).encode() + b"\n"
+        async with self._sending:
+            try:
+                await self._program.write(line)
+            except OSError as error:
+                raise ConnectionError("it does not read any more") from error
+
+    async def receive(self) -> dict[str, Any] | None:
+        """Return the next request or response of the agent, or None at the end."""
+        try:
+            while (line := await self._line()) is not None:
+                self._patience.heard()
+                message = self._parsed(line)
+                if message is None:
+                    continue
+                if "id" in message:
+                    return cast("dict[str, Any]", message)
+                if message.get("method") == "session/update":
+                    await self._messages.update(message.get("params"))
+        except (_BrokenAgentError, ToolError) as error:
+            self.trouble = f"it {error}"
+        return None
+
+    async def close(self) -> None:
+        """Do nothing: the program is ended by its owner."""
+
+    async def _line(self) -> bytes | None:
+        """Return the next line, or None at the end. Raises _BrokenAgentError."""
+        searched = 0
+        while (end := self._buffer.find(b"\n", searched)) < 0:
+            searched = len(self._buffer)
+            if searched > _LONGEST_LINE:
+                raise _BrokenAgentError(f"sent a line of more than {_LONGEST_LINE >> 20} MB")
+            data = await self._program.read()
+            if not data:
+                return None
+            self._buffer += data
+            self._bytes += len(data)
+            if self._bytes > _MOST_BYTES:
+                raise _BrokenAgentError(f"sent more than {_MOST_BYTES >> 20} MB")
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
+        return line
+
+    def _parsed(self, line: bytes) -> JsonObject | None:
+        """Return a line as a message; None for what is none. Raises _BrokenAgentError if too many are none."""
+        if not line.strip():
+            return None
+        message: Json = None
+        with suppress(ValueError):
+            message = json_value(line)
+        if isinstance(message, dict) and ("method" not in message or isinstance(message["method"], str)):
+            return message
+        self._junk += 1
+        if self._junk > _MOST_JUNK:
+            raise _BrokenAgentError(f"sent {self._junk} lines that are no messages")
+        return None
+
+
+class ExternalWorker:
+    """A worker that hands its tasks to another agent. Each task is a process and a session of that agent."""
+
+    def __init__(self, agent: ExternalAgent, needs: ExternalDependencies) -> None:
+        self._agent = agent
+        self._needs = needs
+        self._calls = 0
+        self._said: list[str] = []
+
+    @property
+    def calls(self) -> int:
+        """The calls that it made through us so far."""
+        return self._calls
+
+    def conversation(self) -> str:
+        """Return the tasks and what the agent said, one heading a message."""
+        return "\n\n".join(self._said)
+
+    async def work(self, words: str, caller: CallingAgent, progress: Progress) -> WorkOutcome:
+        """Start the agent, give it a task, and return its last message. Raises ToolError if it cannot be started."""
+        agent = self._agent
+        before, told = self.conversation()[-_REMEMBERED:], words
+        if before:
+            told = f"Earlier you were told and said:\n\n{before}\n\nGo on with that. Now you are told:\n\n{words}"
+        self._said.append(f"## user\n\n{words}")
+        environment, _ = server_environment(agent.start.environment, agent.program.env)
+        start = ProgramStart(environment, agent.start.contain)
+        try:
+            program = await PipedProgram.start(agent.program, start)
+        except (OSError, ValueError) as error:
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{agent.name} cannot be started: {error}") from error
+        messages = AgentMessages(caller.card, progress)
+        try:
+            note, trouble = await self._converse(program, messages, caller, told)
+        finally:
+            await program.end()
+            self._said.append(f"## {agent.name}\n\n{messages.all}")
+        if trouble:  # its words are no report then; they are kept with the conversation
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, trouble)
+        return WorkOutcome(messages.report, note or ("" if messages.report else "it ended without a report"))
+
+    async def _converse(
+        self, program: PipedProgram, messages: AgentMessages, caller: CallingAgent, words: str
+    ) -> tuple[str, str]:
+        """Have the agent do a task. All that it began is over on return.
+
+        Return why its turn ended, if not simply so, and why it did not do the task; empty if it did.
+        """
+        agent, needs = self._agent, self._needs
+        patience = Patience(agent.idle_timeout)
+        note, trouble = "", f"it sent nothing for {agent.idle_timeout:g} s"
+        pipes = AgentPipes(program, messages, patience)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(program.drain)
+            asked = ClientDependencies(
+                needs.cwd, needs.toolset, needs.files, needs.redact, caller, agent.identity, tasks, patience
+            )
+            client = AgentClient(asked, messages)
+            connection = connect_to_agent(cast("Client", client), pipes)
+            try:
+                with patience.scope:
+                    patience.heard()
+                    note = await self._prompt(connection, client, messages, words)
+                    trouble = ""
+            except _BrokenAgentError as error:
+                trouble = f"it {error}"
+            except RequestError as error:
+                trouble = f"it answered with an error: {_error(error)}"
+            except ConnectionError:
+                trouble = pipes.trouble or await _ending(program)
+            except ValueError:  # the SDK's models refuse its answer; their message would repeat it
+                trouble = "its answer is not ACP"
+            finally:
+                self._calls += client.calls
+                with anyio.CancelScope(shield=True):
+                    tasks.cancel_scope.cancel()
+                    await _closed(connection, messages.session)
+        return note, trouble
+
+    async def _prompt(
+        self, connection: "ClientSideConnection", client: AgentClient, messages: AgentMessages, words: str
+    ) -> str:
+        """Open a session and send the prompt. Return why the turn ended; empty if it simply ended."""
+        agent, opened = self._agent, False
+        with anyio.move_on_after(agent.startup_timeout):
+            capabilities = ClientCapabilities(
+                fs=FileSystemCapabilities(read_text_file=True, write_text_file=True), terminal=True
+            )
+            info = Implementation(name="acp-agent", version="1")
+            first = await connection.initialize(PROTOCOL_VERSION, capabilities, info)
+            if first.protocol_version != PROTOCOL_VERSION:
+                raise _BrokenAgentError(f"speaks version {first.protocol_version} of ACP, not {PROTOCOL_VERSION}")
+            try:
+                messages.of_session((await connection.new_session(self._needs.cwd)).session_id)
+            except RequestError as error:
+                if error.code != _AUTH_REQUIRED:
+                    raise
+                ways = ", ".join(each.name for each in first.auth_methods or ())[:200]
+                told = f"wants a login ({visible(ways) or 'it does not say which'}): log in with its own program"
+                raise _BrokenAgentError(told) from error
+            opened = True
+        if not opened:
+            raise _BrokenAgentError(f"did not open a session within {agent.startup_timeout:g} s")
+        answer = await connection.prompt(messages.session, [text_block(words)])
+        await client.settled()
+        return "" if answer.stop_reason == "end_turn" else f"it stopped: {answer.stop_reason}"
+
+
+async def _closed(connection: "ClientSideConnection", session: str) -> None:
+    """Tell the agent that its turn is cancelled, if it still goes on, and read nothing more of it."""
+    with anyio.move_on_after(_POLITE):
+        try:
+            if session:
+                await connection.cancel(session)
+        except (ConnectionError, RequestError):
+            pass
+    await connection.close()
+
+
+async def _ending(program: PipedProgram) -> str:
+    """Return how a program ended that closed its output."""
+    with anyio.move_on_after(_LAST_OUTPUT):
+        await program.exited()
+    said = program.last_error_line()
+    return f"its program {program.describe_exit()}{f', saying {json.dumps(said)}' if said else ''}"
+
+
+def _error(error: RequestError) -> str:
+    """Return what an agent said of its error, quoted, on one bounded line."""
+    data = "" if error.data is None else f" {json.dumps(error.data)}"
+    return json.dumps(visible(f"{error}{data}"[:500]), ensure_ascii=False)
