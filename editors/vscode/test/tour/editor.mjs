@@ -130,7 +130,7 @@ export async function startEditor({ files, name = "shop", env = {}, prepare, set
       await page.keyboard.press("F1");
       const input = page.locator(".quick-input-widget input.input");
       await input.fill(`>${name}`);
-      await page.locator(".quick-input-list .monaco-list-row").first().waitFor();
+      await page.locator(`.quick-input-list .monaco-list-row.focused[aria-label^="${name}"]`).waitFor(); // the list before is gone
       await page.keyboard.press("Enter");
     },
     /** Do something in each theme, and go back to the first one. */
