@@ -238,6 +238,7 @@ TAGS = (
     "knowledge",
     "conversation",
     "skill",
+    "hook-note",
 )
 """The names of all tags that our prompts are built of: `<tag>`."""
 

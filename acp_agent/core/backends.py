@@ -254,6 +254,7 @@ class CommandRequest:
                  and it lasts until its last process has ended. Its input can be written if the backend can do that
     unsandboxed  whether it runs outside the session's sandbox
     read_only    whether it is to change nothing, which the walls of a sandbox hold
+    stdin        what it reads from its standard input; None for nothing. Only local commands have one
     """
 
     command: str
@@ -263,6 +264,7 @@ class CommandRequest:
     background: bool = False
     unsandboxed: bool = False
     read_only: bool = False
+    stdin: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

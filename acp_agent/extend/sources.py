@@ -5,7 +5,7 @@
     skills/*/SKILL.md                  .acp-agent/skills/*/SKILL.md, and in .claude and .agents
     commands/*.md, commands/*/*.md     .acp-agent/commands/...     .claude/commands/...
     tools/*.toml                       .acp-agent/tools/*.toml
-    hooks.toml                         .acp-agent/hooks.toml
+    hooks.toml                         .acp-agent/hooks.toml       .claude/settings.json
 
 The user's own files are used as they are. A project's file comes with the repository: it is used only if the user has
 said yes to exactly its bytes, and the answer is kept with the trusted folders (`store/decisions`). A file that changes
@@ -58,7 +58,7 @@ PATTERNS: Mapping[SourceKind, Sequence[str]] = {
         *(".claude/commands/*.md", ".claude/commands/*/*.md"),
     ),
     SourceKind.TOOLS: (f"{OWN}/tools/*.toml",),
-    SourceKind.HOOKS: (f"{OWN}/hooks.toml",),
+    SourceKind.HOOKS: (f"{OWN}/hooks.toml", ".claude/settings.json"),
 }
 """Where each kind is, below the session's folder. A `*` is one name that begins with no dot. What comes first counts
 more.
@@ -169,8 +169,8 @@ class ExtensionSources:
                 if isinstance(file, DefinitionProblem):
                     problems.append(file)
                     continue
-                if (file.name, file.data) in seen:
-                    continue
+                if (file.name, file.data) in seen or (path.endswith(".json") and b'"hooks"' not in file.data):
+                    continue  # most settings of Claude Code have no hooks
                 seen.add((file.name, file.data))
                 (usable if not file.project or self._accepted(file) else waiting).append(file)
             if tuple(usable) != self.files(kind):

@@ -294,6 +294,7 @@ class SessionEngine:
     async def answered(self, answer: Answer) -> None:
         """Finish a turn in the background after its answer was sent."""
         self._turns.look_around()
+        await self._handler.turn_ended(answer)
         await self._titles.answered(answer)
 
     @property
@@ -307,6 +308,7 @@ class SessionEngine:
         The programs of the servers end in the background.
         """
         self._titles.close()
+        await self._handler.session_ended()
         self._mcp.connections.close()
         await self._tools.end()
 

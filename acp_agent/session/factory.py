@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar
 
 from anyio import to_thread
@@ -125,6 +125,7 @@ class ProjectNotes:
 
 if TYPE_CHECKING:
     from acp_agent.session.processes import ProcessServices
+    from acp_agent.session.toolset.hooks import SessionHooks
 
 _DAMAGED = "part of what was said before could not be read; the model does not know it"
 
@@ -339,6 +340,7 @@ class SessionFactory:
             self._extensions.tools,
             self._extensions.skills.folders,
             self._extensions.custom_tools,
+            self._hooks,
         )
         snapshots = SessionSnapshots(store_folder(process.data_file("undo"), self._cwd), session.id)
         return self.tools(session, self._cwd, backends, self._gate_state, needs, self._redactor, snapshots)
@@ -447,6 +449,31 @@ class SessionFactory:
             lambda: seen_variables(self.in_force().settings),
         )
 
+    def _hooks(self) -> "SessionHooks | None":
+        """Return the user's hooks; None if there are none. They keep what they noted while their files change."""
+        library = self._extensions.hooks
+        return self._session_hooks if library is not None and library.all else None
+
+    @cached_property
+    def _session_hooks(self) -> "SessionHooks":
+        from acp_agent.session.toolset.hooks import HookDependencies, SessionHooks  # noqa: PLC0415 - few have hooks
+
+        needs = HookDependencies(
+            self._session.id,
+            self._cwd,
+            self._tools.backends.programs,
+            lambda: self._tools.gates,
+            self.toolset.backends,
+            self._mcp.connections.understand,
+            self._gate_state.auditor,
+            self._plain,
+            self._warn_plainly,
+            self._process.background,
+            lambda: str(self._session.active.mode),
+        )
+        assert self._extensions.hooks is not None
+        return SessionHooks(self._extensions.hooks, needs)
+
     def _make_elicitor(self) -> Elicitor | None:
         acp, session = self._loaded.settings.acp, self._session
         if not acp.elicitation:
@@ -477,6 +504,7 @@ class SessionFactory:
             servers=self._mcp.connections.status,
             restore=self._tools.restore,
             extensions=self._extensions,
+            hooks=self._hooks,
             agents=self._agents,
         )
 

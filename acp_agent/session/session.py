@@ -209,6 +209,7 @@ class Session:
         self._commands: tuple[OfferedCommand, ...] | None = None  # those that the editor has been sent
         self._stored = StoredOptions(options, None if saved is None else saved.options)
         self._was_evicted = False
+        self._moved_from = ""
         self._usage: UsageTotals | None = None  # from before the eviction
 
     # ------------------------------------------------------------------------------------- engine
@@ -278,10 +279,16 @@ class Session:
 
     def move(self, cwd: str) -> None:
         """Work in another folder. No turn may run, and the engine must be closed next."""
+        self._moved_from = self.workspace.cwd if cwd != self.workspace.cwd else self._moved_from
         self.workspace = replace(self.workspace, cwd=cwd)
         self.editor.move(cwd)
         self.languages = None
         self.transcript.move(cwd)
+
+    def take_moved_from(self) -> str:
+        """Return the folder before the last move; empty if there was none since the last call."""
+        moved_from, self._moved_from = self._moved_from, ""
+        return moved_from
 
     def reopen(self, workspace: SessionWorkspace, editor: SessionEditor) -> None:
         """Use the workspace and the editor of a new load, perhaps in another folder. The session must be evicted."""

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, assert_never
+from typing import TYPE_CHECKING, Literal, Protocol, assert_never
 from uuid import uuid4
 
 from acp_agent.agent.prompt import fenced, ran
@@ -31,10 +31,14 @@ from acp_agent.session.toolset import gate_factory
 from acp_agent.session.toolset.extensions import Expansion, SessionExtensions
 from acp_agent.session.toolset.gate_factory import GateMemory
 from acp_agent.session.toolset.settings import RedactedMemories
+from acp_agent.session.turn_slot import Answer
 from acp_agent.session.verdicts import PolicyCommand
 from acp_agent.store.memories import MemoryStore
 from acp_agent.text import defanged
 from acp_agent.tools.agent import listing
+
+if TYPE_CHECKING:
+    from acp_agent.session.toolset.hooks import SessionHooks
 
 _LISTED = 20  # notes
 _LONGEST = 300  # characters of a note in a list
@@ -100,6 +104,7 @@ class CommandDependencies:
     servers          returns a line for each MCP server
     restore          takes back the changes of a turn, or brings them back, and returns the message. Raises UndoError
     extensions       what users bring: skills and commands
+    hooks            returns the user's hooks; None if there are none
     agents           the sub-agents
     """
 
@@ -113,6 +118,7 @@ class CommandDependencies:
     servers: Callable[[], Sequence[str]]
     restore: Restore
     extensions: SessionExtensions
+    hooks: Callable[[], "SessionHooks | None"]
     agents: SubAgents
 
 
@@ -203,6 +209,19 @@ class SlashCommandHandler:
     async def prepare(self, *, ask: bool) -> None:
         """Look for what users bring, and ask about new files of the project if wanted."""
         await self._needs.extensions.ready(ask=ask)
+        if hooks := self._needs.hooks():
+            source = "resume" if self._conversation.history.messages() else "startup"
+            hooks.began(source, self._session.take_moved_from)
+
+    async def turn_ended(self, answer: Answer) -> None:
+        """Tell the user's hooks that a turn ended."""
+        if hooks := self._needs.hooks():
+            await hooks.turn_ended(str(answer.reason))
+
+    async def session_ended(self) -> None:
+        """Tell the user's hooks that the session ends, or is put aside."""
+        if hooks := self._needs.hooks():
+            await hooks.ended()
 
     def reading_only(self) -> AbstractContextManager[None]:
         """Allow the running turn only to read and search. The mode gate enforces it."""

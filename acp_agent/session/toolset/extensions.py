@@ -5,6 +5,7 @@ Nothing is loaded for a session without definitions. See docs/skills.md.
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
@@ -31,6 +32,7 @@ from acp_agent.workspace.roots import Roots
 
 if TYPE_CHECKING:
     from acp_agent.extend.custom_tools import CustomTools
+    from acp_agent.extend.hooks import HookLibrary
     from acp_agent.tools.custom import CustomTool
 
 _SLOW = "looking for skills and commands takes too long (a slow disk?): those that were found last are used"
@@ -52,6 +54,7 @@ def kinds_wanted(settings: Settings) -> Sequence[SourceKind]:
         SourceKind.SKILLS: settings.skills.enabled,
         SourceKind.COMMANDS: True,
         SourceKind.TOOLS: True,
+        SourceKind.HOOKS: True,
         SourceKind.AGENTS: settings.agents.enabled,
     }
     return tuple(kind for kind, is_wanted in wanted.items() if is_wanted)
@@ -94,6 +97,7 @@ class SessionExtensions:
         self.skills = SkillLibrary(clean, variables)
         self.commands = UserCommands([*CommandName], clean)
         self.custom: CustomTools | None = None
+        self.hooks: HookLibrary | None = None
         self._roots = roots
         self._approver = approver
         self._options = options
@@ -133,6 +137,7 @@ class SessionExtensions:
         self.commands.read(self.sources.files(SourceKind.COMMANDS))
         self.agents.read(self.sources.files(SourceKind.AGENTS))
         self._read_tools(self.sources.files(SourceKind.TOOLS))
+        self._read_hooks(self.sources.files(SourceKind.HOOKS))
         count = len(self.skills.listed())
         if (bool(self._tools), len(self._tools) == _WITH_SEARCH) != (count > 0, count > MANY):
             self._tools = self._make_tools(searchable=count > MANY) if count else ()
@@ -149,6 +154,14 @@ class SessionExtensions:
             self.custom = CustomTools(reserved_tools(), self._clean)
         if self.custom is not None:
             self.custom.read(files)
+
+    def _read_hooks(self, files: tuple[SourceFile, ...]) -> None:
+        if self.hooks is None and files:
+            from acp_agent.extend.hooks import HookLibrary  # noqa: PLC0415 - likewise
+
+            self.hooks = HookLibrary()
+        if self.hooks is not None:
+            self.hooks.read(files)
 
     async def accept(self) -> str:
         """Use the files that wait, since the user said so. Return the message for the user."""
@@ -177,8 +190,9 @@ class SessionExtensions:
 
     def problems(self) -> Sequence[DefinitionProblem]:
         """Return what is wrong with definitions."""
-        custom = () if self.custom is None else self.custom.problems
-        return (*self.sources.problems, *self.skills.problems, *self.commands.problems, *self.agents.problems, *custom)
+        more = [each.problems for each in (self.custom, self.hooks) if each is not None]
+        own = (self.sources.problems, self.skills.problems, self.commands.problems, self.agents.problems)
+        return tuple(chain(*own, *more))
 
     def troubles(self) -> Sequence[str]:
         """Return what the user should know: problems, and files that wait for their yes."""
@@ -188,9 +202,9 @@ class SessionExtensions:
 
     def status(self) -> Sequence[str]:
         """Return lines for /status."""
-        custom = () if self.custom is None else self.custom.status()
-        own = (*self.skills.status(), *self.commands.status(), *custom, *self.agents.status())
-        return (*own, *(f"Problem: {each}" for each in self.troubles()))
+        more = [each.status() for each in (self.custom, self.hooks) if each is not None]
+        own = (self.skills.status(), self.commands.status(), self.agents.status())
+        return (*chain(*own, *more), *(f"Problem: {each}" for each in self.troubles()))
 
     def waiting(self) -> Sequence[str]:
         """Return lines for /trust."""
@@ -206,6 +220,10 @@ class SessionExtensions:
             from acp_agent.extend.custom_tools import wish  # noqa: PLC0415 - likewise
 
             told: object = wish(file)
+        elif file.kind is SourceKind.HOOKS:
+            from acp_agent.extend import hooks  # noqa: PLC0415 - likewise
+
+            told = hooks.wish(file)
         else:
             parsed = parse(file.data, file.shown)
             told = "" if isinstance(parsed, DefinitionProblem) else parsed.values.get("description")

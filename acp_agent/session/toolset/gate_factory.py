@@ -70,7 +70,8 @@ from acp_agent.workspace.git.repositories import GitRepositories
 from acp_agent.workspace.glob import Glob
 from acp_agent.workspace.roots import Roots
 
-if TYPE_CHECKING:  # `acp-agent check` has no servers
+if TYPE_CHECKING:  # `acp-agent check` has no servers, and few users have hooks
+    from acp_agent.gates.hooks import ToolHooks
     from acp_agent.session.mcp_connections import McpConnections
 
 _MOST_REMEMBERED = 1000
@@ -175,6 +176,7 @@ class GateContext:
     model        returns the model in force as `PROVIDER:MODEL`; "" stands for the configured one
     contained    whether a sandbox contains the commands
     narrowed     returns the only tools of the running turn; None for all
+    hooks        the user's hooks about calls; None if there are none
     """
 
     options: SessionOptions
@@ -187,6 +189,7 @@ class GateContext:
     model: Callable[[], str] = str
     contained: bool = False
     narrowed: Callable[[], tuple[str, ...] | None] = lambda: None
+    hooks: "ToolHooks | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +309,13 @@ def build_gates(
     return _gates_of((*first, *_adversarial(settings, state, last, warn), *last), context)
 
 
+def _with_hooks(gates: tuple[Gate, ...], hooks: "ToolHooks") -> tuple[Gate, ...]:
+    """Return the gates with one that sees what came of each call, and one that runs hooks before the last gate."""
+    from acp_agent.gates.hooks import HookGate, HookWatchGate  # noqa: PLC0415 - few users have hooks
+
+    return (HookWatchGate(hooks), *gates[:-1], HookGate(hooks), gates[-1])
+
+
 def _adversarial(
     settings: Settings, state: SessionGateState | None, later: tuple[Gate | None, ...], warn: Warn
 ) -> Iterator[Gate]:
@@ -332,6 +342,8 @@ def _gates_of(gates: tuple[Gate | None, ...], context: GateContext) -> Gates:
     shell = context.shell
     names = partial(shell_names, resolve=shell.resolve)
     in_order = tuple(gate for gate in gates if gate is not None)
+    if context.hooks is not None:
+        in_order = _with_hooks(in_order, context.hooks)
     return Gates(in_order, names, WorkspaceFiles(shell.cwd, shell.resolve).is_folder, context.contained)
 
 

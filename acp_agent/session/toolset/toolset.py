@@ -61,6 +61,7 @@ from acp_agent.workspace.roots import ReadableFolder, Root, RootPool, Roots
 from acp_agent.workspace.undo import report
 
 if TYPE_CHECKING:
+    from acp_agent.gates.hooks import ToolHooks
     from acp_agent.tools.custom import CustomTool
 
 _log = Log(__name__)
@@ -287,6 +288,7 @@ class ToolDependencies:
     brought      the tools that there are because of what users bring; the same object until they change
     skills       returns the folders of the user's own skills
     custom       the definitions of custom tools; the same object until they change
+    hooks        returns the user's hooks; None if there are none
     """
 
     memories: Callable[[Loaded], Memories | None]
@@ -302,6 +304,7 @@ class ToolDependencies:
     brought: Callable[[], tuple[Tool[Any], ...]] = tuple
     skills: Callable[[], Sequence[ReadableFolder]] = tuple
     custom: Callable[[], tuple["CustomTool", ...]] = tuple
+    hooks: Callable[[], "ToolHooks | None"] = lambda: None
 
 
 class SessionTools:
@@ -338,6 +341,7 @@ class SessionTools:
         self._brought: tuple[Tool[Any], ...] = ()
         self._skills: Sequence[ReadableFolder] = ()
         self._custom: tuple[CustomTool, ...] = ()
+        self._hooks: ToolHooks | None = None
         self._faults: tuple[str, ...] = ()
         self._folders = RootPool()
         self.gates = Gates()
@@ -393,7 +397,7 @@ class SessionTools:
         """Whether users have brought other tools or skills since the last snapshot."""
         needs = self._needs
         other = needs.brought() is not self._brought or needs.custom() is not self._custom
-        return other or needs.skills() != self._skills
+        return other or needs.skills() != self._skills or needs.hooks() is not self._hooks
 
     def look(self) -> Sequence[str]:
         """Reread "always" answers and filter rules that were changed by hand. Return the new problems."""
@@ -412,6 +416,7 @@ class SessionTools:
             warn(str(fault))
         roots, shell_roots = self._open_roots(loaded)
         self._brought, self._skills, self._custom = self._needs.brought(), self._needs.skills(), self._needs.custom()
+        self._hooks = self._needs.hooks()
         self.backends.adopt(wall_rules(loaded, workspace.cwd, workspace.additional, self._skills))
         files, web = self.backends.files(roots), self.backends.web(loaded, lasting.auditor)
         registry = self._registry(loaded)
@@ -472,6 +477,7 @@ class SessionTools:
             self._needs.model,
             self.backends.contained,
             lambda: session.only_tools,
+            self._hooks,
         )
 
     def _all_backends(self, loaded: Loaded, files: FileSystem, web: Web) -> Backends:

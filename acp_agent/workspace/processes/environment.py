@@ -14,6 +14,7 @@ import stat
 import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from typing import IO
 
 from acp_agent.core.errors import ConfigError
 from acp_agent.workspace.beneath import holding
@@ -105,6 +106,14 @@ def _is_ours(name: str) -> bool:
 _SCRIPTS = "acp-agent-sh-"
 _SANDBOX = "acp-agent-sandbox-"
 _ATTEMPTS = 10
+
+
+def input_file(data: bytes) -> IO[bytes]:
+    """Return a file without a name from which a command reads its input. Nobody has to wait for a reader of it."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+    file.write(data)
+    file.seek(0)
+    return file
 
 
 class PrivateFolder:

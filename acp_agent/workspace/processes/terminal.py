@@ -20,7 +20,7 @@ from anyio import to_thread
 from acp_agent.core.backends import CommandOutcome, CommandRequest, OnOutput
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.process_limits import limits_for_child
-from acp_agent.workspace.processes.environment import child_environment
+from acp_agent.workspace.processes.environment import child_environment, input_file
 from acp_agent.workspace.processes.table import MARK, CommandLimits
 from acp_agent.workspace.processes.tree import CommandWatchdog, ProcessTree, pidfd_works
 from acp_agent.workspace.sandbox.sandbox import SessionSandbox
@@ -411,12 +411,10 @@ def spawn(
 ) -> tuple["subprocess.Popen[bytes]", dict[Stream, int], int | None]:
     """Start a shell as `launch` says, in its own session. Return it, and the non-blocking ends of its pipes.
 
-    The last one writes to its input, which only a background command has. Its environment is `environment`
-    as `launch` changes it; `tag` is explained in `process_limits`. Raises ToolError.
+    The last one writes to the input of a background command. `tag` is explained in `process_limits`. Raises ToolError.
     """
     with contextlib.ExitStack() as on_failure, contextlib.ExitStack() as writing_ends:
-        reads: dict[Stream, int] = {}
-        writes: dict[Stream, int] = {}
+        reads, writes = dict[Stream, int](), dict[Stream, int]()
         try:
             for stream in Stream:
                 reads[stream], writes[stream] = os.pipe()
@@ -429,6 +427,8 @@ def spawn(
                 writing_ends.callback(os.close, typed)
                 on_failure.callback(os.close, writing)
                 os.set_blocking(writing, False)
+            elif request.stdin is not None:
+                typed = writing_ends.enter_context(input_file(request.stdin)).fileno()
             popen = partial(
                 subprocess.Popen[bytes],
                 launch.arguments,

@@ -1,0 +1,233 @@
+"""Hooks: commands of the user that run when something happens in a session.
+
+    [[pre_tool_use]]
+    matcher = "bash"
+    command = "./check-command.sh"
+    timeout = 10
+
+    [[file_changed]]
+    glob = "src/**/*.py"
+    command = "make lint"
+
+They are in `hooks.toml`. The `hooks` of Claude Code's `.claude/settings.json` are read as well. docs/hooks.md says what
+a hook is given, and what it may answer.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import cast
+
+from acp_agent.core.errors import Refused, ToolError
+from acp_agent.core.types import Json, JsonObject
+from acp_agent.core.untrusted import json_value, toml_table
+from acp_agent.extend.front_matter import DefinitionProblem, Fields, Value
+from acp_agent.extend.sources import SourceFile
+from acp_agent.regex import LinearRegex
+from acp_agent.workspace.glob import FileGlob
+
+_MOST = 50
+"""Hooks of one file."""
+_LONGEST_COMMAND = 4096
+
+
+class HookEvent(StrEnum):
+    """What a hook is about. The value is the key in `hooks.toml`."""
+
+    PRE_TOOL_USE = "pre_tool_use"
+    POST_TOOL_USE = "post_tool_use"
+    PERMISSION_DENIED = "permission_denied"
+    TURN_COMPLETE = "turn_complete"
+    FILE_CHANGED = "file_changed"
+    CWD_CHANGED = "cwd_changed"
+    SESSION_START = "session_start"
+    SESSION_END = "session_end"
+
+    @property
+    def told(self) -> str:
+        """The name of the event in what a hook is given, which is Claude Code's."""
+        return "Stop" if self is HookEvent.TURN_COMPLETE else "".join(map(str.capitalize, self.split("_")))
+
+
+_OF_CALLS = (HookEvent.PRE_TOOL_USE, HookEvent.POST_TOOL_USE, HookEvent.PERMISSION_DENIED)
+_BY_THEIR_NAME = {event.told: event for event in HookEvent}
+
+THEIR_TOOLS = {
+    "bash": "Bash",
+    "read": "Read",
+    "write": "Write",
+    "edit": "Edit",
+    "grep": "Grep",
+    "find_path": "Glob",
+    "list_directory": "LS",
+    "fetch": "WebFetch",
+    "agent": "Task",
+}
+"""The names of tools in Claude Code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """One hook.
+
+    matcher    matches the whole name of a tool; None for all tools
+    glob       the files it is about; None for all files
+    command    a line of the shell; empty if `mcp` is set
+    mcp        the name of an MCP server's tool, as the model has it, which is called with `arguments`
+    timeout    in seconds
+    claude     whether it is given names of Claude Code
+    file       the path of its file as it is shown
+    """
+
+    event: HookEvent
+    file: str
+    command: str = ""
+    mcp: str = ""
+    arguments: JsonObject = field(default_factory=dict[str, Json])
+    matcher: LinearRegex | None = None
+    glob: FileGlob | None = None
+    timeout: int = 60
+    claude: bool = False
+
+    def is_about(self, *names: str) -> bool:
+        """Return whether it is about a tool, which may have several names."""
+        return self.matcher is None or any(map(self.matcher.matches, names))
+
+
+# ----------------------------------------------------------------------------------------- reading
+
+
+@dataclass(frozen=True, slots=True)
+class HookFile:
+    """What is in one file. `ignored` names what Claude Code has and this agent has not."""
+
+    hooks: tuple[Hook, ...] = ()
+    problems: tuple[DefinitionProblem, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+
+class _Reader:
+    """Reads the hooks of one file. A hook with anything wrong in it is left out."""
+
+    def __init__(self, file: SourceFile) -> None:
+        self._file = file
+        self._claude = file.path.endswith(".json")
+        self.hooks, self.problems, self.ignored = list[Hook](), list[DefinitionProblem](), list[str]()
+
+    def read(self) -> HookFile:
+        """Return what is in the file."""
+        form = "JSON" if self._claude else "TOML"
+        try:
+            text = self._file.data.decode("utf-8-sig")
+            table = json_value(text) if self._claude else cast("Json", toml_table(text))
+        except ValueError as error:  # also of what is not UTF-8
+            table = None
+            self._wrong("", f"expected {form}: {error}")
+        if isinstance(table, dict):
+            events = table.get("hooks", {}) if self._claude else table
+            self._events(events if isinstance(events, dict) else {})
+        return HookFile(tuple(self.hooks[:_MOST]), tuple(self.problems), tuple(dict.fromkeys(self.ignored)))
+
+    def _wrong(self, key: str, reason: str) -> None:
+        self.problems.append(DefinitionProblem(self._file.shown, key, reason))
+
+    def _events(self, events: JsonObject) -> None:
+        known = _BY_THEIR_NAME if self._claude else {str(event): event for event in HookEvent}
+        for name, entries in events.items():
+            event = known.get(name)
+            if event is None and self._claude:
+                self.ignored.append(name)
+            elif event is None:
+                self._wrong(name, f"unknown event (known events: {', '.join(HookEvent)})")
+            elif not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
+                self._wrong(name, "expected a list of tables")
+            else:
+                for number, entry in enumerate(cast("list[JsonObject]", entries), start=1):
+                    self._entry(event, entry, f"{name} {number}")
+        if len(self.hooks) > _MOST:
+            self._wrong("", f"expected at most {_MOST} hooks")
+
+    def _entry(self, event: HookEvent, entry: JsonObject, where: str) -> None:
+        if not self._claude:
+            self._hook(event, entry, where)
+            return
+        inside = entry.get("hooks")
+        for each in inside if isinstance(inside, list) else ():
+            kind = each.get("type", "command") if isinstance(each, dict) else None
+            if not isinstance(each, dict) or kind != "command":
+                self.ignored.append(f"hooks of type {kind}")
+                continue
+            keys = {key: each[key] for key in ("command", "timeout") if key in each}
+            matcher = entry.get("matcher", "")
+            self._hook(event, {**keys, **({"matcher": matcher} if event in _OF_CALLS else {})}, where)
+
+    def _hook(self, event: HookEvent, entry: JsonObject, where: str) -> None:
+        fields = Fields(self._file.shown, cast("Mapping[str, Value]", entry))
+        command, mcp = fields.text("command", most=_LONGEST_COMMAND), fields.text("mcp", most=64)
+        arguments = cast("JsonObject", dict(fields.table("arguments")))
+        timeout = fields.number("timeout", 60, 1, 600)
+        if not fields.problems and (bool(command) is bool(mcp) or "\0" in command):
+            self._wrong(f"{where}.command", "expected a line of the shell, or the name of an MCP server's tool as mcp")
+            return
+        matcher, glob = None, None
+        try:
+            if event in _OF_CALLS and (text := fields.text("matcher")) not in ("", "*"):
+                matcher = LinearRegex(text)
+            if event is HookEvent.FILE_CHANGED and (text := fields.text("glob")):
+                glob = FileGlob(text)
+        except (ValueError, ToolError, Refused) as error:
+            self._wrong(where, str(error))
+            return
+        unknown = [(key, "unknown key for this event") for key in fields.unknown]
+        for key, reason in (*((each.key, each.reason) for each in fields.problems), *unknown):
+            self._wrong(f"{where}.{key}", reason)
+        if not fields.problems and not unknown:
+            of = self._file.shown
+            self.hooks.append(Hook(event, of, command, mcp, arguments, matcher, glob, timeout, self._claude))
+
+
+class HookLibrary:
+    """The hooks of one session."""
+
+    def __init__(self) -> None:
+        self._files: tuple[SourceFile, ...] = ()
+        self._read: tuple[HookFile, ...] = ()
+
+    def read(self, files: tuple[SourceFile, ...]) -> None:
+        """Take the hooks of these files. The same files again cost nothing."""
+        if files is not self._files:
+            self._files = files
+            self._read = tuple(_Reader(file).read() for file in files)
+
+    def of(self, event: HookEvent) -> Sequence[Hook]:
+        """Return the hooks about an event, in their order."""
+        return [hook for hook in self.all if hook.event is event]
+
+    @property
+    def all(self) -> Sequence[Hook]:
+        """All hooks."""
+        return [hook for each in self._read for hook in each.hooks]
+
+    @property
+    def problems(self) -> Sequence[DefinitionProblem]:
+        """What is wrong with the files."""
+        return [problem for each in self._read for problem in each.problems]
+
+    def status(self) -> Sequence[str]:
+        """Return lines for /status."""
+        count = Counter(str(hook.event) for hook in self.all)
+        ignored = [
+            f"{name} ({file.shown})"
+            for file, each in zip(self._files, self._read, strict=True)
+            for name in each.ignored
+        ]
+        return (
+            *((f"Hooks: {', '.join(f'{number} {event}' for event, number in count.items())}",) if count else ()),
+            *((f"Hooks: ignored: {', '.join(ignored)}",) if ignored else ()),
+        )
+
+
+def wish(file: SourceFile) -> str:
+    """Return what a file would run, for the question about a project's files."""
+    return "; ".join(f"on {hook.event} runs {hook.command or hook.mcp}" for hook in _Reader(file).read().hooks)

@@ -1,0 +1,56 @@
+"""The gates through which a user's hooks see calls. A hook can forbid a call or have it asked about, and allow none.
+
+There are two, because their places differ: the one that runs hooks before a call is the last before the permission
+gate, so that no hook runs for a call that is refused anyway. The one that sees what came of a call is the first of all,
+so that it sees every refusal.
+"""
+
+from typing import ClassVar, Protocol
+
+from acp_agent.core.types import Allow, ToolResult, Verdict
+from acp_agent.gates.gate import CallFacts, Gate
+
+
+class ToolHooks(Protocol):
+    """The hooks of a session that are about calls."""
+
+    async def before(self, facts: CallFacts) -> Verdict:
+        """Run the hooks before a call, which takes a bounded time. Return their verdict."""
+        ...
+
+    async def after(self, facts: CallFacts, result: ToolResult) -> ToolResult:
+        """Run the hooks after a call, or after its refusal. Return the result, perhaps with notes of hooks."""
+        ...
+
+
+class HookGate(Gate):
+    """The gate that runs hooks before a call."""
+
+    name: ClassVar[str] = "hooks"
+
+    def __init__(self, hooks: ToolHooks) -> None:
+        self._hooks = hooks
+
+    def judge(self, facts: CallFacts) -> Verdict:
+        """Return Allow: hooks run only for a call that is about to run."""
+        del facts
+        return Allow()
+
+    async def examine(self, facts: CallFacts) -> Verdict:
+        return await self._hooks.before(facts)
+
+
+class HookWatchGate(Gate):
+    """The gate that runs hooks after a call. It has no objection to any."""
+
+    name: ClassVar[str] = "hook-watch"
+
+    def __init__(self, hooks: ToolHooks) -> None:
+        self._hooks = hooks
+
+    def judge(self, facts: CallFacts) -> Verdict:
+        del facts
+        return Allow()
+
+    async def conclude(self, facts: CallFacts, result: ToolResult) -> ToolResult:
+        return await self._hooks.after(facts, result)

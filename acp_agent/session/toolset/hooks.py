@@ -1,0 +1,361 @@
+"""The hooks of one session: what they are given, how they run, and what they may answer. See docs/hooks.md.
+
+Hooks run beside the model: only a denial's reason and a note of a hook after a call reach it, both named as a hook's.
+A hook's commands are judged by the gates that refuse commands whoever makes them, run in the session's sandbox with the
+variables of its commands, and are on record. What a hook does fires no hooks: it does not pass the session's tools.
+"""
+
+import json
+import os
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from time import monotonic
+from uuid import uuid4
+
+import anyio
+
+from acp_agent.core.backends import CommandOutcome, CommandRequest, Terminal
+from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory, ToolFailure
+from acp_agent.core.ports import Backends, Invocation, ToolContext
+from acp_agent.core.secrets import Redact
+from acp_agent.core.types import (
+    Allow,
+    ApprovedBy,
+    Ask,
+    CommandSubject,
+    Deny,
+    Json,
+    JsonObject,
+    McpSubject,
+    ToolCall,
+    ToolResult,
+    Verdict,
+)
+from acp_agent.core.untrusted import json_value
+from acp_agent.execution.audit import Auditor
+from acp_agent.extend.hooks import THEIR_TOOLS, Hook, HookEvent, HookLibrary
+from acp_agent.gates.gate import CallFacts, Gates
+from acp_agent.session.verdicts import judged
+from acp_agent.text import defanged, fenced, visible
+from acp_agent.tools.bash import Bash
+from acp_agent.workspace.roots import is_below
+
+_HELD = ("blocklist", "policy", "verifiers", "permission")
+"""The gates whose refusal holds for a hook's own command. The others are about what the model may do."""
+_DEBOUNCE = 0.5  # seconds without another change
+_LAST = 1.5  # seconds for hooks of a session that ends
+_BLOCKS = 2  # the exit code that denies
+_REASON, _NOTE, _VARIABLE = 1000, 4000, 4096  # characters
+_OUTPUT = 64 * 1024  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HookDependencies:
+    """The dependencies of a session's hooks.
+
+    terminal    runs commands on this machine, in the session's sandbox
+    gates       returns the gates in force
+    backends    returns the backends, for tools of MCP servers
+    understand  returns a call of an MCP server's tool, None for another tool. Raises ToolError
+    auditor     None if calls are not recorded
+    clean       removes secrets and invisible characters from a text
+    mode        returns the mode of the session
+    """
+
+    session_id: str
+    cwd: str
+    terminal: Terminal
+    gates: Callable[[], Gates]
+    backends: Callable[[], Awaitable[Backends]]
+    understand: Callable[[ToolCall], Awaitable[Invocation | None]]
+    auditor: Auditor | None
+    clean: Redact
+    warn: Callable[[str], None]
+    background: Callable[[Callable[[], Awaitable[None]]], object]
+    mode: Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True)
+class HookAnswer:
+    """What a hook answered.
+
+    decision   "deny", "ask", or empty
+    reason     why, in the hook's words
+    note       what the model is to know
+    """
+
+    decision: str = ""
+    reason: str = ""
+    note: str = ""
+
+
+class SessionHooks:
+    """The hooks of one session: the port `ToolHooks` of its gates, and what happens besides calls."""
+
+    def __init__(self, library: HookLibrary, needs: HookDependencies) -> None:
+        self._library = library
+        self._needs = needs
+        self._bash = Bash().spec()
+        self._begun = dict[str, float]()  # by the id of a call
+        self._changed = dict[str, None]()
+        self._due = 0.0
+        self._waiting = self._started = False
+
+    # ------------------------------------------------------------------------------------------ calls
+
+    async def before(self, facts: CallFacts) -> Verdict:
+        """Run the hooks before a call. The first that denies it ends it; one that wants a question gets one."""
+        self._begun[facts.call.id] = monotonic()
+        wish: Ask | None = None
+        for hook in self._about(HookEvent.PRE_TOOL_USE, facts):
+            answer = await self._run(hook, self._of_call(hook, facts))
+            told = f"a hook of the user ({hook.file}) "
+            if answer.decision == "deny":
+                return Deny(f"{told}denies this call: {self._line(answer.reason)}", rule=hook.command or hook.mcp)
+            if answer.decision == "ask":
+                wish = Ask(f"{told}asks: {self._line(answer.reason)}", firm=True)
+        return wish or Allow()
+
+    async def after(self, facts: CallFacts, result: ToolResult) -> ToolResult:
+        """Run the hooks after a call, or after its refusal. Hooks may add notes to a result, and change nothing."""
+        begun = self._begun.pop(facts.call.id, None)
+        if result.ruling is not None and result.ruling.gate:
+            self._behind(self._about(HookEvent.PERMISSION_DENIED, facts), facts, result)
+            return result
+        self._note_changes(facts, result)
+        took = "" if begun is None else str(round((monotonic() - begun) * 1000))
+        notes = list[str]()
+        for hook in self._about(HookEvent.POST_TOOL_USE, facts):
+            response: JsonObject = {"output": result.text[:_OUTPUT], "success": result.failure is None}
+            given = self._of_call(hook, facts, tool_response=response)
+            answer = await self._run(hook, given, {"ACP_AGENT_TOOL_DURATION_MS": took})
+            if note := answer.note or answer.reason:
+                text = defanged(self._needs.clean(note.strip()))[:_NOTE]
+                notes.append(fenced("hook-note", text, f' from="{visible(hook.file)}"'))
+        return replace(result, text="\n\n".join((result.text, *notes)), display=result.shown) if notes else result
+
+    def _about(self, event: HookEvent, facts: CallFacts) -> Sequence[Hook]:
+        hooks = self._library.of(event)
+        return [hook for hook in hooks if hook.is_about(*_names(facts))] if hooks else ()
+
+    def _behind(self, hooks: Sequence[Hook], facts: CallFacts, result: ToolResult) -> None:
+        """Tell hooks of a refusal, in the background."""
+        reason = result.failure.message if result.failure else ""
+        variables = {"ACP_AGENT_DENIED_TOOL": facts.call.name, "ACP_AGENT_DENY_REASON": reason}
+        self._later([(hook, self._of_call(hook, facts, reason=reason), variables) for hook in hooks])
+
+    def _of_call(self, hook: Hook, facts: CallFacts, **more: Json) -> JsonObject:
+        arguments = dict(facts.call.arguments or {})
+        if hook.claude and isinstance(path := arguments.get("path"), str):
+            arguments["file_path"] = os.path.join(self._needs.cwd, path)
+        name = _their_name(facts) if hook.claude else facts.call.name
+        call: JsonObject = {"tool_name": name, "tool_input": arguments, "tool_use_id": facts.call.id}
+        return {**self._given(hook.event), **call, **more}
+
+    def _given(self, event: HookEvent) -> JsonObject:
+        needs = self._needs
+        return {
+            "session_id": needs.session_id,
+            "transcript_path": "",
+            "cwd": needs.cwd,
+            "permission_mode": needs.mode(),
+            "hook_event_name": event.told,
+        }
+
+    # ------------------------------------------------------------------------------ besides the calls
+
+    def began(self, source: str, take_moved_from: Callable[[], str]) -> None:
+        """Tell hooks that the session began, at its first prompt, or that it works in another folder now."""
+        if self._started:
+            return
+        self._started = True
+        moved_from = take_moved_from()
+        starting = self._library.of(HookEvent.SESSION_START)
+        self._later([(hook, {**self._given(hook.event), "source": source}, {}) for hook in starting])
+        if moved_from:
+            folders = {"ACP_AGENT_OLD_CWD": moved_from, "ACP_AGENT_NEW_CWD": self._needs.cwd}
+            paths: JsonObject = {"old_cwd": moved_from, "new_cwd": self._needs.cwd}
+            moving = self._library.of(HookEvent.CWD_CHANGED)
+            self._later([(hook, {**self._given(hook.event), **paths}, folders) for hook in moving])
+
+    async def turn_ended(self, reason: str) -> None:
+        """Tell hooks that a turn ended."""
+        for hook in self._library.of(HookEvent.TURN_COMPLETE):
+            given: JsonObject = {**self._given(hook.event), "stop_hook_active": False, "stop_reason": reason}
+            await self._run(hook, given, {"ACP_AGENT_TURN_STOP_REASON": reason})
+
+    async def ended(self) -> None:
+        """Tell hooks that the session ends. They have little time."""
+        with anyio.move_on_after(_LAST):
+            for hook in self._library.of(HookEvent.SESSION_END):
+                await self._run(hook, {**self._given(hook.event), "reason": "other"})
+
+    def _note_changes(self, facts: CallFacts, result: ToolResult) -> None:
+        """Note the files that a call changed. Hooks are told when no other change follows for a moment."""
+        if facts.only_reads or not self._library.of(HookEvent.FILE_CHANGED):
+            return
+        named = [os.path.join(self._needs.cwd, each.path) for each in facts.paths if each.access.changes]
+        if result.failure is not None and not facts.commands:
+            return
+        self._changed |= dict.fromkeys([*named, *(each.path for each in result.locations)])
+        self._due = anyio.current_time() + _DEBOUNCE
+        if self._changed and not self._waiting:
+            self._waiting = True
+            self._needs.background(self._tell_changes)
+
+    async def _tell_changes(self) -> None:
+        while self._due > anyio.current_time():  # noqa: ASYNC110 - another change puts it off
+            await anyio.sleep_until(self._due)
+        self._waiting = False
+        paths, self._changed = [*self._changed], {}
+        cwd = self._needs.cwd
+        for hook in self._library.of(HookEvent.FILE_CHANGED):
+            below = (path for path in paths if is_below(path, cwd))
+            about = [each for each in below if hook.glob is None or hook.glob.matches(each[len(cwd) :].lstrip("/"))]
+            if about:
+                given: JsonObject = {**self._given(hook.event), "file_path": about[0], "file_paths": [*about]}
+                await self._run(hook, given, {"ACP_AGENT_CHANGED_PATH": "\n".join(about)})
+
+    # ---------------------------------------------------------------------------------------- running
+
+    def _later(self, runs: Sequence[tuple[Hook, JsonObject, Mapping[str, str]]]) -> None:
+        async def run() -> None:
+            for hook, given, variables in runs:
+                await self._run(hook, given, variables)
+
+        if runs:
+            self._needs.background(run)
+
+    async def _run(self, hook: Hook, given: JsonObject, variables: Mapping[str, str] | None = None) -> HookAnswer:
+        """Run one hook and return its answer. What fails is told to the user, and denies nothing."""
+        call = ToolCall(str(uuid4()), "hook", {"event": str(hook.event), "command": hook.command or hook.mcp})
+        begun, facts = monotonic(), self._facts(hook, call)
+        try:
+            with anyio.fail_after(hook.timeout):
+                if hook.mcp:
+                    result, answer = await self._call(hook)
+                else:
+                    result, answer = await self._command(hook, facts, _input(given), variables or {})
+        except (ToolError, Refused, BackendUnavailable, TimeoutError) as error:
+            why = "no answer in time" if isinstance(error, TimeoutError) else str(error)
+            result = ToolResult.failed(ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, why))
+            answer = HookAnswer()
+        if self._needs.auditor is not None:
+            self._needs.auditor.record(call, result, monotonic() - begun, facts)
+        if result.failure is not None and not answer.decision:
+            why = self._line(result.failure.message)
+            self._needs.warn(f"hook {visible(hook.command or hook.mcp)} ({hook.file}, {hook.event}): {why}")
+        return answer
+
+    def _facts(self, hook: Hook, call: ToolCall) -> CallFacts:
+        subjects = (CommandSubject(hook.command),) if hook.command else ()
+        return self._needs.gates().facts(Invocation(call, self._bash, hook.command, _never, subjects))
+
+    async def _command(
+        self, hook: Hook, facts: CallFacts, given: bytes, variables: Mapping[str, str]
+    ) -> tuple[ToolResult, HookAnswer]:
+        gates = self._needs.gates()
+        if not gates.in_order:
+            raise Refused("nothing runs in this session")
+        for gate in gates.in_order:
+            if gate.name in _HELD and isinstance(verdict := gate.judge(facts), Deny):
+                return gate.refusal(verdict), HookAnswer()
+        text = "\n".join((*_exports({**variables, **self._folders()}), hook.command))
+        request = CommandRequest(text, self._needs.cwd, hook.timeout, _OUTPUT, stdin=given)
+        command = await self._needs.terminal.start(request)
+        try:
+            outcome = await command.wait(_unheard)
+        finally:
+            await command.release()
+        envelope: JsonObject = {"exit_code": outcome.exit_code, "signal": outcome.signal}
+        ran = ToolResult(outcome.output, envelope=envelope, place="local").ruled(ApprovedBy.AUTO)
+        answer = _answer(outcome)
+        if outcome.exit_code and not answer.decision:
+            said = "no answer in time" if outcome.timed_out else f"exit {outcome.exit_code}: {outcome.stderr.strip()}"
+            ran = replace(ran, failure=ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, said))
+        return ran, answer
+
+    def _folders(self) -> Mapping[str, str]:
+        return {"ACP_AGENT_PROJECT_DIR": self._needs.cwd, "CLAUDE_PROJECT_DIR": self._needs.cwd}
+
+    async def _call(self, hook: Hook) -> tuple[ToolResult, HookAnswer]:
+        """Call an MCP server's tool, if the session's gates allow it without a question."""
+        invocation = await self._needs.understand(ToolCall(str(uuid4()), hook.mcp, dict(hook.arguments)))
+        if invocation is None:
+            raise Refused(f"there is no tool {hook.mcp}")
+        gates = self._needs.gates()
+        found = judged(gates.facts(invocation), gates.in_order)
+        if found.word != "allow":
+            raise Refused(f"the session does not allow {hook.mcp} without a question")
+        backends = await self._needs.backends()
+        given_back = list[Callable[[], Awaitable[None]]]()
+        context = ToolContext(invocation.call.id, self._needs.cwd, (), backends, _unheard, given_back.append)
+        try:
+            result = await invocation.run(context)
+        finally:
+            for give_back in given_back:
+                await give_back()
+        return result, answer_in(result.text)
+
+    def _line(self, text: str) -> str:
+        line = " ".join(defanged(self._needs.clean(text)).split())
+        return (line if len(line) <= _REASON else f"{line[:_REASON]}…") or "no reason is given"
+
+
+async def _never(_: ToolContext) -> ToolResult:
+    raise AssertionError("a hook is no call of a tool")
+
+
+async def _unheard(_: object) -> None:
+    """Take news of a hook that nobody is shown."""
+
+
+def _input(given: JsonObject) -> bytes:
+    return json.dumps(given, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _names(facts: CallFacts) -> Iterator[str]:
+    """Yield the names by which a matcher may mean a call. A custom tool is also the tool that runs its command."""
+    yield from dict.fromkeys((facts.call.name, facts.spec.name, _their_name(facts)))
+
+
+def _their_name(facts: CallFacts) -> str:
+    served = next((each for each in facts.subjects if isinstance(each, McpSubject)), None)
+    if served is not None:
+        return f"mcp__{served.server}__{served.tool}"
+    return THEIR_TOOLS.get(facts.spec.name, facts.spec.name)
+
+
+def _exports(variables: Mapping[str, str]) -> Iterator[str]:
+    """Yield lines of a shell that set variables."""
+    for name, value in variables.items():
+        text = value[:_VARIABLE].replace("\0", "").replace("'", "'\"'\"'")
+        yield f"export {name}='{text}'"
+
+
+def _answer(outcome: CommandOutcome) -> HookAnswer:
+    """Return what a command answered: by exit code 2 and its errors, or by JSON on its standard output."""
+    if outcome.exit_code == _BLOCKS:
+        return HookAnswer("deny", outcome.stderr.strip())
+    return answer_in(outcome.stdout) if outcome.exit_code == 0 else HookAnswer()
+
+
+def answer_in(text: str) -> HookAnswer:
+    """Return the answer in a text that is one JSON object. An "allow" in it changes nothing."""
+    found: Json = None
+    if text.lstrip().startswith("{"):
+        with suppress(ValueError):
+            found = json_value(text)
+    if not isinstance(found, dict):
+        return HookAnswer()
+    specific = found.get("hookSpecificOutput")
+    inside = specific if isinstance(specific, dict) else {}
+    note = inside.get("additionalContext")
+    word = inside.get("permissionDecision", found.get("decision"))
+    if found.get("continue") is False:
+        word = "deny"
+    reasons = (inside.get("permissionDecisionReason"), found.get("reason"), found.get("stopReason"))
+    reason = next((each for each in reasons if isinstance(each, str)), "")
+    decision = {"block": "deny", "deny": "deny", "ask": "ask"}.get(word if isinstance(word, str) else "", "")
+    return HookAnswer(decision, reason if decision else "", note if isinstance(note, str) else "")
