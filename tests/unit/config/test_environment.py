@@ -5,11 +5,13 @@ import json
 import pytest
 
 from acp_agent.config.call_settings import ToolNeeds
+from acp_agent.config.external_agents import ExternalAgentSettings
 from acp_agent.config.layers import PROVIDERS, RULES, keys
 from acp_agent.config.llm_settings import ModelSettings
 from acp_agent.config.load import PREFIX, Flags, load
 from acp_agent.config.mcp_settings import McpServerSettings
 from acp_agent.config.rules import PolicyRuleSettings
+from acp_agent.config.settings import QualityGateSettings
 from acp_agent.config.tool_settings import ModelTools
 from tests.rows import each_row
 from tests.unit.config.conftest import told
@@ -40,6 +42,9 @@ VALUES = {
     "agents.max_children": ("2", 2),
     "agents.archive_minutes": ("5", 5.0),
     "agents.explore_model": ("scripted:hello", "scripted:hello"),
+    "agents.evaluate": ("on", True),
+    "agents.gates": ('[{"name": "t", "command": "make"}]', (QualityGateSettings(name="t", command="make"),)),
+    "agents.external": ('[{"name": "a", "command": "b"}]', (ExternalAgentSettings(name="a", command="b"),)),
     "skills.enabled": ("off", False),
     "skills.home": ("on", True),
     "skills.max_chars": ("100", 100),

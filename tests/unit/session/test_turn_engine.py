@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import anyio
 import pytest
@@ -26,11 +26,24 @@ pytestmark = pytest.mark.anyio
 SECRET = "ghp_fake"
 
 
+class NothingBrought:
+    """What users bring, where they bring nothing."""
+
+    @property
+    def extensions(self) -> Self:
+        return self
+
+    def offered(self) -> tuple[()]:
+        return ()
+
+
 class Handler(SlashCommandHandler):
     """Answers with its own name and what it was asked."""
 
     def __init__(self, toolset: FakeToolset) -> None:
         self._toolset = toolset
+        needs: Any = NothingBrought()
+        self._needs = needs
         self.restricted = False
         self.fails = False
         self.told_ran: list[tuple[str, str]] = []
