@@ -359,6 +359,14 @@ class AgentsSettings(Section):
         ),
         OFF,
     ] = False
+    handoff: Annotated[
+        bool,
+        Field(
+            description="Whether the model has the tool handoff: the session goes on under the definition of another "
+            "agent. /handoff works in both cases."
+        ),
+        OFF,
+    ] = False
     max_running: Annotated[
         int, Field(ge=1, le=64, description="Sub-agents that run at once in one process, in all its sessions.")
     ] = 8

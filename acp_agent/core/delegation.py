@@ -10,6 +10,9 @@ from typing import Protocol
 
 from acp_agent.core.events import ToolProgress
 
+BACK = "back"
+"""The word that hands a session back to its own agent."""
+
 
 class RunState(StrEnum):
     """The state of a run."""
@@ -144,6 +147,13 @@ class SubAgents(Protocol):
         """Have a task done and judged until it is approved. Its runs fire no quality gates.
 
         Raises ToolError if as many run already as may.
+        """
+        ...
+
+    async def hand_over(self, agent: str) -> str:
+        """Go on with the session under an agent's definition, or for `BACK` under its own, from the next model call on.
+
+        Return a line about it. Raises AgentError.
         """
         ...
 

@@ -68,6 +68,7 @@ class SessionOptions:
     model          `PROVIDER:MODEL`; empty for the configured one
     thought_level  `off`, `on`, or how hard the model thinks; empty for the configured one
     temperature    the name of a preset; empty for the configured one
+    agent          the agent under whose definition the session goes on; empty for its own
     chosen         those of `LEAVE` that the user has chosen; the others follow the configuration, also when it changes
     """
 
@@ -77,6 +78,7 @@ class SessionOptions:
     model: str = ""
     thought_level: str = ""
     temperature: str = ""
+    agent: str = ""
     chosen: tuple[str, ...] = ()
 
     @property

@@ -84,6 +84,7 @@ READING = frozenset(
     (
         "agent",  # its calls are judged one by one
         "evaluate",
+        "handoff",
         "read",
         "find_path",
         "grep",

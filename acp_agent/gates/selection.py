@@ -46,7 +46,7 @@ PROFILES: Mapping[str, tuple[str, ...] | None] = MappingProxyType(
         "full": None,
         "coding": (
             *("group:fs", "group:runtime", "group:web", "group:memory", "group:lsp", "group:skills"),
-            *("diagnostics", "read_overflow", "update_plan", "ask_user", "agent", "evaluate"),
+            *("diagnostics", "read_overflow", "update_plan", "ask_user", "agent", "evaluate", "handoff"),
         ),
         "minimal": ("read", "list_directory", "find_path", "grep", "read_overflow"),
     }
@@ -206,15 +206,20 @@ class SelectionGate(Gate):
 
     selection   returns the selection in force; it is called for each call, since models may have different ones
     narrowed    returns the only tools of the running turn, as its command has them; None for all
+    handed      returns the tools of the agent to whom the session was handed over; None for its own
     """
 
     name = "selection"
 
     def __init__(
-        self, selection: Callable[[], Selection], narrowed: Callable[[], tuple[str, ...] | None] = lambda: None
+        self,
+        selection: Callable[[], Selection],
+        narrowed: Callable[[], tuple[str, ...] | None] = lambda: None,
+        handed: Callable[[], Selection | None] = lambda: None,
     ) -> None:
         self._selection = selection
         self._narrowed = narrowed
+        self._handed = handed
 
     def allows(self, spec: ToolSpec) -> bool:
         """Return whether a tool is offered to the model."""
@@ -230,14 +235,19 @@ class SelectionGate(Gate):
         if facts.spec.users_only:
             return Deny(f"'{name}' is not among the tools of this session", rule="agents")
         if self._is_left_out(name, facts.spec):
-            return Deny(f"'{name}' is not among the tools of this command", rule="allowed-tools")
+            return Deny(
+                f"'{name}' is not among the tools of this {'agent' if self._handed() else 'command'}",
+                rule="allowed-tools",
+            )
         return Allow()
 
     def _objection(self, name: str, spec: ToolSpec) -> str:
         return self._selection().objection(name, spec.server, commands=spec.commands)
 
     def _is_left_out(self, name: str, spec: ToolSpec) -> bool:
-        only = self._narrowed()
+        only, handed = self._narrowed(), self._handed()
+        if handed is not None and handed.objection(name, spec.server, commands=spec.commands):
+            return True
         return only is not None and bool(_of_turn(only).objection(name, spec.server))
 
 

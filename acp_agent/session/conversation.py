@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from acp_agent.agent.aids.phases import PhaseCalls, Reflection, RememberedSummaries
 from acp_agent.agent.compaction import Compactor, SummarySettings, Thresholds
@@ -10,7 +10,6 @@ from acp_agent.agent.history import History, restored
 from acp_agent.agent.hooks import AllTools, Hooks, ToolSelection
 from acp_agent.agent.prompt import system_prompt
 from acp_agent.agent.turn import PARAGRAPH, Agent, Limits
-from acp_agent.config.load import Loaded
 from acp_agent.config.settings import Settings
 from acp_agent.core.errors import LoginRequired, MissingKey
 from acp_agent.core.events import EventSink, Notice, Severity, TextDelta
@@ -18,6 +17,7 @@ from acp_agent.core.ports import Embedder, Provider, Toolset
 from acp_agent.core.secrets import Redact
 from acp_agent.core.services import Summaries, Summary
 from acp_agent.core.sessions import SessionSnapshot
+from acp_agent.core.types import ToolSpec
 from acp_agent.log import Log
 from acp_agent.session.models import SessionModels
 from acp_agent.session.session import Session
@@ -144,28 +144,40 @@ class _StoredSummaries:
         await RememberedSummaries(self._kept, self._phases, self._toolset()).add(summary)
 
 
+@dataclass(frozen=True, slots=True)
+class HandedAgent:
+    """The agent under whose definition a session goes on.
+
+    provider   returns its model, or None for the session's. Raises AgentError
+    prompt     returns its system prompt with these tools
+    """
+
+    provider: Callable[[], Awaitable[Provider | None]]
+    prompt: Callable[[Sequence[ToolSpec]], Awaitable[str]]
+
+
 class SessionAgent:
     """The agent of one session. It is made when it is needed, because a session can exist without a model.
 
     cwd      the session's folder, links resolved
-    loaded   the configuration in force
     notes    returns the notes of the project, for the system prompt
+    handed   returns the agent under whose definition the session goes on; None for its own. Raises AgentError
     """
 
     def __init__(
         self,
         session: Session,
         cwd: str,
-        loaded: Callable[[], Loaded],
         models: SessionModels,
         toolset: Toolset,
         conversation: Conversation,
         emit: EventSink,
-        notes: Callable[[Loaded], Awaitable[str]],
+        notes: Callable[[], Awaitable[str]],
+        handed: Callable[[], HandedAgent | None] = lambda: None,
     ) -> None:
         self._session = session
         self._cwd = cwd
-        self._loaded = loaded
+        self._handed = handed
         self._models = models
         self._toolset = toolset
         self._conversation = conversation
@@ -177,8 +189,10 @@ class SessionAgent:
 
         Raises LoginRequired if a key is missing and the editor can have the user log in.
         """
+        handed = self._handed()
         try:
-            provider = await self._models.answering()
+            other = None if handed is None else await handed.provider()
+            provider = other or await self._models.answering()
         except MissingKey as error:
             if self._session.editor.offers_login:
                 raise LoginRequired(str(error)) from None
@@ -186,11 +200,13 @@ class SessionAgent:
         # The rules also count tools that the selection hides at the moment: so the prompt stays equal from call to call
         # and can be cached.
         tools = self._toolset.specs() if self._models.take_tools() else ()
-        notes, more = await self._notes(self._loaded()), self._session.workspace.additional
+        notes, more = "" if handed is not None else await self._notes(), self._session.workspace.additional
         mode = self._session.active.mode
         return self._conversation.prepare(
             provider,
-            system_prompt(
+            await handed.prompt(tools)
+            if handed is not None
+            else system_prompt(
                 self._cwd,
                 more,
                 sys.platform,

@@ -32,6 +32,7 @@ from acp_agent.session.slash import commands
 from acp_agent.session.slash.commands import Review
 from acp_agent.session.slash.handler import SlashCommandHandler
 from acp_agent.session.titles import TitleUpdater
+from acp_agent.session.toolset.extensions import Expansion
 from acp_agent.session.toolset.gate_factory import GateMemory
 from acp_agent.session.toolset.toolset import ReloadingToolset, SessionTools
 from acp_agent.session.turn_slot import Answer
@@ -218,11 +219,13 @@ class TurnEngine:
             await self._emit(Notice(Severity.WARNING, f"left out of the prompt: {skipped}"))
         parts: Sequence[Part] = message.parts
         outcome = await self._handler.run(*command, backends.files) if command else None
+        if isinstance(outcome, Expansion):
+            expansion = outcome
         if isinstance(outcome, Review):
             parts = (TextPart(outcome.prompt),)
         elif expansion is not None:
             parts = (TextPart(expansion.text), *parts[1:])
-        elif outcome is not None:
+        elif isinstance(outcome, str):
             return await self._say(outcome)
         elif slip:
             return await self._say(_hint(*slip))
@@ -230,7 +233,7 @@ class TurnEngine:
             words = "\n".join(part.text for part in parts[1:] if isinstance(part, TextPart))
             return await self._say(await self._handler.give(mention[0], f"{mention[1]}\n{words}".strip()))
         narrowed = self._handler.limited_to(None if expansion is None else expansion.tools)
-        with narrowed, self._handler.reading_only() if outcome is not None else nullcontext():
+        with narrowed, self._handler.reading_only() if isinstance(outcome, Review) else nullcontext():
             try:
                 agent = await self._agent()
             except AgentError as error:

@@ -15,9 +15,10 @@ from acp_agent.agent.turn import Agent
 from acp_agent.config.load import Loaded
 from acp_agent.config.settings import InstructionSettings
 from acp_agent.core.backends import FileSystem
-from acp_agent.core.errors import ConfigError
+from acp_agent.core.delegation import BACK
+from acp_agent.core.errors import AgentError, ConfigError
 from acp_agent.core.events import Event, Notice, Severity, UsageChanged
-from acp_agent.core.ports import Elicitor, Embedder
+from acp_agent.core.ports import Elicitor, Embedder, Provider
 from acp_agent.core.session_options import Chosen, chosen
 from acp_agent.core.sessions import SessionSnapshot
 from acp_agent.execution.audit import Caller
@@ -25,14 +26,14 @@ from acp_agent.extend.front_matter import Fields, MarkdownFile, parse
 from acp_agent.extend.sources import ExtensionSources
 from acp_agent.output.redacted_view import RedactedApprover, RedactedEvents
 from acp_agent.output.sanitize import sanitize
-from acp_agent.session.conversation import Conversation, SessionAgent, history_of, tool_selection
+from acp_agent.session.conversation import Conversation, HandedAgent, SessionAgent, history_of, tool_selection
 from acp_agent.session.engine import SessionEngine, SessionState, TurnEngine
 from acp_agent.session.mcp_servers import SessionMcpServers
 from acp_agent.session.model_choices import ModelChoices
 from acp_agent.session.models import SessionModels
 from acp_agent.session.session import Session
 from acp_agent.session.slash.handler import CommandDependencies, SlashCommandHandler
-from acp_agent.session.subagents import SessionSubAgents, SubAgentSession
+from acp_agent.session.subagents import SessionHandoff, SessionSubAgents, SubAgentSession
 from acp_agent.session.titles import Summarizer, TitleUpdater, TitleWriter
 from acp_agent.session.toolset.backends import SessionBackends, recorder, reported_diagnostics, seen_variables
 from acp_agent.session.toolset.extensions import SessionExtensions, kinds_wanted
@@ -156,16 +157,16 @@ class SessionFactory:
         self._redactor = redactor(loaded, process.secrets, self._warn)
         self._emit = RedactedEvents(session.emit, self._redactor)
         self._models = SessionModels(process.catalog, self.in_force, self._redactor, self._tell, self._chosen)
-        acp = loaded.settings.acp
         self.elicitor = self._make_elicitor()  # there is only one, as questions are shown one by one
         self._languages = session.share_languages(loaded)
-        approver = RedactedApprover(session.editor.approver(acp.question_timeout_secs), self._redactor)
+        approver = RedactedApprover(session.editor.approver(loaded.settings.acp.question_timeout_secs), self._redactor)
         memory = process.gate_memories.of(session.id, self._cwd, loaded.settings.tools)
         trust_folder = memory.trust.trust_folder
         self._mcp = SessionMcpServers(process, session, approver, self._cwd, self._redactor, trust_folder, self._asker)
         self._embedder = self._make_embedder()
         self._gate_state = self._make_gate_state(approver, memory)
         self._agents = self._make_agents()
+        self._handoff = self._make_handoff()
         self._conversation = self._make_conversation(saved)
         before = () if saved is None else saved.history.messages
         seen = SeenFiles(lambda: self._tools.roots, self._redactor, {} if saved is None else saved.seen)
@@ -183,7 +184,7 @@ class SessionFactory:
 
     def engine(self) -> SessionEngine:
         """Return the engine, and start the session's MCP servers."""
-        agent = self._make_agent()
+        self._agent = self._make_agent()
         self._extensions.refresh()
         handler = SlashCommandHandler(
             self._session,
@@ -199,7 +200,7 @@ class SessionFactory:
 
         async def prepared() -> Agent:
             await self._mcp.ready()
-            return await agent.agent()
+            return await self._agent.agent()
 
         turns = TurnEngine(
             prepared,
@@ -381,13 +382,36 @@ class SessionFactory:
         return SessionAgent(
             self._session,
             self._cwd,
-            self.in_force,
             self._models,
             self.toolset,
             self._conversation,
             self._measured,
-            self._project_notes,
+            lambda: self._project_notes(self.in_force()),
+            self._handed,
         )
+
+    def _handed(self) -> HandedAgent | None:
+        """Return the agent under whose definition the session goes on. Raises AgentError."""
+        definition, agents = self._handoff.settle(), self._agents
+        if definition is None:
+            return None
+
+        async def provider() -> Provider | None:
+            return await agents.provider(definition) if definition.model else None
+
+        return HandedAgent(provider, partial(agents.prompt, definition))
+
+    async def _hand_over(self, agent: str) -> str:
+        """Go on under an agent's definition from the next model call on. Raises AgentError, and nothing changes."""
+        before = self._handoff.name
+        told = self._handoff.to(agent)
+        try:
+            await self._agent.agent()
+        except AgentError:
+            self._handoff.to(before or BACK)
+            await self._agent.agent()
+            raise
+        return told
 
     def _make_agents(self) -> SessionSubAgents:
         process, overflow = self._process, self._gate_state.overflow
@@ -405,7 +429,7 @@ class SessionFactory:
                 lambda: self.toolset,
                 self._project_notes,
                 lambda: self._conversation.limits,
-                lambda: [each.server.name for each in self._mcp.connections.listed()],
+                self._server_names,
                 lambda names: self._extensions.skill_texts(names),  # noqa: PLW0108 - they are made later
                 lambda: None if self._tools.watch is None else self._tools.snapshots.changes,
                 self._files,
@@ -418,10 +442,18 @@ class SessionFactory:
             process.background,
             keep,
             process.run_slots,
+            self._hand_over,
         )
 
     async def _files(self) -> FileSystem:
         return (await self.toolset.backends()).files
+
+    def _server_names(self) -> Sequence[str]:
+        return [each.server.name for each in self._mcp.connections.listed()]
+
+    def _make_handoff(self) -> SessionHandoff:
+        enabled = lambda: self.in_force().settings.agents.enabled  # noqa: E731
+        return SessionHandoff(self._session, self._agents.library, self._server_names, enabled)
 
     def _make_facts(self) -> WorkspaceFacts:
         messages = self._conversation.history.messages
@@ -506,6 +538,7 @@ class SessionFactory:
             extensions=self._extensions,
             hooks=self._hooks,
             agents=self._agents,
+            handoff=self._handoff,
         )
 
     def _chosen(self, model: str) -> Chosen:
@@ -525,6 +558,7 @@ class SessionFactory:
             *self._tools.undo_status(),
             *self._mcp.connections.status(),
             *self._extensions.status(),
+            *self._handoff.status(),
         )
 
     def _plain(self, text: str) -> str:

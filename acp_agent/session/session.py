@@ -30,8 +30,18 @@ from acp_agent.core.events import (
 from acp_agent.core.mcp import McpServer
 from acp_agent.core.messages import StopReason
 from acp_agent.core.secrets import Redact
-from acp_agent.core.session_options import LEAVE, AutoApprove, Choices, Mode, SessionOptions, model_in_force, settle
+from acp_agent.core.session_options import (
+    LEAVE,
+    AutoApprove,
+    Choices,
+    Mode,
+    SessionOptions,
+    model_in_force,
+    settle,
+    tighter,
+)
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionSnapshot, UsageTotals
+from acp_agent.gates.selection import Selection
 from acp_agent.log import Log
 from acp_agent.session.slash import commands
 from acp_agent.session.transcript import Transcript
@@ -175,6 +185,7 @@ class Session:
     notices    the notices to show when a turn begins or ends
     resident   whether it holds its lock and may have an engine
     only_tools   the only tools of the running turn; None for all
+    handed_tools   the tools of the agent to whom the session was handed over; None for its own
     """
 
     def __init__(
@@ -206,6 +217,8 @@ class Session:
         self._redact = dependencies.redact
         self._reads_only = False
         self.only_tools: tuple[str, ...] | None = None
+        self.handed_tools: Selection | None = None
+        self._loosest = Mode.CODE
         self._commands: tuple[OfferedCommand, ...] | None = None  # those that the editor has been sent
         self._stored = StoredOptions(options, None if saved is None else saved.options)
         self._was_evicted = False
@@ -447,10 +460,20 @@ class Session:
 
     def activate_options(self) -> None:
         """Put the user's options in force. Call it when a turn begins or while none runs."""
-        active = self.options
+        active = replace(self.options, mode=tighter(self.options.mode, self._loosest))
         if self._reads_only:
             active = replace(active, mode=Mode.ASK, auto_approve=AutoApprove.SUGGEST)
         self.active.become(active)  # the gates share this object
+
+    def narrow(self, mode: Mode, tools: Selection | None) -> None:
+        """Allow no more than this mode and these tools, as the session goes on under an agent's definition."""
+        self._loosest, self.handed_tools = mode, tools
+        self.activate_options()
+
+    def hand_over(self, agent: str) -> None:
+        """Store under whose definition the session goes on; empty for its own."""
+        self.options.choose(agent=agent)
+        self.store_options()
 
     @contextmanager
     def reading_only(self) -> Generator[None]:

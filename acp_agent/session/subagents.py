@@ -13,7 +13,8 @@ from acp_agent.agent.turn import Limits
 from acp_agent.config.external_agents import ExternalAgentSettings
 from acp_agent.config.load import Loaded
 from acp_agent.core.backends import FileSystem
-from acp_agent.core.delegation import AgentRun, Evaluation, EvaluationTask, OfferedAgent, ParentCall, RunSlots
+from acp_agent.core.delegation import BACK, AgentRun, Evaluation, EvaluationTask, OfferedAgent, ParentCall, RunSlots
+from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.events import EventSink, ToolProgress
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
 from acp_agent.core.ports import Provider, Toolset
@@ -26,6 +27,7 @@ from acp_agent.session.models import SessionModels
 from acp_agent.session.session import Background, Session
 from acp_agent.session.toolset.sandboxing import is_contained, server_sandbox
 from acp_agent.session.toolset.settings import wall_rules
+from acp_agent.text import visible
 
 if TYPE_CHECKING:
     from acp_agent.subagents.definitions import Definition
@@ -212,9 +214,11 @@ class SessionSubAgents:
         background: Background,
         keep: Callable[[str], Awaitable[str]],
         slots: RunSlots,
+        hand_over: Callable[[str], Awaitable[str]],
     ) -> None:
         """Take what the runs need.
 
+        hand_over   goes on with the session under an agent's definition. Raises AgentError
         clean   removes secrets and invisible characters from a text
         keep    stores a conversation and returns its reference. Raises StoreUnavailable
         """
@@ -225,6 +229,8 @@ class SessionSubAgents:
         self._background = background
         self._keep = keep
         self._slots = slots
+        self._hand_over = hand_over
+        self.prompt, self.provider = shared.prompt, shared.provider
         self._made: SubAgentRuns | None = None
         self._gates: QualityGates | None = None
 
@@ -251,6 +257,10 @@ class SessionSubAgents:
             await parent.progress(ToolProgress(parent.id, output=f"\n\n{line}\n\n"))
 
         return await evaluated(task, give, tell)
+
+    async def hand_over(self, agent: str) -> str:
+        """Go on with the session under an agent's definition, from the next model call on. Raises AgentError."""
+        return await self._hand_over(agent)
 
     async def spawn(self, agent: str, task: str) -> AgentRun:
         """Begin a run beside the turn. Raises ToolError if there is no place."""
@@ -347,3 +357,93 @@ class SessionSubAgents:
 
         agents = self._shared.loaded().settings.agents
         return RunLimits(agents.max_running, agents.max_children, agents.archive_minutes)
+
+
+HANDOFF_USAGE = "Usage: `/handoff NAME`, `/handoff NAME WORDS` or `/handoff back`; `/agents` lists the names."
+_LONGEST_NAME = 80
+
+
+class SessionHandoff:
+    """The agent under whose definition one session goes on: its prompt, its model, and a part of the session's tools.
+
+    The name is one of the session's options: it is stored with them, and a load restores it. The definition is looked
+    up before each prompt. If it is gone, or waits for the user's yes, no prompt is answered until `/handoff back`: the
+    session does not get its rights back by itself.
+
+    library   the definitions
+    servers   returns the names of the session's MCP servers
+    enabled   returns whether there are sub-agents
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        library: AgentLibrary,
+        servers: Callable[[], Sequence[str]],
+        enabled: Callable[[], bool],
+    ) -> None:
+        self._session = session
+        self._library = library
+        self._servers = servers
+        self._enabled = enabled
+
+    @property
+    def name(self) -> str:
+        """The name of the agent; empty for the session's own."""
+        return self._session.options.agent
+
+    def settle(self) -> "Definition | None":
+        """Put the agent's mode and tools in force, and return its definition; None for the session's own agent.
+
+        Raises ToolError if there is no such agent any more.
+        """
+        if not self.name:
+            self._session.narrow(Mode.CODE, None)
+            return None
+        definition = self._found(self.name)
+        if definition is None:
+            raise ToolError(
+                ToolErrorCategory.POLICY_BLOCKED,
+                f"this session goes on under the agent {visible(self.name)}, which is not there any more. "
+                "`/handoff back` goes on without it; `/status` says whether its file has a problem or waits for you",
+            )
+        self._session.narrow(definition.mode, definition.selection(self._servers(), as_main=True))
+        return definition
+
+    def to(self, name: str) -> str:
+        """Go on under an agent, or for `back` under the session's own one. Return the message for the user.
+
+        Raises ToolError if there is no such agent.
+        """
+        if name == BACK:
+            before = self.name
+            self._session.hand_over("")
+            self.settle()
+            return f"{before} hands back: the session goes on as before." if before else "Nothing was handed over."
+        definition = self._found(name)
+        if definition is None:
+            known = ", ".join(each.name for each in self._library.offered()) if self._enabled() else "none"
+            raise ToolError(
+                ToolErrorCategory.INVALID_PARAMETERS,
+                f"there is no agent {visible(name[:_LONGEST_NAME])}",
+                f"Agents: {known}.",
+            )
+        self._session.hand_over(definition.name)
+        self.settle()
+        return f"The session goes on as `{definition.name}`: {definition.offered.description}. `/handoff back` ends it."
+
+    def status(self) -> Sequence[str]:
+        """Return a line for /status if the session was handed over."""
+        return (f"Agent: {visible(self.name)} (`/handoff back` ends it)",) if self.name else ()
+
+    def _found(self, name: str) -> "Definition | None":
+        if not self._enabled():
+            return None
+        known = self._library.by_name()
+        return known.get(name) or known.get(name.lower())
+
+
+def handed_words(agent: str, message: str) -> str:
+    """Return what the model reads first under another definition."""
+    who = f"you go on with it as {agent}" if agent else "you go on with it as before, with your own tools"
+    return f"[This conversation was handed over: {who}.]\n\n{message}"

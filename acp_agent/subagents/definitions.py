@@ -35,7 +35,9 @@ _MOST_TURNS = 200
 _LONGEST_NAME = 64
 _DESCRIPTION = 1000
 _LINE = 160  # characters of a description that the model reads in the schema
-_FORBIDDEN = frozenset(("agent", "evaluate", "update_plan", "compress_context", "memory_save", "memory_search"))
+_FORBIDDEN = frozenset(
+    ("agent", "evaluate", "handoff", "update_plan", "compress_context", "memory_save", "memory_search")
+)
 """Tools that no sub-agent has: they belong to the conversation, or would begin further agents."""
 _MODES = {
     **dict.fromkeys(("", "default", "code", "inherit"), Mode.CODE),
@@ -81,9 +83,12 @@ class Definition:
         short = line if len(line) <= _LINE else f"{line[: _LINE - 1]}…"
         return OfferedAgent(self.name, short, self.mode is not Mode.CODE, self.background, self.source)
 
-    def selection(self, servers: Sequence[str] = ()) -> Selection:
-        """Return its choice among the session's tools, ready to be applied."""
-        denied = (*self.tools.deny, *sorted(_FORBIDDEN))
+    def selection(self, servers: Sequence[str] = (), *, as_main: bool = False) -> Selection:
+        """Return its choice among the session's tools, ready to be applied.
+
+        as_main   whether the session itself goes on under it; then it has the tools of a conversation as well
+        """
+        denied = self.tools.deny if as_main else (*self.tools.deny, *sorted(_FORBIDDEN))
         return Selection(replace(self.tools, deny=denied), ALIASES, servers)
 
 

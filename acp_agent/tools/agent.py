@@ -237,6 +237,42 @@ class EvaluateTool(Tool[EvaluateParams]):
         return ToolResult(f"{told}\n[{summary(found.run)}]", display=told, envelope={**_envelope(found.run), **more})
 
 
+class HandoffParams(Params):
+    """Hand this conversation over to an agent: its prompt and tools replace yours. `back` returns it."""
+
+    agent: Annotated[Text, Field(min_length=1, max_length=100)]
+    message: Annotated[Text, Field(min_length=1, max_length=50_000, description="What it is to do")]
+
+
+class HandoffTool(Tool[HandoffParams]):
+    """The tool that lets the session go on under another definition."""
+
+    name = "handoff"
+    kind = ToolKind.THINK
+    mutates = False
+    params = HandoffParams
+
+    def __init__(self) -> None:
+        self._spec = replace(super().spec(), delegates=True, alone=True)
+
+    def spec(self) -> ToolSpec:
+        return self._spec
+
+    def title(self, params: HandoffParams) -> str:
+        return title(f"Hand over to {params.agent}: {params.message}")
+
+    def subjects(self, params: HandoffParams) -> tuple[Subject, ...]:
+        """Return no subject: the agent's own calls are judged one by one."""
+        del params
+        return ()
+
+    async def run(self, params: HandoffParams, context: ToolContext) -> ToolResult:
+        told = await _agents(context).hand_over(params.agent)
+        return ToolResult(
+            f"[{told} Go on with this:]\n{params.message}", display=told, envelope={"agent": params.agent}
+        )
+
+
 def _verdict(found: Evaluation, judge: str) -> str:
     """Return one line that says what the judge said last."""
     rounds = counted(found.rounds, "round")

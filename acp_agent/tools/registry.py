@@ -9,7 +9,7 @@ from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import ALIASES, JsonObject, ToolCall, ToolKind, ToolSpec
-from acp_agent.tools.agent import AgentAction, AgentTool, EvaluateTool
+from acp_agent.tools.agent import AgentAction, AgentTool, EvaluateTool, HandoffTool
 from acp_agent.tools.bash import Bash, Process, TypesCommands, no_shell
 from acp_agent.tools.conversation import CompressContext, UpdatePlan
 from acp_agent.tools.diagnostics import Diagnostics
@@ -208,7 +208,13 @@ def catalogue() -> JsonObject:
                 "parameters": spec.parameters,
             }
             for spec in (
-                tool.spec() for tool in (*default_tools(compression=True, questions=True), AgentTool(), EvaluateTool())
+                tool.spec()
+                for tool in (
+                    *default_tools(compression=True, questions=True),
+                    AgentTool(),
+                    EvaluateTool(),
+                    HandoffTool(),
+                )
             )
         ]
     }

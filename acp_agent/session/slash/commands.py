@@ -42,6 +42,7 @@ class CommandName(StrEnum):
     SKILLS = "skills"
     AGENTS = "agents"
     EVALUATE = "evaluate"
+    HANDOFF = "handoff"
     MCP = "mcp"
     POLICY = "policy"
     PERMISSIONS = "permissions"
@@ -83,6 +84,7 @@ COMMANDS = (
     SlashCommand(_N.SKILLS, "List the skills of this session"),
     SlashCommand(_N.AGENTS, "List the sub-agents and what they did; `@name task` gives one a task"),
     SlashCommand(_N.EVALUATE, "Have a sub-agent do a task, and another judge it, in rounds", "criteria: task"),
+    SlashCommand(_N.HANDOFF, "Go on under the definition of another agent, or back", "name words | back"),
     SlashCommand(_N.MCP, "List the MCP servers of this session and how they are"),
     SlashCommand(
         CommandName.POLICY,

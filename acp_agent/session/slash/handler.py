@@ -27,6 +27,7 @@ from acp_agent.session.models import SessionModels, spent
 from acp_agent.session.session import Session
 from acp_agent.session.slash import commands
 from acp_agent.session.slash.commands import ALWAYS, CommandName, Review, review_changes, review_path
+from acp_agent.session.subagents import HANDOFF_USAGE, SessionHandoff, handed_words
 from acp_agent.session.toolset import gate_factory
 from acp_agent.session.toolset.extensions import Expansion, SessionExtensions
 from acp_agent.session.toolset.gate_factory import GateMemory
@@ -106,6 +107,7 @@ class CommandDependencies:
     extensions       what users bring: skills and commands
     hooks            returns the user's hooks; None if there are none
     agents           the sub-agents
+    handoff          the agent under whose definition the session goes on
     """
 
     forget: Callable[[], Awaitable[None]]
@@ -120,6 +122,7 @@ class CommandDependencies:
     extensions: SessionExtensions
     hooks: Callable[[], "SessionHooks | None"]
     agents: SubAgents
+    handoff: SessionHandoff
 
 
 class SlashCommandHandler:
@@ -191,6 +194,14 @@ class SlashCommandHandler:
         arguments: JsonObject = {"criteria": criteria.strip(), "task": task.strip()}
         return await self._delegate("evaluate", arguments, f"sub-agents do and judge this: {text}")
 
+    def handoff(self, text: str) -> str | Expansion:
+        """Go on under another definition. Return the message, or the user's words for the model. Raises ToolError."""
+        name, *rest = text.split(maxsplit=1) or [""]
+        if not name:
+            return "\n\n".join((*self._needs.handoff.status(), HANDOFF_USAGE))
+        told, words = self._needs.handoff.to(name), "".join(rest).strip()
+        return Expansion(handed_words(self._needs.handoff.name, words)) if words else told
+
     async def _delegate(self, tool: str, arguments: JsonObject, what: str) -> str:
         """Make a call that gives agents work. Return what the user is told; the model reads it in the next turn."""
         result = await self._toolset.run(ToolCall(str(uuid4()), tool, arguments, origin=CallOrigin.USER))
@@ -227,7 +238,7 @@ class SlashCommandHandler:
         """Allow the running turn only to read and search. The mode gate enforces it."""
         return self._session.reading_only()
 
-    async def run(self, name: CommandName, argument: str, files: FileSystem) -> str | Review:
+    async def run(self, name: CommandName, argument: str, files: FileSystem) -> str | Review | Expansion:
         """Run a command. Return the message for the user, or the prompt for the model.
 
         A command that takes no argument is not run if it has one.
@@ -241,7 +252,7 @@ class SlashCommandHandler:
 
     async def _run(  # noqa: C901, PLR0911, PLR0912 - the table
         self, name: CommandName, argument: str, files: FileSystem
-    ) -> str | Review:
+    ) -> str | Review | Expansion:
         match name:
             case CommandName.MODEL:
                 return await self.model(argument)
@@ -263,6 +274,8 @@ class SlashCommandHandler:
                 return await self.memory(argument)
             case CommandName.EVALUATE:
                 return await self.evaluate(argument)
+            case CommandName.HANDOFF:
+                return self.handoff(argument)
             case CommandName.POLICY:
                 return await self.policy(argument)
             case CommandName.PERMISSIONS:

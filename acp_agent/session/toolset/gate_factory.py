@@ -48,7 +48,7 @@ from acp_agent.gates.protected import ProtectedGate
 from acp_agent.gates.rules.permission_rules import Rule
 from acp_agent.gates.rules.policy_rules import TrustLevel
 from acp_agent.gates.sandbox import SandboxGate
-from acp_agent.gates.selection import SelectionGate, unknown_entries
+from acp_agent.gates.selection import Selection, SelectionGate, unknown_entries
 from acp_agent.gates.trust import SessionTrust, TrustGate
 from acp_agent.gates.utility import TurnCalls, UtilityGate
 from acp_agent.gates.verify.verifiers import UrlMemory, VerifierGate
@@ -177,6 +177,7 @@ class GateContext:
     contained    whether a sandbox contains the commands
     narrowed     returns the only tools of the running turn; None for all
     hooks        the user's hooks about calls; None if there are none
+    handed       returns the tools of the agent to whom the session was handed over; None for its own
     """
 
     options: SessionOptions
@@ -190,6 +191,7 @@ class GateContext:
     contained: bool = False
     narrowed: Callable[[], tuple[str, ...] | None] = lambda: None
     hooks: "ToolHooks | None" = None
+    handed: Callable[[], Selection | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +295,7 @@ def build_gates(
         state and QuotaGate(state.memory.quota),
         state and RateLimitGate(state.memory.rate),
         ModeGate(options),
-        SelectionGate(selection_in_force(loaded, context.offered, context.model), context.narrowed),
+        SelectionGate(selection_in_force(loaded, context.offered, context.model), context.narrowed, context.handed),
         AutonomyGate(lambda: options.readonly),
         PolicyGate(session_policy(loaded, cwd, warn), cwd=cwd, realpath=os.path.realpath, trust=trust.of),
     )

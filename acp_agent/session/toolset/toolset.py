@@ -50,7 +50,7 @@ from acp_agent.session.toolset.settings import (
     wall_rules,
     without_faulty_patterns,
 )
-from acp_agent.tools.agent import AgentAction, AgentTool, EvaluateTool
+from acp_agent.tools.agent import AgentAction, AgentTool, EvaluateTool, HandoffTool
 from acp_agent.tools.registry import Registry, ToolLimits, default_tools
 from acp_agent.tools.tool import Tool
 from acp_agent.workspace.changed_files import FileWatch, SeenFiles, SessionSnapshots
@@ -478,6 +478,7 @@ class SessionTools:
             self.backends.contained,
             lambda: session.only_tools,
             self._hooks,
+            lambda: session.handed_tools,
         )
 
     def _all_backends(self, loaded: Loaded, files: FileSystem, web: Web) -> Backends:
@@ -563,6 +564,7 @@ class SessionTools:
             evaluate = EvaluateTool(self._needs.agents.offered, for_model=settings.agents.evaluate)
             own = (*own, AgentTool(self._needs.agents.offered), evaluate)
             own = (*own, AgentAction()) if settings.agents.external else own
+            own = (*own, HandoffTool()) if settings.agents.handoff else own
         languages, lsp = self._languages(loaded), settings.acp.lsp
         if languages is None:
             return own

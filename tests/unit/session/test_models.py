@@ -4,7 +4,6 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -308,11 +307,10 @@ async def test_the_prompt_of_a_model_that_knows_no_tools_has_no_rules_for_calls(
     )
     tools: Any = SimpleNamespace(specs=lambda: [spec])
 
-    async def notes(_: Loaded) -> str:
+    async def notes() -> str:
         return ""
 
     for known, listed in (({}, True), ({"models": [{"id": "p0:", "tools": False}]}, False)):
         async with session([], llm=known) as s:
-            loaded = partial(Loaded, s.settings, (), {}, "config.toml")
-            loop = SessionAgent(here, "/project", loaded, s.models, tools, s.conversation(), s.emit, notes)
+            loop = SessionAgent(here, "/project", s.models, tools, s.conversation(), s.emit, notes)
             assert ("Call tools:" in (await loop.agent()).system_prompt) == listed

@@ -12,7 +12,7 @@ from acp_agent.core.types import ALIASES
 from acp_agent.extend.skills import SkillLibrary
 from acp_agent.gates.mode import READING
 from acp_agent.gates.selection import GROUPS, PROFILES
-from acp_agent.tools.agent import AgentTool, EvaluateTool
+from acp_agent.tools.agent import AgentTool, EvaluateTool, HandoffTool
 from acp_agent.tools.lsp import lsp_tools
 from acp_agent.tools.registry import default_tools
 from acp_agent.tools.skills import skill_tools
@@ -25,6 +25,7 @@ CATALOGUE = {
         *default_tools(memory=True, compression=True, questions=True),
         AgentTool(),
         EvaluateTool(),
+        HandoffTool(),
         *skill_tools(SkillLibrary(str, tuple), searchable=True),
         *lsp_tools(lambda _: True),
     )

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from acp_agent.core.errors import AgentError, BackendUnavailable, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import ALIASES, CommandSubject, McpSubject, PathSubject, UrlSubject
-from acp_agent.tools.agent import AgentTool, EvaluateTool
+from acp_agent.tools.agent import AgentTool, EvaluateTool, HandoffTool
 from acp_agent.tools.registry import Registry, catalogue, default_tools
 from acp_agent.tools.tool import Tool, schema, told_schema
 from tests.fakes.memory_files import MemoryFileSystem
@@ -47,7 +47,7 @@ async def test_case_does_not_matter():
 
 
 def test_every_alias_means_a_tool_and_none_is_advertised():
-    names = {spec.name for spec in Registry((*default_tools(), AgentTool(), EvaluateTool())).specs()}
+    names = {spec.name for spec in Registry((*default_tools(), AgentTool(), EvaluateTool(), HandoffTool())).specs()}
 
     assert set(ALIASES.values()) <= names
     assert not set(ALIASES) & names
@@ -229,7 +229,7 @@ def test_arguments_nested_deeply_or_very_long_are_quoted_short():
 
 
 COMMITTED = Path(__file__).parents[3] / "schemas" / "tools.schema.json"
-ALL_TOOLS = (*default_tools(compression=True, questions=True), AgentTool(), EvaluateTool())
+ALL_TOOLS = (*default_tools(compression=True, questions=True), AgentTool(), EvaluateTool(), HandoffTool())
 SAMPLES = {
     "bash": {"command": "true"},
     "process": {"action": "list"},
@@ -255,15 +255,16 @@ SAMPLES = {
     "compress_context": {},
     "agent": {"agent": "explore", "task": "x"},
     "evaluate": {"task": "x", "criteria": "y"},
+    "handoff": {"agent": "explore", "message": "x"},
 }
 # What touches nothing but the agent's own store, what the conversation was shown, and the user's attention.
 # A process was judged when it started; what is written to a shell is a subject (test_process.py).
 # A sub-agent's own calls are judged one by one.
 OURS = {
     *("process", "read_overflow", "update_plan", "ask_user", "memory_search", "memory_save", "compress_context"),
-    *("agent", "evaluate"),
+    *("agent", "evaluate", "handoff"),
 }
-OPTIONAL = {"evaluate"}
+OPTIONAL = {"evaluate", "handoff"}
 each_tool = pytest.mark.parametrize("tool", ALL_TOOLS, ids=lambda tool: tool.name)
 
 
