@@ -185,6 +185,9 @@ class Desk:
     def status(self) -> list[str]:
         return [f"Key: {SECRET}"]
 
+    async def session_ended(self) -> None:
+        """No hooks were brought."""
+
 
 class Tools:
     def __init__(self, loaded: Loaded) -> None:
