@@ -81,6 +81,7 @@ await app.connectWith(stream, async (ctx) => {
   print("ready");
   const turn = async (text) => {
     const { stopReason } = await ctx.request(ask.session.prompt, { sessionId, prompt: [{ type: "text", text }] });
+    await new Promise(setImmediate); // the SDK hands over a response before the updates that came earlier
     print(`(${stopReason})`);
   };
   for await (const line of lines) {
