@@ -63,11 +63,14 @@ class Toad(ScreenDriver):
     def say(self, prompt: str) -> None:
         mark = self.stage.mark()
         self.enter(prompt)
-        for _ in range(5):  # Toad drops the key while it is busy with something else
+        for _ in range(5):  # Toad drops keys while it is busy with something else
             with suppress(NotSeenError):
                 until(lambda: self.stage.asked("session/prompt", mark), "the prompt", 4)
                 return
-            self.screen.press("Enter")
+            if prompt in self.screen.text(past=False):
+                self.screen.press("Enter")
+            else:
+                self.enter(prompt)
 
     def choose(self, kind: str) -> None:
         until(lambda: "Allow once" in self.screen.text(past=False), "the question")
