@@ -59,8 +59,8 @@ class FoundPaths:
 class Lines:
     """Some lines of a file, without their ends.
 
-    first    the 0-based number of the first one
-    total    the number of all lines of the file
+    first    the 0-based number of the first one; if `total` is None, below 0: -1 is the last line of the file
+    total    the number of all lines of the file; None for a large file that was read from its end
     digest   of the whole text; empty for a file that is too large to be edited
     whole    the whole text if it is short
     encoding the encoding of the file if it is not UTF-8
@@ -68,7 +68,7 @@ class Lines:
 
     lines: tuple[str, ...]
     first: int
-    total: int
+    total: int | None
     digest: str = field(default="", compare=False)
     whole: str | None = field(default=None, compare=False, repr=False)
     encoding: str = field(default="", compare=False)
@@ -179,7 +179,8 @@ class TextFiles(Protocol):
     async def read_lines(self, path: str, offset: int, limit: int) -> Lines:
         """Return at most `limit` lines from the 0-based `offset`, which counts from the end if it is negative.
 
-        The file may have any size. Only the lines that are asked for are kept in memory.
+        The file may have any size. Only the lines that are asked for are kept in memory. The last lines of a large file
+        may be read from its end, and are numbered from there.
         """
         ...
 

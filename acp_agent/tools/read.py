@@ -98,6 +98,8 @@ class Read(Tool[ReadParams]):
 
     def _page(self, lines: Lines, params: ReadParams) -> str:
         """Return the lines, and a notice if there are none, or more of those that were asked for."""
+        if lines.total is None:
+            return self._last_page(lines, params)
         if lines.total == 0:
             return f"Empty file: {params.path}"
         if params.skipped >= lines.total:
@@ -113,6 +115,18 @@ class Read(Tool[ReadParams]):
             page.append(f"[{counted(lines.total - end, 'more line')}: go on with offset={end + 1}]")
         return "\n".join(page)
 
+    def _last_page(self, lines: Lines, params: ReadParams) -> str:
+        """Return lines of a file whose lines were not counted."""
+        fitting = self._fitting(lines.lines)
+        page = [
+            "[a large file, read from its end: -1 is its last line]",
+            numbered(fitting, lines.first, self._max_line_chars),
+        ]
+        end = lines.first + len(fitting)
+        if end < 0 and len(fitting) != params.limit:
+            page.append(f"[{counted(-end, 'more line')}: go on with offset={end}]")
+        return "\n".join(page)
+
     def _fitting(self, lines: Sequence[str]) -> Sequence[str]:
         """Return the first lines that fit in a page, one at least: a longer page would lose its middle later."""
         room = self._max_chars
@@ -125,7 +139,7 @@ class Read(Tool[ReadParams]):
 
 def _location(path: str, first: int, files: FileSystem) -> tuple[Location, ...]:
     """Return the file at the line after `first`, or without a line if there are none."""
-    return (Location(files.resolve(path, Access.READ), first + 1 if first else None),)
+    return (Location(files.resolve(path, Access.READ), first + 1 if first > 0 else None),)
 
 
 # ---------------------------------------------------------------------------- what is no text

@@ -56,18 +56,29 @@ _SIZE_UNKNOWN = 32 * 1024 * 1024  # the most bytes read of a file that claims to
 _CONTINUES = 0b1000_0000  # a byte of UTF-8 that is not the first of its character, under the mask 0b1100_0000
 
 
-def read_lines(place: Place, offset: int, limit: int, check: Callable[[], None], *, chunk: int = _CHUNK) -> Lines:
+def read_lines(
+    place: Place,
+    offset: int,
+    limit: int,
+    check: Callable[[], None],
+    *,
+    chunk: int = _CHUNK,
+    most_counted: int = MOST_COMPARED,
+) -> Lines:
     """Return some lines of a file, as TextFiles.read_lines does, within the two bounds above.
 
-    A NUL anywhere makes the file binary. Bytes that are no UTF-8 do so only in the requested lines. `check` is called
-    between chunks of `chunk` bytes and ends the reading by raising.
+    A NUL anywhere makes the file binary; in the last lines of a file over `most_counted` bytes, a NUL in the part that
+    is read. Bytes that are no UTF-8 do so only in the requested lines. `check` is called between chunks of `chunk`
+    bytes and ends the reading by raising.
     """
     fd = place.open_regular()
     try:
         with errors_about(place.given):
             size = os.fstat(fd).st_size
+            reading = _Reading(fd, size, place.given, check, chunk)
+            last = reading.last_lines(-offset, limit) if offset < 0 and size > most_counted else None
             try:
-                return _Reading(fd, size, place.given, check, chunk).lines(offset, limit)
+                return last or reading.lines(offset, limit)
             except _NotUtf8:
                 data = read_bounded(fd, MOST_COMPARED, place.given)
             return stretch(decode_text(data, place.given), offset, limit, encoding_of(data))
@@ -93,14 +104,40 @@ class _Reading:
     def lines(self, offset: int, limit: int) -> Lines:
         starts, ends, total, digest = self._count()
         first = min(offset, total) if offset >= 0 else max(total + offset, 0)
-        wanted = min(limit, total - first)
-        kept = self._keep(self._position(first, starts, ends), wanted) if wanted > 0 else []
-        try:
-            lines = tuple(line.decode() for line in kept)
-        except UnicodeDecodeError:
-            raise self._unreadable(b"") from None
+        wanted = max(min(limit, total - first), 0)
+        lines = self._decoded(self._position(first, starts, ends), wanted) if wanted else ()
         whole = self.whole.decode(errors="replace") if self.size <= MOST_WHOLE else None
         return Lines(lines, first, total, digest if self.size <= MOST_COMPARED else "", whole)
+
+    def last_lines(self, number: int, limit: int) -> Lines | None:
+        """Return the first `limit` of the last `number` lines; None if the file does not have more lines than that.
+
+        The file is read from its end. Raises ToolError for a file that is no text.
+        """
+        beginning = os.pread(self.fd, self.chunk, 0)
+        if is_binary(beginning):
+            raise self._unreadable(beginning)
+        missing, position = number, self.size
+        while position > 0:
+            self.check()
+            start = max(position - self.chunk, 0)
+            chunk = os.pread(self.fd, position - start, start)
+            if is_binary(chunk):
+                raise self._unreadable(chunk)
+            body = chunk.removesuffix(b"\n") if position == self.size else chunk
+            ends = body.count(b"\n")
+            if ends >= missing:
+                line_start = start + len(body) - len(body.split(b"\n", ends - missing + 1)[-1])
+                return Lines(self._decoded(line_start, min(limit, number)), -number, None)
+            missing, position = missing - ends, start
+        return None
+
+    def _decoded(self, position: int, wanted: int) -> tuple[str, ...]:
+        """Return at most `wanted` lines from a byte on. Raises ToolError if they are no UTF-8."""
+        try:
+            return tuple(line.decode() for line in self._keep(position, wanted)) if wanted else ()
+        except UnicodeDecodeError:
+            raise self._unreadable(b"") from None
 
     def _unreadable(self, chunk: bytes) -> ToolError:
         """Return the error for a file with this chunk in it. The file's first bytes may show its encoding."""

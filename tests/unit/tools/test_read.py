@@ -5,6 +5,8 @@ import json
 import re
 import struct
 import zlib
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,8 @@ from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, ImagePart, Location, PathSubject
 from acp_agent.tools.read import MAX_PICTURE
 from acp_agent.tools.registry import ToolLimits, default_tools
+from acp_agent.workspace.local_files import LocalFileSystem
+from acp_agent.workspace.roots import Roots
 from acp_agent.workspace.text_files import binary_error
 from tests.unit.tools.workbench import Workbench
 
@@ -184,6 +188,23 @@ async def test_as_many_last_lines_as_there_are_or_more_are_the_whole_file(offset
     result = await bench.run("read", path="a", offset=offset)
 
     assert (result.text, result.locations) == ("   1\t1\n   2\t2\n   3\t3", (Location("/project/a"),))
+
+
+async def test_the_last_lines_of_a_large_file_are_numbered_from_its_end(tmp_path: Path):
+    (tmp_path / "log").write_bytes(b"".join(b"%032d\n" % number for number in range(1_100_000)))
+    bench = Workbench()
+    with Roots(str(tmp_path)) as roots:
+
+        async def read(**arguments: int) -> str:
+            invocation = await bench.understand("read", path="log", **arguments)
+            context = bench.context(invocation)
+            backends = replace(context.backends, files=LocalFileSystem(roots))
+            return (await invocation.run(replace(context, cwd=roots.cwd, backends=backends))).text
+
+        head = "[a large file, read from its end: -1 is its last line]\n"
+        assert await read(offset=-2) == f"{head}  -2\t{1_099_998:032d}\n  -1\t{1_099_999:032d}"
+        assert await read(offset=-3, limit=1) == f"{head}  -3\t{1_099_997:032d}"
+        assert (await read(offset=-10_000)).endswith("[9,000 more lines: go on with offset=-9000]")
 
 
 async def test_the_place_of_the_last_lines_is_not_known_at_the_start():

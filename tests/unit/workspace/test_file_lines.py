@@ -18,7 +18,7 @@ from acp_agent.workspace import local_files as file_lines
 from acp_agent.workspace.beneath import WalkOpener
 from acp_agent.workspace.local_files import LONGEST_LINE, MOST_KEPT, LocalFileSystem
 from acp_agent.workspace.roots import Roots
-from acp_agent.workspace.text_files import stretch, text_digest
+from acp_agent.workspace.text_files import MOST_COMPARED, stretch, text_digest
 
 pytestmark = pytest.mark.anyio
 
@@ -26,10 +26,18 @@ CHUNK = 256 * 1024
 MILLION = 1_000_000
 
 
-def read(project: Path, offset: int, limit: int, check: Callable[[], None] = lambda: None, chunk: int = CHUNK) -> Lines:
+def read(
+    project: Path,
+    offset: int,
+    limit: int,
+    check: Callable[[], None] = lambda: None,
+    chunk: int = CHUNK,
+    most_counted: int = MOST_COMPARED,
+) -> Lines:
     """Lines of the file `a`."""
     with Roots(str(project)) as roots:
-        return file_lines.read_lines(roots.place("a", Access.READ), offset, limit, check, chunk=chunk)
+        place = roots.place("a", Access.READ)
+        return file_lines.read_lines(place, offset, limit, check, chunk=chunk, most_counted=most_counted)
 
 
 # Line ends of every kind, what other tools take for one, and characters of many bytes.
@@ -44,6 +52,25 @@ def test_a_file_gives_the_lines_its_text_would(
     folder = tmp_path_factory.getbasetemp()
     (folder / "a").write_bytes(text.encode())
     assert read(folder, offset, limit, chunk=chunk) == stretch(text.removeprefix("\ufeff"), offset, limit)
+
+
+@given(text=TEXTS, last=st.integers(1, 15), limit=st.integers(0, 12), chunk=st.integers(1, 50))
+def test_a_large_file_read_from_its_end_gives_the_lines_its_text_would(
+    tmp_path_factory: pytest.TempPathFactory, text: str, last: int, limit: int, chunk: int
+):
+    folder = tmp_path_factory.getbasetemp()
+    (folder / "a").write_bytes(text.encode())
+    expected = stretch(text.removeprefix("\ufeff"), -last, limit)
+    if expected.first > 0:
+        expected = Lines(expected.lines, -last, None)
+    assert read(folder, -last, limit, chunk=chunk, most_counted=0) == expected
+
+
+def test_a_nul_in_the_first_or_the_last_part_of_a_large_file_makes_it_binary(project: Path):
+    for data in (b"\0" + b"line\n" * 1000, b"line\n" * 1000 + b"\0\n"):
+        (project / "a").write_bytes(data)
+        with pytest.raises(ToolError, match="binary"):
+            read(project, -3, 3, chunk=64, most_counted=0)
 
 
 def test_many_lines_are_found_at_both_ends_and_in_the_middle(project: Path):
@@ -200,8 +227,9 @@ def test_a_file_that_hides_its_size_is_read_all_the_same():
         found = file_lines.read_lines(place, 0, 1, lambda: None)
         last = file_lines.read_lines(place, -1, 1, lambda: None)
     assert found.lines[0].startswith("Name:")
+    assert found.total is not None
     assert found.total > 10
-    assert last.first == last.total - 1
+    assert last.first == found.total - 1
 
 
 # ---------------------------------------------------------------------------- through the port
