@@ -305,10 +305,12 @@ def _tool_in(path: str) -> "CustomTool":
     name = os.path.splitext(os.path.basename(path))[0]
     tools = CustomTools(reserved_tools(), plain)
     tools.read((SourceFile(SourceKind.TOOLS, name, os.path.abspath(path), path, data, ""),))
-    for problem in tools.problems[1:]:
-        warn(str(problem))
-    if tools.problems:
-        raise AgentError(str(tools.problems[0]))
+    fatal = next((each for each in tools.problems if not each.minor), None)
+    for problem in tools.problems:
+        if problem is not fatal:
+            warn(str(problem))
+    if fatal is not None:
+        raise AgentError(str(fatal))
     if not tools.all:
         raise AgentError(f"{path}: enabled = false")
     return tools.all[0]

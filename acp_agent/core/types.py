@@ -459,10 +459,10 @@ Verdict: TypeAlias = Allow | Ask | Deny
 
 _NAMES = {
     "bash": "shell sh exec execute execute_command run run_command run_shell_command run_terminal_cmd terminal",
-    "process": "bash_output kill_shell kill_bash",
+    "process": "bash_output kill_shell kill_bash bashoutput killshell killbash",
     "read": "read_file view cat",
     "write": "write_file create_file",
-    "edit": "edit_file str_replace replace",
+    "edit": "edit_file str_replace replace multiedit",
     "list_directory": "ls list list_dir list_files",
     "find_path": "glob find find_files file_search",
     "grep": "search search_files grep_search rg ripgrep",

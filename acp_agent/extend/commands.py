@@ -72,13 +72,15 @@ def read_command(file: SourceFile) -> tuple[UserCommand | None, Sequence[Definit
         return None, (DefinitionProblem(file.shown, "", "expected a text for the model behind the front matter"),)
     fields = Fields(file.shown, parsed.values, parsed.lines)
     first = next(line for line in parsed.body.splitlines() if line.strip())
-    description = fields.text("description", first.strip("# ")) or file.name
+    description = fields.description(first.strip("# "), most=2000) or file.name
     hint = _hint(fields, parsed.values)
     tools = tuple(each.partition("(")[0] for each in fields.texts("allowed-tools", blanks=True))
-    if fields.problems:  # a list that nobody understands must not widen
+    if not fields.is_usable:  # a list that nobody understands must not widen
         return None, fields.problems
     narrowed = tools if "allowed-tools" in parsed.values else None
-    return UserCommand(file.name, description, hint, parsed.body.strip(), file, narrowed, fields.unknown), ()
+    return UserCommand(
+        file.name, description, hint, parsed.body.strip(), file, narrowed, fields.unknown
+    ), fields.problems
 
 
 def _hint(fields: Fields, values: Mapping[str, Value]) -> str:

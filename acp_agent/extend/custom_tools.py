@@ -73,7 +73,7 @@ def read_tool(file: SourceFile, clean: Redact = str) -> tuple[CustomTool | None,
     name = fields.text("name", file.name, most=64)
     if not _NAME.fullmatch(name):
         fields.refuse("name", "a-z, 0-9 and _ after a letter, at most 64 characters, and not mcp_ in front")
-    description = fields.text("description", most=_LONGEST)
+    description = fields.description(most=_LONGEST)
     if not description and "description" not in (each.key for each in fields.problems):
         fields.refuse("description", "what the tool does, for the model")
     command = _command(fields, table)
@@ -85,11 +85,11 @@ def read_tool(file: SourceFile, clean: Redact = str) -> tuple[CustomTool | None,
     wrong = [*_wrong_parameters(parameters), *_wrong_command(command, parameters)]
     wrong += [(key, f"unknown key (known keys: {', '.join(_KEYS)})") for key in fields.unknown]
     problems = (*fields.problems, *(DefinitionProblem(file.shown, key, reason) for key, reason in wrong))
-    if problems or not enabled:
+    if wrong or not (fields.is_usable and enabled):
         return None, problems
     shown = plain(defanged(clean(description)))
     schema: JsonObject = {"type": "object", "properties": {}, **parameters}
-    return CustomTool(name, shown, schema, command, timeout, env, file.shown), ()
+    return CustomTool(name, shown, schema, command, timeout, env, file.shown), problems
 
 
 def _command(fields: Fields, table: Mapping[str, Value]) -> tuple[str, ...] | str:

@@ -52,12 +52,14 @@ class DefinitionProblem:
     key      the key that is wrong; "" if it is the whole file
     reason   what is there and what was expected
     line     the line in the file, from 1; 0 if it is not known
+    minor    whether the definition works all the same, so that it is told in /status alone
     """
 
     file: str
     key: str
     reason: str
     line: int = 0
+    minor: bool = False
 
     def __str__(self) -> str:
         place = f"{self.file}, line {self.line}" if self.line else self.file
@@ -302,12 +304,21 @@ class Fields:
         """The keys that no method was called with."""
         return tuple(key for key in self._values if key not in self._known)
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether nothing but minor problems was found."""
+        return all(each.minor for each in self.problems)
+
     def refuse(self, key: str, expected: str) -> None:
         """Note that the value of a key is not what was expected."""
-        got = text_of(self._values.get(key))
-        self.problems.append(
-            DefinitionProblem(self._file, key, f"expected {expected}, got {got}", self._lines.get(key, 0))
-        )
+        self._note(key, f"expected {expected}, got {text_of(self._values.get(key))}")
+
+    def remark(self, key: str, reason: str) -> None:
+        """Note a minor problem."""
+        self._note(key, reason, minor=True)
+
+    def _note(self, key: str, reason: str, *, minor: bool = False) -> None:
+        self.problems.append(DefinitionProblem(self._file, key, reason, self._lines.get(key, 0), minor))
 
     def _get(self, key: str) -> Value:
         self._known.add(key)
@@ -325,6 +336,14 @@ class Fields:
             case _:
                 self.refuse(key, f"a text of at most {most:,} characters")
                 return default
+
+    def description(self, default: str = "", *, most: int) -> str:
+        """Return the description, whose end is left out if it is too long: it may be meant for a larger room."""
+        text = self.text("description", default, most=MAX_FRONT)
+        if len(text) <= most:
+            return text
+        self.remark("description", f"only the first {most:,} of {len(text):,} characters are used")
+        return text[:most].strip()
 
     def texts(self, key: str, default: tuple[str, ...] = (), *, blanks: bool = False) -> tuple[str, ...]:
         """Return a list of texts: a YAML list, or one text with commas, or with blanks too, as Claude Code has them."""

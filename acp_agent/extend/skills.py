@@ -77,7 +77,7 @@ def read_skill(file: SourceFile) -> tuple[Skill | None, Sequence[DefinitionProbl
         fields.refuse("name", "letters, digits and any of . _ - :")
         name = file.name
     first = next((line for line in parsed.body.splitlines() if line.strip() and not line.startswith("#")), "")
-    description = fields.text("description", first.strip(), most=4096)
+    description = fields.description(first.strip(), most=4096)
     env = fields.texts("env", blanks=True)
     if not all(map(_VARIABLE.fullmatch, env)):
         fields.refuse("env", "names of variables, without values")

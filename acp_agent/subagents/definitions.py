@@ -45,6 +45,14 @@ _MODES = {
     **dict.fromkeys(("ask", "read-only", "readonly", "read_only"), Mode.ASK),
 }
 _LOOSER = ("acceptEdits", "accept_edits", "bypassPermissions", "bypass_permissions", "dontAsk", "dont_ask", "auto")
+_THEIRS = frozenset(
+    (
+        "todowrite", "todoread", "taskcreate", "taskget", "tasklist", "taskupdate", "websearch", "notebookread",
+        "notebookedit", "enterplanmode", "exitplanmode", "slashcommand", "skill", "askuserquestion", "toolsearch",
+        "listmcpresourcestool", "readmcpresourcetool", "lsp", "sendmessage",
+    )
+)  # fmt: skip
+"""Tools of Claude Code that no sub-agent has here under another name, in lower case."""
 _FAMILIES = ("sonnet", "opus", "haiku", "inherit", "default")
 """Names of models that other agents know. They stand for the session's model here."""
 
@@ -145,7 +153,7 @@ def read(text: MarkdownFile, file_name: str) -> tuple[Definition, list[Definitio
     if not _is_name(name):
         fields.refuse("name", f"letters, digits, - and _, at most {_LONGEST_NAME}")
         name = ""
-    description = fields.text("description", most=_DESCRIPTION)
+    description = fields.description(most=_DESCRIPTION)
     if not description or not text.body.strip():
         key = "description" if not description else ""
         what = "what the agent is for" if key else "a text behind the front matter: its system prompt"
@@ -221,10 +229,12 @@ def _tools(fields: Fields, text: MarkdownFile) -> ToolChoice:
                 fields.refuse("tools", "a list of tools; it has no tools until this is corrected")
             return ToolChoice(session=())
         choice = ToolChoice(allow=() if allow == ("*",) else allow, deny=denied)
-    slips = [slip for entry in (*choice.allow, *choice.deny) if (slip := _slip(entry))]
-    if slips:
+    entries = (*choice.allow, *choice.deny)
+    if slips := [slip for entry in entries if (slip := _slip(entry))]:
         line = text.lines.get("tools", 0)
         fields.problems.append(DefinitionProblem(text.file, "tools", "; ".join(slips[:10]), line))
+    if theirs := [entry for entry in entries if entry.lower() in _THEIRS]:
+        fields.remark("tools", f"not here, and left out: {', '.join(theirs)}")
     # A part of a tool's calls cannot be denied, so all of them are: `Bash(rm *)` denies bash.
     return replace(choice, deny=tuple(entry.partition("(")[0].strip() for entry in choice.deny))
 
@@ -236,5 +246,9 @@ def _slip(entry: str) -> str:
         return f"{entry!r} names a part of a tool's calls; here a tool is allowed or denied as a whole"
     known = {*ALIASES, *ALIASES.values(), *(tool for group in GROUPS.values() for tool in group)}
     known |= {"outline", "diagnostics", "read_overflow", "ask_user"}
-    near = [] if word in known or ":" in word else get_close_matches(word[:100], known, n=1, cutoff=0.75)
+    near = (
+        []
+        if word in known or word in _THEIRS or ":" in word
+        else get_close_matches(word[:100], known, n=1, cutoff=0.75)
+    )
     return f"no tool here is called {entry!r}; did you mean {near[0]}?" if near else ""

@@ -213,8 +213,11 @@ async def test_a_broken_file_is_named_and_the_others_work(tmp_path):
     users(tmp_path, "skills/good/SKILL.md", SKILL.format("good", "Be good"))
     users(tmp_path, "skills/bad/SKILL.md", "---\nname: bad\ndescription: [\n---\nx")
     users(tmp_path, "skills/typed/SKILL.md", "---\nname: [typed]\nenv: A=B\n---\nText of it.\n")
+    users(tmp_path, "skills/wordy/SKILL.md", SKILL.format("wordy", f"Be wordy{' ' + 'y' * 5000}"))
     async with aided(tmp_path, "done") as (session, model, _):
         told = await session.say("go")
+        assert "wordy" not in told
+        assert "wordy/SKILL.md, line 3: description: only the first 4,096 of 5,009" in await session.status()
         assert "~/skills/bad/SKILL.md, line 3: expected YAML" in told
         assert "~/skills/typed/SKILL.md, line 2: name: expected a text of at most 64 characters, got a list" in told
         assert "~/skills/typed/SKILL.md, line 3: env: expected names of variables, without values, got 'A=B'" in told

@@ -121,7 +121,7 @@ class SessionExtensions:
             return
         if ask and self.sources.waiting:
             await self._ask()
-        self._tell(self.troubles())
+        self._tell(self.troubles(minor=False))
 
     def _look(self) -> None:
         self._looking = True
@@ -170,7 +170,7 @@ class SessionExtensions:
             return "No file of this folder waits for your yes."
         await to_thread.run_sync(lambda: self.sources.answer(files, trusted=True, lasting=True))
         await to_thread.run_sync(self.refresh)
-        self._tell(self.troubles())
+        self._tell(self.troubles(minor=False))
         return "\n".join((f"Used from now on ({counted(len(files), 'file')}):", "", *map(self._line, files)))
 
     async def _ask(self) -> None:
@@ -194,17 +194,18 @@ class SessionExtensions:
         own = (self.sources.problems, self.skills.problems, self.commands.problems, self.agents.problems)
         return tuple(chain(*own, *more))
 
-    def troubles(self) -> Sequence[str]:
-        """Return what the user should know: problems, and files that wait for their yes."""
+    def troubles(self, *, minor: bool) -> Sequence[str]:
+        """Return what the user should know: problems, with or without minor ones, and files that wait for their yes."""
         names = ", ".join(file.shown for file in self.sources.waiting)
         waiting = f"not used before you say so (`/trust accept`), since they are new or have changed: {names}"
-        return (*map(str, self.problems()), *((waiting,) if names else ()))
+        problems = (each for each in self.problems() if minor or not each.minor)
+        return (*map(str, problems), *((waiting,) if names else ()))
 
     def status(self) -> Sequence[str]:
         """Return lines for /status."""
         more = [each.status() for each in (self.custom, self.hooks) if each is not None]
         own = (self.skills.status(), self.commands.status(), self.agents.status())
-        return (*chain(*own, *more), *(f"Problem: {each}" for each in self.troubles()))
+        return (*chain(*own, *more), *(f"Problem: {each}" for each in self.troubles(minor=True)))
 
     def waiting(self) -> Sequence[str]:
         """Return lines for /trust."""

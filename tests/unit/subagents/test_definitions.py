@@ -107,6 +107,24 @@ def test_a_bad_value_is_named_and_the_rest_works(front: str, told: str):
     assert problems[0].startswith("tester.md, line 3: ")
 
 
+def test_tools_that_only_claude_code_has_are_told_in_status_alone():
+    text = parse(source("description: tests\ntools: Read, TodoWrite, WebSearch, NotebookRead, KillShell").data, "t.md")
+    assert isinstance(text, MarkdownFile)
+    definition, problems = read(text, "tester")
+    assert [(str(each), each.minor) for each in problems] == [
+        ("t.md, line 3: tools: not here, and left out: TodoWrite, WebSearch, NotebookRead", True)
+    ]
+    assert has(definition, "read", "process", "memory_search", "fetch") == ["read", "process"]
+
+
+def test_a_description_that_is_too_long_is_cut_and_its_agent_works():
+    found = definitions([source(f"description: {'word ' * 400}", name="long")])
+    (problem,) = found.problems
+    assert problem.minor
+    assert str(problem) == "agents/long.md, line 2: description: only the first 1,000 of 1,999 characters are used"
+    assert len(found.by_name["long"].description) == 999, "a blank at its end is left out"
+
+
 def test_files_that_cannot_be_used_are_named_and_the_others_work():
     found = definitions(
         [
