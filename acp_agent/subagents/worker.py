@@ -66,6 +66,7 @@ class NarrowedTools:
         self._toolset = toolset
         self._selection = selection
         self._caller = caller
+        self._refused: dict[str, ToolResult] = {}  # by the id of the call: those that were shown and have ended
         self.calls = 0
 
     def specs(self) -> Sequence[ToolSpec]:
@@ -78,24 +79,38 @@ class NarrowedTools:
         ]
 
     async def announce(self, call: ToolCall) -> Touches:
-        """Show the start of a call that will run later."""
-        return await self._toolset.announce(self._stamped(call))
+        """Show the start of a call that will run later. A call of a tool that it lacks is refused at once."""
+        refused = self._refusal(call)
+        if refused is None:
+            return await self._toolset.announce(self._stamped(call))
+        self._refused[call.id] = refused
+        await self._toolset.refuse(self._stamped(call), refused)
+        return Touches()
 
     async def run(self, call: ToolCall, *, announced: bool = False) -> ToolResult:
         """Run a call of a tool that the sub-agent has, and refuse any other."""
         self.calls += 1
-        meant, has = tool_id(call.name).lower(), [spec.name for spec in self.specs()]
-        if any(meant == name.lower() for name in has):
+        if (before := self._refused.get(call.id)) is not None:
+            return before
+        refused = self._refusal(call)
+        if refused is None:
             return await self._toolset.run(self._stamped(call), announced=announced)
-        advice = f"Use one of your tools ({', '.join(has)}), or report what you could not do."
-        reason = f"{self._caller.name} has no tool '{call.name[:80]}'"
-        refused = ToolResult.refused(reason, ToolErrorCategory.TOOL_NOT_FOUND, advice=advice)
         await self.refuse(call, refused, announced=announced)
         return refused
 
     async def refuse(self, call: ToolCall, result: ToolResult, *, announced: bool = False) -> None:
         """Show and record a call that does not run."""
-        await self._toolset.refuse(self._stamped(call), result, announced=announced)
+        if call.id not in self._refused:
+            await self._toolset.refuse(self._stamped(call), result, announced=announced)
+
+    def _refusal(self, call: ToolCall) -> ToolResult | None:
+        """Return the refusal of a call of a tool that the sub-agent lacks; None for one that it has."""
+        meant, has = tool_id(call.name).lower(), [spec.name for spec in self.specs()]
+        if any(meant == name.lower() for name in has):
+            return None
+        advice = f"Use one of your tools ({', '.join(has)}), or report what you could not do."
+        reason = f"{self._caller.name} has no tool '{call.name[:80]}'"
+        return ToolResult.refused(reason, ToolErrorCategory.TOOL_NOT_FOUND, advice=advice)
 
     def _stamped(self, call: ToolCall) -> ToolCall:
         """Return the call with its maker. Its id in the sub-agent's conversation is none in the session's."""

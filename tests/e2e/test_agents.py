@@ -85,6 +85,7 @@ async def test_a_sub_agent_that_may_only_read_has_no_other_tool_and_is_refused_o
     refused = nested(editor)["explore: find"]
     assert [call.status for call in refused] == ["failed"] * 3
     assert "has no tool 'write'" in refused[0].text
+    assert "content" not in refused[0].first, "no preview of a change that is not there to be made"
     assert "explore may only read" in refused[1].text
     assert "has no tool 'agent'" in refused[2].text
 

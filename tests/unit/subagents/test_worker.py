@@ -2,8 +2,9 @@
 
 import pytest
 
+from acp_agent.agent.tool_calls import NOT_RUN
 from acp_agent.core.session_options import Mode
-from acp_agent.core.types import CallingAgent, ToolCall
+from acp_agent.core.types import CallingAgent, ToolCall, ToolResult, Touches
 from acp_agent.gates.selection import Selection, ToolChoice
 from acp_agent.subagents.worker import NarrowedTools
 from tests.fakes.fake_toolset import FakeToolset
@@ -32,6 +33,16 @@ async def test_what_it_does_not_have_never_reaches_the_session_whatever_it_is_ca
     assert f"x has no tool '{name}'" in result.text
     assert session.calls == []
     assert session.log == [("refused", name)]
+
+
+async def test_what_it_does_not_have_is_shown_as_refused_and_never_as_a_call_that_was_understood():
+    tools, session = narrowed("read", "write", deny=("write",))
+    call = ToolCall("1", "write", {})
+    assert await tools.announce(call) == Touches()
+    await tools.run(call, announced=True)
+    await tools.refuse(call, ToolResult.failed(NOT_RUN), announced=True)
+    assert session.log == [("refused", "write")], "once, and nothing of it is announced"
+    assert session.announced == []
 
 
 async def test_one_that_only_reads_is_offered_nothing_that_changes_anything():
