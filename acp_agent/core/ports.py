@@ -133,6 +133,7 @@ class ToolContext:
     """The services for one running tool call. They end with the call.
 
     by_user     whether the user typed the call
+    verifies    whether the call is a check whose result is waited for
     read_only   whether the call is proven to change nothing
     previewed   the change that the user was shown; a tool that finds another old text now must not write
     progress    sends news of the running call to the user
@@ -147,6 +148,7 @@ class ToolContext:
     progress: Callable[[ToolProgress], Awaitable[None]]
     defer: Callable[[Callable[[], Awaitable[None]]], None]
     by_user: bool = False
+    verifies: bool = False
     read_only: bool = False
     agent: CallingAgent | None = None
 

@@ -21,6 +21,7 @@ from acp_agent.core.types import (
     CallOrigin,
     Deny,
     JsonObject,
+    Phase,
     ToolCall,
     ToolKind,
     ToolResult,
@@ -391,6 +392,7 @@ class ToolRunner:
             progress=self._emit,
             defer=facts.clean_up.append,
             by_user=facts.call.origin is CallOrigin.USER,
+            verifies=facts.call.phase is Phase.VERIFIER,
             read_only=facts.only_reads,
             agent=facts.call.agent,
         )

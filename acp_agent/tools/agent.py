@@ -142,8 +142,8 @@ def _agents(context: ToolContext) -> SubAgents:
 
 
 async def _run(params: AgentParams, agents: SubAgents, context: ToolContext) -> ToolResult:
-    name = params.agent.lower()
-    if not context.by_user and any(each.background and each.name == name for each in agents.offered()):
+    found = _named(params.agent, agents.offered())
+    if found is not None and found.background and not (context.by_user or context.verifies):
         return _begun(await agents.spawn(params.agent, params.task))
     return as_result(await agents.run(params.agent, params.task, ParentCall(context.call_id, context.progress)))
 

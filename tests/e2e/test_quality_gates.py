@@ -67,6 +67,22 @@ async def test_a_turn_that_changes_nothing_fires_no_gate_and_one_that_does_not_b
     )
 
 
+async def test_an_evaluator_that_runs_beside_by_its_definition_still_judges(tmp_path: Path):
+    script: Script = {
+        JUDGE: [says("REJECTED: a.txt is empty")],
+        "a.txt is empty": [says("I see.")],
+        "^go": [writes(), says("Done.")],
+    }
+    config = gate(evaluator="judge", criteria="it is good", max_retries=1)
+    async with editing(tmp_path, script, capabilities=NOTHING, config=config) as editor:
+        agents = editor.home.config.parent / "agents"
+        agents.mkdir()
+        (agents / "judge.md").write_text("---\ndescription: judges\nbackground: true\n---\nYou judge.\n")
+        assert await editor.say(await editor.open(), "go") == "end_turn"
+    assert messages(editor) == "Done. I see. The quality gate tests failed (2 times). Its card says why."
+    assert_no_card_is_open(editor)
+
+
 async def test_a_gate_asks_like_any_call_and_a_refused_one_is_no_failure_of_the_work(tmp_path: Path):
     script: Script = {"^go": [writes(), says("Done.")]}
     config = gate(command="make it").replace("full-auto", "auto-edit")
