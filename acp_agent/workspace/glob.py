@@ -5,7 +5,7 @@ linear in the path: a glob becomes an RE2 expression.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
@@ -49,6 +49,10 @@ class Glob:
     def matches(self, path: str) -> bool:
         """Return whether a path relative to the prefix matches."""
         return self._regex.matches(path)
+
+    def matching(self, paths: Sequence[str]) -> set[str]:
+        """Return those of the paths, relative to the prefix, that match. It is much faster than asking for each."""
+        return self._regex.matching(paths)
 
 
 class FileGlob:

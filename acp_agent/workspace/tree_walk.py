@@ -33,27 +33,38 @@ class Met:
     name: str
     kind: EntryKind
     depth: int
+    matches: bool
 
 
-def walk(root: Root, base: str, wanted: Callable[[Met], bool], max_depth: int | None = None) -> Iterator[Met]:
-    """Yield all entries below the directory `base`, ordered by path component, each directory before its entries.
+def walk(
+    root: Root,
+    base: str,
+    matching: Callable[[Sequence[str]], set[str]],
+    wanted: Callable[[Met], bool],
+    max_depth: int | None = None,
+) -> Iterator[Met]:
+    """Yield the matching entries below the directory `base`, ordered by path component, each before its own entries.
 
-    Entries that are not `wanted` are neither yielded nor entered. A directory that cannot be read counts as empty.
-    Names that are not UTF-8 are left out, because no tool could open them, and so are unfinished files. Call it in a
-    worker thread; it stops when its task is cancelled.
+    matching   which of these paths match; asked once for a directory, because a question for each costs most of a walk
+    wanted     whether an entry is yielded if it matches, and entered if it is a directory; asked of no others
+
+    A directory that cannot be read counts as empty. Names that are not UTF-8 are left out, because no tool could open
+    them, and so are unfinished files. Call it in a worker thread; it stops when its task is cancelled.
     """
-    levels = [iter(_scan(root, base, 1))]
+    levels = [iter(_scan(root, base, 1, matching))]
     while levels:
         entry = next(levels[-1], None)
         if entry is None:
             levels.pop()
         elif wanted(entry):
-            yield entry
+            if entry.matches:
+                yield entry
             if entry.kind is EntryKind.DIRECTORY and (max_depth is None or entry.depth < max_depth):
-                levels.append(iter(_scan(root, entry.path, entry.depth + 1)))
+                levels.append(iter(_scan(root, entry.path, entry.depth + 1, matching)))
 
 
-def _scan(root: Root, directory: str, depth: int) -> list[Met]:
+def _scan(root: Root, directory: str, depth: int, matching: Callable[[Sequence[str]], set[str]]) -> list[Met]:
+    """Return the directories in a directory and its other entries that match, ordered by name."""
     check_cancelled()
     prefix = "" if directory == "." else f"{directory}/"
     try:
@@ -61,12 +72,14 @@ def _scan(root: Root, directory: str, depth: int) -> list[Met]:
     except OSError:
         return []
     try:
-        with os.scandir(fd) as entries:
-            found = [
-                Met(prefix + entry.name, entry.name, kind_of_entry(entry), depth)
-                for entry in entries
-                if _is_shown(entry)
-            ]
+        with os.scandir(fd) as scanned:
+            entries = {f"{prefix}{entry.name}": entry for entry in scanned}
+        matches = matching(list(entries))
+        found = [
+            Met(path, entry.name, kind_of_entry(entry), depth, path in matches)
+            for path, entry in entries.items()
+            if (path in matches or entry.is_dir(follow_symlinks=False)) and _is_shown(entry.name)
+        ]
     except OSError:
         return []
     finally:
@@ -74,12 +87,12 @@ def _scan(root: Root, directory: str, depth: int) -> list[Met]:
     return sorted(found, key=lambda entry: entry.name)
 
 
-def _is_shown(entry: "os.DirEntry[str]") -> bool:
+def _is_shown(name: str) -> bool:
     try:
-        entry.name.encode()
+        name.encode()
     except UnicodeEncodeError:
         return False
-    return not is_temporary(entry.name)
+    return not is_temporary(name)
 
 
 SEARCH_SECONDS = 20.0
@@ -278,7 +291,10 @@ def find_paths(roots: Roots, path: str, pattern: str, limit: int, seconds: float
     if start is None:
         return FoundPaths((), more=False)
     rules = IgnoreRules(start.root, start.relative, time)
-    skip = 0 if start.relative == "." else len(start.relative) + 1
+    above = "" if start.relative == "." else f"{start.relative}/"
+
+    def matching(paths: Sequence[str]) -> set[str]:
+        return {above + path for path in glob.matching([path.removeprefix(above) for path in paths])}
 
     def wanted(met: Met) -> bool:
         if met.name == _REPOSITORY or time.stopped is not None:
@@ -287,10 +303,10 @@ def find_paths(roots: Roots, path: str, pattern: str, limit: int, seconds: float
         return not time.stops_at(start.root.absolute(met.path)) and not ignored
 
     found, total = list[str](), 0
-    for met in walk(start.root, start.relative, wanted, glob.depth):
+    for met in walk(start.root, start.relative, matching, wanted, glob.depth):
         if glob.directories_only and met.kind is not EntryKind.DIRECTORY:
             continue
-        if glob.matches(met.path[skip:]) and _may_show(roots, start, met):
+        if _may_show(roots, start, met):
             total += 1
             if total > max(limit, _MOST_COUNTED):
                 break

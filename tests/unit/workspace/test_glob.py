@@ -107,6 +107,19 @@ def test_it_agrees_with_wcmatch(pattern: str, path: str):
     assert ours == oracle.globmatch(path, plain, flags=FLAGS), (pattern, path)
 
 
+@given(
+    pattern=st.lists(pieces, min_size=1, max_size=4).map("".join),
+    many=st.lists(paths | st.text("ab/.\n\r\x85é", max_size=4), max_size=6),
+)
+@example(pattern="*", many=["", "a\nb", "a", "a"])
+def test_many_paths_match_together_as_each_does_alone(pattern: str, many: list[str]):
+    try:
+        glob = Glob(pattern)
+    except AgentError:
+        return
+    assert glob.matching(many) == {path for path in many if glob.matches(path)}
+
+
 @given(st.text(max_size=12), st.text(max_size=12))
 def test_any_text_is_a_pattern_or_an_error(pattern: str, path: str):
     try:
