@@ -50,7 +50,7 @@ class RunLimits:
 class RunDependencies:
     """What the runs of a session need.
 
-    definitions  returns the definitions by name
+    definitions  returns the definitions by name in lower case
     worker       returns a new worker for a definition
     emit         shows events
     background   starts a task
@@ -164,9 +164,9 @@ class SubAgentRuns:
     async def _on_its_card(self, run: _Run) -> None:
         """Carry out a spawned run, from the start of its card to its end."""
         heading, shown = title(f"{run.id}: {run.task}"), {"agent": run.definition.name, "task": run.task}
+        card = ToolStarted(run.card, "agent", heading, ToolKind.THINK, {**shown})
         try:
-            await self._needs.emit(ToolStarted(run.card, "agent", heading, ToolKind.THINK, {**shown}))
-            await self._work(run, self._needs.emit)
+            await self._work(run, self._needs.emit, card)
         except Exception:  # noqa: BLE001 - a fault of the agent's own costs the run, not the process
             _log.error("sub-agent crashed", exc_info=True, run=run.id)
         finally:
@@ -209,11 +209,16 @@ class SubAgentRuns:
             "Wait for a report and call again, give fewer tasks at once, or do it yourself.",
         )
 
-    async def _work(self, run: _Run, progress: Progress) -> None:
-        """Carry out a run to its end. A run that was cancelled by itself ends without an exception."""
+    async def _work(self, run: _Run, progress: Progress, card: ToolStarted | None = None) -> None:
+        """Carry out a run to its end. A run that was cancelled by itself ends without an exception.
+
+        card   is shown first; None if the run has no card of its own
+        """
         outcome: WorkOutcome | None = None
         trouble = "it crashed, which is a fault of the agent"
         try:
+            if card is not None:
+                await self._needs.emit(card)
             with run.scope:
                 outcome = await run.worker.work(run.task, run.caller, progress)
             trouble = "cancelled"
@@ -305,9 +310,9 @@ class SubAgentRuns:
 
     def _find(self, agent: str) -> Definition:
         known = self._needs.definitions()
-        found = known.get(agent) or known.get(agent.lower())
+        found = known.get(agent.lower())
         if found is None:
-            names = ", ".join(known)
+            names = ", ".join(each.name for each in known.values())
             raise ToolError(
                 ToolErrorCategory.INVALID_PARAMETERS, f"there is no sub-agent {agent[:80]!r}", f"Use one of: {names}."
             )

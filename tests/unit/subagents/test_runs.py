@@ -47,7 +47,7 @@ class Bench:
         self.events: list[Event] = []
         self.kept: list[str] = []
         self.limits, self.slots = limits, slots
-        self.full = False
+        self.full = self.stuck = False
         self.puppet = Puppet()
         known = {each.name: each for each in built_in()}
         self.runs = SubAgentRuns(
@@ -62,6 +62,8 @@ class Bench:
         return self.puppet
 
     async def emit(self, event: Event) -> None:
+        if self.stuck:
+            await anyio.sleep_forever()
         self.events.append(event)
 
     async def _keep(self, text: str) -> str:
@@ -151,6 +153,18 @@ async def test_the_end_of_a_turn_ends_spawned_runs_and_closes_their_cards(bench:
     assert [run.state for run in bench.runs.runs()] == [RunState.CANCELLED] * 2
     assert len(bench.cards) == 4
     assert bench.runs.news() == ""
+
+
+async def test_a_session_that_closes_while_a_card_is_begun_gives_the_place_back():
+    slots = RunSlots()
+    async with anyio.create_task_group() as tasks:
+        bench = Bench(tasks, RunLimits(), slots)
+        bench.stuck = True
+        await bench.runs.spawn("explore", "look")
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+        bench.stuck = False
+    assert slots.taken == 0
 
 
 async def test_steering_goes_on_with_the_same_worker_under_the_same_id(bench: Bench):
