@@ -12,15 +12,15 @@ from pydantic import AfterValidator, Field
 
 from acp_agent.config.mcp_settings import Variables, Word, filled, references, shown_variables, without_nul
 from acp_agent.config.section import Paths, Section
+from acp_agent.core.delegation import RESERVED
 from acp_agent.core.mcp import StdioServer
 
 EXTERNAL_AGENTS = "agents.external"
-_OURS = ("explore", "general", "review")
 
 
-def _not_ours(name: str) -> str:
-    if name in _OURS:
-        raise ValueError(f"a name besides {', '.join(_OURS)}")
+def _not_reserved(name: str) -> str:
+    if name in RESERVED:
+        raise ValueError(f"a name besides {', '.join(RESERVED)}")
     return name
 
 
@@ -32,7 +32,7 @@ class ExternalAgentSettings(Section):
         Field(
             pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="Unique name, by which the model gives it tasks: codex."
         ),
-        AfterValidator(_not_ours),
+        AfterValidator(_not_reserved),
     ]
     command: Annotated[Word, Field(description="Program to start, which speaks ACP on stdin and stdout.")]
     args: Annotated[tuple[Annotated[str, AfterValidator(without_nul)], ...], Field(strict=False)] = ()

@@ -44,6 +44,17 @@ class OfferedAgent:
     risk: str = ""
 
 
+BUILT_IN = (
+    OfferedAgent("explore", "finds out where things are and how code works; only reads", only_reads=True),
+    OfferedAgent("general", "does a task of several steps"),
+    OfferedAgent("review", "finds mistakes in changes or files; only reads", only_reads=True),
+)
+"""The agents that every session has. Their definitions are loaded with the first run."""
+
+RESERVED = {**{each.name: "built in" for each in BUILT_IN}, BACK: "the word that ends a handoff"}
+"""The names that no other agent may have, with the reasons."""
+
+
 @dataclass(frozen=True, slots=True)
 class AgentRun:
     """A run as it is now.

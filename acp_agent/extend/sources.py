@@ -103,15 +103,18 @@ def distinct(
 ) -> tuple[dict[str, T], list[DefinitionProblem]]:
     """Return the first definition of each name, and why the others are refused.
 
+    Names that differ only in upper and lower case are the same name.
+
     definitions   the name, the file and the definition of each, in the order of `ExtensionSources.files`
-    reserved      names that nobody may define, with the reason
+    reserved      names that no file may define, with the reasons
     """
-    taken, by_name, problems = dict(reserved or {}), dict[str, T](), list[DefinitionProblem]()
+    taken = {name.lower(): why for name, why in (reserved or {}).items()}
+    by_name, problems = dict[str, T](), list[DefinitionProblem]()
     for name, file, definition in definitions:
-        if name in taken:
-            problems.append(DefinitionProblem(file.shown, "name", f"{name!r} is {taken[name]}; this one is not used"))
+        if why := taken.get(name.lower()):
+            problems.append(DefinitionProblem(file.shown, "name", f"{name!r} is {why}; this one is not used"))
             continue
-        taken[name] = f"already defined in {file.shown}"
+        taken[name.lower()] = f"already defined in {file.shown}"
         by_name[name] = definition
     return by_name, problems
 

@@ -33,7 +33,7 @@ from acp_agent.session.model_choices import ModelChoices
 from acp_agent.session.models import SessionModels
 from acp_agent.session.session import Session
 from acp_agent.session.slash.handler import CommandDependencies, SlashCommandHandler
-from acp_agent.session.subagents import SessionHandoff, SessionSubAgents, SubAgentSession
+from acp_agent.session.subagents import AgentLibrary, SessionHandoff, SessionSubAgents, SubAgentSession
 from acp_agent.session.titles import Summarizer, TitleUpdater, TitleWriter
 from acp_agent.session.toolset.backends import SessionBackends, recorder, reported_diagnostics, seen_variables
 from acp_agent.session.toolset.extensions import SessionExtensions, kinds_wanted
@@ -165,8 +165,10 @@ class SessionFactory:
         self._mcp = SessionMcpServers(process, session, approver, self._cwd, self._redactor, trust_folder, self._asker)
         self._embedder = self._make_embedder()
         self._gate_state = self._make_gate_state(approver, memory)
+        self._agent_library = AgentLibrary(self._plain, self._external_agents)
+        self._extensions = self._make_extensions(approver)
         self._agents = self._make_agents()
-        self._handoff = self._make_handoff()
+        self._handoff = SessionHandoff(session, self._agent_library, self._server_names, self.in_force)
         self._conversation = self._make_conversation(saved)
         before = () if saved is None else saved.history.messages
         seen = SeenFiles(lambda: self._tools.roots, self._redactor, {} if saved is None else saved.seen)
@@ -176,7 +178,6 @@ class SessionFactory:
         writer = TitleWriter(loaded.settings.memory.sessions, self._models.for_titles, self._redactor)
         self._titles = TitleUpdater(session, writer, process.background)
         self._notes = ProjectNotes(loaded.file, self._plain, self._warn_plainly)
-        self._extensions = self._make_extensions(approver)
         self._plan = ShownPlan(self._emit, self._redactor, () if saved is None else saved.plan)
         self._reformatter = self._make_reformatter()
         self._tools = self._make_tools(seen)
@@ -430,14 +431,14 @@ class SessionFactory:
                 self._project_notes,
                 lambda: self._conversation.limits,
                 self._server_names,
-                lambda names: self._extensions.skill_texts(names),  # noqa: PLW0108 - they are made later
+                self._extensions.skill_texts,
                 lambda: None if self._tools.watch is None else self._tools.snapshots.changes,
                 self._files,
                 self._redactor,
                 process.secrets.add,
                 process.data_file("servers"),
             ),
-            self._plain,
+            self._agent_library,
             self._emit,
             process.background,
             keep,
@@ -451,9 +452,8 @@ class SessionFactory:
     def _server_names(self) -> Sequence[str]:
         return [each.server.name for each in self._mcp.connections.listed()]
 
-    def _make_handoff(self) -> SessionHandoff:
-        enabled = lambda: self.in_force().settings.agents.enabled  # noqa: E731
-        return SessionHandoff(self._session, self._agents.library, self._server_names, enabled)
+    def _external_agents(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.in_force().settings.agents.external if each.enabled)
 
     def _make_facts(self) -> WorkspaceFacts:
         messages = self._conversation.history.messages
@@ -477,7 +477,7 @@ class SessionFactory:
             self._session.active,
             self._plain,
             self._warn_plainly,
-            self._agents.library,
+            self._agent_library,
             lambda: seen_variables(self.in_force().settings),
         )
 

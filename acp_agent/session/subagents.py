@@ -12,8 +12,19 @@ from acp_agent.agent.prompt import sub_agent_prompt
 from acp_agent.agent.turn import Limits
 from acp_agent.config.external_agents import ExternalAgentSettings
 from acp_agent.config.load import Loaded
+from acp_agent.config.settings import QualityGateSettings
 from acp_agent.core.backends import FileSystem
-from acp_agent.core.delegation import BACK, AgentRun, Evaluation, EvaluationTask, OfferedAgent, ParentCall, RunSlots
+from acp_agent.core.delegation import (
+    BACK,
+    BUILT_IN,
+    RESERVED,
+    AgentRun,
+    Evaluation,
+    EvaluationTask,
+    OfferedAgent,
+    ParentCall,
+    RunSlots,
+)
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.events import EventSink, ToolProgress
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
@@ -37,33 +48,31 @@ if TYPE_CHECKING:
     from acp_agent.subagents.worker import Worker
 
 _EXPLORE = "explore"
-BUILT_IN = (
-    OfferedAgent(_EXPLORE, "finds out where things are and how code works; only reads", only_reads=True),
-    OfferedAgent("general", "does a task of several steps"),
-    OfferedAgent("review", "finds mistakes in changes or files; only reads", only_reads=True),
-)
-"""What the model reads of our own definitions, which are loaded with the first run."""
 
 
 class AgentLibrary:
     """The definitions of the sub-agents of one session. Those of users are read when there are files with some.
 
     clean      removes secrets and invisible characters from a text
+    external   returns the names of the other agents of the configuration, which no definition may have
     problems   what is wrong with definitions
     """
 
-    def __init__(self, clean: Redact) -> None:
+    def __init__(self, clean: Redact, external: Callable[[], tuple[str, ...]] = tuple) -> None:
         self._clean = clean
+        self._external = external
+        self._taken: tuple[str, ...] = ()
         self._files: tuple[SourceFile, ...] = ()
         self._offered = BUILT_IN
         self._by_name: dict[str, Definition] | None = None
         self.problems: Sequence[DefinitionProblem] = ()
 
     def read(self, files: tuple[SourceFile, ...]) -> None:
-        """Take the definitions of these files. It does nothing for the same object as before."""
-        if files is self._files:
+        """Take the definitions of these files. The same files again cost nothing."""
+        taken = self._external()
+        if files is self._files and taken == self._taken:
             return
-        self._files, self._by_name, self._offered, self.problems = files, None, BUILT_IN, ()
+        self._files, self._taken, self._by_name, self._offered, self.problems = files, taken, None, BUILT_IN, ()
         if files:
             self._offered = tuple(each.offered for each in self.by_name().values())
 
@@ -72,11 +81,12 @@ class AgentLibrary:
         return self._offered
 
     def by_name(self) -> "Mapping[str, Definition]":
-        """Return the definitions by their names."""
+        """Return the definitions by their names in lower case."""
         if self._by_name is None:
             from acp_agent.subagents.definitions import definitions  # noqa: PLC0415 - most sessions have no sub-agents
 
-            found = definitions(self._files, self._clean)
+            reserved = {**RESERVED, **dict.fromkeys(self._taken, "an agent of the configuration")}
+            found = definitions(self._files, self._clean, reserved)
             self._by_name, self.problems = found.by_name, found.problems
         return self._by_name
 
@@ -201,15 +211,12 @@ def _server(agent: str, program: StdioServer) -> McpServer:
 
 
 class SessionSubAgents:
-    """The sub-agents of one session, and what the model is told of those that run beside its turn.
-
-    library   their definitions
-    """
+    """The sub-agents of one session, and what the model is told of those that run beside its turn."""
 
     def __init__(
         self,
         shared: SubAgentSession,
-        clean: Redact,
+        library: AgentLibrary,
         emit: EventSink,
         background: Background,
         keep: Callable[[str], Awaitable[str]],
@@ -218,12 +225,11 @@ class SessionSubAgents:
     ) -> None:
         """Take what the runs need.
 
+        keep        stores a conversation and returns its reference. Raises StoreUnavailable
         hand_over   goes on with the session under an agent's definition. Raises AgentError
-        clean   removes secrets and invisible characters from a text
-        keep    stores a conversation and returns its reference. Raises StoreUnavailable
         """
         self._shared = shared
-        self.library = AgentLibrary(clean)
+        self._library = library
         self._others = OtherAgents(shared)
         self._emit = emit
         self._background = background
@@ -236,8 +242,7 @@ class SessionSubAgents:
 
     def offered(self) -> Sequence[OfferedAgent]:
         """Return the agents that can be given work now."""
-        ours, theirs = self.library.offered(), self._others.offered()
-        return (*ours, *(each for each in theirs if each.name not in {ours.name for ours in ours})) if theirs else ours
+        return (*self._library.offered(), *self._others.offered())
 
     async def run(self, agent: str, task: str, parent: ParentCall) -> AgentRun:
         """Give an agent a task, and return the run when it has ended. Raises ToolError if there is no place."""
@@ -307,15 +312,16 @@ class SessionSubAgents:
 
     def _quality(self) -> "QualityGates | None":
         """Return the quality gates; None if none is configured."""
-        shared = self._shared
-        if not shared.loaded().settings.agents.gates:
+        if not self._configured_gates():
             return None
         if self._gates is None:
             from acp_agent.subagents.quality_gates import QualityGates  # noqa: PLC0415 - few sessions have gates
 
-            configured = lambda: shared.loaded().settings.agents.gates  # noqa: E731
-            self._gates = QualityGates(configured, shared.toolset, shared.changes)
+            self._gates = QualityGates(self._configured_gates, self._shared.toolset, self._shared.changes)
         return self._gates
+
+    def _configured_gates(self) -> Sequence[QualityGateSettings]:
+        return self._shared.loaded().settings.agents.gates
 
     # --------------------------------------------------------------------------------------- making
 
@@ -324,7 +330,7 @@ class SessionSubAgents:
             from acp_agent.subagents import runs  # noqa: PLC0415 - most sessions have no sub-agents
 
             needs = runs.RunDependencies(
-                lambda: {**self._others.definitions(), **self.library.by_name()},
+                lambda: {**self._others.definitions(), **self._library.by_name()},
                 self._checked_worker,
                 self._emit,
                 self._background,
@@ -343,8 +349,9 @@ class SessionSubAgents:
         from acp_agent.subagents.worker import ModelDependencies, ModelWorker  # noqa: PLC0415 - likewise
 
         shared = self._shared
-        entry = self._others.find(definition.name)
-        if entry is not None and definition.name not in self.library.by_name():
+        is_ours = definition.name.lower() in self._library.by_name()
+        entry = None if is_ours else self._others.find(definition.name)
+        if entry is not None:
             from acp_agent.subagents.external import ExternalDependencies, ExternalWorker  # noqa: PLC0415 - loads the SDK
 
             given = ExternalDependencies(shared.cwd, shared.toolset, shared.files, shared.redact)
@@ -372,7 +379,7 @@ class SessionHandoff:
 
     library   the definitions
     servers   returns the names of the session's MCP servers
-    enabled   returns whether there are sub-agents
+    loaded    returns the configuration in force
     """
 
     def __init__(
@@ -380,12 +387,12 @@ class SessionHandoff:
         session: Session,
         library: AgentLibrary,
         servers: Callable[[], Sequence[str]],
-        enabled: Callable[[], bool],
+        loaded: Callable[[], Loaded],
     ) -> None:
         self._session = session
         self._library = library
         self._servers = servers
-        self._enabled = enabled
+        self._loaded = loaded
 
     @property
     def name(self) -> str:
@@ -422,7 +429,8 @@ class SessionHandoff:
             return f"{before} hands back: the session goes on as before." if before else "Nothing was handed over."
         definition = self._found(name)
         if definition is None:
-            known = ", ".join(each.name for each in self._library.offered()) if self._enabled() else "none"
+            offered = self._library.offered() if self._loaded().settings.agents.enabled else ()
+            known = ", ".join(each.name for each in offered) or "none"
             raise ToolError(
                 ToolErrorCategory.INVALID_PARAMETERS,
                 f"there is no agent {visible(name[:_LONGEST_NAME])}",
@@ -437,10 +445,9 @@ class SessionHandoff:
         return (f"Agent: {visible(self.name)} (`/handoff back` ends it)",) if self.name else ()
 
     def _found(self, name: str) -> "Definition | None":
-        if not self._enabled():
+        if not self._loaded().settings.agents.enabled:
             return None
-        known = self._library.by_name()
-        return known.get(name) or known.get(name.lower())
+        return self._library.by_name().get(name.lower())
 
 
 def handed_words(agent: str, message: str) -> str:

@@ -15,13 +15,13 @@ A definition only narrows: whatever it says, a call needs all that the session n
 they are; keys of theirs that mean nothing here are left out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 
-from acp_agent.core.delegation import OfferedAgent
+from acp_agent.core.delegation import BUILT_IN, RESERVED, OfferedAgent
 from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.core.session_options import Mode
 from acp_agent.core.types import ALIASES
@@ -29,7 +29,6 @@ from acp_agent.extend.front_matter import DefinitionProblem, Fields, MarkdownFil
 from acp_agent.extend.sources import SourceFile, distinct
 from acp_agent.gates.selection import GROUPS, Selection, ToolChoice
 
-BUILT_IN = ("explore", "general", "review")
 DEFAULT_TURNS = 20
 _MOST_TURNS = 200
 _LONGEST_NAME = 64
@@ -102,7 +101,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """All definitions of a session by name, the built-in ones first, and what is wrong with others."""
+    """All definitions of a session by name in lower case, the built-in ones first, and what is wrong with others."""
 
     by_name: dict[str, Definition]
     problems: tuple[DefinitionProblem, ...] = ()
@@ -112,7 +111,7 @@ class Definitions:
 def built_in() -> tuple[Definition, ...]:
     """Return the built-in definitions."""
     folder = files("acp_agent.subagents") / "builtin"
-    return tuple(_built_in(name, (folder / f"{name}.md").read_bytes()) for name in BUILT_IN)
+    return tuple(_built_in(each.name, (folder / f"{each.name}.md").read_bytes()) for each in BUILT_IN)
 
 
 def _built_in(name: str, data: bytes) -> Definition:
@@ -123,10 +122,13 @@ def _built_in(name: str, data: bytes) -> Definition:
     return replace(definition, source="built in")
 
 
-def definitions(sources: Sequence[SourceFile], clean: Redact = verbatim) -> Definitions:
-    """Return the built-in definitions and those of users. The first of a name counts, and ours stay.
+def definitions(
+    sources: Sequence[SourceFile], clean: Redact = verbatim, reserved: Mapping[str, str] = RESERVED
+) -> Definitions:
+    """Return the built-in definitions and those of users. The first of a name counts.
 
-    clean   removes secrets and invisible characters from the texts of users
+    clean      removes secrets and invisible characters from the texts of users
+    reserved   the names that no file may define, with the reasons
     """
     found: list[tuple[str, SourceFile, Definition]] = []
     problems: list[DefinitionProblem] = []
@@ -141,9 +143,9 @@ def definitions(sources: Sequence[SourceFile], clean: Redact = verbatim) -> Defi
             described, body = clean(definition.description), clean(definition.body)
             cleaned = replace(definition, source=source.shown, description=described, body=body)
             found.append((definition.name, source, cleaned))
-    ours = {each.name: each for each in built_in()}
-    theirs, doubles = distinct(found, dict.fromkeys(ours, "built in"))
-    return Definitions({**ours, **theirs}, (*problems, *doubles))
+    theirs, doubles = distinct(found, reserved)
+    by_name = {each.name.lower(): each for each in (*built_in(), *theirs.values())}
+    return Definitions(by_name, (*problems, *doubles))
 
 
 def read(text: MarkdownFile, file_name: str) -> tuple[Definition, list[DefinitionProblem]]:

@@ -6,13 +6,13 @@ import anyio
 
 from acp_agent.agent.prompt import system_prompt
 from acp_agent.config.llm_settings import ProviderSettings
+from acp_agent.core.delegation import BUILT_IN
 from acp_agent.core.errors import ProviderError
 from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.session_options import Mode
 from acp_agent.core.types import ToolSpec
 from acp_agent.llm.catalog import Catalog, ProviderConfig, parse_model
-from acp_agent.session.subagents import BUILT_IN
 from acp_agent.text import fenced
 from acp_agent.tools.agent import AgentTool
 from acp_agent.tools.memory import MemorySave, MemorySearch

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.test_agents import FULL_AUTO, agent, assert_no_card_is_open, messages, nested, run
+from tests.e2e.test_skills import users
 from tests.fakes.answers import Call, allowing, choosing
 from tests.fakes.editor import NOTHING, ScriptedEditor, editing
 from tests.fakes.held import Fifo, processes_ended
@@ -104,6 +105,14 @@ async def test_a_user_who_says_no_starts_nothing(tmp_path: Path):
     async with with_colleague(tmp_path, "good", config="", decide=choosing("reject_once")) as editor:
         assert (await go(editor))[0] == "failed"
         assert not (tmp_path / "pids").exists()
+
+
+async def test_a_definition_with_its_name_in_other_letters_does_not_stand_in_for_its_question(tmp_path: Path):
+    users(tmp_path, "agents/Colleague.md", "---\nname: Colleague\ndescription: harmless\n---\nDo it.\n")
+    async with with_colleague(tmp_path, "good", config="", decide=choosing("reject_once")) as editor:
+        assert (await go(editor))[0] == "failed"
+        assert not (tmp_path / "pids").exists()
+        assert "'Colleague' is an agent of the configuration; this one is not used" in messages(editor)
 
 
 @pytest.mark.parametrize("config", ["[acp]\nmode = 'ask'\n", "[tools]\nautonomy_level = 'readonly'\n"])

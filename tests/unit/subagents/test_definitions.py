@@ -2,10 +2,10 @@
 
 import pytest
 
+from acp_agent.core.delegation import BUILT_IN
 from acp_agent.core.session_options import Mode
 from acp_agent.extend.front_matter import MarkdownFile, parse
 from acp_agent.extend.sources import SourceFile, SourceKind
-from acp_agent.session.subagents import BUILT_IN
 from acp_agent.subagents.definitions import Definition, built_in, definitions, read
 from tests.rows import each_row
 
@@ -129,7 +129,8 @@ def test_files_that_cannot_be_used_are_named_and_the_others_work():
     found = definitions(
         [
             source("description: first", name="one"),
-            source("description: second\nname: one", name="two"),
+            source("description: second\nname: One", name="two"),
+            source("description: who?", name="back"),
             source("description: mine\nname: explore", name="three"),
             source("name: four", name="four"),
             source("description: x", "", name="five"),
@@ -141,7 +142,8 @@ def test_files_that_cannot_be_used_are_named_and_the_others_work():
     assert found.by_name["one"].source == "agents/one.md"
     told = "\n".join(map(str, found.problems))
     for part in (
-        "agents/two.md: name: 'one' is already defined in agents/one.md",
+        "agents/two.md: name: 'One' is already defined in agents/one.md",
+        "agents/back.md: name: 'back' is the word that ends a handoff",
         "agents/three.md: name: 'explore' is built in",
         "agents/four.md: description: expected what the agent is for",
         "agents/five.md: expected a text behind the front matter",
