@@ -165,10 +165,9 @@ class SessionFactory:
         self._mcp = SessionMcpServers(process, session, approver, self._cwd, self._redactor, trust_folder, self._asker)
         self._embedder = self._make_embedder()
         self._gate_state = self._make_gate_state(approver, memory)
-        self._agent_library = AgentLibrary(self._plain, self._external_agents)
         self._extensions = self._make_extensions(approver)
         self._agents = self._make_agents()
-        self._handoff = SessionHandoff(session, self._agent_library, self._server_names, self.in_force)
+        self._handoff = SessionHandoff(session, self._extensions.agents, self._server_names, self.in_force)
         self._conversation = self._make_conversation(saved)
         before = () if saved is None else saved.history.messages
         seen = SeenFiles(lambda: self._tools.roots, self._redactor, {} if saved is None else saved.seen)
@@ -438,7 +437,7 @@ class SessionFactory:
                 process.secrets.add,
                 process.data_file("servers"),
             ),
-            self._agent_library,
+            self._extensions.agents,
             self._emit,
             process.background,
             keep,
@@ -477,7 +476,7 @@ class SessionFactory:
             self._session.active,
             self._plain,
             self._warn_plainly,
-            self._agent_library,
+            AgentLibrary(self._plain, self._external_agents),
             lambda: seen_variables(self.in_force().settings),
         )
 
