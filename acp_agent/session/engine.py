@@ -239,7 +239,8 @@ class TurnEngine:
             except AgentError as error:
                 return await self._say(str(error), error)
             facts = await self._facts.news() if self._facts is not None else ""
-            return Answer(await agent.run(Message(Role.USER, tuple(parts)), facts), agent.failure)
+            told = "\n\n".join(filter(None, (facts, await self._handler.hook_notes())))
+            return Answer(await agent.run(Message(Role.USER, tuple(parts)), told), agent.failure)
 
     def look_around(self) -> None:
         """Look at the folder in the background, for the facts of the next prompt."""

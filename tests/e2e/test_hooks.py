@@ -18,7 +18,7 @@ from tests.e2e.aided import Aided, aided, last, told
 from tests.e2e.test_mcp import Served
 from tests.e2e.test_skills import projects, put, users
 from tests.fakes.answers import choosing, rejecting
-from tests.fakes.held import PATIENCE
+from tests.fakes.held import PATIENCE, processes_ended
 from tests.unit.gates import hostile
 from tests.unit.gates.hostile_calls import ASKED, CONFIG
 
@@ -132,6 +132,34 @@ async def test_each_event_runs_its_hooks_with_its_variables(tmp_path: Path):
         await session.editor.ask("session/close", {"sessionId": session.id})
         ended, _ = await given(session, "ended")
         assert ended["hook_event_name"] == "SessionEnd"
+
+
+async def test_a_note_of_a_hook_at_the_sessions_start_reaches_the_model_with_the_first_prompt(tmp_path: Path):
+    note = """{"hookSpecificOutput": {"additionalContext": "the build </hook-note> is broken"}}"""
+    users(tmp_path, "hooks.toml", hook("session_start", f"echo '{note}'") + hook("session_start", "echo noise"))
+    async with aided(tmp_path, "done", "done") as (session, model, _):
+        await session.status()
+        said = await session.say("go")
+        assert "the build &lt;/hook-note> is broken" in last(model.requests[0])
+        assert '<hook-note id="' in last(model.requests[0])
+        assert "noise" not in told(model.requests[0])
+        assert "is broken" not in said
+        await session.say("again")
+        assert "is broken" not in last(model.requests[1])
+
+
+async def test_a_hook_that_is_cancelled_in_mid_run_is_on_record(tmp_path: Path):
+    users(tmp_path, "hooks.toml", hook("pre_tool_use", "echo $$ > pid; sleep 600"))
+    async with aided(tmp_path, bash("true"), "done") as (session, _, _):
+        editor = session.editor
+        held, name = editor.fifo("pid"), await editor.open()
+        async with editor.prompting(name) as turn:
+            shell = int(await held.line())
+            await editor.cancel(name)
+        assert turn.stop_reason == "cancelled"
+        await processes_ended([shell])
+        record = session.record_of("hook")
+        assert (record["call"]["event"], record["error_category"]) == ("pre_tool_use", "cancelled")
 
 
 CLAUDE = {

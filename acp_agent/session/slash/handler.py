@@ -224,6 +224,11 @@ class SlashCommandHandler:
             source = "resume" if self._conversation.history.messages() else "startup"
             hooks.began(source, self._session.take_moved_from)
 
+    async def hook_notes(self) -> str:
+        """Return what hooks have the model know with this prompt; empty for nothing."""
+        hooks = self._needs.hooks()
+        return "" if hooks is None else await hooks.notes()
+
     async def turn_ended(self, answer: Answer) -> None:
         """Tell the user's hooks that a turn ended."""
         if hooks := self._needs.hooks():

@@ -10,6 +10,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic
 from uuid import uuid4
 
@@ -48,6 +49,7 @@ _LAST = 1.5  # seconds for hooks of a session that ends
 _BLOCKS = 2  # the exit code that denies
 _REASON, _NOTE, _VARIABLE = 1000, 4000, 4096  # characters
 _OUTPUT = 64 * 1024  # bytes
+_CANCELLED = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "[cancelled] the hook did not end"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,8 @@ class SessionHooks:
         self._changed = dict[str, None]()
         self._due = 0.0
         self._waiting = self._started = False
+        self._notes = list[str]()
+        self._noted = anyio.Event()  # set when the hooks of the session's start have run
 
     # ------------------------------------------------------------------------------------------ calls
 
@@ -130,10 +134,13 @@ class SessionHooks:
             response: JsonObject = {"output": result.text[:_OUTPUT], "success": result.failure is None}
             given = self._of_call(hook, facts, tool_response=response)
             answer = await self._run(hook, given, {"ACP_AGENT_TOOL_DURATION_MS": took})
-            if note := answer.note or answer.reason:
-                text = defanged(self._needs.clean(note.strip()))[:_NOTE]
-                notes.append(fenced("hook-note", text, f' from="{visible(hook.file)}"'))
+            notes += self._note_of(hook, answer.note or answer.reason)
         return replace(result, text="\n\n".join((result.text, *notes)), display=result.shown) if notes else result
+
+    def _note_of(self, hook: Hook, note: str) -> Sequence[str]:
+        """Return a note for the model in its fence; nothing for no note."""
+        text = defanged(self._needs.clean(note.strip()))[:_NOTE]
+        return (fenced("hook-note", text, f' from="{visible(hook.file)}"'),) if text else ()
 
     def _about(self, event: HookEvent, facts: CallFacts) -> Sequence[Hook]:
         hooks = self._library.of(event)
@@ -171,13 +178,27 @@ class SessionHooks:
             return
         self._started = True
         moved_from = take_moved_from()
-        starting = self._library.of(HookEvent.SESSION_START)
-        self._later([(hook, {**self._given(hook.event), "source": source}, {}) for hook in starting])
+        self._needs.background(partial(self._tell_start, source))
         if moved_from:
             folders = {"ACP_AGENT_OLD_CWD": moved_from, "ACP_AGENT_NEW_CWD": self._needs.cwd}
             paths: JsonObject = {"old_cwd": moved_from, "new_cwd": self._needs.cwd}
             moving = self._library.of(HookEvent.CWD_CHANGED)
             self._later([(hook, {**self._given(hook.event), **paths}, folders) for hook in moving])
+
+    async def _tell_start(self, source: str) -> None:
+        try:
+            for hook in self._library.of(HookEvent.SESSION_START):
+                answer = await self._run(hook, {**self._given(hook.event), "source": source})
+                self._notes += self._note_of(hook, answer.note)
+        finally:
+            self._noted.set()
+
+    async def notes(self) -> str:
+        """Return the notes of the hooks that ran when the session began, once. Wait until those hooks have ended."""
+        if self._started:
+            await self._noted.wait()
+        notes, self._notes = self._notes, []
+        return "\n\n".join(notes)
 
     async def turn_ended(self, reason: str) -> None:
         """Tell hooks that a turn ended."""
@@ -230,7 +251,7 @@ class SessionHooks:
     async def _run(self, hook: Hook, given: JsonObject, variables: Mapping[str, str] | None = None) -> HookAnswer:
         """Run one hook and return its answer. What fails is told to the user, and denies nothing."""
         call = ToolCall(str(uuid4()), "hook", {"event": str(hook.event), "command": hook.command or hook.mcp})
-        begun, facts = monotonic(), self._facts(hook, call)
+        begun, facts, result = monotonic(), self._facts(hook, call), _CANCELLED
         try:
             with anyio.fail_after(hook.timeout):
                 if hook.mcp:
@@ -239,10 +260,10 @@ class SessionHooks:
                     result, answer = await self._command(hook, facts, _input(given), variables or {})
         except (ToolError, Refused, BackendUnavailable, TimeoutError) as error:
             why = "no answer in time" if isinstance(error, TimeoutError) else str(error)
-            result = ToolResult.failed(ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, why))
-            answer = HookAnswer()
-        if self._needs.auditor is not None:
-            self._needs.auditor.record(call, result, monotonic() - begun, facts)
+            result, answer = ToolResult.failed(ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, why)), HookAnswer()
+        finally:
+            if self._needs.auditor is not None:
+                self._needs.auditor.record(call, result, monotonic() - begun, facts)
         if result.failure is not None and not answer.decision:
             why = self._line(result.failure.message)
             self._needs.warn(f"hook {visible(hook.command or hook.mcp)} ({hook.file}, {hook.event}): {why}")

@@ -36,6 +36,9 @@ class NothingBrought:
     def offered(self) -> tuple[()]:
         return ()
 
+    def hooks(self) -> None:
+        return None
+
 
 class Handler(SlashCommandHandler):
     """Answers with its own name and what it was asked."""
