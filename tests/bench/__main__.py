@@ -4,8 +4,6 @@ import argparse
 import json
 import statistics
 import sys
-import threading
-import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -22,11 +20,9 @@ from tests.bench import (
     undo,
 )
 from tests.bench.agent import FLOOR, OURS, running
+from tests.bench.life import CALLS, KEY, cancelled
 from tests.bench.model import serving
 from tests.bench.modules import HEAVY, heavy_at_initialize
-
-KEY = {"BENCH_KEY": "obviously-fake"}
-CALLS = 20  # tool calls a turn
 
 
 @dataclass
@@ -119,7 +115,7 @@ def cancel_of_model(rounds: int) -> Row:
         session, _ = agent.new_session()
         for _ in range(rounds):
             model.stalling.clear()
-            samples.append(_cancelled(agent, session, model.stalling))
+            samples.append(cancelled(agent, session, model.stalling))
     return Row("cancel a silent model", "ms", 20, samples)
 
 
@@ -131,35 +127,8 @@ def cancel_of_command(rounds: int) -> Row:
         session, _ = agent.new_session()
         agent.full_auto(session)
         for _ in range(rounds):
-            samples.append(_cancelled(agent, session, None))
+            samples.append(cancelled(agent, session, None))
     return Row("cancel a local command", "ms", 20, samples)
-
-
-def _cancelled(agent, session: str, stalling: threading.Event | None) -> float:
-    """Cancel once the model stalls, or else once the tool call has run for a moment."""
-    sent: list[float] = []
-
-    def cancel() -> None:
-        sent.append(time.monotonic())
-        agent.send({"method": "session/cancel", "params": {"sessionId": session}})
-
-    def when_stalling() -> None:
-        if stalling is not None and stalling.wait(30):
-            cancel()
-
-    def watch(message: dict) -> None:
-        update = message.get("params", {}).get("update", {})
-        if stalling is None and update.get("sessionUpdate") == "tool_call":
-            threading.Timer(0.2, cancel).start()  # the shell is up by then
-
-    waiter = threading.Thread(target=when_stalling)
-    waiter.start()
-    stop = agent.prompt(session, "go", watch)
-    answered = time.monotonic()
-    waiter.join()
-    if stop != "cancelled":
-        raise RuntimeError(f"a cancelled turn ended {stop}")
-    return (answered - sent[0]) * 1000
 
 
 def endings(rounds: int) -> Row:

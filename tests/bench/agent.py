@@ -15,14 +15,20 @@ import psutil
 
 import acp_agent
 
+TREE = Path(acp_agent.__file__).parents[1]
 OURS = (sys.executable, "-m", "acp_agent")
 FLOOR = (sys.executable, str(Path(__file__).with_name("floor.py")))
 
 
 class Agent:
-    """A running agent. Times are seconds on the monotonic clock; `born` is taken just before the spawn."""
+    """A running agent. Times are seconds on the monotonic clock; `born` is taken just before the spawn.
 
-    def __init__(self, command: Sequence[str], home: Path, config: str, environment: dict[str, str]) -> None:
+    tree   the folder in which it is started, where `-m` finds the package: another revision has another one
+    """
+
+    def __init__(
+        self, command: Sequence[str], home: Path, config: str, environment: dict[str, str], tree: Path = TREE
+    ) -> None:
         self.workspace = home / "work"
         self.workspace.mkdir(parents=True, exist_ok=True)
         (home / "config.toml").write_text(config)
@@ -40,7 +46,7 @@ class Agent:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=names | ours | environment,
-            cwd=Path(acp_agent.__file__).parents[1],  # where -m finds it
+            cwd=tree,
         )
         self.pid = self._process.pid
         self._requests = 0
@@ -102,6 +108,12 @@ class Agent:
             used = now
             time.sleep(0.3)
 
+    def cpu(self) -> float:
+        """Seconds of processor time that the process has used so far, its children's not counted."""
+        if sys.platform == "linux":  # the number of the process's clock, as clock_getcpuclockid(3) makes it
+            return time.clock_gettime(~self.pid << 3 | 2)
+        return sum(psutil.Process(self.pid).cpu_times()[:2])
+
     def memory(self) -> float:
         """Resident memory in MB (10^6 bytes)."""
         return psutil.Process(self._process.pid).memory_info().rss / 1e6
@@ -126,11 +138,11 @@ class Agent:
 
 @contextmanager
 def running(
-    command: Sequence[str] = OURS, config: str = "", environment: dict[str, str] | None = None
+    command: Sequence[str] = OURS, config: str = "", environment: dict[str, str] | None = None, tree: Path = TREE
 ) -> Iterator[Agent]:
     """An agent in a home of its own."""
     with tempfile.TemporaryDirectory(prefix="acp-bench-") as folder:
-        agent = Agent(command, Path(folder), config, environment or {})
+        agent = Agent(command, Path(folder), config, environment or {}, tree)
         try:
             yield agent
         finally:

@@ -13,7 +13,12 @@ from typing import Any
 
 
 class Model(ThreadingHTTPServer):
-    """Plays OpenAI Chat Completions: a tool call for each of `arguments`, then a word. None stalls for good."""
+    """Plays OpenAI Chat Completions: a tool call for each of `arguments`, then a word. None stalls for good.
+
+    What it plays may be changed between turns.
+
+    pieces   how many deltas the text of an answer comes in
+    """
 
     daemon_threads = True
 
@@ -21,6 +26,7 @@ class Model(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.tool = tool
         self.arguments = arguments
+        self.pieces = 1
         self.arrived: list[float] = []
         self.answered: list[float] = []
         self.received: list[int] = []  # bytes of each request
@@ -77,18 +83,18 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.over.wait()
             return
         if step >= len(self.server.arguments):
-            self._answer({"content": "done"}, "stop")
+            self._answer({"content": "done "}, "stop", self.server.pieces)
         else:
             function = {"name": self.server.tool, "arguments": json.dumps(self.server.arguments[step])}
             call = {"index": 0, "id": f"call_{step}", "type": "function", "function": function}
             self._answer({"tool_calls": [call]}, "tool_calls")
         self.server.answered.append(time.monotonic())
 
-    def _answer(self, delta: dict[str, Any], finish: str) -> None:
+    def _answer(self, delta: dict[str, Any], finish: str, pieces: int = 1) -> None:
         choices = [{"index": 0, "delta": {"role": "assistant", **delta}, "finish_reason": None}]
         end = [{"index": 0, "delta": {}, "finish_reason": finish}]
         head = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "any"}
-        events = [json.dumps({**head, "choices": part}) for part in (choices, end)]
+        events = [json.dumps({**head, "choices": part}) for part in (*[choices] * pieces, end)]
         body = "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"]).encode()
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")

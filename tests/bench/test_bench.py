@@ -1,11 +1,14 @@
 """The stopwatch itself: that every scenario can be measured, not how fast anything is."""
 
 import json
+import random
+import shutil
 
 import pytest
 
 from tests.bench import __main__ as bench
-from tests.bench import frames
+from tests.bench import compare, frames, life
+from tests.bench.agent import TREE
 
 
 @pytest.mark.soak  # starts eleven agents, which takes seconds
@@ -67,3 +70,48 @@ def test_the_frames_between_a_prompt_and_its_process_are_counted():
     assert cold["parses"] == 0, "plain words need no parser"
     assert piped["parses"] == 1
     assert all(number > 0 for _, number, _ in frames.rows(cold, warm, piped))
+
+
+def figures(seed: int, slower: float = 0.0) -> list[dict[str, float]]:
+    """Return rounds as a busy machine gives them: ten rows of 250 ms, give or take, and one in twenty of double."""
+    draw = random.Random(seed)
+    return [
+        {f"row {row}": draw.gauss(250, 10) * draw.choice([1] * 19 + [2]) + slower for row in range(10)}
+        for _ in range(20)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_comparison_of_equal_revisions_names_no_row(seed):
+    assert {row.verdict for row in compare.compared(figures(seed), figures(seed + 100))} == {"no difference"}
+
+
+def test_a_comparison_names_the_rows_that_a_change_made_slower_or_faster():
+    slower = compare.compared(figures(1), figures(2, slower=50))
+    assert {row.verdict for row in slower} == {"MORE"}
+    faster = compare.compared(figures(1, slower=50), figures(2))
+    assert {row.verdict for row in faster} == {"less"}
+    assert all(row.low < row.ratio < row.high and row.name in compare.table(faster) for row in faster)
+
+
+@pytest.mark.soak  # forty lives of agents
+@pytest.mark.timeout(600)
+def test_a_sleep_of_20_ms_that_is_planted_in_the_start_is_found(tmp_path):
+    for name in ("acp_agent", "requirements.lock"):
+        copy = shutil.copytree if (TREE / name).is_dir() else shutil.copy
+        copy(TREE / name, tmp_path / name)
+    boot = tmp_path / "acp_agent" / "boot.py"
+    source = boot.read_text()
+    planted = "    import time\n    time.sleep(0.02)\n    answer = {"
+    boot.write_text(source.replace("    answer = {", planted, 1))
+    rows = {row.name: row for row in compare.compared(*compare.interleaved(tmp_path, ["start"], 20))}
+    assert rows["spawn to initialize"].verdict == "less"
+    assert rows["memory after the first turn"].verdict == "no difference"
+
+
+@pytest.mark.soak  # a whole life takes seconds
+def test_a_life_has_a_figure_for_every_part():
+    names = " ".join(life.lived())
+    assert all(
+        name in names for name in (*life.TOOLS, "warm turn", "pieces", "cancel", "session/new", "load", "memory")
+    )
