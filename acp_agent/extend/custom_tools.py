@@ -262,4 +262,5 @@ def wish(file: SourceFile) -> str:
     table = table_of(file)
     if isinstance(table, DefinitionProblem):
         return ""
-    return f"{table.get('description', '')} - runs {json.dumps(table.get('command', ''), ensure_ascii=False)}"
+    command = json.dumps(table.get("command", ""), ensure_ascii=False, default=str)
+    return f"runs {command}: {table.get('description', '')}"

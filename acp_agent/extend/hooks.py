@@ -13,6 +13,7 @@ They are in `hooks.toml`. The `hooks` of Claude Code's `.claude/settings.json` a
 a hook is given, and what it may answer.
 """
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -89,6 +90,12 @@ class Hook:
     glob: FileGlob | None = None
     timeout: int = 60
     claude: bool = False
+
+    @property
+    def action(self) -> str:
+        """What it does, for the question about a project's files."""
+        arguments = json.dumps(self.arguments, ensure_ascii=False, default=str)
+        return f"runs {self.command}" if self.command else f"calls {self.mcp} with {arguments}"
 
     def is_about(self, *names: str) -> bool:
         """Return whether it is about a tool, which may have several names."""
@@ -230,4 +237,4 @@ class HookLibrary:
 
 def wish(file: SourceFile) -> str:
     """Return what a file would run, for the question about a project's files."""
-    return "; ".join(f"on {hook.event} runs {hook.command or hook.mcp}" for hook in _Reader(file).read().hooks)
+    return "; ".join(f"on {hook.event} {hook.action}" for hook in _Reader(file).read().hooks)

@@ -19,7 +19,7 @@ from acp_agent.core.ports import Approver
 from acp_agent.core.secrets import Redact
 from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.extend.commands import UserCommands, substituted
-from acp_agent.extend.front_matter import DefinitionProblem, parse
+from acp_agent.extend.front_matter import DefinitionProblem, MarkdownFile, parse
 from acp_agent.extend.skills import MANY, SkillLibrary
 from acp_agent.extend.sources import ExtensionSources, SourceFile, SourceKind
 from acp_agent.gates.selection import GROUPS
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 _SLOW = "looking for skills and commands takes too long (a slow disk?): those that were found last are used"
 _WITH_SEARCH = 3  # tools
-_SHOWN = 300  # characters of a description in the question
+_SHOWN, _SHOWN_ACTION = 300, 2000  # characters of a description, and of what a file runs, in the question
+_IN_PART = "not all of it is shown: read the file before you answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,18 +218,19 @@ class SessionExtensions:
 
     def _wish(self, file: SourceFile) -> str:
         """Return what a file would add, in one line."""
+        told, most = "", _SHOWN_ACTION
         if file.kind is SourceKind.TOOLS:
             from acp_agent.extend.custom_tools import wish  # noqa: PLC0415 - likewise
 
-            told: object = wish(file)
+            told = wish(file)
         elif file.kind is SourceKind.HOOKS:
             from acp_agent.extend import hooks  # noqa: PLC0415 - likewise
 
             told = hooks.wish(file)
-        else:
-            parsed = parse(file.data, file.shown)
-            told = "" if isinstance(parsed, DefinitionProblem) else parsed.values.get("description")
-        text = " ".join(self._clean(str(told or "")).split())[:_SHOWN]
+        elif isinstance(parsed := parse(file.data, file.shown), MarkdownFile):
+            told, most = str(parsed.values.get("description") or ""), _SHOWN
+        line, clean = (" ".join(text.split()) for text in (told, self._clean(told)))
+        text = clean if len(clean) <= most and clean == line else f"{clean[:most]}… [{_IN_PART}]"
         return f"{file.kind.value.removesuffix('s')} {file.name} ({file.shown}){f': {text}' if text else ''}"
 
     # ------------------------------------------------------------------------------------ for the session
