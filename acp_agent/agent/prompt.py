@@ -271,8 +271,11 @@ def _short(name: str) -> str:
     return shown if len(shown) <= _LONGEST_ROOT else f"{shown[:_LONGEST_ROOT]}…"
 
 
-CANCELLED = f"[The user cancelled this turn here. {TURN_CUT_OFF}"
-"""For the model: stands in the history where the user cancelled a turn."""
+CANCELLED_TURN = ("[This turn was cancelled here. ", "[The user cancelled this turn here. ")
+"""The beginning of CANCELLED, and of the note of older versions."""
+
+CANCELLED = f"{CANCELLED_TURN[0]}{TURN_CUT_OFF}"
+"""For the model: stands in the history where the user cancelled a turn, or the run of a sub-agent was cancelled."""
 
 TURN_ABOVE = "[The turn above "
 """The beginning of INTERRUPTED. Older versions of the note have the same beginning."""

@@ -46,7 +46,7 @@ from acp_agent.text import ITSELF, REFLECTION, defanged
 _SIZES = (4_000, 1_500, 500, 150)
 """How many characters of one entry are shown. They are tried in order; the last is for very long conversations."""
 
-_OURS = (notes.CANCELLED, notes.TURN_ABOVE, notes.LOST, REFLECTION, ITSELF, notes.RAN)
+_OURS = (*notes.CANCELLED_TURN, notes.TURN_ABOVE, notes.LOST, REFLECTION, ITSELF, notes.RAN)
 _DATA = re.compile(
     r'^<(?:(tool-output|external-data|knowledge) id="([0-9a-f]{8})"[^<>\n]*|(resource) uri="[^"\n]*"|(diagnostics))>',
     re.MULTILINE,

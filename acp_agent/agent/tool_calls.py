@@ -21,7 +21,8 @@ _UNFIT_NAME = "invalid_tool_name"  # contains nothing of the model's text: half 
 NOT_RUN = ToolFailure(ToolErrorCategory.CANCELLED, "The turn ended before this call; it was not run.")
 _INTERRUPTED = ToolFailure(
     ToolErrorCategory.CANCELLED,
-    "The turn ended while this call ran; it may have had effects. Check before repeating it.",
+    "The turn ended while this call ran; it may have had effects.",
+    "Check what it did before you repeat it.",
 )
 _REUSED_ID = ToolFailure(
     ToolErrorCategory.INVALID_PARAMETERS,

@@ -448,9 +448,3 @@ class SessionHandoff:
         if not self._loaded().settings.agents.enabled:
             return None
         return self._library.by_name().get(name.lower())
-
-
-def handed_words(agent: str, message: str) -> str:
-    """Return what the model reads first under another definition."""
-    who = f"you go on with it as {agent}" if agent else "you go on with it as before, with your own tools"
-    return f"[This conversation was handed over: {who}.]\n\n{message}"

@@ -34,6 +34,8 @@ _MOST_TURNS = 200
 _LONGEST_NAME = 64
 _DESCRIPTION = 1000
 _LINE = 160  # characters of a description that the model reads in the schema
+_REST = "read_overflow"
+"""The tool that reads the rest of a long result. A definition has it unless it is denied."""
 _FORBIDDEN = frozenset(
     ("agent", "evaluate", "handoff", "update_plan", "compress_context", "memory_save", "memory_search")
 )
@@ -96,7 +98,8 @@ class Definition:
         as_main   whether the session itself goes on under it; then it has the tools of a conversation as well
         """
         denied = self.tools.deny if as_main else (*self.tools.deny, *sorted(_FORBIDDEN))
-        return Selection(replace(self.tools, deny=denied), ALIASES, servers)
+        rest = (_REST,) if self.tools.allow else ()
+        return Selection(replace(self.tools, deny=denied, also_allow=rest), ALIASES, servers)
 
 
 @dataclass(frozen=True, slots=True)

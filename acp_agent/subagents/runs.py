@@ -147,6 +147,7 @@ class SubAgentRuns:
         run = self._begin(definition, task, (worker or self._needs.worker)(definition), parent.id)
         try:
             await self._work(run, parent.progress)
+            run.told = True
         finally:
             run.over.set()
         return run.shown()
@@ -268,7 +269,7 @@ class SubAgentRuns:
     # ------------------------------------------------------------------------------------- reports
 
     def news(self) -> str:
-        """Return the reports of spawned runs that ended since, for the model; empty for none."""
+        """Return how runs ended that the model has no result of: spawned ones, and those of a turn that was cut off."""
         ready = self._untold()
         for run in ready:
             run.told = True
@@ -286,7 +287,7 @@ class SubAgentRuns:
             await self._ended.wait()
 
     async def end(self) -> None:
-        """End all runs, because the turn ends. Their cards are closed on return."""
+        """End all runs, because the turn ends. Their cards are closed on return. The next turn's model is told."""
         going_on = self._going_on()
         if not going_on:
             return
@@ -295,16 +296,14 @@ class SubAgentRuns:
         with anyio.move_on_after(_CLEAN_UP, shield=True):
             for run in going_on:
                 await run.over.wait()
-        for run in going_on:
-            run.told = True
 
     def _going_on(self) -> list[_Run]:
         """Return the spawned runs whose cards are open."""
         return [run for run in self._runs.values() if run.beside and not run.over.is_set()]
 
     def _untold(self) -> list[_Run]:
-        """Return the spawned runs that ended and that the model does not know about."""
-        return [run for run in self._runs.values() if run.beside and run.over.is_set() and not run.told]
+        """Return the runs that ended and that the model does not know about, also those that ended with their turn."""
+        return [run for run in self._runs.values() if run.over.is_set() and not run.told]
 
     # ------------------------------------------------------------------------------------- finding
 
@@ -329,7 +328,7 @@ class SubAgentRuns:
     def _archive(self) -> None:
         """Forget runs that ended long ago."""
         oldest = time.monotonic() - self._needs.limits().archive_minutes * 60
-        ended = [run for run in self._runs.values() if run.over.is_set() and (run.told or not run.beside)]
+        ended = [run for run in self._runs.values() if run.over.is_set() and run.told]
         for at, run in enumerate(ended):
             if run.ended < oldest or at < len(ended) - _MOST_KEPT:
                 del self._runs[run.id]
@@ -347,5 +346,7 @@ def _ending(outcome: WorkOutcome | None, trouble: str) -> tuple[RunState, str]:
 
 def _announced(run: AgentRun) -> str:
     """Return the end of a run for the model, in a fence: its words are data."""
-    said = fenced("tool-output", defanged(run.report or f"({run.state})"), f' agent="{run.id}"')
+    if not run.report:
+        return f"[{summary(run)}]"
+    said = fenced("tool-output", defanged(run.report), f' agent="{run.id}"')
     return f"[{summary(run)}. Its report:]\n{said}"

@@ -11,8 +11,8 @@ from pydantic import Field
 
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.delegation import (
+    BACK,
     AgentRun,
-    Evaluation,
     EvaluationTask,
     OfferedAgent,
     ParentCall,
@@ -25,6 +25,7 @@ from acp_agent.core.types import (
     Access,
     AgentSubject,
     CommandSubject,
+    Frame,
     JsonObject,
     PathSubject,
     Subject,
@@ -166,13 +167,18 @@ def as_result(run: AgentRun) -> ToolResult:
     """Return a run that has ended as the result of a tool call."""
     match run.state:
         case RunState.DONE:
-            return ToolResult(f"{run.report}\n\n[{summary(run)}]", display=run.report, envelope=_envelope(run))
+            return ToolResult(run.report, envelope=_envelope(run), frame=Frame(head=_heading(run)))
         case RunState.CANCELLED:
             return ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, f"{run.id} was cancelled"))
         case _:
             advice = "Do it yourself, or give the task once more in other words."
             failure = ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, f"{run.id} failed: {run.report}", advice)
             return replace(ToolResult.failed(failure), envelope=_envelope(run))
+
+
+def _heading(run: AgentRun) -> str:
+    """Return our words before the report of a run, outside of its fence."""
+    return f"[{summary(run)}. Its report:]"
 
 
 def _envelope(run: AgentRun) -> JsonObject:
@@ -232,9 +238,12 @@ class EvaluateTool(Tool[EvaluateParams]):
         found = await _agents(context).evaluate(wanted, ParentCall(context.call_id, context.progress))
         if found.run.state is not RunState.DONE:
             return as_result(found.run)
-        told = f"{found.run.report}\n\n[{_verdict(found, params.evaluator)}]"
+        report, judge, rounds = found.run.report, params.evaluator, counted(found.rounds, "round")
+        said = report if found.approved else f"{report}\n\n{judge} said last: {found.feedback}"
+        verdict = f"approved by {judge} after {rounds}" if found.approved else f"not approved after {rounds}"
+        frame = Frame(_heading(found.run), ending=f"\n[{verdict}]")
         more: JsonObject = {"approved": found.approved, "rounds": found.rounds}
-        return ToolResult(f"{told}\n[{summary(found.run)}]", display=told, envelope={**_envelope(found.run), **more})
+        return ToolResult(said, envelope={**_envelope(found.run), **more}, frame=frame)
 
 
 class HandoffParams(Params):
@@ -268,15 +277,16 @@ class HandoffTool(Tool[HandoffParams]):
 
     async def run(self, params: HandoffParams, context: ToolContext) -> ToolResult:
         told = await _agents(context).hand_over(params.agent)
+        to = "" if params.agent == BACK else params.agent
         return ToolResult(
-            f"[{told} Go on with this:]\n{params.message}", display=told, envelope={"agent": params.agent}
+            "", display=told, envelope={"agent": params.agent}, frame=Frame(handed_words(to, params.message))
         )
 
 
-def _verdict(found: Evaluation, judge: str) -> str:
-    """Return one line that says what the judge said last."""
-    rounds = counted(found.rounds, "round")
-    return f"approved by {judge} after {rounds}" if found.approved else f"not approved after {rounds}: {found.feedback}"
+def handed_words(agent: str, message: str) -> str:
+    """Return what the model reads first under another definition; `agent` is empty for the session's own."""
+    who = f"you go on with it as {agent}" if agent else "you go on with it as before, with your own tools"
+    return f"[This conversation was handed over: {who}.]\n\n{message}"
 
 
 def summary(run: AgentRun) -> str:
@@ -290,7 +300,7 @@ def listing(agents: SubAgents, search: str = "") -> str:
     wanted = search.lower().split()
     found = [each for each in agents.offered() if not wanted or any(word in _words(each) for word in wanted)]
     offered = [f"- {each.name}: {each.description} ({each.source})" for each in found] or ["none with these words"]
-    runs = [f"- {summary(run)}: {_line(run.task)}" for run in agents.runs()]
+    runs = [f"- {summary(run)}; task: {_line(run.task)}" for run in agents.runs()]
     return "\n".join(("Agents:", *offered, *(("", "Runs:", *runs) if runs else ())))
 
 

@@ -57,7 +57,10 @@ async def test_after_the_last_round_the_work_comes_back_with_the_reason_why_it_i
     async with editing(tmp_path, script, capabilities=NOTHING, config=ON) as editor:
         await editor.say(await editor.open(), "go")
     told = editor.call.final["content"][0]["content"]["text"]
-    assert told == "a draft\n\n[not approved after 2 rounds: I like it, but APPROVED is too strong a word.]"
+    assert (
+        told
+        == "a draft\n\nreview said last: I like it, but APPROVED is too strong a word.\n\n[not approved after 2 rounds]"
+    )
 
 
 async def test_the_user_has_work_judged_without_any_configuration_and_the_model_knows_it_later(tmp_path: Path):

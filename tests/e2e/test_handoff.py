@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.aided import aided, offered, system
+from tests.e2e.aided import aided, last, offered, system
 from tests.e2e.killed_view import loaded
 from tests.e2e.test_agents import FULL_AUTO, agent, messages
 from tests.fakes.editor import NOTHING, ScriptedEditor, editing
@@ -81,6 +81,7 @@ async def test_the_model_hands_over_within_the_turn_and_the_next_call_has_the_pr
     assert "write" in offered(first)
     assert "write" not in offered(second)
     assert "find out things about a code base" in system(second)
+    assert last(second).startswith("[This conversation was handed over: you go on with it as explore.]\n\nfind it")
     assert (system(third), offered(third)) == (system(first), offered(first))
 
 

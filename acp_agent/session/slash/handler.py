@@ -27,7 +27,7 @@ from acp_agent.session.models import SessionModels, spent
 from acp_agent.session.session import Session
 from acp_agent.session.slash import commands
 from acp_agent.session.slash.commands import ALWAYS, CommandName, Review, review_changes, review_path
-from acp_agent.session.subagents import HANDOFF_USAGE, SessionHandoff, handed_words
+from acp_agent.session.subagents import HANDOFF_USAGE, SessionHandoff
 from acp_agent.session.toolset import gate_factory
 from acp_agent.session.toolset.extensions import Expansion, SessionExtensions
 from acp_agent.session.toolset.gate_factory import GateMemory
@@ -36,7 +36,7 @@ from acp_agent.session.turn_slot import Answer
 from acp_agent.session.verdicts import PolicyCommand
 from acp_agent.store.memories import MemoryStore
 from acp_agent.text import defanged
-from acp_agent.tools.agent import listing
+from acp_agent.tools.agent import handed_words, listing
 
 if TYPE_CHECKING:
     from acp_agent.session.toolset.hooks import SessionHooks

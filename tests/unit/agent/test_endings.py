@@ -127,7 +127,7 @@ async def test_the_model_learns_that_a_prompt_was_cancelled() -> None:
         tasks.cancel_scope.cancel()
     await talk.prompt("say hello")
     (only,) = talk.provider.requests[1].messages
-    before, after = only.text.split("[The user cancelled this turn here.")
+    before, after = only.text.split("[This turn was cancelled here.")
     assert before == "delete everything"
     assert after.endswith("say hello")
 

@@ -38,6 +38,15 @@ def test_our_own_that_only_read_have_no_tool_that_asks_and_none_of_the_conversat
         assert has(definition, "read", "grep") == ["read", "grep"]
 
 
+def test_what_lists_its_tools_can_also_read_the_rest_of_long_results_unless_that_is_denied():
+    fronts = ("tools: [read]", "tools: {allow: [read], deny: [read_overflow]}", "tools: []")
+    assert [has(defined(front)[0], "read", "read_overflow") for front in fronts] == [
+        ["read", "read_overflow"],
+        ["read"],
+        [],
+    ]
+
+
 def test_a_file_of_claude_code_is_read_as_it_is():
     definition, problems = defined("name: code-reviewer\ntools: Read, Grep, Glob, Bash\nmodel: sonnet\ncolor: red")
     assert problems == []

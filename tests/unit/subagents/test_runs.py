@@ -122,6 +122,10 @@ async def test_cancelling_the_call_ends_its_run(bench: Bench):
         tasks.cancel_scope.cancel()
     assert [run.state for run in bench.runs.runs()] == [RunState.CANCELLED]
     assert bench.slots.taken == 0
+    told = bench.runs.news()
+    assert told.startswith("[explore-1: cancelled, 0 tool calls in ")
+    assert told.endswith("; its conversation: overflow:1]"), "so that the next turn can say what was found"
+    assert bench.runs.news() == ""
 
 
 async def test_reports_that_come_together_are_told_together_and_once(bench: Bench):
@@ -152,7 +156,10 @@ async def test_the_end_of_a_turn_ends_spawned_runs_and_closes_their_cards(bench:
     await bench.runs.end()  # the second one may not even have begun
     assert [run.state for run in bench.runs.runs()] == [RunState.CANCELLED] * 2
     assert len(bench.cards) == 4
-    assert bench.runs.news() == ""
+    assert [line.partition(",")[0] for line in bench.runs.news().split("\n\n")] == [
+        "[explore-1: cancelled",
+        "[general-1: cancelled",
+    ]
 
 
 async def test_a_session_that_closes_while_a_card_is_begun_gives_the_place_back():
