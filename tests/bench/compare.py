@@ -19,7 +19,8 @@ from pathlib import Path
 from tests.bench.agent import TREE
 from tests.bench.life import PARTS, TOOLS, lived
 
-_CONFIDENCE, _RESAMPLES, _SPAWNS = 0.95, 10_000, 4
+_CONFIDENCE, _RESAMPLES, _FEWEST = 0.95, 10_000, 8
+_SPAWNS = 4
 _BUILD = TREE / "build" / "compare"
 
 
@@ -130,6 +131,8 @@ def main() -> None:
     args = parser.parse_args()
     if unknown := [name for name in args.rows if name not in (*PARTS, *TOOLS)]:
         parser.error(f"no such rows: {', '.join(unknown)}")
+    if args.rounds < _FEWEST:
+        parser.error(f"fewer than {_FEWEST} rounds say nothing about chance")
     with checked_out(args.base) as base:
         print(table(compared(*interleaved(base, args.rows, args.rounds))))
     print("milliseconds and megabytes, medians; the intervals hold for all rows together")

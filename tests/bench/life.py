@@ -38,7 +38,7 @@ TOOLS: dict[str, Callable[[int], dict[str, Any]]] = {
 }
 """The arguments of each tool's calls. All differ: equal ones are answered from a cache, or end the turn."""
 
-Watch = Callable[[str], AbstractContextManager[Any]]
+Watch = Callable[["Life", str], AbstractContextManager[Any]]
 """Called with the name of each part; entered before it and left after it."""
 
 
@@ -48,9 +48,11 @@ class Life:
     Parts that nobody wants are left out, except the start.
     """
 
-    def __init__(self, agent: Agent, model: Model, wanted: Sequence[str] = (), watch: Watch = nullcontext) -> None:
+    def __init__(
+        self, agent: Agent, model: Model, wanted: Sequence[str] = (), watch: Watch = lambda *_: nullcontext()
+    ) -> None:
         self.figures: dict[str, float] = {}
-        self._agent = agent
+        self.agent = agent
         self._model = model
         self._wanted = wanted
         self._watch = watch
@@ -69,17 +71,17 @@ class Life:
     # ---------------------------------------------------------------------------------------- parts
 
     def _start(self) -> None:
-        agent = self._agent
+        agent = self.agent
         for number in range(CALLS):
             (agent.workspace / f"{number}.py").write_text(_SOURCE.format(number))
             (agent.workspace / f"folder{number}").mkdir()
-        with self._watch("spawn to initialize"):
+        with self._watch(self, "spawn to initialize"):
             agent.initialize()
             self._since_spawn("spawn to initialize")
-        with self._watch("initialize to session ready"):
+        with self._watch(self, "initialize to session ready"):
             self._session, _ = agent.new_session()
             self._since_spawn("spawn to session ready")
-        with self._watch("session ready to the end of the first turn"):
+        with self._watch(self, "session ready to the end of the first turn"):
             self._asked(0)
             self._since_spawn("spawn to the end of the first turn")
         self.figures["spawn to the first model request"] = (self._model.arrived[0] - agent.born) * 1000
@@ -115,7 +117,7 @@ class Life:
                 for _ in range(CANCELS):
                     self._model.stalling.clear()
                     took.append(
-                        cancelled(self._agent, self._session, self._model.stalling if arguments is None else None)
+                        cancelled(self.agent, self._session, self._model.stalling if arguments is None else None)
                     )
             self.figures[f"cancel {name}"] = statistics.median(took)
         self._model.arguments = []
@@ -143,45 +145,45 @@ class Life:
 
     def _sessions(self) -> None:
         """Measure sessions that are opened at once, in a process that has one."""
-        params = {"cwd": str(self._agent.workspace), "mcpServers": []}
+        params = {"cwd": str(self.agent.workspace), "mcpServers": []}
         with self._part(f"{SESSIONS} session/new at once"):
             for number in range(SESSIONS):
-                self._agent.send({"id": f"new{number}", "method": "session/new", "params": params})
+                self.agent.send({"id": f"new{number}", "method": "session/new", "params": params})
             opened = 0
             while opened < SESSIONS:
-                opened += str(self._agent.read().get("id", "")).startswith("new")
-        self._agent.settle()
+                opened += str(self.agent.read().get("id", "")).startswith("new")
+        self.agent.settle()
 
     def _load(self) -> None:
-        self._agent.request("session/close", {"sessionId": self._session})
-        params = {"sessionId": self._session, "cwd": str(self._agent.workspace), "mcpServers": []}
+        self.agent.request("session/close", {"sessionId": self._session})
+        params = {"sessionId": self._session, "cwd": str(self.agent.workspace), "mcpServers": []}
         with self._part("session/load of this life"):
-            self._agent.request("session/load", params)
+            self.agent.request("session/load", params)
 
     def _memory(self) -> None:
-        self._agent.settle()
-        self.figures["memory at the end"] = self._agent.memory()
+        self.agent.settle()
+        self.figures["memory at the end"] = self.agent.memory()
 
     # ---------------------------------------------------------------------------------------- measuring
 
     def _since_spawn(self, name: str) -> None:
-        self.figures[name] = (time.monotonic() - self._agent.born) * 1000
-        self.figures[f"{name}, CPU"] = self._agent.cpu() * 1000
+        self.figures[name] = (time.monotonic() - self.agent.born) * 1000
+        self.figures[f"{name}, CPU"] = self.agent.cpu() * 1000
 
     @contextmanager
     def _part(self, name: str, times: int = 1) -> Generator[None]:
         """Measure the body, and divide by `times`."""
-        with self._watch(name):
-            begun, used = time.monotonic(), self._agent.cpu()
+        with self._watch(self, name):
+            begun, used = time.monotonic(), self.agent.cpu()
             yield
             self.figures[name] = (time.monotonic() - begun) * 1000 / times
-            self.figures[f"{name}, CPU"] = (self._agent.cpu() - used) * 1000 / times
+            self.figures[f"{name}, CPU"] = (self.agent.cpu() - used) * 1000 / times
 
     def _asked(self, number: int, watch: Callable[[dict[str, Any]], None] | None = None) -> None:
         """Play a turn. Raises RuntimeError for one that does not end as it should."""
         self._model.arrived.clear()
         self._model.answered.clear()
-        stop = self._agent.prompt(self._session, f"prompt {number}", watch)
+        stop = self.agent.prompt(self._session, f"prompt {number}", watch)
         while len(self._model.answered) < len(self._model.arrived):
             time.sleep(0.0002)  # the model's thread notes the time after its answer
         if stop != "end_turn":
@@ -235,7 +237,7 @@ def lived(
     command: Sequence[str] = OURS,
     tree: Path = TREE,
     wanted: Sequence[str] = (),
-    watch: Watch = nullcontext,
+    watch: Watch = lambda *_: nullcontext(),
     environment: dict[str, str] | None = None,
     spawns: int = 0,
 ) -> dict[str, float]:

@@ -4,10 +4,11 @@ import json
 import random
 import shutil
 
+import anyio.to_thread
 import pytest
 
 from tests.bench import __main__ as bench
-from tests.bench import compare, frames, life
+from tests.bench import compare, frames, life, profile, sampler
 from tests.bench.agent import TREE
 
 
@@ -115,3 +116,24 @@ def test_a_life_has_a_figure_for_every_part():
     assert all(
         name in names for name in (*life.TOOLS, "warm turn", "pieces", "cancel", "session/new", "load", "memory")
     )
+
+
+def test_code_belongs_to_its_part_of_ours_to_its_library_or_to_python():
+    ours = f"{sampler.ROOT}acp_agent/gates/shell/command.py"
+    assert sampler.package(ours) == "acp_agent.gates"
+    assert sampler.package(ours, deep=True) == "acp_agent.gates.shell.command"
+    assert sampler.package(f"{sampler.ROOT}acp_agent/app.py") == "acp_agent.app"
+    assert sampler.package(anyio.to_thread.__file__) == "anyio"
+    assert sampler.package(json.decoder.__file__) == "Python: json"
+    assert sampler.package("<frozen posixpath>") == "Python: posixpath"
+    assert sampler.package("<frozen importlib._bootstrap>") == "Python: import of modules"
+
+
+@pytest.mark.soak  # three lives
+def test_the_profile_says_of_each_part_which_packages_took_its_time_and_memory():
+    page = profile.page(["turn", "read"])
+    titles = [line for line in page.splitlines() if line.startswith("#")]
+    for part in ("spawn to initialize", "warm turn", "tool read"):
+        assert any(title.startswith(f"### {part}: ") for title in titles)
+    for package in ("acp_agent.session", "pydantic", "Python: asyncio"):
+        assert page.count(f"| {package} |") > 2
