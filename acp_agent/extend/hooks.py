@@ -15,7 +15,7 @@ a hook is given, and what it may answer.
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import cast
@@ -114,39 +114,55 @@ class HookFile:
     ignored: tuple[str, ...] = ()
 
 
-class _Reader:
-    """Reads the hooks of one file. A hook with anything wrong in it is left out."""
+def hooks_in(file: SourceFile) -> HookFile:
+    """Return the hooks of a file of hooks."""
+    claude = file.path.endswith(".json")
+    try:
+        text = file.data.decode("utf-8-sig")
+        table = json_value(text) if claude else cast("Json", toml_table(text))
+    except ValueError as error:  # also of what is not UTF-8
+        problem = DefinitionProblem(file.shown, "", f"expected {'JSON' if claude else 'TOML'}: {error}")
+        return HookFile(problems=(problem,))
+    events = table.get("hooks", {}) if isinstance(table, dict) and claude else table
+    return _Reader(file.shown, HookEvent, claude=claude).read(events if isinstance(events, dict) else {})
 
-    def __init__(self, file: SourceFile) -> None:
+
+def hooks_of_agent(events: JsonObject, file: str) -> HookFile:
+    """Return the hooks in the definition of a sub-agent, in either form. They are about its calls."""
+    return _Reader(file, _OF_CALLS, "hooks.", claude=any(name in _BY_THEIR_NAME for name in events)).read(events)
+
+
+class _Reader:
+    """Reads hooks. A hook with anything wrong in it is left out.
+
+    file     the path as it is shown
+    known    the events that there may be
+    under    what stands before the keys in messages
+    claude   whether the form is that of Claude Code
+    """
+
+    def __init__(self, file: str, known: Iterable[HookEvent], under: str = "", *, claude: bool) -> None:
         self._file = file
-        self._claude = file.path.endswith(".json")
+        self._known = {event.told if claude else str(event): event for event in known}
+        self._under = under
+        self._claude = claude
         self.hooks, self.problems, self.ignored = list[Hook](), list[DefinitionProblem](), list[str]()
 
-    def read(self) -> HookFile:
-        """Return what is in the file."""
-        form = "JSON" if self._claude else "TOML"
-        try:
-            text = self._file.data.decode("utf-8-sig")
-            table = json_value(text) if self._claude else cast("Json", toml_table(text))
-        except ValueError as error:  # also of what is not UTF-8
-            table = None
-            self._wrong("", f"expected {form}: {error}")
-        if isinstance(table, dict):
-            events = table.get("hooks", {}) if self._claude else table
-            self._events(events if isinstance(events, dict) else {})
+    def read(self, events: JsonObject) -> HookFile:
+        """Return the hooks by their events."""
+        self._events(events)
         return HookFile(tuple(self.hooks[:_MOST]), tuple(self.problems), tuple(dict.fromkeys(self.ignored)))
 
     def _wrong(self, key: str, reason: str) -> None:
-        self.problems.append(DefinitionProblem(self._file.shown, key, reason))
+        self.problems.append(DefinitionProblem(self._file, f"{self._under}{key}", reason))
 
     def _events(self, events: JsonObject) -> None:
-        known = _BY_THEIR_NAME if self._claude else {str(event): event for event in HookEvent}
         for name, entries in events.items():
-            event = known.get(name)
+            event = self._known.get(name)
             if event is None and self._claude:
                 self.ignored.append(name)
             elif event is None:
-                self._wrong(name, f"unknown event (known events: {', '.join(HookEvent)})")
+                self._wrong(name, f"unknown event (known events: {', '.join(self._known)})")
             elif not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
                 self._wrong(name, "expected a list of tables")
             else:
@@ -170,7 +186,7 @@ class _Reader:
             self._hook(event, {**keys, **({"matcher": matcher} if event in _OF_CALLS else {})}, where)
 
     def _hook(self, event: HookEvent, entry: JsonObject, where: str) -> None:
-        fields = Fields(self._file.shown, cast("Mapping[str, Value]", entry))
+        fields = Fields(self._file, cast("Mapping[str, Value]", entry))
         command, mcp = fields.text("command", most=_LONGEST_COMMAND), fields.text("mcp", most=64)
         arguments = cast("JsonObject", dict(fields.table("arguments")))
         timeout = fields.number("timeout", 60, 1, 600)
@@ -190,31 +206,33 @@ class _Reader:
         for key, reason in (*((each.key, each.reason) for each in fields.problems), *unknown):
             self._wrong(f"{where}.{key}", reason)
         if not fields.problems and not unknown:
-            of = self._file.shown
-            self.hooks.append(Hook(event, of, command, mcp, arguments, matcher, glob, timeout, self._claude))
+            self.hooks.append(Hook(event, self._file, command, mcp, arguments, matcher, glob, timeout, self._claude))
 
 
 class HookLibrary:
-    """The hooks of one session."""
+    """The hooks of one session: those of its files, and those in the definitions of agents."""
 
     def __init__(self) -> None:
         self._files: tuple[SourceFile, ...] = ()
         self._read: tuple[HookFile, ...] = ()
+        self._of_agents: Mapping[str, Sequence[Hook]] = {}
 
-    def read(self, files: tuple[SourceFile, ...]) -> None:
-        """Take the hooks of these files. The same files again cost nothing."""
+    def read(self, files: tuple[SourceFile, ...], of_agents: Mapping[str, Sequence[Hook]]) -> None:
+        """Take the hooks of these files, and those of agents by name. The same files again cost nothing."""
+        self._of_agents = of_agents
         if files is not self._files:
             self._files = files
-            self._read = tuple(_Reader(file).read() for file in files)
+            self._read = tuple(map(hooks_in, files))
 
-    def of(self, event: HookEvent) -> Sequence[Hook]:
-        """Return the hooks about an event, in their order."""
-        return [hook for hook in self.all if hook.event is event]
+    def of(self, event: HookEvent, agent: str = "") -> Sequence[Hook]:
+        """Return the hooks about an event, in their order, the agent's own last."""
+        found = (*(hook for each in self._read for hook in each.hooks), *self._of_agents.get(agent, ()))
+        return [hook for hook in found if hook.event is event]
 
     @property
     def all(self) -> Sequence[Hook]:
         """All hooks."""
-        return [hook for each in self._read for hook in each.hooks]
+        return [hook for hooks in (*(each.hooks for each in self._read), *self._of_agents.values()) for hook in hooks]
 
     @property
     def problems(self) -> Sequence[DefinitionProblem]:
@@ -236,5 +254,10 @@ class HookLibrary:
 
 
 def wish(file: SourceFile) -> str:
-    """Return what a file would run, for the question about a project's files."""
-    return "; ".join(f"on {hook.event} {hook.action}" for hook in _Reader(file).read().hooks)
+    """Return what a file of hooks would run, for the question about a project's files."""
+    return runs(hooks_in(file).hooks)
+
+
+def runs(hooks: Sequence[Hook]) -> str:
+    """Return what hooks run and when, for the user."""
+    return "; ".join(f"on {hook.event} {hook.action}" for hook in hooks)

@@ -501,6 +501,7 @@ class SessionFactory:
             self._warn_plainly,
             self._process.background,
             lambda: str(self._session.active.mode),
+            lambda: self._handoff.name,
         )
         assert self._extensions.hooks is not None
         return SessionHooks(self._extensions.hooks, needs)

@@ -41,6 +41,7 @@ from acp_agent.session.toolset.settings import wall_rules
 from acp_agent.text import visible
 
 if TYPE_CHECKING:
+    from acp_agent.extend.hooks import Hook
     from acp_agent.subagents.definitions import Definition
     from acp_agent.subagents.external import ExternalAgent
     from acp_agent.subagents.quality_gates import QualityGates
@@ -56,6 +57,7 @@ class AgentLibrary:
     clean      removes secrets and invisible characters from a text
     external   returns the names of the other agents of the configuration, which no definition may have
     problems   what is wrong with definitions
+    hooks      the hooks in definitions by the agent's name in lower case
     """
 
     def __init__(self, clean: Redact, external: Callable[[], tuple[str, ...]] = tuple) -> None:
@@ -66,6 +68,7 @@ class AgentLibrary:
         self._offered = BUILT_IN
         self._by_name: dict[str, Definition] | None = None
         self.problems: Sequence[DefinitionProblem] = ()
+        self.hooks: Mapping[str, Sequence[Hook]] = {}
 
     def read(self, files: tuple[SourceFile, ...]) -> None:
         """Take the definitions of these files. The same files again cost nothing."""
@@ -73,8 +76,10 @@ class AgentLibrary:
         if files is self._files and taken == self._taken:
             return
         self._files, self._taken, self._by_name, self._offered, self.problems = files, taken, None, BUILT_IN, ()
+        self.hooks = {}
         if files:
             self._offered = tuple(each.offered for each in self.by_name().values())
+            self.hooks = {name: each.hooks for name, each in self.by_name().items() if each.hooks}
 
     def offered(self) -> Sequence[OfferedAgent]:
         """Return the agents that can be given work now."""

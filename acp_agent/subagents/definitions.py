@@ -8,6 +8,7 @@
     permission_mode: plan            # plan, architect, ask or read-only: it may only read
     max_turns: 20                    # model calls, at most 200
     background: false                # whether it runs beside the conversation
+    hooks: {pre_tool_use: [{matcher: bash, command: ./check.sh}]}      # or in Claude Code's form
     ---
     You test what you are told to test ...
 
@@ -20,14 +21,18 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING, cast
 
 from acp_agent.core.delegation import BUILT_IN, RESERVED, OfferedAgent
 from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.core.session_options import Mode
-from acp_agent.core.types import ALIASES
+from acp_agent.core.types import ALIASES, JsonObject
 from acp_agent.extend.front_matter import DefinitionProblem, Fields, MarkdownFile, Value, parse
 from acp_agent.extend.sources import SourceFile, distinct
 from acp_agent.gates.selection import GROUPS, Selection, ToolChoice
+
+if TYPE_CHECKING:
+    from acp_agent.extend.hooks import Hook
 
 DEFAULT_TURNS = 20
 _MOST_TURNS = 200
@@ -70,6 +75,7 @@ class Definition:
     max_turns   the model calls of one run
     background  whether it runs beside the conversation
     skills      the names of skills whose texts it reads first
+    hooks       the hooks about its calls
     max_running the runs that there may be of it in the process; 0 for as many as of all
     """
 
@@ -83,6 +89,7 @@ class Definition:
     max_turns: int = DEFAULT_TURNS
     background: bool = False
     skills: tuple[str, ...] = ()
+    hooks: "tuple[Hook, ...]" = ()
     max_running: int = 0
 
     @property
@@ -175,6 +182,7 @@ def read(text: MarkdownFile, file_name: str) -> tuple[Definition, list[Definitio
         _turns(fields, text),
         fields.flag("background"),
         fields.texts("skills"),
+        _hooks(fields, text),
     )
     return definition, fields.problems
 
@@ -244,6 +252,20 @@ def _tools(fields: Fields, text: MarkdownFile) -> ToolChoice:
     return replace(choice, deny=tuple(entry.partition("(")[0].strip() for entry in choice.deny))
 
 
+def _hooks(fields: Fields, text: MarkdownFile) -> "tuple[Hook, ...]":
+    """Return the hooks. One that cannot be read is left out and named."""
+    events = fields.table("hooks")
+    if not events:
+        return ()
+    from acp_agent.extend.hooks import hooks_of_agent  # noqa: PLC0415 - few agents have hooks
+
+    found = hooks_of_agent(cast("JsonObject", dict(events)), text.file)
+    fields.problems += found.problems
+    if found.ignored:
+        fields.remark("hooks", f"not here, and left out: {', '.join(found.ignored)}")
+    return found.hooks
+
+
 def _slip(entry: str) -> str:
     """Return what is wrong with an entry; empty if it may name a tool, which users and servers may have brought."""
     word = entry.lower().strip()
@@ -257,3 +279,10 @@ def _slip(entry: str) -> str:
         else get_close_matches(word[:100], known, n=1, cutoff=0.75)
     )
     return f"no tool here is called {entry!r}; did you mean {near[0]}?" if near else ""
+
+
+def hooks_wish(text: MarkdownFile) -> str:
+    """Return what the hooks of a definition run, for the question about a project's files."""
+    from acp_agent.extend.hooks import runs  # noqa: PLC0415 - few agents have hooks
+
+    return runs(_hooks(Fields(text.file, text.values), text))

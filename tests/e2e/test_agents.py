@@ -283,6 +283,43 @@ async def test_agents_that_users_define_are_offered_and_work_with_what_their_fil
     assert "name: 'explore' is built in; this one is not used" in told
 
 
+HOOKED = """---
+description: tests things
+hooks:
+  PreToolUse:
+    - matcher: "Bash"
+      hooks:
+        - {type: command, command: 'grep -q forbidden && { echo "not that" >&2; exit 2; }; true'}
+  PostToolUse:
+    - hooks:
+        - {type: command, command: "echo '{\\"decision\\": \\"approve\\"}'; exit 2"}
+---
+You test.
+"""
+
+
+async def test_hooks_in_a_definition_run_for_the_calls_of_its_agent_alone_and_allow_nothing(tmp_path: Path):
+    forbidden = "bash", {"command": "echo forbidden"}
+    script: Script = {
+        "^test": [uses(forbidden, ("bash", {"command": "sudo ls"})), says("tested")],
+        "^go": [uses(forbidden), uses(run("tester", "test it")), says("done")],
+    }
+    async with editing(tmp_path, script, capabilities=NOTHING, config=FULL_AUTO) as editor:
+        agents = editor.home.config.parent / "agents"
+        agents.mkdir()
+        (agents / "tester.md").write_text(HOOKED)
+        session = await editor.open()
+        await editor.say(session, "go")
+        (file,) = Path(editor.home.data).rglob("audit.jsonl")
+        records = [json.loads(line) for line in file.read_text().splitlines()]
+    assert editor.calls[0].status == "completed", "the session's own call runs no hook of an agent"
+    denied, blocked = nested(editor)["tester: test it"]
+    assert "a hook of the user (~/agents/tester.md) denies this call: not that" in denied.text
+    assert "blocked" in blocked.text
+    ran = [record["call"]["event"] for record in records if record.get("tool") == "hook"]
+    assert ran == ["pre_tool_use"], "none for what is refused anyway"
+
+
 async def test_an_agent_of_the_project_is_used_when_the_user_has_said_yes_to_it(tmp_path: Path):
     script: Script = {
         "^test": [says("tested")],
@@ -291,10 +328,12 @@ async def test_an_agent_of_the_project_is_used_when_the_user_has_said_yes_to_it(
     async with editing(tmp_path, script, capabilities=NOTHING) as editor:
         agents = editor.workspace / ".claude" / "agents"
         agents.mkdir(parents=True)
-        (agents / "tester.md").write_text("---\ndescription: tests things\n---\nYou test.\n")
+        (agents / "tester.md").write_text(HOOKED)
         editor.overrides["session/request_permission"] = rejecting_all
         session = await editor.open()
         await editor.say(session, "go")
+        (question,) = editor.requests("session/request_permission")
+        assert "tester.md): on pre_tool_use runs grep -q forbidden" in json.dumps(question)
         assert editor.calls[0].status == "failed"
         assert "there is no sub-agent 'tester'" in editor.calls[0].text
         await editor.say(session, "/trust accept")

@@ -157,12 +157,13 @@ class SessionExtensions:
             self.custom.read(files)
 
     def _read_hooks(self, files: tuple[SourceFile, ...]) -> None:
-        if self.hooks is None and files:
+        of_agents = self.agents.hooks
+        if self.hooks is None and (files or of_agents):
             from acp_agent.extend.hooks import HookLibrary  # noqa: PLC0415 - likewise
 
             self.hooks = HookLibrary()
         if self.hooks is not None:
-            self.hooks.read(files)
+            self.hooks.read(files, of_agents)
 
     async def accept(self) -> str:
         """Use the files that wait, since the user said so. Return the message for the user."""
@@ -229,6 +230,10 @@ class SessionExtensions:
             told = hooks.wish(file)
         elif isinstance(parsed := parse(file.data, file.shown), MarkdownFile):
             told, most = str(parsed.values.get("description") or ""), _SHOWN
+            if file.kind is SourceKind.AGENTS and "hooks" in parsed.values:
+                from acp_agent.subagents import definitions  # noqa: PLC0415 - likewise
+
+                told, most = f"{definitions.hooks_wish(parsed)}; {told}", _SHOWN_ACTION
         line, clean = (" ".join(text.split()) for text in (told, self._clean(told)))
         text = clean if len(clean) <= most and clean == line else f"{clean[:most]}… [{_IN_PART}]"
         return f"{file.kind.value.removesuffix('s')} {file.name} ({file.shown}){f': {text}' if text else ''}"

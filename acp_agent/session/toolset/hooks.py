@@ -63,6 +63,7 @@ class HookDependencies:
     auditor     None if calls are not recorded
     clean       removes secrets and invisible characters from a text
     mode        returns the mode of the session
+    agent       returns the name of the agent to whom the session was handed over; empty for its own
     """
 
     session_id: str
@@ -76,6 +77,7 @@ class HookDependencies:
     warn: Callable[[str], None]
     background: Callable[[Callable[[], Awaitable[None]]], object]
     mode: Callable[[], str]
+    agent: Callable[[], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,8 @@ class SessionHooks:
         return (fenced("hook-note", text, f' from="{visible(hook.file)}"'),) if text else ()
 
     def _about(self, event: HookEvent, facts: CallFacts) -> Sequence[Hook]:
-        hooks = self._library.of(event)
+        maker = facts.call.agent
+        hooks = self._library.of(event, (self._needs.agent() if maker is None else maker.name).lower())
         return [hook for hook in hooks if hook.is_about(*_names(facts))] if hooks else ()
 
     def _behind(self, hooks: Sequence[Hook], facts: CallFacts, result: ToolResult) -> None:

@@ -5,8 +5,9 @@ import pytest
 from acp_agent.core.delegation import BUILT_IN
 from acp_agent.core.session_options import Mode
 from acp_agent.extend.front_matter import MarkdownFile, parse
+from acp_agent.extend.hooks import HookEvent
 from acp_agent.extend.sources import SourceFile, SourceKind
-from acp_agent.subagents.definitions import Definition, built_in, definitions, read
+from acp_agent.subagents.definitions import Definition, built_in, definitions, hooks_wish, read
 from tests.rows import each_row
 
 
@@ -132,6 +133,23 @@ def test_a_description_that_is_too_long_is_cut_and_its_agent_works():
     assert problem.minor
     assert str(problem) == "agents/long.md, line 2: description: only the first 1,000 of 1,999 characters are used"
     assert len(found.by_name["long"].description) == 999, "a blank at its end is left out"
+
+
+def test_hooks_of_an_agent_are_about_calls_and_a_wrong_one_is_named():
+    definition, problems = defined("hooks: {pre_tool_use: [{matcher: bash, command: ./check}]}")
+    (hook,) = definition.hooks
+    assert (hook.command, hook.event, hook.claude, problems) == ("./check", HookEvent.PRE_TOOL_USE, False, [])
+    definition, problems = defined("hooks: {session_start: [{command: x}], pre_tool_use: [{command: x, tiemout: 1}]}")
+    assert definition.hooks == ()
+    assert (
+        "hooks.session_start: unknown event (known events: pre_tool_use, post_tool_use, permission_denied)"
+        in problems[0]
+    )
+    assert "hooks.pre_tool_use 1.tiemout: unknown key" in problems[1]
+    assert "hooks: expected a table" in defined("hooks: [x]")[1][0]
+    theirs = parse(source("hooks: {PreToolUse: [{hooks: [{command: ./x}]}], Stop: []}").data, "x.md")
+    assert isinstance(theirs, MarkdownFile)
+    assert hooks_wish(theirs) == "on pre_tool_use runs ./x"
 
 
 def test_files_that_cannot_be_used_are_named_and_the_others_work():
