@@ -1,13 +1,14 @@
 """The transcript of one session: every event is stored first and then shown, in the order of the events.
 
-Killing the process loses nothing that the user saw. Events that arrive during a write are stored by the next write, so
-a fast stream costs one transaction for many pieces of text. If the store cannot be written, events are shown anyway and
-stored later. See `transcript_writer.py`.
+Killing the process loses nothing that the user saw. Events that arrive during a write are stored by the next one, where
+the pieces of a message become one: a fast stream costs one transaction and one update for many pieces. If the store
+cannot be written, events are shown anyway and stored later. See `transcript_writer.py`.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import anyio
@@ -175,9 +176,10 @@ class EventQueue:
                 if set(map(type, self._waiting)) == {UsageChanged}:
                     await self._pause()
                 batch, self._waiting = self._waiting, []
+                events = tuple(joined(batch))
                 try:
-                    await self._writer.write([event for event in batch if isinstance(event, TranscriptEvent)])
-                    for event in batch:
+                    await self._writer.write([event for event in events if isinstance(event, TranscriptEvent)])
+                    for event in events:
                         if not isinstance(event, UserMessage):  # the editor has drawn it itself
                             await self._show(event)
                 except Exception:  # noqa: BLE001 - a task of its own: a bug costs these updates, not the agent
@@ -201,6 +203,21 @@ class EventQueue:
     def _move(self) -> None:
         moved, self._moved = self._moved, anyio.Event()
         moved.set()
+
+
+def joined(events: Sequence[Event]) -> Iterator[Event]:
+    """Yield the events, adjacent pieces of one message as one piece."""
+    for message, run in groupby(events, _message):
+        if message is None:
+            yield from run
+        else:
+            pieces = [event for event in run if isinstance(event, TextDelta | ThoughtDelta)]
+            yield replace(pieces[0], text="".join(piece.text for piece in pieces))
+
+
+def _message(event: Event) -> tuple[type, str] | None:
+    """Return which message an event is a piece of; None if it is no piece."""
+    return (type(event), event.message_id) if isinstance(event, TextDelta | ThoughtDelta) else None
 
 
 class Transcript(EventQueue):

@@ -15,8 +15,17 @@ async def test_text_streams_in_pieces_of_one_message(tmp_path):
         session = await editor.open()
         assert await editor.say(session, "hi") == "end_turn"
     chunks = editor.recording.updates("agent_message_chunk")
-    assert [text_at(chunk, "content", "text") for chunk in chunks] == ["Hel", "lo ", "you"]
+    assert "".join(text_at(chunk, "content", "text") for chunk in chunks) == "Hello you"
     assert len({chunk["messageId"] for chunk in chunks}) == 1
+
+
+async def test_the_first_piece_goes_out_at_once_and_a_fast_stream_in_few_updates(tmp_path):
+    async with editing(tmp_path, [says(*(f"{number} " for number in range(1000)))]) as editor:
+        await editor.say(await editor.open(), "count")
+    chunks = editor.recording.updates("agent_message_chunk")
+    assert text_at(chunks[0], "content", "text") == "0 "
+    assert "".join(text_at(chunk, "content", "text") for chunk in chunks) == "".join(f"{each} " for each in range(1000))
+    assert len(chunks) < 500
 
 
 async def test_messages_of_different_model_calls_have_different_ids(tmp_path):

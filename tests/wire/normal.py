@@ -19,17 +19,32 @@ _MEASURED = {"elapsedMs", "used"}  # members whose number depends on the machine
 def conversation(frames: list[RecordedFrame], places: dict[str, str]) -> list[dict[str, Any]]:
     """The frames as golden lines: {"from": who, "message": normalised}. `places` maps folders to their names.
 
-    Polls of a running terminal and the output they brought are left out: how many there are is a matter of luck.
+    Polls of a running terminal and the output they brought are left out, and adjacent pieces of a message are one:
+    how many there are is a matter of luck.
     """
     names = _Names(places)
     kept = [frame for frame in _without_polls(frames) if not _is_live_output(frame)]
-    return [
+    told = [
         {
             "from": "agent" if frame.direction is Direction.FROM_AGENT else "editor",
             "message": names.message(frame.message, frame.direction),
         }
         for frame in kept
     ]
+    whole = list[dict[str, Any]]()
+    for line in told:
+        piece, before = _piece(line), _piece(whole[-1]) if whole else None
+        if piece and before and all(piece[key] == before[key] for key in ("sessionUpdate", "messageId")):
+            before["content"]["text"] += piece["content"]["text"]
+        else:
+            whole.append(line)
+    return whole
+
+
+def _piece(line: dict[str, Any]) -> dict[str, Any] | None:
+    """The update of a line that is a piece of an answer or a thought."""
+    update = line["message"].get("params", {}).get("update", {})
+    return update if update.get("sessionUpdate") in ("agent_message_chunk", "agent_thought_chunk") else None
 
 
 def lines(conversation: list[dict[str, Any]]) -> str:

@@ -26,7 +26,7 @@ from acp_agent.core.events import (
 from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.sessions import Change, HistoryState, UsageTotals
 from acp_agent.core.types import Diff, ToolKind, ToolResult
-from acp_agent.session.transcript import EventQueue
+from acp_agent.session.transcript import EventQueue, joined
 from acp_agent.session.transcript_writer import TranscriptWriter
 from tests.fakes.repository import FakeRepository
 
@@ -107,7 +107,7 @@ async def test_the_users_words_are_kept_and_not_sent_back():
         assert (here.sent, here.repository.kept) == ([], [ASKED])
 
 
-async def test_pieces_that_come_while_a_write_is_under_way_go_together_with_the_next():
+async def test_pieces_that_come_while_a_write_is_under_way_are_one_piece_of_the_next():
     async with desk() as here:
         here.repository.held = anyio.Event()
         await here.queue.tell(piece("a"))
@@ -117,8 +117,22 @@ async def test_pieces_that_come_while_a_write_is_under_way_go_together_with_the_
         assert here.sent == []
         here.repository.held.set()
         await here.queue.flush()
-        assert here.sent == [piece(text) for text in "abcd"]
-        assert [len(change.events) for change in here.repository.changes] == [1, 3]
+        assert here.sent == here.repository.kept == [piece("a"), piece("bcd")]
+        assert [len(change.events) for change in here.repository.changes] == [1, 1]
+
+
+async def test_only_adjacent_pieces_of_one_message_become_one():
+    thought = ThoughtDelta("hm", "m1")
+    told = [piece("a"), piece("b"), thought, thought, piece("c"), TextDelta("d", "m2"), STARTED, FINISHED, piece("e")]
+    assert [*joined(told)] == [
+        piece("ab"),
+        ThoughtDelta("hmhm", "m1"),
+        piece("c"),
+        TextDelta("d", "m2"),
+        STARTED,
+        FINISHED,
+        piece("e"),
+    ]
 
 
 async def test_only_what_must_survive_a_power_cut_waits_for_the_disk():
@@ -241,9 +255,9 @@ async def test_a_flush_in_a_hurry_waits_for_an_editor_that_is_slow_all_the_same(
     async with anyio.create_task_group() as tasks:
         queue = EventQueue(TranscriptWriter(list[str]().append), show, tasks.start_soon)
         for text in "abc":
-            await queue.tell(piece(text))
+            await queue.tell(TextDelta(text, f"message {text}"))
         await queue.flush(within=0.01)
-        assert shown == [piece(text) for text in "abc"]
+        assert shown == [TextDelta(text, f"message {text}") for text in "abc"]
 
 
 async def test_of_two_changes_the_later_one_is_written_when_the_write_of_the_first_fails():
@@ -305,7 +319,7 @@ async def test_who_tells_more_than_the_editor_reads_waits():
             assert told < 1000
             here.repository.held.set()
         await here.queue.flush()
-        assert len(here.sent) == 10_000
+        assert "".join(event.text for event in here.sent if isinstance(event, TextDelta)) == "x" * 10_000
 
 
 async def test_what_was_kept_back_is_written_once_when_two_want_to_write():
@@ -413,7 +427,7 @@ async def test_a_secret_that_came_in_pieces_does_not_stay_in_what_is_kept():
         await here.queue.flush()
         instead = [message for change in here.repository.changes for message in change.replacements]
         assert instead == [TextDelta("my word is [REDACTED], said the user", "m1")]
-        assert here.sent[:3] == [piece("my word is hun"), piece("ter2"), piece(", said the user")]
+        assert here.sent[0] == piece("my word is hunter2, said the user")
 
 
 async def test_a_secret_in_pieces_with_which_a_turn_ends_does_not_stay_either():
