@@ -331,6 +331,10 @@ class Compactor:
             await self._emit(Notice(Severity.WARNING, f"The summary was not stored: {error}"))
 
 
+MakeCompactor = Callable[[History, EventSink, Callable[[], int]], Compactor]
+"""Makes what shortens a conversation. The last argument returns the tokens that the conversation may fill."""
+
+
 def _tokens(before: int, after: int) -> str:
     return f"about {before:,} -> {after:,} tokens"
 

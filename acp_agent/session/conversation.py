@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from acp_agent.agent.aids.phases import PhaseCalls, Reflection, RememberedSummaries
 from acp_agent.agent.compaction import Compactor, SummarySettings, Thresholds
@@ -69,15 +70,22 @@ class Conversation:
         phases = PhaseCalls(note_bytes=settings.memory.max_note_bytes, redact=redact)
         self._phases = phases if settings.tools.phases.enabled else None
         kept = _StoredSummaries(summaries, self._phases, toolset) if self._phases else summaries
-        self.compactor = Compactor(
-            self.history,
-            emit,
-            SummarySettings(self._summarizer, kept, redact),
-            self._budget,
-            Thresholds(own.compaction_soft, own.compaction_hard, automatic=own.compaction),
-        )
+        self._redact = redact
+        self._thresholds = Thresholds(own.compaction_soft, own.compaction_hard, automatic=own.compaction)
+        self.compactor = self.compactor_of(self.history, emit, self._budget, kept)
         self._selection = hooks.offer
         self.hooks = replace(hooks, observer=self._reflection, phases=self._phases, room=self.compactor)
+
+    def compactor_of(
+        self, history: History, emit: EventSink, budget: Callable[[], int], kept: Summaries | None = None
+    ) -> Compactor:
+        """Return what shortens a conversation by the session's settings: this one, or that of a sub-agent.
+
+        budget   returns the tokens that the conversation may fill
+        kept     the store of its summaries
+        """
+        summaries = SummarySettings(partial(self._summarizer, emit), kept, self._redact)
+        return Compactor(history, emit, summaries, budget, self._thresholds)
 
     def prepare(
         self,
@@ -119,11 +127,11 @@ class Conversation:
         window = self._models.window()
         return self.limits.budget(window) if window else 0
 
-    async def _summarizer(self) -> Provider:
+    async def _summarizer(self, emit: EventSink) -> Provider:
         """Return the model that writes summaries. The user is told first, because it takes time. Raises AgentError."""
         provider = await self._models.for_chores(self._summed_up_by)
         said = f"Summing up the conversation, with {provider.name}:{provider.model} …"
-        await self._emit(Notice(Severity.INFO, said))
+        await emit(Notice(Severity.INFO, said))
         return provider
 
     def _model(self) -> str:

@@ -429,6 +429,7 @@ class SessionFactory:
                 lambda: self.toolset,
                 self._project_notes,
                 lambda: self._conversation.limits,
+                lambda history, emit, budget: self._conversation.compactor_of(history, emit, budget),  # noqa: PLW0108
                 self._server_names,
                 self._extensions.skill_texts,
                 lambda: None if self._tools.watch is None else self._tools.snapshots.changes,

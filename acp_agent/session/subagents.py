@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from acp_agent.agent.compaction import MakeCompactor
 from acp_agent.agent.hooks import AnswerCheck
 from acp_agent.agent.prompt import sub_agent_prompt
 from acp_agent.agent.turn import Limits
@@ -110,6 +111,7 @@ class SubAgentSession:
     toolset  returns the session's tools
     notes    returns the notes of the project
     limits   returns the session's limits of a turn
+    room     makes what keeps a conversation within its budget of tokens
     servers  returns the names of its MCP servers
     skills   returns the texts of the skills with these names
     changes  returns a number that grows with each call that changed files; None if that is not noticed
@@ -126,6 +128,7 @@ class SubAgentSession:
     toolset: Callable[[], Toolset]
     notes: Callable[[Loaded], Awaitable[str]]
     limits: Callable[[], Limits]
+    room: MakeCompactor
     servers: Callable[[], Sequence[str]]
     skills: Callable[[Sequence[str]], str]
     changes: Callable[[], int | None]
@@ -361,7 +364,9 @@ class SessionSubAgents:
 
             given = ExternalDependencies(shared.cwd, shared.toolset, shared.files, shared.redact)
             return ExternalWorker(self._others.agent(entry), given)
-        needs = ModelDependencies(shared.toolset, shared.provider, shared.prompt, shared.servers, shared.limits)
+        needs = ModelDependencies(
+            shared.toolset, shared.provider, shared.prompt, shared.servers, shared.limits, shared.room
+        )
         return ModelWorker(definition, needs)
 
     def _limits(self) -> "RunLimits":

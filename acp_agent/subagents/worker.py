@@ -4,10 +4,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from acp_agent.agent.compaction import MakeCompactor
 from acp_agent.agent.history import History
+from acp_agent.agent.hooks import Hooks
 from acp_agent.agent.turn import Agent, Limits
 from acp_agent.core.errors import ToolErrorCategory
-from acp_agent.core.events import Event, TextDelta, ToolProgress
+from acp_agent.core.events import Event, Notice, TextDelta, ToolProgress
 from acp_agent.core.messages import Message, Role, StopReason, TextPart, ToolResultPart, ToolUsePart
 from acp_agent.core.ports import Provider, Toolset
 from acp_agent.core.types import CallingAgent, ToolCall, ToolResult, ToolSpec, Touches, tool_id
@@ -126,6 +128,7 @@ class ModelDependencies:
     prompt    returns the system prompt of a definition with these tools
     servers   returns the names of the session's MCP servers
     limits    returns the session's limits of a turn
+    room      makes what keeps a conversation within its budget of tokens
     """
 
     toolset: Callable[[], Toolset]
@@ -133,6 +136,7 @@ class ModelDependencies:
     prompt: Callable[[Definition, Sequence[ToolSpec]], Awaitable[str]]
     servers: Callable[[], Sequence[str]]
     limits: Callable[[], Limits]
+    room: MakeCompactor
 
 
 _STOPPED = {
@@ -164,11 +168,13 @@ class ModelWorker:
         prompt = await needs.prompt(definition, tools.specs())
 
         async def show(event: Event) -> None:
-            if isinstance(event, TextDelta):
-                await progress(ToolProgress(caller.card, output=event.text))
+            if isinstance(event, TextDelta | Notice):
+                text = event.text if isinstance(event, TextDelta) else f"\n[{event.text}]\n"
+                await progress(ToolProgress(caller.card, output=text))
 
         limits = replace(needs.limits(), max_tool_iterations=definition.max_turns)
-        agent = Agent(provider, tools, self._history, show, limits, prompt)
+        room = needs.room(self._history, show, lambda: limits.budget(provider.context_window))
+        agent = Agent(provider, tools, self._history, show, limits, prompt, hooks=Hooks(room=room))
         before = self._calls
         try:
             stop = await agent.run(Message(Role.USER, (TextPart(words),)))

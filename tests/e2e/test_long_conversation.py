@@ -55,6 +55,27 @@ async def test_old_outputs_are_cleared_and_old_turns_summed_up_by_the_named_mode
     assert [(method, SECRET in text) for method, text in rows(tmp_path, METHODS)] == [("triggered", False)]
 
 
+async def test_the_conversation_of_a_sub_agent_is_cleared_and_summed_up_as_the_sessions_is(tmp_path):
+    reads = [("read", {"path": f"{name}.txt"}) for name in "abc"]
+    steer = ("agent", {"op": "steer", "id": "explore-1", "task": prompt("parrot")})
+    steps = [("agent", {"agent": "explore", "task": "Look"}), *reads, "found", steer, "I wait", "all", "done"]
+    async with aided(tmp_path, *steps, chores="They read.", config=SMALL) as (session, model, second):
+        for name in "abc":
+            session.write(f"{name}.txt", f"this is {name}\n{BIG}")
+        await session.say("go")
+        assert "this is a" in told(model.requests[2])
+        assert "[The output of read was cleared to save room" in told(model.requests[4])
+        assert "this is a" not in told(model.requests[4])
+        cards = [call.text for call in session.calls]
+        assert len(second.requests) == 1
+        (summed,) = [request for request in model.requests if "<knowledge id=" in told(request)]
+        assert "parrot" in told(summed)
+        assert "They read." in told(summed)
+        assert "summaries: 0" in await session.status(), "those of a sub-agent are none of the session"
+    assert "found" in cards[0]
+    assert rows(tmp_path, METHODS) == []
+
+
 async def test_a_summary_on_request_stands_behind_those_there_are_and_nothing_goes_when_none_comes(tmp_path):
     steps = [prompt("answer"), ("compress_context", {"focus": "the port"}), "second", "third", "fourth", "fifth"]
     config = SMALL.replace("6_000", "50_000")
