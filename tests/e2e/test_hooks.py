@@ -341,20 +341,3 @@ def test_nothing_that_a_hook_prints_is_more_than_a_denial_or_a_question(text: st
     answer = answer_in(text)
     assert answer.decision in ("", "deny", "ask")
     assert isinstance(answer.reason + answer.note, str)
-
-
-async def test_the_example_of_the_page_does_what_it_says(tmp_path: Path):
-    page = (Path(__file__).parents[2] / "docs" / "hooks.md").read_text()
-    users(tmp_path, "hooks.toml", page.partition("```toml\n")[2].partition("\n```")[0])
-    put(tmp_path / "bin", "ruff", '#!/bin/sh\necho "$@" > formatted.new; mv formatted.new formatted\n').chmod(0o755)
-    path = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
-    steps = [bash("echo npm publish"), bash("echo fine"), write("src/a.py"), "done"]
-    async with aided(tmp_path, *steps, config=FULL_AUTO, environment=path) as (session, model, _):
-        await session.say("go")
-        assert "denies this call: only the release job publishes" in last(model.requests[1])
-        assert "fine" in last(model.requests[2])
-        work = session.editor.workspace
-        with anyio.fail_after(PATIENCE):
-            while not ((work / "formatted").exists() and (work / "turns.log").exists()):  # noqa: ASYNC110 - as above
-                await anyio.sleep(0.01)
-        assert (work / "formatted").read_text() == f"format {work}/src/a.py\n"
