@@ -192,8 +192,20 @@ def _notes(sent: JsonObject, arguments: JsonObject) -> Iterator[str]:
 
 def reserved_names() -> frozenset[str]:
     """Return the names of our own tools that any session may have, and their aliases."""
-    ours = (tool.name for tool in (*default_tools(compression=True, questions=True), AgentTool()))
-    return frozenset((*ours, *ALIASES))
+    return frozenset((*(tool.name for tool in every_tool()), *ALIASES))
+
+
+def every_tool() -> tuple[Tool[Any], ...]:
+    """Return the built-in tools with all that only some sessions have, for their names and schemas."""
+    from acp_agent.tools.skills import NoSkills, skill_tools  # noqa: PLC0415 - few sessions have skills
+
+    return (
+        *default_tools(compression=True, questions=True),
+        AgentTool(),
+        EvaluateTool(),
+        HandoffTool(),
+        *skill_tools(NoSkills(), searchable=True),
+    )
 
 
 def catalogue() -> JsonObject:
@@ -207,14 +219,6 @@ def catalogue() -> JsonObject:
                 "mutates": spec.mutates,
                 "parameters": spec.parameters,
             }
-            for spec in (
-                tool.spec()
-                for tool in (
-                    *default_tools(compression=True, questions=True),
-                    AgentTool(),
-                    EvaluateTool(),
-                    HandoffTool(),
-                )
-            )
+            for spec in (tool.spec() for tool in every_tool())
         ]
     }

@@ -4,12 +4,14 @@ They are offered only if there are skills. A skill is text that the model follow
 What it says to run or read runs through the gates, as if the model had thought of it.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
 
+from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
-from acp_agent.core.services import Skills
+from acp_agent.core.services import Skills, SkillText
 from acp_agent.core.types import Frame, Subject, ToolKind, ToolResult
 from acp_agent.text import title
 from acp_agent.tools.tool import WHOLE, Name, Params, Text, Tool
@@ -110,6 +112,20 @@ class SkillSearch(Tool[SkillSearchParams]):
         if not found:
             return ToolResult("No skill fits these words")
         return ToolResult("\n".join(f"{name}: {description}" for name, description in found))
+
+
+class NoSkills:
+    """The skills of a session without any."""
+
+    def load(self, name: str, arguments: str | None = None) -> SkillText:
+        """Raise ToolError: there is no such skill."""
+        del arguments
+        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"there is no skill {name[:80]!r}")
+
+    def search(self, query: str, limit: int) -> Sequence[tuple[str, str]]:
+        """Return nothing."""
+        del query, limit
+        return ()
 
 
 def skill_tools(skills: Skills, *, searchable: bool) -> tuple[Tool[Any], ...]:

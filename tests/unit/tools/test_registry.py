@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from acp_agent.core.errors import AgentError, BackendUnavailable, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import ALIASES, CommandSubject, McpSubject, PathSubject, UrlSubject
 from acp_agent.tools.agent import AgentTool, EvaluateTool, HandoffTool
-from acp_agent.tools.registry import Registry, catalogue, default_tools
+from acp_agent.tools.registry import Registry, catalogue, default_tools, every_tool, reserved_names
 from acp_agent.tools.tool import Tool, schema, told_schema
 from tests.fakes.memory_files import MemoryFileSystem
 from tests.unit.tools.workbench import Workbench, call
@@ -229,7 +229,7 @@ def test_arguments_nested_deeply_or_very_long_are_quoted_short():
 
 
 COMMITTED = Path(__file__).parents[3] / "schemas" / "tools.schema.json"
-ALL_TOOLS = (*default_tools(compression=True, questions=True), AgentTool(), EvaluateTool(), HandoffTool())
+ALL_TOOLS = every_tool()
 SAMPLES = {
     "bash": {"command": "true"},
     "process": {"action": "list"},
@@ -256,20 +256,27 @@ SAMPLES = {
     "agent": {"agent": "explore", "task": "x"},
     "evaluate": {"task": "x", "criteria": "y"},
     "handoff": {"agent": "explore", "message": "x"},
+    "load_skill": {"name": "x"},
+    "invoke_skill": {"name": "x", "arguments": "y"},
+    "skill_search": {"query": "x"},
 }
 # What touches nothing but the agent's own store, what the conversation was shown, and the user's attention.
 # A process was judged when it started; what is written to a shell is a subject (test_process.py).
 # A sub-agent's own calls are judged one by one.
 OURS = {
     *("process", "read_overflow", "update_plan", "ask_user", "memory_search", "memory_save", "compress_context"),
-    *("agent", "evaluate", "handoff"),
+    *("agent", "evaluate", "handoff", "load_skill", "invoke_skill", "skill_search"),
 }
-OPTIONAL = {"evaluate", "handoff"}
+OPTIONAL = {"evaluate", "handoff", "load_skill", "invoke_skill", "skill_search"}
 each_tool = pytest.mark.parametrize("tool", ALL_TOOLS, ids=lambda tool: tool.name)
 
 
 def test_the_committed_catalogue_is_what_the_tools_say():
     assert json.loads(COMMITTED.read_text()) == catalogue(), "run `acp-agent schema tools > schemas/tools.schema.json`"
+
+
+def test_no_tool_of_a_user_may_have_the_name_of_one_that_only_a_configuration_offers():
+    assert reserved_names() >= OPTIONAL
 
 
 def test_the_catalogue_is_small():
