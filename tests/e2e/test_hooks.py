@@ -221,6 +221,7 @@ async def test_what_a_hook_runs_is_held_by_the_blocklist_and_the_rules_and_time(
     text = (
         hook("pre_tool_use", "sudo reboot")
         + hook("pre_tool_use", "git push")
+        + hook("pre_tool_use", "cat ../../outside")
         + hook("pre_tool_use", "sleep 60", "timeout = 1")
     )
     users(tmp_path, "hooks.toml", text)
@@ -228,10 +229,26 @@ async def test_what_a_hook_runs_is_held_by_the_blocklist_and_the_rules_and_time(
         said = await session.say("go")
         assert "hook sudo reboot (~/hooks.toml, pre_tool_use): the command is blocked" in said
         assert "hook git push (~/hooks.toml, pre_tool_use): a permission rule denies this call" in said
+        assert "'../../outside' leads out of the workspace" in said
         assert "hook sleep 60 (~/hooks.toml, pre_tool_use): no answer in time" in said
         assert "hello" in last(model.requests[1]), "a hook that fails denies nothing"
         records = [record for record in session.records if record["tool"] == "hook"]
-        assert [record.get("gate") for record in records] == ["blocklist", "permission", None]
+        assert [record.get("gate") for record in records] == ["blocklist", "permission", "sandbox", None]
+
+
+async def test_where_the_session_only_reads_hooks_change_nothing_but_those_that_may_forbid_a_call_still_run(
+    tmp_path: Path,
+):
+    deny = hook("pre_tool_use", "touch before; exit 2", 'matcher = "list_directory"')
+    users(tmp_path, "hooks.toml", deny + hook("post_tool_use", "touch behind"))
+    put(tmp_path / "work", "a.txt", "one\n")
+    steps = [("list_directory", {"path": "."}), ("read", {"path": "a.txt"}), "done"]
+    async with aided(tmp_path, *steps, config="[acp]\nmode = 'ask'\n") as (session, model, _):
+        said = await session.say("go")
+        assert "denies this call" in last(model.requests[1])
+        assert "hook touch behind (~/hooks.toml, post_tool_use): this command is not known to only read" in said
+    assert (tmp_path / "work" / "before").exists()
+    assert not (tmp_path / "work" / "behind").exists()
 
 
 @pytest.mark.skipif(sandbox_tier() is SandboxTier.NONE, reason="no sandbox can be built on this machine")

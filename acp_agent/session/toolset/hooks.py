@@ -1,8 +1,8 @@
 """The hooks of one session: what they are given, how they run, and what they may answer. See docs/hooks.md.
 
 Hooks run beside the model: only a denial's reason and a note of a hook after a call reach it, both named as a hook's.
-A hook's commands are judged by the gates that refuse commands whoever makes them, run in the session's sandbox with the
-variables of its commands, and are on record. What a hook does fires no hooks: it does not pass the session's tools.
+A hook's commands are judged by the session's gates, run in its sandbox with the variables of its commands, and are on
+record. What a hook does fires no hooks: it does not pass the session's tools.
 """
 
 import json
@@ -24,6 +24,7 @@ from acp_agent.core.types import (
     Allow,
     ApprovedBy,
     Ask,
+    CallOrigin,
     CommandSubject,
     Deny,
     Json,
@@ -42,8 +43,12 @@ from acp_agent.text import defanged, fenced, visible
 from acp_agent.tools.bash import Bash
 from acp_agent.workspace.roots import is_below
 
-_HELD = ("blocklist", "policy", "verifiers", "permission")
-"""The gates whose refusal holds for a hook's own command. The others are about what the model may do."""
+_HELD = frozenset(("blocklist", "policy", "sandbox", "verifiers", "permission"))
+"""The gates whose refusal holds for a hook's own command, as for one that the user types."""
+_SESSION = frozenset(("mode", "selection", "autonomy"))
+"""The gates of what the session may do at all. They do not hold for a hook before a call, which may forbid it: a
+stricter mode must not switch such a hook off.
+"""
 _DEBOUNCE = 0.5  # seconds without another change
 _LAST = 1.5  # seconds for hooks of a session that ends
 _BLOCKS = 2  # the exit code that denies
@@ -279,11 +284,14 @@ class SessionHooks:
     async def _command(
         self, hook: Hook, facts: CallFacts, given: bytes, variables: Mapping[str, str]
     ) -> tuple[ToolResult, HookAnswer]:
-        gates = self._needs.gates()
-        if not gates.in_order:
+        gates = self._needs.gates().in_order
+        if not gates:
             raise Refused("nothing runs in this session")
-        for gate in gates.in_order:
-            if gate.name in _HELD and isinstance(verdict := gate.judge(facts), Deny):
+        held = _HELD if hook.event is HookEvent.PRE_TOOL_USE else _HELD | _SESSION
+        # The user's yes to the file answers the questions about its commands, so they count as typed.
+        typed = self._facts(hook, replace(facts.call, origin=CallOrigin.USER))
+        for gate in gates:
+            if gate.name in held and isinstance(verdict := gate.judge(typed), Deny):
                 return gate.refusal(verdict), HookAnswer()
         text = "\n".join((*_exports({**variables, **self._folders()}), hook.command))
         request = CommandRequest(text, self._needs.cwd, hook.timeout, _OUTPUT, stdin=given)
