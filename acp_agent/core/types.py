@@ -146,6 +146,7 @@ class ToolSpec:
     delegates   whether another agent does the work. Each of its calls is judged by itself, so these calls run together
     alone       whether no other call of the same answer may run beside its calls
     users_only  whether only the user calls it, by a slash command. The model does not see it
+    acts_as     the names of tools that do the same: where one of them is forbidden, its calls are as well
     """
 
     name: str
@@ -163,6 +164,7 @@ class ToolSpec:
     delegates: bool = False
     alone: bool = False
     users_only: bool = False
+    acts_as: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from acp_agent.core.types import (
     Json,
     PathSubject,
     Ruling,
+    ToolKind,
     ToolResult,
     ToolSpec,
     UrlSubject,
@@ -192,6 +193,13 @@ class CallFacts:
     def only_reads(self) -> bool:
         """Whether the call changes nothing: neither its tool, nor the commands that it runs."""
         return all(line.only_reads for line in self.commands) if self.commands else not self.spec.mutates
+
+    @property
+    def only_edits(self) -> bool:
+        """Whether the call only changes files, by paths that the sandbox allows, and deletes none."""
+        only_paths = bool(self.paths) and len(self.paths) == len(self.subjects)
+        deletes = any(each.access is Access.DELETE for each in self.paths)
+        return only_paths and not deletes and self.spec.kind not in (ToolKind.DELETE, ToolKind.EXECUTE)
 
     def asking(self, asks: list[Ask]) -> "CallFacts":
         """Return the same facts with other questions."""

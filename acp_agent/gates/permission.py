@@ -38,7 +38,6 @@ from acp_agent.core.types import (
     JsonObject,
     PathSubject,
     Phase,
-    ToolKind,
     ToolResult,
     ToolSpec,
     UrlSubject,
@@ -240,13 +239,6 @@ def invocation_sites(invocation: Invocation) -> Iterator[str]:
     return (site(each.url) for each in invocation.subjects if isinstance(each, UrlSubject))
 
 
-def is_edit(facts: CallFacts) -> bool:
-    """Return whether a call only changes files, by paths that the sandbox allows, and deletes none."""
-    only_paths = bool(facts.paths) and len(facts.paths) == len(facts.subjects)
-    deletes = any(each.access is Access.DELETE for each in facts.paths)
-    return only_paths and not deletes and facts.spec.kind not in (ToolKind.DELETE, ToolKind.EXECUTE)
-
-
 _USER_DENIED = "denied by the user"
 _WHY = "Why not? The model is told what you write here. Leave it empty to say nothing."
 _REASON: JsonObject = {
@@ -424,6 +416,10 @@ class PermissionGate(Gate):
         return self._settle_asking(facts.asking(open_asks))
 
     def _settle_asking(self, facts: CallFacts) -> Settlement:
+        # A shell that runs already is no way around its rules, and neither is another tool that does the same.
+        acts_as = (*facts.spec.acts_as, *((_SHELL,) if facts.typed else ()))
+        if denial := next(filter(None, (self._denied_as(tool, facts) for tool in acts_as)), None):
+            return Settlement(denial)
         if facts.command is not None:
             settlement = self._settle_command(facts, facts.command)
         else:
@@ -433,6 +429,15 @@ class PermissionGate(Gate):
             return Settlement(unasked("; ".join(ask.reason for ask in facts.asks if ask.firm)))
         return settlement
 
+    def _denied_as(self, tool: str, facts: CallFacts) -> Deny | None:
+        """Return the refusal of a call that does what a tool does whose calls are denied; None if they are not."""
+        if tool == _SHELL and facts.command is not None:
+            verdict = self._settle_command_of(tool, facts, facts.command).verdict
+            return verdict if isinstance(verdict, Deny) else None
+        action = rule_action(facts.invocation, rules_of(self.rules, tool), self._resolve)
+        sites = (self._stored(tool, GrantKind.PREFIX, each) for each in invocation_sites(facts.invocation))
+        return self._denial(facts.invocation, action, self._stored(tool, GrantKind.TOOL), *sites, tool=tool)
+
     def _settle_command(self, facts: CallFacts, line: CommandFacts) -> Settlement:
         tool = facts.spec.name
         if facts.custom:
@@ -441,11 +446,7 @@ class PermissionGate(Gate):
                 return own
             if judge(line, rules_of(self.rules, facts.custom), lambda _: None).action is Action.ASK:
                 facts = facts.asking([*facts.asks, Ask(f"a rule for {facts.custom} asks")])
-        settlement = self._settle_command_of(tool, facts, line)
-        if isinstance(settlement.verdict, Deny) or not facts.typed:
-            return settlement
-        as_call = self._settle_command_of(_SHELL, facts, line)  # a shell that runs already is no way around its rules
-        return as_call if isinstance(as_call.verdict, Deny) else settlement
+        return self._settle_command_of(tool, facts, line)
 
     def _settle_command_of(self, tool: str, facts: CallFacts, line: CommandFacts) -> Settlement:
         """Return the outcome for a command by the rules and the stored answers of a tool."""
@@ -535,20 +536,23 @@ class PermissionGate(Gate):
             return folder_question(facts)
         return Settlement(approved) if approved else tool_question(facts, digest, whole, deletes=deletes)
 
-    def _denial(self, invocation: Invocation, action: Action | None, *stored: bool | None) -> Deny | None:
+    def _denial(
+        self, invocation: Invocation, action: Action | None, *stored: bool | None, tool: str = ""
+    ) -> Deny | None:
         """Return the denial by a rule of the tool, by a rule against reading, or by a stored answer; None without one.
 
         Files that may not be read may not be edited, listed or searched either, because the result would show them.
         """
+        tool = tool or invocation.spec.name
         if action is Action.DENY:
-            return self._by_rule_of(invocation.spec.name, invocation)
+            return self._by_rule_of(tool, invocation)
         read = tuple(s for s in invocation.subjects if isinstance(s, PathSubject) and not s.access.changes)
         reading = replace(invocation, subjects=read)
         if read and rule_action(reading, rules_of(self.rules, "read"), self._resolve) is Action.DENY:
             return self._by_rule_of("read", reading)
         if False not in stored:
             return None
-        tool, digest = invocation.spec.name, self._digest(invocation.spec.name, arguments_text(invocation))
+        digest = self._digest(tool, arguments_text(invocation))
         return self._denied(tool, *self._answers_to(tool, digest, invocation_sites(invocation)))
 
     @staticmethod
@@ -577,7 +581,7 @@ class PermissionGate(Gate):
             return False
         if not facts.spec.mutates:
             return bool(rules)
-        return self._conduct.auto_approve is not AutoApprove.AUTO_EDIT or not is_edit(facts)
+        return self._conduct.auto_approve is not AutoApprove.AUTO_EDIT or not facts.only_edits
 
     def _free(self, facts: CallFacts) -> Approved | None:
         """Return why the call runs unasked: the user typed it or chose full-auto, or it is our own housekeeping."""

@@ -143,7 +143,9 @@ class PolicyGate(Gate):
         trust = self._trust(facts.invocation)
         found = policy_facts(facts, trust, self._cwd, self._realpath, targets=targets)
         decision = self._policy.decide(found)
-        if not facts.custom or decision.effect is Effect.DENY:
-            return decision
-        own = self._policy.decide(found._replace(tool=tool_name(facts.custom)))
-        return own if own.effect is Effect.DENY or not decision.doubt else decision
+        for name in (*facts.spec.acts_as, *((facts.custom,) if facts.custom else ())):
+            if decision.effect is Effect.DENY:
+                break
+            other = self._policy.decide(found._replace(tool=tool_name(name)))
+            decision = other if other.effect is Effect.DENY or not decision.doubt else decision
+        return decision

@@ -46,7 +46,16 @@ PROFILES: Mapping[str, tuple[str, ...] | None] = MappingProxyType(
         "full": None,
         "coding": (
             *("group:fs", "group:runtime", "group:web", "group:memory", "group:lsp", "group:skills"),
-            *("diagnostics", "read_overflow", "update_plan", "ask_user", "agent", "evaluate", "handoff"),
+            *(
+                "diagnostics",
+                "read_overflow",
+                "update_plan",
+                "ask_user",
+                "agent",
+                "agent_action",
+                "evaluate",
+                "handoff",
+            ),
         ),
         "minimal": ("read", "list_directory", "find_path", "grep", "read_overflow"),
     }
@@ -242,13 +251,19 @@ class SelectionGate(Gate):
         return Allow()
 
     def _objection(self, name: str, spec: ToolSpec) -> str:
-        return self._selection().objection(name, spec.server, commands=spec.commands)
+        return _objection(self._selection(), name, spec)
 
     def _is_left_out(self, name: str, spec: ToolSpec) -> bool:
         only, handed = self._narrowed(), self._handed()
-        if handed is not None and handed.objection(name, spec.server, commands=spec.commands):
+        if handed is not None and _objection(handed, name, spec):
             return True
-        return only is not None and bool(_of_turn(only).objection(name, spec.server))
+        return only is not None and bool(_objection(_of_turn(only), name, replace(spec, commands=False)))
+
+
+def _objection(selection: Selection, name: str, spec: ToolSpec) -> str:
+    """Return the entry that excludes a tool, or one that does the same; empty if none does."""
+    found = selection.objection(name, spec.server, commands=spec.commands)
+    return found or next((why for each in spec.acts_as if (why := selection.objection(each))), "")
 
 
 @cache

@@ -6,8 +6,9 @@ The SDK calls the methods that are named as those of `acp.Client`.
 """
 
 import os
+import re
 import shlex
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol, cast
@@ -46,7 +47,12 @@ _MOST_TITLES: Final = 1000
 _CALL: Final = "· "
 _TITLE: Final = 200
 _DETAILS: Final = 4000
-_MOST_PATHS: Final = 20
+_MOST_NAMED: Final = 500
+"""Paths and URLs of one question."""
+_COMMANDS: Final = ("command", "cmd", "commandLine", "script")
+_PATHS: Final = re.compile(r"(?:.*_)?(?:path|paths|file|files|dir|directory|folder|cwd)")
+_URLS: Final = re.compile(r"(?:.*_)?(?:url|urls|uri)")
+_INNER_CAPITAL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 class AgentMessages:
@@ -374,19 +380,46 @@ def command_line(command: str, args: Sequence[str], env: Mapping[str, str], cwd:
 
 
 def action_of(agent: str, identity: str, call: ToolCallUpdate) -> JsonObject:
-    """Return what an agent asks to do, as the arguments of `agent_action`."""
+    """Return what an agent asks to do, as the arguments of `agent_action`.
+
+    An agent that would run something and does not say what in its arguments has the command in the title. Raises
+    RequestError for more paths and URLs than are judged.
+    """
     given = cast("JsonObject", call.raw_input if isinstance(call.raw_input, dict) else {})
-    command = given.get("command")
-    words = command if isinstance(command, str) else shlex.join(map(str, command)) if isinstance(command, list) else ""
-    paths: list[Json] = [each.path for each in call.locations or ()]
-    paths += [path for each in call.content or () if isinstance(path := getattr(each, "path", None), str)]
-    details = "" if not given else str({name: value for name, value in given.items() if name != "command"})
+    found = next((given[name] for name in _COMMANDS if given.get(name)), None)
+    command = shlex.join(map(str, found)) if isinstance(found, list) else found if isinstance(found, str) else ""
+    if not command and call.kind == "execute":
+        command = call.title or ""
+    named = [each.path for each in call.locations or ()]
+    named += [path for each in call.content or () if isinstance(path := getattr(each, "path", None), str)]
+    paths = [*dict.fromkeys((*named, *_texts(given, _PATHS)))]
+    urls = [*dict.fromkeys(_texts(given, _URLS))]
+    if len(paths) + len(urls) > _MOST_NAMED:
+        raise RequestError(_INVALID, f"more than {_MOST_NAMED} files and addresses")
+    details = "" if not given else str({name: value for name, value in given.items() if value is not found})
     return {
         "agent": agent,
         "program": identity,
         "action": (call.title or call.kind or "something that it does not name")[:_DETAILS],
         "kind": call.kind or "",
-        "command": words,
-        "paths": [*dict.fromkeys(paths)][:_MOST_PATHS],
+        "command": command,
+        "paths": [*paths],
+        "urls": [*urls],
         "details": details[:_DETAILS],
     }
+
+
+def _texts(given: JsonObject, names: "re.Pattern[str]") -> Iterator[str]:
+    """Yield the texts under names such as `file_path` or `filePath`, wherever they are in the arguments."""
+    waiting: list[tuple[str, Json]] = [*given.items()]
+    while waiting:
+        name, value = waiting.pop()
+        match value:
+            case str() if value and names.fullmatch(_INNER_CAPITAL.sub("_", name).lower()):
+                yield value
+            case list():
+                waiting += ((name, each) for each in value)
+            case dict():
+                waiting += value.items()
+            case _:
+                pass

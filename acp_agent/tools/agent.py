@@ -32,6 +32,7 @@ from acp_agent.core.types import (
     ToolKind,
     ToolResult,
     ToolSpec,
+    UrlSubject,
 )
 from acp_agent.text import counted, title
 from acp_agent.tools.tool import WHOLE, Params, Text, Tool
@@ -335,6 +336,8 @@ def _risks(*agents: OfferedAgent | None) -> str:
 
 
 _ACCESS = {"read": Access.READ, "search": Access.READ, "delete": Access.DELETE}
+_OURS = {"read": ("read",), "search": ("read",), "delete": ("delete_path",), "move": ("move_path",)}
+"""Our tools that do what an action of this kind does with its paths."""
 
 
 class AgentActionParams(Params):
@@ -345,6 +348,7 @@ class AgentActionParams(Params):
     kind      the kind of action, in its words
     command   the command line that it would run; empty for none
     paths     the files that it names
+    urls      the URLs that it names
     details   the rest of what it says of it
     """
 
@@ -354,6 +358,7 @@ class AgentActionParams(Params):
     kind: Text = ""
     command: Text = ""
     paths: tuple[Text, ...] = Field(default=(), strict=False)
+    urls: tuple[Text, ...] = Field(default=(), strict=False)
     details: Text = ""
 
 
@@ -371,11 +376,17 @@ class AgentAction(Tool[AgentActionParams]):
     def title(self, params: AgentActionParams) -> str:
         return title(f"{params.agent}: {params.action}")
 
+    def spec_of(self, params: AgentActionParams) -> ToolSpec:
+        """Return the definition for one call. What is forbidden of our own tools is forbidden of it."""
+        command = ("bash",) if params.command.strip() else ()
+        paths = _OURS.get(params.kind, ("write", "edit")) if params.paths else ()
+        return replace(self.spec(), acts_as=(*command, *paths, *(("fetch",) if params.urls else ())))
+
     def subjects(self, params: AgentActionParams) -> tuple[Subject, ...]:
         access = _ACCESS.get(params.kind, Access.WRITE)
         command = (CommandSubject(params.command, typed=True),) if params.command.strip() else ()
         paths = tuple(PathSubject(path, access) for path in params.paths)
-        return (*command, *paths, AgentSubject(params.agent, params.program))
+        return (*command, *paths, *map(UrlSubject, params.urls), AgentSubject(params.agent, params.program))
 
     async def run(self, params: AgentActionParams, context: ToolContext) -> ToolResult:
         if context.agent is None:
