@@ -130,7 +130,8 @@ class Selection:
         """Return the entry that excludes a tool, for the audit ("tools.deny: group:fs"); empty if none does.
 
         server     the MCP server of the tool, if known
-        commands   whether its calls are command lines: it is excluded where `bash` is denied
+        commands   whether its calls are command lines: it is excluded where `bash` is denied, and is in each profile
+                   that has `bash`
         """
         choice = self._choice
         for entry in choice.deny:
@@ -138,7 +139,8 @@ class Selection:
                 return f"tools.deny: {entry}"
         profile = PROFILES[choice.profile]
         if (profile is not None or choice.allow) and not self._any(choice.also_allow, tool, server):
-            if profile is not None and not self._any(profile, tool, server):
+            shell = commands and profile is not None and self._any(profile, _SHELL, "")
+            if profile is not None and not (shell or self._any(profile, tool, server)):
                 return f"tools.profile: {choice.profile}"
             if choice.allow and not self._any(choice.allow, tool, server):
                 return "tools.allow"

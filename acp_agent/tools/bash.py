@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
 
@@ -62,8 +62,9 @@ class ContainedBashParams(BashParams):
 class Bash(Tool[BashParams]):
     """The tool that runs a command in the session's terminal, the editor's or our own, and streams its output.
 
-    longest   the longest timeout in seconds. A call that asks for more gets this
-    reached   the hosts that commands reach in their sandbox, if they do not ask to be free of it; None without one
+    longest     the longest timeout in seconds. A call that asks for more gets this
+    reached     the hosts that commands reach in their sandbox, if they do not ask to be free of it; None without one
+    for_custom  whether it runs the commands of custom tools, whose calls cannot ask for that
     """
 
     name = "bash"
@@ -72,8 +73,9 @@ class Bash(Tool[BashParams]):
     commands = True
     params = BashParams
 
-    def __init__(self, longest: float = 600, *, reached: Sequence[str] | None = None) -> None:
+    def __init__(self, longest: float = 600, *, reached: Sequence[str] | None = None, for_custom: bool = False) -> None:
         self._longest = longest
+        self._for_custom = for_custom
         self._contained = reached is not None
         self._hosts = tuple(reached or ())
         if self._contained:
@@ -114,7 +116,7 @@ class Bash(Tool[BashParams]):
         async def stream(output: str) -> None:
             await context.progress(ToolProgress(context.call_id, output=output))
 
-        return self._result(await command.wait(stream), command.terminal_id, free=free)
+        return self._result(params, await command.wait(stream), command.terminal_id, free=free)
 
     async def _beside(self, params: BashParams, context: ToolContext) -> ToolResult:
         """Start a background command. If it ends at once, its result is that of any other command."""
@@ -135,12 +137,39 @@ class Bash(Tool[BashParams]):
             await context.progress(ToolProgress(context.call_id, output=output))
         if process.outcome is None:
             return _running(process, output)
-        return self._result(process.outcome, process.terminal_id, free=free)
+        return self._result(params, process.outcome, process.terminal_id, free=free)
 
-    def _result(self, outcome: CommandOutcome, terminal_id: str | None, *, free: bool) -> ToolResult:
+    def _result(
+        self, params: BashParams, outcome: CommandOutcome, terminal_id: str | None, *, free: bool
+    ) -> ToolResult:
         """Return the result of a command that has ended."""
         wall = wall_named(outcome.output, outcome.exit_code) if self._contained and not free else ""
-        return _result(outcome, self._longest, wall, _LOCAL if terminal_id is None else _EDITOR)
+        stopped = wall and StoppedBySandbox(wall, params.command if self._for_custom else "")
+        return _result(outcome, self._longest, stopped or None, _LOCAL if terminal_id is None else _EDITOR)
+
+
+class StoppedBySandbox(NamedTuple):
+    """What stopped a command: the wall in words, and the command if a call of another tool is needed to leave it."""
+
+    wall: str
+    command: str
+
+    @property
+    def ending(self) -> str:
+        """The line behind an output in which the wall was named, though the command did not fail."""
+        call = f"`{self.command}` with `bash` and `unsandboxed: true`" if self.command else "`unsandboxed: true`"
+        return f"[in the sandbox {self.wall}; {call} asks the user. {_OTHER_TMP}]"
+
+    @property
+    def failure(self) -> ToolFailure:
+        """The failure of a command that the wall ended."""
+        again = f"run `{self.command}` with `bash`," if self.command else "call again with"
+        again = f"{again} `unsandboxed: true` and a `reason`: the user is asked."
+        if "reached" in self.wall:
+            advice = f"{again[0].upper()}{again[1:]} {_OTHER_TMP}"
+        else:
+            advice = f"Do it within the session's folder, or {again}"
+        return ToolFailure(ToolErrorCategory.POLICY_BLOCKED, f"in the sandbox {self.wall}", advice)
 
 
 def _is_free(params: BashParams) -> bool:
@@ -156,21 +185,21 @@ def _running(process: BackgroundProcess, output: str) -> ToolResult:
     return ToolResult(output.removesuffix("\n"), envelope=envelope, frame=frame, place=place)
 
 
-def _result(outcome: CommandOutcome, longest: float, wall: str, place: str) -> ToolResult:
+def _result(outcome: CommandOutcome, longest: float, stopped: StoppedBySandbox | None, place: str) -> ToolResult:
     """Return the output for both readers. For the model an error block is added if the exit is an error.
 
-    wall   the wall of the sandbox that stopped the command; empty if none did
-    place  where it ran, for the audit
+    stopped  what stopped the command; None if no wall of the sandbox did
+    place    where it ran, for the audit
     In the envelope `exit_code` is 128 + n for signal n, and 124 after a timeout.
     """
     code = outcome.exit_code
-    failure = _failure(outcome, longest, wall) if code != 0 or outcome.timed_out else None
+    failure = _failure(outcome, longest, stopped) if code != 0 or outcome.timed_out else None
     ending = ["[output truncated]"] if outcome.truncated else []
     if code != 0:
         killed = f", killed by {outcome.signal}" if outcome.signal else ""
         ending.append(f"[exit {'unknown' if code is None else code}{killed}]")
-    elif wall:  # the last program of a pipe may hide it
-        ending.append(f"[in the sandbox {wall}; `unsandboxed: true` asks the user. {_OTHER_TMP}]")
+    elif stopped is not None:  # the last program of a pipe may hide it
+        ending.append(stopped.ending)
     return ToolResult(
         text=outcome.output.removesuffix("\n") or "(no output)",
         envelope={
@@ -187,22 +216,19 @@ def _result(outcome: CommandOutcome, longest: float, wall: str, place: str) -> T
         ),
         failure=failure,
         place=place,
-        wall=wall,
+        wall="" if stopped is None else stopped.wall,
     )
 
 
-def _failure(outcome: CommandOutcome, longest: float, wall: str) -> ToolFailure | None:
+def _failure(outcome: CommandOutcome, longest: float, stopped: StoppedBySandbox | None) -> ToolFailure | None:
     """Return the failure for exits that are errors of the call itself. Any other code is the command's own answer."""
     if outcome.timed_out:
         after = "" if outcome.timeout is None else f" after {outcome.timeout:g} s"
         more = f"Give a larger `timeout` (up to {longest:g})" if (outcome.timeout or 0) < longest else "Ask for less"
         advice = f"{more}, or `background: true` for what keeps running."
         return ToolFailure(ToolErrorCategory.TIMEOUT, f"timed out{after}", advice)
-    if wall:
-        again = "all again with `unsandboxed: true` and a `reason`: the user is asked."
-        inside = f"Do it within the session's folder, or c{again}"
-        advice = f"C{again} {_OTHER_TMP}" if "reached" in wall else inside
-        return ToolFailure(ToolErrorCategory.POLICY_BLOCKED, f"in the sandbox {wall}", advice)
+    if stopped is not None:
+        return stopped.failure
     if outcome.exit_code == 126:
         return ToolFailure(ToolErrorCategory.POLICY_BLOCKED, "command cannot be executed")
     if outcome.exit_code == 127:

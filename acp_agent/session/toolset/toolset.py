@@ -51,6 +51,7 @@ from acp_agent.session.toolset.settings import (
     without_faulty_patterns,
 )
 from acp_agent.tools.agent import AgentAction, AgentTool, EvaluateTool, HandoffTool
+from acp_agent.tools.bash import Bash
 from acp_agent.tools.registry import Registry, ToolLimits, default_tools
 from acp_agent.tools.tool import Tool
 from acp_agent.workspace.changed_files import FileWatch, SeenFiles, SessionSnapshots
@@ -536,7 +537,8 @@ class SessionTools:
         from acp_agent.tools.custom import CustomCommand  # noqa: PLC0415 - few users have custom tools
 
         taken = {tool.name for tool in own}
-        bash, seen = next(tool for tool in own if tool.name == "bash"), partial(seen_variables, loaded.settings)
+        bash = Bash(loaded.settings.tools.shell.max_timeout, reached=self.backends.reached, for_custom=True)
+        seen = partial(seen_variables, loaded.settings)
         return Registry((*own, *(CustomCommand(each, bash, seen) for each in self._custom if each.name not in taken)))
 
     def _tools(self, loaded: Loaded) -> tuple[Tool[Any], ...]:

@@ -1,6 +1,7 @@
 """Which tools a session has: profile, lists, groups, models, the session's own list."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -76,6 +77,15 @@ def test_the_profiles_are_what_they_say():
 def test_every_built_in_tool_of_today_belongs_to_coding():
     selection = Selection(ToolChoice("coding"), ALIASES)
     assert [tool.name for tool in default_tools() if selection.objection(tool.name)] == []
+
+
+def test_a_custom_tool_is_a_command_so_profiles_with_commands_have_it_and_lists_name_it():
+    def objection(**choice: Any) -> str:
+        return Selection(ToolChoice(**choice), ALIASES).objection("deploy", commands=True)
+
+    assert objection(profile="coding") == objection(allow=("deploy",)) == objection(profile="full") == ""
+    assert objection(profile="minimal") == "tools.profile: minimal"
+    assert objection(profile="coding", allow=("bash",)) == "tools.allow"
 
 
 def test_the_tools_of_language_servers_are_a_group_of_coding():

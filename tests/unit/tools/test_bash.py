@@ -319,6 +319,18 @@ async def test_the_model_reads_which_wall_stopped_a_command_and_how_to_ask():
     assert [request.unsandboxed for request in bench.terminal.requests] == [False, False, True]
 
 
+async def test_a_tool_whose_calls_cannot_leave_the_sandbox_names_the_call_that_can():
+    bench = Workbench(tools=(Bash(reached=(), for_custom=True),))
+    said = "touch: cannot touch '/etc/x': Read-only file system\n"
+    bench.command("touch /etc/x", Script(stderr=said, output=said, exit_code=1))
+    advice = model(await bench.run("bash", command="touch /etc/x")).splitlines()[1]
+    assert "run `touch /etc/x` with `bash`, `unsandboxed: true` and a `reason`: the user is asked" in advice
+    said = "curl: (6) Could not resolve host: x.test\n"
+    bench.command("curl x.test | cat", Script(stderr=said, output=said, exit_code=0))
+    told = model(await bench.run("bash", command="curl x.test | cat"))
+    assert "; `curl x.test | cat` with `bash` and `unsandboxed: true` asks the user." in told
+
+
 def test_the_model_is_told_which_hosts_commands_reach_and_of_many_only_the_first():
     [none, few, many] = [Bash(reached=[f"h{n}.com" for n in range(count)]).spec().description for count in (0, 2, 13)]
     assert "reaches only servers of this session. For" in none
