@@ -9,7 +9,7 @@ from typing import Final
 
 import anyio
 
-from acp_agent.core.backends import Lines
+from acp_agent.core.backends import FileHead, Lines
 from acp_agent.core.editor import DiskFiles
 from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, Json, JsonObject
@@ -23,6 +23,7 @@ from acp_agent.workspace.text_files import (
     UTF_16_BOMS,
     binary_error,
     changed_error,
+    decode_text,
     encoding_of,
     is_binary,
     stretch,
@@ -123,9 +124,10 @@ class ProxyFileSystem:
         head = await self._local.head(resolved, MOST_COMPARED)
         if head is not None and encoding_of(head.data):  # an editor might write another encoding
             raise BackendUnavailable(_BACKEND, f"{path} is not UTF-8", quiet=True)
-        if await self._present(path, resolved, expected) != expected:
+        if await self._present(path, head, expected) != expected:
             raise changed_error(path)
-        if await self._needs_bom(resolved):
+        # An editor that returned the text without a mark adds it itself. If it has returned none, the disk tells.
+        if self._has_bom.get(resolved, head is not None and head.data.startswith(BOM)):
             is_in_text = expected is not None and expected.startswith(_BOM)  # the second of two marks
             text = _BOM + (text if is_in_text else text.removeprefix(_BOM))
         try:
@@ -183,7 +185,7 @@ class ProxyFileSystem:
     async def _on_disk(self, resolved: str) -> str | None:
         """Return the text on disk; "" if the file is not text any more, None if there is no file."""
         with suppress(ToolError):
-            return None if await self._local.kind(resolved) is None else await self._local.read_text(resolved)
+            return await self._checked_on_disk(resolved, resolved)
         return ""
 
     async def _shown(self, path: str) -> str | None:
@@ -192,12 +194,12 @@ class ProxyFileSystem:
             return await self.read_text(path)
         return None
 
-    async def _present(self, path: str, resolved: str, expected: str | None) -> str | None:
+    async def _present(self, path: str, head: FileHead | None, expected: str | None) -> str | None:
         """Return the present text: the editor's if a text is expected and the editor has one, else the one on disk.
 
         Raises ToolError for a file on disk that is not text.
         """
-        on_disk = await self._checked_on_disk(path, resolved)
+        on_disk = await self._text(path, head)
         if expected is None:
             return on_disk
         try:
@@ -207,17 +209,16 @@ class ProxyFileSystem:
 
     async def _checked_on_disk(self, path: str, resolved: str) -> str | None:
         """Return the text on disk, None without a file. Raises ToolError for a file that is not text."""
-        return None if await self._local.kind(resolved) is None else await self._local.read_text(path)
+        return await self._text(path, await self._local.head(resolved, MOST_COMPARED))
 
-    async def _needs_bom(self, resolved: str) -> bool:
-        """Return whether the text must be sent with a byte order mark, so that the file keeps it.
+    async def _text(self, path: str, head: FileHead | None) -> str | None:
+        """Return the text of a file whose first `MOST_COMPARED` bytes are known, None without a file.
 
-        An editor that returned the text without a mark adds it itself. If it has not returned the text, the disk tells.
+        Raises ToolError for a file that is not text.
         """
-        if resolved in self._has_bom:
-            return self._has_bom[resolved]
-        head = await self._local.head(resolved, len(BOM))
-        return head is not None and head.data == BOM
+        if head is None:
+            return None
+        return decode_text(head.data, path) if head.size == len(head.data) else await self._local.read_text(path)
 
     def _refuse_unusable(self, method: str, *, offered: bool) -> None:
         if not offered:

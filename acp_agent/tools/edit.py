@@ -261,12 +261,11 @@ class Write(FileWriter[WriteParams]):
         return (self._change(params, files, await self._previous(params, files)),)
 
     async def run(self, params: WriteParams, context: ToolContext) -> ToolResult:
-        old = shown_text(context)
-        if old is None:
-            try:
-                old = await self._previous(params, context.files)
-            except StaleFile as stale:
-                return self.failed(stale)
+        try:
+            shown = context.previewed  # writing compares it with the file
+            old = shown[0].old_text if shown else await self._previous(params, context.files)
+        except StaleFile as stale:
+            return self.failed(stale)
         made = self._change(params, context.files, old)
         made, saved = await self._commit(made, params.path, context)
         text = f"Wrote {len(made.new_text.encode())} bytes to {params.path}{saved}"
