@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,15 @@ from acp_agent.cli.agent_process import RecordedFrame, SeenCall
 from tests.e2e.aided import aided
 from tests.e2e.killed_view import loaded
 from tests.e2e.model_servers import last_prompt, meeting_model
+from tests.fakes import editor as editors
 from tests.fakes.answers import Call
-from tests.fakes.editor import NOTHING, ScriptedEditor, editing
+from tests.fakes.editor import NOTHING, ScriptedEditor
 from tests.fakes.held import Held, processes_ended
 from tests.fakes.model_script import Script, says, uses
 
 pytestmark = pytest.mark.anyio
+
+editing = partial(editors.editing, serves=__name__)
 
 FULL_AUTO = "[acp]\nauto_approve = 'full-auto'\n"
 
@@ -126,7 +130,7 @@ async def test_the_audit_says_which_sub_agent_made_a_call(tmp_path: Path):
         "^find": [uses(("list_directory", {"path": "."})), says("nothing")],
         "^go": [uses(run("explore", "find")), says("done")],
     }
-    async with editing(tmp_path, script, capabilities=NOTHING) as editor:
+    async with editing(tmp_path, script, capabilities=NOTHING, serves="") as editor:
         session = await editor.open()
         await editor.say(session, "go")
         (file,) = Path(editor.home.data).rglob("audit.jsonl")
@@ -325,7 +329,7 @@ async def test_an_agent_of_the_project_is_used_when_the_user_has_said_yes_to_it(
         "^test": [says("tested")],
         "^go": [uses(run("tester", "test it")), says("done")],
     }
-    async with editing(tmp_path, script, capabilities=NOTHING) as editor:
+    async with editing(tmp_path, script, capabilities=NOTHING, serves="") as editor:
         agents = editor.workspace / ".claude" / "agents"
         agents.mkdir(parents=True)
         (agents / "tester.md").write_text(HOOKED)

@@ -48,7 +48,7 @@ open("up", "w").write(f"{os.getpid()}\\n")
 time.sleep(60)
 """
 FULL_AUTO = '[acp]\nauto_approve = "full-auto"\n'
-editing = partial(editors.editing, short_waits=True)
+editing = partial(editors.editing, short_waits=True, serves=__name__)
 EVERYWHERE = pytest.mark.parametrize("capabilities", [NOTHING, EVERYTHING], ids=["local", "in the editor"])
 
 
@@ -211,7 +211,7 @@ async def test_the_end_of_the_session_ends_it_even_a_daemon(tmp_path, capabiliti
 @EVERYWHERE
 @HOW
 async def test_the_end_of_the_agent_ends_it(tmp_path, capabilities, how):
-    async with editing(tmp_path, [start(), says("ok")], capabilities=capabilities, lawful=False) as editor:
+    async with editing(tmp_path, [start(), says("ok")], capabilities=capabilities, lawful=False, serves="") as editor:
         session = await opened(editor)
         await editor.say(session, "go")
         pids = await serving(editor)
@@ -222,7 +222,9 @@ async def test_the_end_of_the_agent_ends_it(tmp_path, capabilities, how):
 @EVERYWHERE
 @pytest.mark.parametrize("command", ["python3 server.py", "python3 daemon.py"])
 async def test_a_killed_agent_leaves_nothing_running(tmp_path, capabilities, command):
-    async with editing(tmp_path, [start(command), says("ok")], capabilities=capabilities, lawful=False) as editor:
+    async with editing(
+        tmp_path, [start(command), says("ok")], capabilities=capabilities, lawful=False, serves=""
+    ) as editor:
         session = await opened(editor)
         await editor.say(session, "go")
         pids = await serving(editor)
@@ -244,7 +246,7 @@ async def test_what_a_command_leaves_in_the_editors_terminal_ends_with_the_comma
 
 async def test_a_killed_agent_leaves_no_server_of_a_command_in_the_editors_terminal(tmp_path):
     command = "python3 server.py & wait"
-    async with editing(tmp_path, [uses(("bash", {"command": command})), says("ok")], lawful=False) as editor:
+    async with editing(tmp_path, [uses(("bash", {"command": command})), says("ok")], lawful=False, serves="") as editor:
         session = await opened(editor)
         request = {
             "jsonrpc": "2.0",

@@ -1,17 +1,22 @@
 """session/cancel, wherever the turn happens to be: answered `cancelled`, nothing left running, the session usable."""
 
+from functools import partial
+
 import anyio
 import pytest
 
 from acp_agent.cli.agent_process import text_at
 from tests.e2e.model_servers import stalling_model
 from tests.e2e.test_taken_up import place
+from tests.fakes import editor as editors
 from tests.fakes.answers import Holding, never
-from tests.fakes.editor import NOTHING, editing, from_agent
+from tests.fakes.editor import NOTHING, from_agent
 from tests.fakes.held import Held, processes_ended
 from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
+
+editing = partial(editors.editing, serves=__name__)
 
 HOLD = [uses(("bash", {"command": Held.COMMAND})), says("never said")]
 

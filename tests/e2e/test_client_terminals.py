@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -17,12 +18,15 @@ import pytest
 from anyio.abc import Process
 
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, sandbox_tier
+from tests.fakes import editor as editors
 from tests.fakes.answers import Call, Override, answering, never, refusing
-from tests.fakes.editor import TERMINAL_ONLY, ScriptedEditor, editing
+from tests.fakes.editor import TERMINAL_ONLY, ScriptedEditor
 from tests.fakes.held import processes_ended
 from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
+
+editing = partial(editors.editing, serves=__name__)
 
 
 def quoted(words: Sequence[str]) -> list[str]:

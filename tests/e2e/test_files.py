@@ -1,15 +1,20 @@
 """Files: through the editor where it offers them, flag by flag, from the disk where it does not."""
 
+from functools import partial
+
 import anyio
 import pytest
 
 from acp_agent.text import unescaped
 from tests.e2e.thoughts import Mind, go, thinking
+from tests.fakes import editor as editors
 from tests.fakes.answers import Call, answering, never, refusing
-from tests.fakes.editor import EVERYTHING, FILES_ONLY, NOTHING, READ_ONLY, TERMINAL_ONLY, editing
+from tests.fakes.editor import EVERYTHING, FILES_ONLY, NOTHING, READ_ONLY, TERMINAL_ONLY
 from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
+
+editing = partial(editors.editing, serves=__name__)
 
 EDIT = {"path": "a.txt", "old_string": "beta", "new_string": "gamma"}
 

@@ -1,11 +1,15 @@
 """Modes and options: announced, checked, and enforced."""
 
+from functools import partial
+
 import pytest
 
-from tests.fakes.editor import editing
+from tests.fakes import editor as editors
 from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
+
+editing = partial(editors.editing, serves=__name__)
 
 WRITE = [uses(("write", {"path": "a.txt", "content": "a\n"})), says("ok")]
 RUN = [uses(("bash", {"command": "touch touched"})), says("ok")]

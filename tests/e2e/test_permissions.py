@@ -1,14 +1,18 @@
 """Questions to the user: what is asked, and that only a clear yes lets a call run."""
 
 import os
+from functools import partial
 
 import pytest
 
+from tests.fakes import editor as editors
 from tests.fakes.answers import Holding, allowing, answering, choosing, dismissing, never, refusing, rejecting, twice
-from tests.fakes.editor import NOTHING, editing
+from tests.fakes.editor import NOTHING
 from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
+
+editing = partial(editors.editing, serves=__name__)
 
 ASK = "session/request_permission"
 TOUCH = [uses(("bash", {"command": "touch touched"})), says("ok")]

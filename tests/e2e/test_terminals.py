@@ -1,17 +1,21 @@
 """Commands: in the editor's terminal where there is one, in a process of the agent's where there is none."""
 
 import re
+from functools import partial
 
 import anyio
 import pytest
 
 from acp_agent.cli.agent_process import objects_at, text_at
+from tests.fakes import editor as editors
 from tests.fakes.answers import Call, Holding, answering, never, refusing
-from tests.fakes.editor import FILES_ONLY, NOTHING, TERMINAL_ONLY, editing, from_agent
+from tests.fakes.editor import FILES_ONLY, NOTHING, TERMINAL_ONLY, from_agent
 from tests.fakes.held import Held, processes_ended
 from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
+
+editing = partial(editors.editing, serves=__name__)
 
 
 def output_of(call) -> str:

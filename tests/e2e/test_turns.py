@@ -1,13 +1,18 @@
 """A prompt, from the editor's side: text, tool calls in order, the end of the turn."""
 
+from functools import partial
+
 import anyio
 import pytest
 
 from acp_agent.cli.agent_process import text_at
-from tests.fakes.editor import NOTHING, editing, from_agent
+from tests.fakes import editor as editors
+from tests.fakes.editor import NOTHING, from_agent
 from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
+
+editing = partial(editors.editing, serves=__name__)
 
 
 async def test_text_streams_in_pieces_of_one_message(tmp_path):
@@ -94,7 +99,7 @@ async def test_ids_are_never_used_again_in_a_later_turn(tmp_path):
 
 
 async def test_no_update_comes_before_the_session_and_none_after_the_turn(tmp_path):
-    async with editing(tmp_path, [uses(("bash", {"command": "echo hi"})), says("ok")]) as editor:
+    async with editing(tmp_path, [uses(("bash", {"command": "echo hi"})), says("ok")], serves="") as editor:
         session = await editor.open()
         await editor.updated("available_commands_update")
         await editor.say(session, "go")

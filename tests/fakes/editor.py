@@ -15,11 +15,12 @@ import acp_agent
 from acp_agent.cli.agent_process import Direction, RecordedFrame, SeenCall, seen_calls, text_at
 from tests.fakes.answers import Call, Override, allowing
 from tests.fakes.fork_server import PREPARED_BY
-from tests.fakes.forked_agent import CAN_FORK, fork_agent
+from tests.fakes.forked_agent import CAN_FORK, ForkedAgent, fork_agent
 from tests.fakes.held import PATIENCE, Fifo
 from tests.fakes.home import Home
 from tests.fakes.model_script import Script, write_script
 from tests.fakes.plain_editor import EVERYTHING, JsonRpcError, PlainEditor
+from tests.fakes.shared_agents import SharedAgent, take_shared_agent
 from tests.fakes.short_waits import VARIABLE
 from tests.wire import rules, schema
 
@@ -51,19 +52,34 @@ class ScriptedEditor(PlainEditor):
         self.initialized: dict[str, Any] = {}
         self._fifos: list[Fifo] = []
         self.forks = CAN_FORK
+        self.shared: SharedAgent | None = None
 
     async def open_agent(self) -> Process:
+        if self.shared is not None:
+            return await self.shared.open(self.environment, self.cwd)
         return await (fork_agent(self.environment, self.cwd) if self.forks else super().open_agent())
 
     async def answer(self, request: RecordedFrame) -> None:
         override = self.overrides.get(request.method, Call.serve)
         await override(Call(self, request))
 
+    async def end_agent(self, process: Process) -> None:
+        if not (isinstance(process, ForkedAgent) and process.stays):
+            await super().end_agent(process)
+
     # ------------------------------------------------------------------------------ talking
 
     async def initialize(self) -> Any:
+        if self.shared is not None and self.shared.greeting:
+            for frame in self.shared.greeting:
+                self.recording.add(frame)
+            self.agent.requests = self.shared.requests
+            self.initialized = self.shared.greeting[1].message["result"]
+            return self.initialized
         with anyio.fail_after(PATIENCE):
             self.initialized = await super().initialize()
+        if self.shared is not None:
+            self.shared.greeting = self.recording.frames[:2]
         return self.initialized
 
     async def open(self) -> str:
@@ -206,6 +222,7 @@ async def editing(
     cold: bool = False,
     short_waits: bool = False,
     agent: Sequence[str] = AGENT,
+    serves: str = "",
 ) -> AsyncIterator[ScriptedEditor]:
     """An editor with a running agent; its files are below `folder` (home/ and work/).
 
@@ -214,14 +231,22 @@ async def editing(
     agent    the command that starts a cold agent. A forked one calls `prepare` of the module that it names
     lawful   check the whole conversation against the protocol's rules and schema when the test is through
     short_waits   let the agent wait a tenth as long for locks and the like, where it is forked
+    serves   the module whose tests share this agent if they configure it alike (shared_agents.py)
     """
     more = {**(environment or {}), **({VARIABLE: "1"} if short_waits else {})}
     if agent[1] == "-m" and agent[2] != "acp_agent" and not cold:
         more[PREPARED_BY] = agent[2]
-    home, workspace = Home(folder / "home", more), folder / "work"
+    shared = None
+    if serves and CAN_FORK and not cold:
+        offered = json.dumps(capabilities)
+        shared = take_shared_agent((serves, offered, config, script is None, tuple(more.items())), more)
+    home, workspace = Home(folder / "home", more) if shared is None else shared.home, folder / "work"
     workspace.mkdir(exist_ok=True)
     model = "" if script is None else f'[llm]\nmodel = "{write_script(home.root, script)}"\n'
-    home.config.write_text(model + config)
+    if shared is None:
+        home.config.write_text(model + config)
+    else:
+        shared.configure(model + config)
     editor = ScriptedEditor(
         home,
         workspace,
@@ -232,14 +257,19 @@ async def editing(
         EVERYTHING if capabilities is None else capabilities,
     )
     editor.forks = CAN_FORK and not cold
+    editor.shared = shared
     failure: BaseException | None = None
     try:
         async with editor.running():
             yield editor
+            if shared is not None:
+                await shared.settle(editor.agent)
     except BaseExceptionGroup as group:  # the test's own failure reads best without the task groups around it
         failure = _innermost(group)
     finally:
         editor.close()
+        if shared is not None:
+            shared.leave()
     if failure is not None:
         print(editor.log, file=sys.stderr)
         raise failure

@@ -59,7 +59,17 @@ class PipeReader(ByteReceiveStream):
                 raise anyio.EndOfStream
             return data
 
+    def rest(self) -> bytes:
+        """What can be read without waiting, at most 64 KiB."""
+        try:
+            return os.read(self._descriptor, 65536)
+        except BlockingIOError:
+            return b""
+
     async def aclose(self) -> None:
+        self.close_now()
+
+    def close_now(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -87,12 +97,21 @@ class PipeWriter(ByteSendStream):
     async def aclose(self) -> None:
         if self._descriptor >= 0:
             anyio.notify_closing(self._descriptor)
+            self.close_now()
+
+    def close_now(self) -> None:
+        if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
 
 class ForkedAgent(Process):
-    """A running agent. The process is a child of the fork server, and leader of its own session."""
+    """A running agent. The process is a child of the fork server, and leader of its own session.
+
+    stays   whether `aclose` leaves it running, for another test (shared_agents.py)
+    """
+
+    stays = False
 
     def __init__(self, control: socket.socket, pipes: tuple[int, int, int]) -> None:
         self._control = control
@@ -140,11 +159,26 @@ class ForkedAgent(Process):
         os.kill(self.pid, signal)
 
     async def aclose(self) -> None:
+        if self.stays:
+            return
         with anyio.CancelScope(shield=True):
             for stream in (self._stdin, self._stdout, self._stderr):
                 await stream.aclose()
             await self.wait()
             self._control.close()
+
+    def close_now(self) -> None:
+        """Wait for its end without an event loop, and close all."""
+        self._control.setblocking(True)
+        while self._hear():
+            pass
+        self._control.close()
+        for stream in (self._stdin, self._stdout, self._stderr):
+            stream.close_now()
+
+    def rest_of_log(self) -> bytes:
+        """What it wrote to its log and nobody has read."""
+        return self._stderr.rest()
 
     async def _heard(self, lines: int) -> None:
         while self._told.count(b"\n") < lines:
@@ -176,7 +210,7 @@ def ask_for_process(
 
 async def fork_agent(
     environment: Mapping[str, str], cwd: str, arguments: Sequence[str] = (), server: str = ""
-) -> Process:
+) -> ForkedAgent:
     """A new agent, which is ended like any other process. `server` is the fork server's socket, by default ours."""
     (stdin, to_agent), (from_agent, stdout), (from_log, stderr) = os.pipe(), os.pipe(), os.pipe()
     control = ask_for_process(environment, cwd, arguments, [stdin, stdout, stderr], server)

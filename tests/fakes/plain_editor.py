@@ -78,10 +78,11 @@ class AgentConnection:
         self.recording = recording
         self.gone = anyio.Event()
         self._reading = anyio.CancelScope()
+        self.requests = 0
         self._process = process
         self._on_request = on_request
         self._pending: dict[int, _Pending] = {}
-        self._requests = 0
+        self._rest = bytearray()  # of a message that was not read to its end
         self._sending = anyio.Lock()
         self._log = bytearray()
 
@@ -98,8 +99,8 @@ class AgentConnection:
         """Send a request and return its result. Raises JsonRpcError or AgentGone."""
         if self.gone.is_set():
             raise AgentGone(f"the agent ended before {method}")
-        self._requests += 1
-        number, pending = self._requests, _Pending()
+        self.requests += 1
+        number, pending = self.requests, _Pending()
         self._pending[number] = pending
         try:
             await self.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
@@ -152,12 +153,11 @@ class AgentConnection:
         try:
             with self._reading:
                 async with anyio.create_task_group() as answering:
-                    rest = bytearray()
                     async for chunk in self._process.stdout:
-                        rest += chunk
+                        self._rest += chunk
                         if b"\n" not in chunk:
                             continue
-                        *lines, rest = rest.split(b"\n")
+                        *lines, self._rest = self._rest.split(b"\n")
                         for line in lines:
                             frame = self._take(line)
                             if frame.is_request:
@@ -171,8 +171,17 @@ class AgentConnection:
     async def read_log(self) -> None:
         assert self._process.stderr is not None
         async for chunk in self._process.stderr:
-            self._log += chunk
-            del self._log[:-_LOG_KEPT]
+            self.take_log(chunk)
+
+    def take_log(self, chunk: bytes) -> None:
+        """Append to the log."""
+        self._log += chunk
+        del self._log[:-_LOG_KEPT]
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no request of ours is open, and the agent has not stopped in the middle of a message."""
+        return not self._pending and not self._rest
 
     def _take(self, line: bytearray) -> RecordedFrame:
         message = json.loads(line)
@@ -241,12 +250,15 @@ class PlainEditor:
                 try:
                     yield
                 finally:
-                    await end_agent(process)
+                    await self.end_agent(process)
                     tasks.cancel_scope.cancel()
             terminal_tasks.cancel_scope.cancel()
 
     async def open_agent(self) -> Process:
         return await open_agent(self.command, self.environment, self.cwd)
+
+    async def end_agent(self, process: Process) -> None:
+        await end_agent(process)
 
     async def initialize(self) -> Any:
         """Send `initialize` and return the agent's answer."""
