@@ -10,7 +10,7 @@ import anyio
 
 from acp_agent.agent.hooks import Received
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
-from acp_agent.core.events import EventSink, PlanChanged, PlanEntry
+from acp_agent.core.events import BoardTask, EventSink, PlanChanged, PlanEntry, PlanStatus
 from acp_agent.core.messages import Message, Part, ToolResultPart, ToolUsePart
 from acp_agent.core.ports import Toolset
 from acp_agent.core.secrets import Redact, verbatim
@@ -157,24 +157,56 @@ async def _run(
 
 
 class ShownPlan:
-    """The plan of one conversation.
+    """The plan of one conversation, and the board of tasks of which it is made where there is one.
 
     redact    removes secrets from it
     entries   what the user saw last, also before a restart of the agent
+    tasks     the board as it is now
     """
 
-    def __init__(self, emit: EventSink, redact: Redact = verbatim, entries: tuple[PlanEntry, ...] = ()) -> None:
+    def __init__(
+        self,
+        emit: EventSink,
+        redact: Redact = verbatim,
+        entries: tuple[PlanEntry, ...] = (),
+        tasks: tuple[BoardTask, ...] = (),
+    ) -> None:
         self._emit = emit
         self._redact = redact
         self._entries = entries
+        self.tasks = tasks
 
-    async def show(self, entries: tuple[PlanEntry, ...]) -> None:
-        """Show a plan in place of the previous one, unless they are equal."""
+    async def show(self, entries: tuple[PlanEntry, ...], tasks: tuple[BoardTask, ...] | None = None) -> None:
+        """Show a plan in place of the previous one, unless they are equal. None for `tasks` leaves the board.
+
+        The board has changed before this waits for anything, so no other call comes in between.
+        """
         shown = tuple(replace(entry, content=self._redact(entry.content)) for entry in entries)
-        if shown != self._entries:
-            self._entries = shown
-            await self._emit(PlanChanged(shown))
+        board = self.tasks if tasks is None else self._without_secrets(tasks)
+        if (shown, board) != (self._entries, self.tasks):
+            self._entries, self.tasks = shown, board
+            await self._emit(PlanChanged(shown, board))
+
+    def turn_began(self) -> None:
+        """Take the tasks from the board if all are done. The user sees them until there are others."""
+        if all(task.status is PlanStatus.COMPLETED for task in self.tasks):
+            self.tasks = ()
 
     async def clear(self) -> None:
         """Remove the plan, because a new conversation begins."""
-        await self.show(())
+        await self.show((), ())
+
+    def _without_secrets(self, tasks: tuple[BoardTask, ...]) -> tuple[BoardTask, ...]:
+        before, redact = {*self.tasks}, self._redact
+        return tuple(
+            task
+            if task in before
+            else replace(
+                task,
+                title=redact(task.title),
+                text=redact(task.text),
+                result=redact(task.result),
+                note=redact(task.note),
+            )
+            for task in tasks
+        )

@@ -38,6 +38,32 @@ class PlanEntry:
     priority: PlanPriority = PlanPriority.MEDIUM
 
 
+MAIN = "main"
+"""The name of the session's own agent, beside those of its sub-agents' runs, which end with a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoardTask:
+    """A task of the board that the agents of a session share.
+
+    id       a short name, or a number
+    after    the ids of the tasks that must be done before
+    owner    who works on it, or did it: `MAIN` or the id of a run, such as "general-1"; empty for nobody
+    result   what came of it
+    note     how it came back, if its owner gave it back
+    """
+
+    id: str
+    title: str
+    text: str = ""
+    priority: PlanPriority = PlanPriority.MEDIUM
+    after: tuple[str, ...] = ()
+    status: PlanStatus = PlanStatus.PENDING
+    owner: str = ""
+    result: str = ""
+    note: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class UserMessage:
     """A prompt of the user. An editor draws it by itself, so it is sent only when the conversation is shown again."""
@@ -141,9 +167,14 @@ class UsageChanged:
 
 @dataclass(frozen=True, slots=True)
 class PlanChanged:
-    """The whole plan, whenever it changes."""
+    """The whole plan, whenever it changes.
+
+    entries   what the user sees
+    tasks     the board; it is what the user sees if that was made of it
+    """
 
     entries: tuple[PlanEntry, ...]
+    tasks: tuple[BoardTask, ...] = ()
 
 
 class CompactionStatus(StrEnum):

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from acp_agent.core.events import PlanEntry, TextDelta, ThoughtDelta, ToolFinished, TranscriptEvent
+from acp_agent.core.events import BoardTask, PlanEntry, TextDelta, ThoughtDelta, ToolFinished, TranscriptEvent
 from acp_agent.core.messages import Message, Usage
 from acp_agent.core.session_options import SessionOptions
 
@@ -121,6 +121,7 @@ class SessionSnapshot:
     """A stored session without its transcript, which may be long and is read page by page.
 
     plan                 the plan that the user saw last
+    tasks                the board of tasks as it was then
     user_words           what the user wrote in their latest prompts, oldest first
     unfinished_messages  the answer and the thought of a turn that was cut off, as far as they were stored
     finished_calls       the model's tool calls that ended in a turn that was cut off, oldest first
@@ -136,6 +137,7 @@ class SessionSnapshot:
     unfinished_messages: tuple[TextDelta | ThoughtDelta, ...] = ()
     finished_calls: tuple[ToolFinished, ...] = ()
     seen: Mapping[str, SeenFile] = field(default_factory=dict[str, SeenFile])
+    tasks: tuple[BoardTask, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

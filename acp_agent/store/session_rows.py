@@ -20,7 +20,6 @@ from typing import TypeAlias, cast
 
 from acp_agent.core.events import (
     PlanChanged,
-    PlanEntry,
     TextDelta,
     ThoughtDelta,
     ToolFinished,
@@ -69,7 +68,7 @@ _NEWEST = "SELECT seq, CAST(body AS BLOB) FROM told WHERE conversation_id = ? AN
 _RENEW = "UPDATE told SET body = ? WHERE conversation_id = ? AND seq = ?"
 _REMOVE = "DELETE FROM told WHERE conversation_id = ? AND seq = ?"
 
-_WITH_LONG_TEXTS = {kind_of(UserMessage), kind_of(ToolStarted), kind_of(ToolFinished)}
+_WITH_LONG_TEXTS = {kind_of(UserMessage), kind_of(ToolStarted), kind_of(ToolFinished), kind_of(PlanChanged)}
 _LONG = 1024
 """The bytes of JSON from which a text has a row of its own."""
 _STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"')
@@ -195,11 +194,11 @@ def page(connection: sqlite3.Connection, session: str | bytes, after: int) -> li
     return rows
 
 
-def last_plan(connection: sqlite3.Connection, session: str | bytes) -> tuple[PlanEntry, ...]:
+def last_plan(connection: sqlite3.Connection, session: str | bytes) -> PlanChanged:
     """Return the plan that was shown last, or nothing if it cannot be read. Raises sqlite3.Error."""
     with closing(_latest(connection, session, PlanChanged)) as plans:
         plan = next(plans, None)
-    return plan.entries if isinstance(plan, PlanChanged) else ()
+    return plan if isinstance(plan, PlanChanged) else PlanChanged(())
 
 
 def last_user_words(connection: sqlite3.Connection, session: str | bytes) -> tuple[str, ...]:

@@ -164,16 +164,18 @@ class SqliteSessionRepository:
         *record, options, tally, knowledge, tokens = row
         messages, lost = self._history.read(connection)
         took = self._readable(UsageTotals(), tally)
+        plan = session_rows.last_plan(connection, self._column)
         return SessionSnapshot(
             record_of((self._column, *record)),
             self._readable(SessionOptions(), options),
             took,
             HistoryState(messages, knowledge, tokens, lost),
-            session_rows.last_plan(connection, self._column),
+            plan.entries,
             session_rows.last_user_words(connection, self._column),
             session_rows.last_messages(connection, self._column) if took.under_way else (),
             session_rows.last_finished_calls(connection, self._column) if took.under_way else (),
             self._seen.read(connection),
+            plan.tasks,
         )
 
     def _readable(self, default: T, body: object) -> T:

@@ -15,8 +15,11 @@ from hypothesis import strategies as st
 from acp_agent.agent.history import History
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import (
+    BoardTask,
     PlanChanged,
     PlanEntry,
+    PlanPriority,
+    PlanStatus,
     TextDelta,
     ThoughtDelta,
     ToolFinished,
@@ -387,6 +390,23 @@ async def test_the_plan_the_user_saw_last_is_there_after_a_restart(path):
         saved = await repository.snapshot()
         assert saved is not None
         assert (saved.plan, saved.user_words) == ((), ())
+
+
+async def test_the_board_of_the_last_plan_is_there_after_a_restart_and_in_a_copy_and_its_long_texts_are_stored_once(
+    path,
+):
+    first = BoardTask("a", "do A", "long " * 400, PlanPriority.HIGH, result="\ud800")
+    second = BoardTask("b", "do B", after=("a",), status=PlanStatus.IN_PROGRESS, owner="general-1", note="x")
+    async with kept(path) as (database, repository):
+        for tasks in ((first,), (first, second), (first, replace(second, owner="general-2"))):
+            await repository.write(Change(events=[PlanChanged((PlanEntry("x"),), tasks)]))
+        await SessionStore(database).fork("s", replace(RECORD, id="copy"), SessionOptions())
+    async with kept(path) as (database, repository):
+        for each in (repository, SessionStore(database).of("copy")):
+            saved = await each.snapshot()
+            assert saved is not None
+            assert saved.tasks == (first, replace(second, owner="general-2"))
+        assert await database.read(query("SELECT count(*) FROM texts WHERE conversation_id = 's'")) == [(1,)]
 
 
 async def test_what_the_user_typed_is_there_and_nothing_others_said(path):
