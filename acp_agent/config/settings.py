@@ -367,6 +367,11 @@ class AgentsSettings(Section):
         ),
         OFF,
     ] = False
+    board: Annotated[
+        bool,
+        Field(description="Whether the agents share a board of tasks, shown as the plan, and write to each other."),
+        OFF,
+    ] = False
     max_running: Annotated[
         int, Field(ge=1, le=64, description="Sub-agents that run at once in one process, in all its sessions.")
     ] = 8

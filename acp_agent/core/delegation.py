@@ -6,9 +6,9 @@ A sub-agent never has more rights than its session: its calls pass the session's
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from acp_agent.core.events import ToolProgress
+from acp_agent.core.events import BoardTask, ToolProgress
 
 BACK = "back"
 """The word that hands a session back to its own agent."""
@@ -140,8 +140,87 @@ class ParentCall:
     progress: Callable[[ToolProgress], Awaitable[None]]
 
 
+class BoardChange(NamedTuple):
+    """What a call did to the board.
+
+    changed   the tasks that it changed, as they are now
+    ready     other tasks that can be claimed now, because of it
+    """
+
+    changed: tuple[BoardTask, ...]
+    ready: tuple[BoardTask, ...] = ()
+
+
+class TaskBoard(Protocol):
+    """The tasks that the agents of a session share. The methods that change it raise ToolError and change nothing.
+
+    `who` is `MAIN` or the id of a run. A sub-agent changes only tasks that nobody has, or that it has itself.
+    """
+
+    def tasks(self) -> Sequence[BoardTask]:
+        """Return all tasks, those of a higher priority first, and of one priority in the order of their creation."""
+        ...
+
+    def waits_for(self, task: BoardTask) -> Sequence[BoardTask]:
+        """Return the tasks that must be done before this one can be claimed."""
+        ...
+
+    async def create(self, drafts: Sequence[BoardTask]) -> BoardChange:
+        """Add all of these tasks. One without an id gets a number."""
+        ...
+
+    async def claim(self, task_id: str, who: str) -> BoardChange:
+        """Take a task, or for an empty id the first one that is ready; without one there is no change."""
+        ...
+
+    async def complete(self, task_id: str, who: str, result: str) -> BoardChange:
+        """Mark a task as done that `who` has, or nobody."""
+        ...
+
+    async def release(self, task_id: str, who: str, why: str) -> BoardChange:
+        """Give a task back."""
+        ...
+
+    async def cancel(self, task_id: str, who: str) -> BoardChange:
+        """Take a task from the board. Nothing waits for it any more."""
+        ...
+
+
+class Mail(NamedTuple):
+    """A message. `sender` is `MAIN` or the id of a run."""
+
+    sender: str
+    text: str
+
+
+class Mailbox(Protocol):
+    """The messages between the agents of a session."""
+
+    def names(self, who: str) -> Sequence[str]:
+        """Return the others that can be written to."""
+        ...
+
+    def send(self, who: str, to: str, text: str) -> None:
+        """Send a message. Raises ToolError if there is no such agent, or if it has too many unread messages."""
+        ...
+
+    async def read(self, who: str, seconds: float) -> Sequence[Mail]:
+        """Return the unread messages. If there are none, wait for the first one, at most so many seconds."""
+        ...
+
+
 class SubAgents(Protocol):
     """The sub-agents of one session. The methods that take a name or an id raise ToolError for an unknown one."""
+
+    @property
+    def board(self) -> TaskBoard:
+        """The tasks of the session. It is loaded when it is asked for."""
+        ...
+
+    @property
+    def mail(self) -> Mailbox:
+        """The messages between the session's agents, likewise."""
+        ...
 
     def offered(self) -> Sequence[OfferedAgent]:
         """Return the agents that can be given work now. This is cheap."""

@@ -85,6 +85,8 @@ READING = frozenset(
         "agent",  # its calls are judged one by one
         "evaluate",
         "handoff",
+        "tasks",
+        "messages",
         "read",
         "find_path",
         "grep",

@@ -55,6 +55,8 @@ PROFILES: Mapping[str, tuple[str, ...] | None] = MappingProxyType(
                 "agent_action",
                 "evaluate",
                 "handoff",
+                "tasks",
+                "messages",
             ),
         ),
         "minimal": ("read", "list_directory", "find_path", "grep", "read_overflow"),

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from acp_agent.core.events import SessionEvent, TextDelta, ThoughtDelta, UsageChanged, UserMessage
+from acp_agent.core.events import PlanChanged, SessionEvent, TextDelta, ThoughtDelta, UsageChanged, UserMessage
 from acp_agent.core.sessions import StoredEvent
 from acp_agent.protocol.client import Client, EditorPaths
 from acp_agent.protocol.updates import Updates
@@ -15,6 +15,7 @@ from acp_agent.protocol.updates import Updates
 if TYPE_CHECKING:  # a session opens without the modules of its backends
     from acp_agent.core.backends import Terminal, TextFiles
     from acp_agent.core.editor import DiskFiles, LanguageSettings, SharedLanguages, TerminalSettings
+    from acp_agent.core.events import TranscriptEvent
     from acp_agent.core.ports import Approver, Elicitor
     from acp_agent.core.secrets import Redact
     from acp_agent.core.types import JsonObject
@@ -116,17 +117,20 @@ async def replayed(stored: AsyncIterator[StoredEvent], updates: Updates) -> Asyn
 
     Ids and times are those of the stored events. Unlike the first time, consecutive pieces of a message are one chunk,
     only the last usage is shown, at the end, and no card refers to a terminal, which does not exist any more. A call
-    without an end has failed, because the process was killed.
+    without an end has failed, because the process was killed, and its sub-agents have given back the tasks they had.
 
     updates   those of the live session; their open cards do not change
     """
     past = Updates(replace(updates.client, terminal=False, display_terminals=False), updates.cwd, updates.paths)
     usage: StoredEvent | None = None
+    plan: StoredEvent | None = None
     async with aclosing(_joined(stored)) as events:
         async for each in events:
             if isinstance(each.event, UsageChanged):
                 usage = each
                 continue
+            if isinstance(each.event, PlanChanged):
+                plan = each
             if isinstance(each.event, UserMessage):  # a turn begins: open calls of the last one have no end
                 for update in past.interrupted():
                     yield update
@@ -134,9 +138,22 @@ async def replayed(stored: AsyncIterator[StoredEvent], updates: Updates) -> Asyn
                 yield update
     for update in past.interrupted():
         yield update
+    if plan is not None and (left := _without_sub_agents(plan.event)) != plan.event:
+        for update in past.translate(left, plan.at):
+            yield update
     if usage is not None:
         for update in past.translate(usage.event, usage.at):
             yield update
+
+
+def _without_sub_agents(plan: TranscriptEvent) -> TranscriptEvent:
+    """Return a plan as it is after the process that showed it."""
+    if not isinstance(plan, PlanChanged) or not plan.tasks:
+        return plan
+    from acp_agent.subagents.board import abandoned, as_plan  # noqa: PLC0415 - few sessions have a board
+
+    tasks = abandoned(plan.tasks)
+    return PlanChanged(as_plan(tasks), tasks) if tasks != plan.tasks else plan
 
 
 async def _joined(stored: AsyncIterator[StoredEvent]) -> AsyncGenerator[StoredEvent]:

@@ -166,6 +166,7 @@ class SessionFactory:
         self._embedder = self._make_embedder()
         self._gate_state = self._make_gate_state(approver, memory)
         self._extensions = self._make_extensions(approver)
+        self._plan = self._make_plan(saved)
         self._agents = self._make_agents()
         self._handoff = SessionHandoff(session, self._extensions.agents, self._server_names, self.in_force)
         self._conversation = self._make_conversation(saved)
@@ -177,7 +178,6 @@ class SessionFactory:
         writer = TitleWriter(loaded.settings.memory.sessions, self._models.for_titles, self._redactor)
         self._titles = TitleUpdater(session, writer, process.background)
         self._notes = ProjectNotes(loaded.file, self._plain, self._warn_plainly)
-        self._plan = ShownPlan(self._emit, self._redactor, () if saved is None else saved.plan)
         self._reformatter = self._make_reformatter()
         self._tools = self._make_tools(seen)
         self.toolset = self._make_toolset(reload)
@@ -229,6 +229,7 @@ class SessionFactory:
         memory.learn(typed)
         memory.turn.turn_began()
         self._tools.turn_began()
+        self._plan.turn_began()
         watch = self._tools.watch
         if watch is not None and watch.is_large:
             self._process.background(partial(to_thread.run_sync, watch.prepare, abandon_on_cancel=True))
@@ -444,7 +445,18 @@ class SessionFactory:
             keep,
             process.run_slots,
             self._hand_over,
+            self._plan,
         )
+
+    def _make_plan(self, saved: SessionSnapshot | None) -> ShownPlan:
+        if saved is None:
+            return ShownPlan(self._emit, self._redactor)
+        tasks = saved.tasks
+        if tasks:
+            from acp_agent.subagents.board import abandoned  # noqa: PLC0415 - few sessions have a board
+
+            tasks = abandoned(tasks)
+        return ShownPlan(self._emit, self._redactor, saved.plan, tasks)
 
     async def _files(self) -> FileSystem:
         return (await self.toolset.backends()).files

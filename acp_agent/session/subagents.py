@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from acp_agent.agent.compaction import MakeCompactor
 from acp_agent.agent.hooks import AnswerCheck
 from acp_agent.agent.prompt import sub_agent_prompt
+from acp_agent.agent.tool_calls import ShownPlan
 from acp_agent.agent.turn import Limits
 from acp_agent.config.external_agents import ExternalAgentSettings
 from acp_agent.config.load import Loaded
@@ -35,6 +36,7 @@ from acp_agent.core.session_options import Mode, tighter
 from acp_agent.core.types import ToolSpec
 from acp_agent.extend.front_matter import DefinitionProblem
 from acp_agent.extend.sources import SourceFile
+from acp_agent.gates.selection import ToolChoice
 from acp_agent.session.models import SessionModels
 from acp_agent.session.session import Background, Session
 from acp_agent.session.toolset.sandboxing import is_contained, server_sandbox
@@ -43,6 +45,7 @@ from acp_agent.text import visible
 
 if TYPE_CHECKING:
     from acp_agent.extend.hooks import Hook
+    from acp_agent.subagents.board import SessionBoard, SessionMail, SharedWork
     from acp_agent.subagents.definitions import Definition
     from acp_agent.subagents.external import ExternalAgent
     from acp_agent.subagents.quality_gates import QualityGates
@@ -180,10 +183,12 @@ class OtherAgents:
         """Return them as definitions, by their names."""
         from acp_agent.subagents.definitions import Definition  # noqa: PLC0415 - most sessions have none
 
-        entries = self._enabled()
+        none = ToolChoice(session=())  # they have tools of their own
         return {
-            each.name: Definition(each.name, each.description, "", "configuration", max_running=each.max_running)
-            for each in entries
+            each.name: Definition(
+                each.name, each.description, "", "configuration", tools=none, max_running=each.max_running
+            )
+            for each in self._enabled()
         }
 
     def agent(self, entry: ExternalAgentSettings) -> "ExternalAgent":
@@ -230,10 +235,12 @@ class SessionSubAgents:
         keep: Callable[[str], Awaitable[str]],
         slots: RunSlots,
         hand_over: Callable[[str], Awaitable[str]],
+        plan: ShownPlan,
     ) -> None:
         """Take what the runs need.
 
         keep        stores a conversation and returns its reference. Raises StoreUnavailable
+        plan        keeps and shows the board of tasks
         hand_over   goes on with the session under an agent's definition. Raises AgentError
         """
         self._shared = shared
@@ -244,6 +251,8 @@ class SessionSubAgents:
         self._keep = keep
         self._slots = slots
         self._hand_over = hand_over
+        self._plan = plan
+        self._work: SharedWork | None = None
         self.prompt, self.provider = shared.prompt, shared.provider
         self._made: SubAgentRuns | None = None
         self._gates: QualityGates | None = None
@@ -306,6 +315,29 @@ class SessionSubAgents:
         if self._made is not None:
             await self._made.end()
 
+    # ------------------------------------------------------------------------------ board and mail
+
+    @property
+    def board(self) -> "SessionBoard":
+        """The tasks of the session."""
+        return self._share().board
+
+    @property
+    def mail(self) -> "SessionMail":
+        """The messages between the session's agents."""
+        return self._share().mail
+
+    def _share(self) -> "SharedWork":
+        if self._work is None:
+            from acp_agent.subagents.board import SessionBoard, SessionMail, SharedWork  # noqa: PLC0415 - few have one
+
+            self._work = SharedWork(SessionBoard(self._plan), SessionMail(lambda: self._runs().wake()))
+        return self._work
+
+    def _if_shared(self) -> "SharedWork | None":
+        """Return the board and the mail if there are any, also after they were switched off."""
+        return self._share() if self._shared.loaded().settings.agents.board else self._work
+
     # --------------------------------------------------------------------------------- quality gates
 
     def begin(self) -> None:
@@ -345,6 +377,7 @@ class SessionSubAgents:
                 self._keep,
                 self._limits,
                 self._slots,
+                self._if_shared,
             )
             self._made = runs.SubAgentRuns(needs)
         return self._made
@@ -365,7 +398,13 @@ class SessionSubAgents:
             given = ExternalDependencies(shared.cwd, shared.toolset, shared.files, shared.redact)
             return ExternalWorker(self._others.agent(entry), given)
         needs = ModelDependencies(
-            shared.toolset, shared.provider, shared.prompt, shared.servers, shared.limits, shared.room
+            shared.toolset,
+            shared.provider,
+            shared.prompt,
+            shared.servers,
+            shared.limits,
+            shared.room,
+            self._if_shared,
         )
         return ModelWorker(definition, needs)
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import anyio
@@ -18,13 +18,16 @@ import anyio
 from acp_agent.agent.prompt import fenced
 from acp_agent.core.delegation import AgentRun, OfferedAgent, ParentCall, RunSlots, RunState
 from acp_agent.core.errors import AgentError, StoreUnavailable, ToolError, ToolErrorCategory
-from acp_agent.core.events import EventSink, ToolFinished, ToolStarted
+from acp_agent.core.events import MAIN, EventSink, ToolFinished, ToolStarted
 from acp_agent.core.types import CallingAgent, ToolKind
 from acp_agent.log import Log
 from acp_agent.subagents.definitions import Definition
 from acp_agent.subagents.worker import Progress, Worker, WorkOutcome
 from acp_agent.text import defanged, title
 from acp_agent.tools.agent import as_result, summary
+
+if TYPE_CHECKING:  # few sessions have a board
+    from acp_agent.subagents.board import SharedWork
 
 _log = Log(__name__)
 _CLEAN_UP = 5.0
@@ -57,6 +60,7 @@ class RunDependencies:
     keep         stores a conversation and returns its reference. Raises StoreUnavailable
     limits       returns the limits in force
     slots        the places of the process
+    shared       returns the board and the mail of the session; None if it has none
     """
 
     definitions: Callable[[], Mapping[str, Definition]]
@@ -66,6 +70,7 @@ class RunDependencies:
     keep: Callable[[str], Awaitable[str]]
     limits: Callable[[], RunLimits]
     slots: RunSlots
+    shared: "Callable[[], SharedWork | None]" = lambda: None
 
 
 @dataclass(slots=True, eq=False)
@@ -123,7 +128,7 @@ class SubAgentRuns:
         self._needs = needs
         self._runs: dict[str, _Run] = {}
         self._numbers: dict[str, int] = {}
-        self._ended = anyio.Event()  # set when a spawned run ends
+        self._ended = anyio.Event()  # set when a spawned run ends, and when the session's own agent has a message
 
     def offered(self) -> Sequence[OfferedAgent]:
         """Return the agents that can be given work now."""
@@ -174,8 +179,7 @@ class SubAgentRuns:
             with anyio.move_on_after(_CLEAN_UP, shield=True):
                 await self._needs.emit(ToolFinished(run.card, "agent", as_result(run.shown()), run.seconds))
             run.over.set()
-            ended, self._ended = self._ended, anyio.Event()
-            ended.set()
+            self.wake()
 
     def _begin(
         self, definition: Definition, task: str, worker: Worker, card: str, run_id: str = "", *, beside: bool = False
@@ -189,6 +193,8 @@ class SubAgentRuns:
         self._runs.pop(run_id, None)
         run = self._runs[run_id] = _Run(run_id, definition, task, worker, card, beside)
         self._needs.slots.take(definition.name)
+        if (shared := self._needs.shared()) is not None:
+            shared.began(run_id, definition)
         return run
 
     def _check_room(self, definition: Definition) -> None:
@@ -232,6 +238,8 @@ class SubAgentRuns:
             self._needs.slots.give_back(run.definition.name)
             run.end(*_ending(outcome, trouble))
             with anyio.move_on_after(_CLEAN_UP, shield=True):
+                if (shared := self._needs.shared()) is not None:
+                    await shared.ended(run.id, run.state)
                 await self._keep(run)
 
     async def _keep(self, run: _Run) -> None:
@@ -269,15 +277,17 @@ class SubAgentRuns:
     # ------------------------------------------------------------------------------------- reports
 
     def news(self) -> str:
-        """Return how runs ended that the model has no result of: spawned ones, and those of a turn that was cut off."""
+        """Return how runs ended that the model has no result of, and a line about messages; empty for neither."""
         ready = self._untold()
         for run in ready:
             run.told = True
-        return "\n\n".join(_announced(run.shown()) for run in ready)
+        return "\n\n".join(filter(None, (*(_announced(run.shown()) for run in ready), self._mail())))
 
     async def wait(self) -> str:
-        """Wait until a spawned run ends, and return the news. Empty at once if none goes on and there are none."""
+        """Wait until a spawned run ends or writes, and return the news. Empty at once if none goes on and none are."""
         while True:
+            if mail := self._mail():
+                return mail
             if self._untold():
                 if self._going_on():
                     await anyio.sleep(_TOGETHER)
@@ -285,6 +295,15 @@ class SubAgentRuns:
             if not self._going_on():
                 return ""
             await self._ended.wait()
+
+    def wake(self) -> None:
+        """Have `wait` look for messages."""
+        ended, self._ended = self._ended, anyio.Event()
+        ended.set()
+
+    def _mail(self) -> str:
+        shared = self._needs.shared()
+        return "" if shared is None else shared.mail.announcement(MAIN)
 
     async def end(self) -> None:
         """End all runs, because the turn ends. Their cards are closed on return. The next turn's model is told."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from acp_agent.agent.compaction import MakeCompactor
 from acp_agent.agent.history import History
@@ -16,6 +16,9 @@ from acp_agent.core.types import CallingAgent, ToolCall, ToolResult, ToolSpec, T
 from acp_agent.gates.mode import offered_in
 from acp_agent.gates.selection import Selection
 from acp_agent.subagents.definitions import Definition
+
+if TYPE_CHECKING:  # few sessions have a board
+    from acp_agent.subagents.board import SharedWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,7 @@ class ModelDependencies:
     servers   returns the names of the session's MCP servers
     limits    returns the session's limits of a turn
     room      makes what keeps a conversation within its budget of tokens
+    shared    returns the board and the mail of the session; None if it has none
     """
 
     toolset: Callable[[], Toolset]
@@ -137,6 +141,7 @@ class ModelDependencies:
     servers: Callable[[], Sequence[str]]
     limits: Callable[[], Limits]
     room: MakeCompactor
+    shared: "Callable[[], SharedWork | None]" = lambda: None
 
 
 _STOPPED = {
@@ -174,7 +179,9 @@ class ModelWorker:
 
         limits = replace(needs.limits(), max_tool_iterations=definition.max_turns)
         room = needs.room(self._history, show, lambda: limits.budget(provider.context_window))
-        agent = Agent(provider, tools, self._history, show, limits, prompt, hooks=Hooks(room=room))
+        shared = needs.shared()
+        hooks = Hooks(room=room, reports=None if shared is None else shared.mail.reports(caller.id))
+        agent = Agent(provider, tools, self._history, show, limits, prompt, hooks=hooks)
         before = self._calls
         try:
             stop = await agent.run(Message(Role.USER, (TextPart(words),)))

@@ -197,6 +197,7 @@ def reserved_names() -> frozenset[str]:
 
 def every_tool() -> tuple[Tool[Any], ...]:
     """Return the built-in tools with all that only some sessions have, for their names and schemas."""
+    from acp_agent.tools.board import Messages, Tasks  # noqa: PLC0415 - few sessions have a board
     from acp_agent.tools.skills import NoSkills, skill_tools  # noqa: PLC0415 - few sessions have skills
 
     return (
@@ -205,6 +206,8 @@ def every_tool() -> tuple[Tool[Any], ...]:
         EvaluateTool(),
         HandoffTool(),
         *skill_tools(NoSkills(), searchable=True),
+        Tasks(),
+        Messages(),
     )
 
 

@@ -16,6 +16,7 @@ from acp_agent.agent.aids.arguments import Reformatter
 from acp_agent.agent.tool_calls import ShownPlan
 from acp_agent.config.files import stamp
 from acp_agent.config.load import Loaded
+from acp_agent.config.settings import AgentsSettings
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.delegation import SubAgents
 from acp_agent.core.editor import SharedLanguages
@@ -52,6 +53,7 @@ from acp_agent.session.toolset.settings import (
 )
 from acp_agent.tools.agent import AgentAction, AgentTool, EvaluateTool, HandoffTool
 from acp_agent.tools.bash import Bash
+from acp_agent.tools.conversation import UpdatePlan
 from acp_agent.tools.registry import Registry, ToolLimits, default_tools
 from acp_agent.tools.tool import Tool
 from acp_agent.workspace.changed_files import FileWatch, SeenFiles, SessionSnapshots
@@ -563,10 +565,7 @@ class SessionTools:
             reached=self.backends.reached,
         )
         if settings.agents.enabled:
-            evaluate = EvaluateTool(self._needs.agents.offered, for_model=settings.agents.evaluate)
-            own = (*own, AgentTool(self._needs.agents.offered), evaluate)
-            own = (*own, AgentAction()) if settings.agents.external else own
-            own = (*own, HandoffTool()) if settings.agents.handoff else own
+            own = self._with_agents(own, settings.agents)
         languages, lsp = self._languages(loaded), settings.acp.lsp
         if languages is None:
             return own
@@ -574,3 +573,15 @@ class SessionTools:
 
         shown = LspLimits(lsp.max_references, lsp.max_workspace_symbols, lsp.max_diagnostics_per_file)
         return (*own, *lsp_tools(languages.offers, shown))
+
+    def _with_agents(self, own: tuple[Tool[Any], ...], settings: AgentsSettings) -> tuple[Tool[Any], ...]:
+        """Return the tools with those for sub-agents. Where there is a board, it is the plan."""
+        offered = self._needs.agents.offered
+        own = (*own, AgentTool(offered), EvaluateTool(offered, for_model=settings.evaluate))
+        own = (*own, AgentAction()) if settings.external else own
+        own = (*own, HandoffTool()) if settings.handoff else own
+        if not settings.board:
+            return own
+        from acp_agent.tools.board import Messages, Tasks  # noqa: PLC0415 - few sessions have a board
+
+        return (*(tool for tool in own if tool.name != UpdatePlan.name), Tasks(), Messages())

@@ -44,6 +44,7 @@ VALUES = {
     "agents.explore_model": ("scripted:hello", "scripted:hello"),
     "agents.evaluate": ("on", True),
     "agents.handoff": ("on", True),
+    "agents.board": ("on", True),
     "agents.gates": ('[{"name": "t", "command": "make"}]', (QualityGateSettings(name="t", command="make"),)),
     "agents.external": ('[{"name": "a", "command": "b"}]', (ExternalAgentSettings(name="a", command="b"),)),
     "skills.enabled": ("off", False),

@@ -13,6 +13,7 @@ from acp_agent.extend.skills import SkillLibrary
 from acp_agent.gates.mode import READING
 from acp_agent.gates.selection import GROUPS, PROFILES
 from acp_agent.tools.agent import AgentTool, EvaluateTool, HandoffTool
+from acp_agent.tools.board import Messages, Tasks
 from acp_agent.tools.lsp import lsp_tools
 from acp_agent.tools.registry import default_tools
 from acp_agent.tools.skills import skill_tools
@@ -26,6 +27,8 @@ CATALOGUE = {
         AgentTool(),
         EvaluateTool(),
         HandoffTool(),
+        Tasks(),
+        Messages(),
         *skill_tools(SkillLibrary(str, tuple), searchable=True),
         *lsp_tools(lambda _: True),
     )

@@ -1,0 +1,369 @@
+"""What the agents of one session share: a board of tasks, and messages to each other.
+
+The board is shown as the editor's plan. `ShownPlan` keeps it, and the transcript stores each plan before it shows it,
+so the board survives the death of the process. A change is made before anything is waited for: of two agents that
+claim a task at once, one gets it, and the other is told who has it.
+
+Messages are kept in memory, since no sub-agent outlives the turn.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+import anyio
+
+from acp_agent.agent.tool_calls import ShownPlan
+from acp_agent.core.delegation import BoardChange, Mail, RunState
+from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.events import MAIN, BoardTask, PlanEntry, PlanPriority, PlanStatus
+from acp_agent.subagents.definitions import Definition
+from acp_agent.text import counted
+
+MOST_TASKS = 100
+MOST_UNREAD = 20
+LONGEST_MESSAGE = 4000
+_READER = "messages"  # the tool that reads them
+_PRIORITIES = tuple(PlanPriority)
+_ID = re.compile(r"[A-Za-z0-9_.-]{1,40}")
+
+Tasks = tuple[BoardTask, ...]
+
+
+def _refused(message: str, advice: str) -> ToolError:
+    return ToolError(ToolErrorCategory.INVALID_PARAMETERS, message, advice)
+
+
+# ---------------------------------------------------------------------------------------------- board
+
+
+class SessionBoard:
+    """The board of one session.
+
+    plan   keeps it, and shows it as the plan
+    """
+
+    def __init__(self, plan: ShownPlan) -> None:
+        self._plan = plan
+
+    def tasks(self) -> Sequence[BoardTask]:
+        """Return all tasks, those of a higher priority first, and of one priority in the order of their creation."""
+        return by_priority(self._plan.tasks)
+
+    def waits_for(self, task: BoardTask) -> Sequence[BoardTask]:
+        """Return the tasks that must be done before this one can be claimed."""
+        return waits_for(task, self._plan.tasks)
+
+    async def create(self, drafts: Sequence[BoardTask]) -> BoardChange:
+        """Add all of these tasks, or none. Raises ToolError for bad ids, unknown dependencies and cycles."""
+        now = self._plan.tasks
+        if len(now) + len(drafts) > MOST_TASKS:
+            full = f"the board has room for {MOST_TASKS} tasks and holds {len(now)}"
+            raise _refused(full, "Complete or cancel some first, or create fewer.")
+        taken = {task.id for task in now}
+        added: list[BoardTask] = []
+        for draft in _numbered(drafts, taken):
+            if draft.id in taken:
+                raise _refused(f"there is a task {draft.id} already", "Give each task an id of its own.")
+            taken.add(draft.id)
+            added.append(draft)
+        _check_dependencies((*now, *added))
+        return await self._change((*now, *added), [task.id for task in added])
+
+    async def claim(self, task_id: str, who: str) -> BoardChange:
+        """Take a task, or for an empty id the first one that is ready. Raises ToolError if it cannot be claimed."""
+        if not task_id:
+            ready = next((task for task in self.tasks() if is_ready(task, self._plan.tasks)), None)
+            if ready is None:
+                return BoardChange(())
+            task_id = ready.id
+        task = self._found(task_id)
+        self._check_open(task, who)
+        if task.owner == who:
+            return BoardChange((task,))
+        return await self._set(replace(task, status=PlanStatus.IN_PROGRESS, owner=who, note=""))
+
+    async def complete(self, task_id: str, who: str, result: str) -> BoardChange:
+        """Mark a task as done. Raises ToolError if another agent has it, or if it waits for others."""
+        task = self._found(task_id)
+        self._check_open(task, who)
+        return await self._set(replace(task, status=PlanStatus.COMPLETED, owner=who, result=result, note=""))
+
+    async def release(self, task_id: str, who: str, why: str) -> BoardChange:
+        """Give a task back. Raises ToolError if nobody has it, or if another agent has it and `who` is not `MAIN`."""
+        task = self._found(task_id)
+        if task.status is not PlanStatus.IN_PROGRESS:
+            raise _refused(f"nobody works on {task.id}: it is {_state(task)}", "There is nothing to give back.")
+        self._check_mine(task, who)
+        reason = f": {why}" if why else ""
+        return await self._set(_returned(task, f"given back by {task.owner}{reason}"))
+
+    async def cancel(self, task_id: str, who: str) -> BoardChange:
+        """Take a task from the board; nothing waits for it any more. Raises ToolError as `release` does."""
+        task = self._found(task_id)
+        self._check_mine(task, who)
+        rest = tuple(
+            replace(each, after=tuple(other for other in each.after if other != task.id))
+            if task.id in each.after
+            else each
+            for each in self._plan.tasks
+            if each.id != task.id
+        )
+        change = await self._change(rest, ())
+        return BoardChange((task,), change.ready)
+
+    async def give_back(self, who: str, why: str) -> None:
+        """Give back the tasks that an agent has, because it has ended."""
+        await self._change(
+            tuple(
+                _returned(task, f"given back by {who}, {why}") if _has(who, task) else task for task in self._plan.tasks
+            ),
+            (),
+        )
+
+    # ----------------------------------------------------------------------------------- changing
+
+    async def _set(self, task: BoardTask) -> BoardChange:
+        now = tuple(task if each.id == task.id else each for each in self._plan.tasks)
+        return await self._change(now, [task.id])
+
+    async def _change(self, now: Tasks, changed: Sequence[str]) -> BoardChange:
+        """Put other tasks on the board, and show them. Return those with these ids, and which others became ready."""
+        before = self._plan.tasks
+        were_ready = {task.id for task in before if is_ready(task, before)}
+        ready = [task for task in by_priority(now) if is_ready(task, now) and task.id not in (*were_ready, *changed)]
+        if now != before:
+            await self._plan.show(as_plan(now), now)
+        return BoardChange(tuple(task for task in now if task.id in changed), tuple(ready))
+
+    def _found(self, task_id: str) -> BoardTask:
+        found = next((task for task in self._plan.tasks if task.id == task_id), None)
+        if found is None:
+            raise _unknown(task_id, self._plan.tasks)
+        return found
+
+    def _check_open(self, task: BoardTask, who: str) -> None:
+        """Raise ToolError for a task that is done, that another agent has, or that waits for others."""
+        if task.status is PlanStatus.COMPLETED:
+            raise _refused(f"{task.id} is {_state(task)} already", "Go on with another task.")
+        if task.owner not in ("", who):
+            release = f", or release {task.id} first" if who == MAIN else ""
+            raise _refused(f"{task.owner} works on {task.id}", f"Go on with another task{release}.")
+        if before := waits_for(task, self._plan.tasks):
+            told = ", ".join(f"{each.id} ({_state(each)})" for each in before)
+            raise _refused(f"{task.id} waits for {told}", "Go on with another task, or end with your report.")
+
+    def _check_mine(self, task: BoardTask, who: str) -> None:
+        if task.owner not in ("", who) and who != MAIN:
+            raise _refused(f"{task.id} is not yours: {_state(task)}", "Leave it to that agent, or write to it.")
+
+
+def by_priority(tasks: Tasks) -> Sequence[BoardTask]:
+    """Return tasks in the order in which they are listed, shown, and claimed."""
+    return sorted(tasks, key=lambda task: _PRIORITIES.index(task.priority))
+
+
+def waits_for(task: BoardTask, tasks: Tasks) -> Sequence[BoardTask]:
+    """Return the tasks that are not done, and that must be before this one can be claimed."""
+    return [each for each in tasks if each.id in task.after and each.status is not PlanStatus.COMPLETED]
+
+
+def is_ready(task: BoardTask, tasks: Tasks) -> bool:
+    """Return whether a task can be claimed."""
+    return task.status is PlanStatus.PENDING and not waits_for(task, tasks)
+
+
+def abandoned(tasks: Tasks) -> Tasks:
+    """Return the tasks of an earlier process: its sub-agents have ended with it, so they have none any more."""
+    return tuple(
+        _returned(task, f"given back by {task.owner}, which ended with the agent's process")
+        if task.status is PlanStatus.IN_PROGRESS and task.owner != MAIN
+        else task
+        for task in tasks
+    )
+
+
+def as_plan(tasks: Tasks) -> tuple[PlanEntry, ...]:
+    """Return the board as the editor's plan: each task with its id, who has it, and for what it waits."""
+    return tuple(
+        PlanEntry(f"{task.id}: {task.title}{_remark(task, tasks)}", task.status, task.priority)
+        for task in by_priority(tasks)
+    )
+
+
+def _remark(task: BoardTask, tasks: Tasks) -> str:
+    before = ", ".join(each.id for each in waits_for(task, tasks))
+    parts = (task.owner, f"waits for {before}" if before else "", task.note)
+    remark = "; ".join(filter(None, parts))
+    return f" ({remark})" if remark else ""
+
+
+def _state(task: BoardTask) -> str:
+    match task.status:
+        case PlanStatus.COMPLETED:
+            return f"done by {task.owner}"
+        case PlanStatus.IN_PROGRESS:
+            return f"{task.owner} works on it"
+        case PlanStatus.PENDING:
+            return "free"
+
+
+def _has(who: str, task: BoardTask) -> bool:
+    return task.owner == who and task.status is PlanStatus.IN_PROGRESS
+
+
+def _returned(task: BoardTask, note: str) -> BoardTask:
+    return replace(task, status=PlanStatus.PENDING, owner="", note=note)
+
+
+def _unknown(task_id: str, tasks: Tasks, of: str = "") -> ToolError:
+    known = ", ".join(task.id for task in tasks) or "none"
+    return _refused(f"{of}there is no task {task_id[:80]!r}", f"Tasks: {known}.")
+
+
+def _numbered(drafts: Sequence[BoardTask], taken: set[str]) -> Iterator[BoardTask]:
+    """Yield the drafts, each with an id. Raises ToolError for an id that is none."""
+    given = taken | {draft.id for draft in drafts}
+    numbers = (str(number) for number in count(1) if str(number) not in given)
+    for draft in drafts:
+        if draft.id and not _ID.fullmatch(draft.id):
+            raise _refused(f"{draft.id[:80]!r} is no id", "Use up to 40 letters, digits, dots, - and _.")
+        yield draft if draft.id else replace(draft, id=next(numbers))
+
+
+def _check_dependencies(tasks: Tasks) -> None:
+    """Raise ToolError for a dependency that is no task, and for tasks that wait for each other."""
+    after = {task.id: task.after for task in tasks}
+    for task in tasks:
+        for other in task.after:
+            if other not in after:
+                raise _unknown(other, tasks, f"{task.id} cannot wait for {other[:80]!r}: ")
+    done = set[str]()
+    for task in tasks:
+        if cycle := _cycle(task.id, after, (), done):
+            raise _refused(
+                f"these tasks wait for each other: {' -> '.join(cycle)}", "Leave out one of the dependencies."
+            )
+
+
+def _cycle(task_id: str, after: Mapping[str, Sequence[str]], path: tuple[str, ...], done: set[str]) -> Sequence[str]:
+    """Return the ids of a cycle that can be reached from a task; empty for none. `done` are tasks that reach none."""
+    if task_id in path:
+        return (*path[path.index(task_id) :], task_id)
+    if task_id in done:
+        return ()
+    for other in after[task_id]:
+        if cycle := _cycle(other, after, (*path, task_id), done):
+            return cycle
+    done.add(task_id)
+    return ()
+
+
+# ------------------------------------------------------------------------------------------- messages
+
+
+class SessionMail:
+    """The messages between the agents of one session.
+
+    wake   tells the session's own agent that it has one, in case it waits for the end of its turn
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._unread: dict[str, list[Mail]] = {MAIN: []}
+        self._told: dict[str, int] = {}  # how many of them have been announced
+        self._came = anyio.Event()
+
+    def open(self, who: str) -> None:
+        """Let a sub-agent get messages from now on."""
+        self._unread[who] = []
+
+    def close(self, who: str) -> None:
+        """Drop the messages of a sub-agent, which has ended."""
+        self._unread.pop(who, None)
+        self._told.pop(who, None)
+
+    def names(self, who: str) -> Sequence[str]:
+        """Return the others that can be written to."""
+        return [name for name in self._unread if name != who]
+
+    def send(self, who: str, to: str, text: str) -> None:
+        """Send a message. Raises ToolError if there is no such agent, or if it has too many unread messages."""
+        names = self.names(who)
+        if to not in names:
+            raise _refused(f"nobody here is called {to[:80]!r}", f"You can write to: {', '.join(names) or 'nobody'}.")
+        if len(text) > LONGEST_MESSAGE:
+            raise _refused(f"a message of {len(text):,} characters (at most {LONGEST_MESSAGE:,})", "Shorten it.")
+        if len(self._unread[to]) >= MOST_UNREAD:
+            raise _refused(f"{to} has {MOST_UNREAD} unread messages, and gets no more", "Wait until it has read them.")
+        self._unread[to].append(Mail(who, text))
+        came, self._came = self._came, anyio.Event()
+        came.set()
+        if to == MAIN:
+            self._wake()
+
+    async def read(self, who: str, seconds: float) -> Sequence[Mail]:
+        """Return the unread messages. If there are none, wait for the first one, at most so many seconds."""
+        with anyio.move_on_after(seconds):
+            while not self._unread.get(who):
+                await self._came.wait()
+        messages = self._unread.get(who, [])
+        if messages:
+            self._unread[who] = []
+            self._told[who] = 0
+        return messages
+
+    def reports(self, who: str) -> "MailReports | None":
+        """Return what tells a sub-agent of its messages; None if it gets none."""
+        return MailReports(self, who) if who in self._unread else None
+
+    def announcement(self, who: str) -> str:
+        """Return one line about messages that came since the last one; empty for none."""
+        unread = self._unread.get(who, [])
+        if len(unread) <= self._told.get(who, 0):
+            return ""
+        self._told[who] = len(unread)
+        senders = ", ".join(
+            f"{name} (it gave you your task)" if name == MAIN else name
+            for name in dict.fromkeys(each.sender for each in unread)
+        )
+        return f"[{counted(len(unread), 'unread message')} from {senders}: read with the tool messages]"
+
+
+@dataclass(frozen=True, slots=True)
+class MailReports:
+    """What a sub-agent is told of its messages beside its own work."""
+
+    mail: SessionMail
+    who: str
+
+    def news(self) -> str:
+        """Return one line about new messages; empty for none."""
+        return self.mail.announcement(self.who)
+
+    async def wait(self) -> str:
+        """Return the same: a sub-agent that wants to end reads first what it was sent."""
+        return self.news()
+
+    async def end(self) -> None:
+        """Do nothing: nothing goes on beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedWork:
+    """What the agents of one session share."""
+
+    board: SessionBoard
+    mail: SessionMail
+
+    def began(self, run_id: str, definition: Definition) -> None:
+        """Let the sub-agent of a new run get messages, if its definition lets it read them."""
+        if not definition.selection().objection(_READER):
+            self.mail.open(run_id)
+
+    async def ended(self, run_id: str, state: RunState) -> None:
+        """Give back what a sub-agent has, because its run has ended."""
+        self.mail.close(run_id)
+        ending = {RunState.FAILED: "failed", RunState.CANCELLED: "was cancelled"}.get(state, "ended")
+        await self.board.give_back(run_id, f"which {ending}")
