@@ -272,7 +272,7 @@ def _slip(entry: str) -> str:
     if "(" in word:
         return f"{entry!r} names a part of a tool's calls; here a tool is allowed or denied as a whole"
     known = {*ALIASES, *ALIASES.values(), *(tool for group in GROUPS.values() for tool in group)}
-    known |= {"outline", "diagnostics", "read_overflow", "ask_user"}
+    known |= {"outline", "diagnostics", "read_overflow", "ask_user", "tasks", "messages"}
     near = (
         []
         if word in known or word in _THEIRS or ":" in word

@@ -127,6 +127,11 @@ def test_tools_that_only_claude_code_has_are_told_in_status_alone():
     assert has(definition, "read", "process", "memory_search", "fetch") == ["read", "process"]
 
 
+def test_tools_that_only_some_sessions_have_are_no_slips():
+    definition, problems = defined("tools: [read, tasks, messages]")
+    assert (has(definition, "tasks", "messages", "bash"), problems) == (["tasks", "messages"], [])
+
+
 def test_a_description_that_is_too_long_is_cut_and_its_agent_works():
     found = definitions([source(f"description: {'word ' * 400}", name="long")])
     (problem,) = found.problems
