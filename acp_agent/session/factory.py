@@ -176,7 +176,7 @@ class SessionFactory:
         if saved is not None:
             self._state.restore(saved.usage, saved.user_words)
         writer = TitleWriter(loaded.settings.memory.sessions, self._models.for_titles, self._redactor)
-        self._titles = TitleUpdater(session, writer, process.background)
+        self._titles = TitleUpdater(session, writer, process.background, process.title_slot)
         self._notes = ProjectNotes(loaded.file, self._plain, self._warn_plainly)
         self._reformatter = self._make_reformatter()
         self._tools = self._make_tools(seen)

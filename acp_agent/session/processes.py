@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from weakref import WeakSet
 
+import anyio
 from anyio import to_thread
 
 from acp_agent import log
@@ -78,6 +79,7 @@ class ProcessServices:
         self._orphans = OrphanReaper()
         self.gate_memories = GateMemories()
         self.run_slots = RunSlots()
+        self.title_slot = anyio.Semaphore(1)
         self.mcp_definitions: dict[str, tuple[McpDefinition, ...]] = {}
 
     def redact(self, text: str) -> str:

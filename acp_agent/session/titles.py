@@ -109,6 +109,7 @@ class TitleUpdater:
     the process may have ended before a model answered.
 
     background   runs a task
+    slot         held while a model writes a title. Sessions share it, so that titles do not slow down many answers
     """
 
     def __init__(
@@ -116,10 +117,12 @@ class TitleUpdater:
         session: Session,
         writer: TitleWriter,
         background: Callable[[Callable[[], Coroutine[Any, Any, None]]], object],
+        slot: anyio.Semaphore,
     ) -> None:
         self._session = session
         self._writer = writer
         self._background = background
+        self._slot = slot
         self._prompt = ""
         self._done = False
         self._title = session.transcript.record.title  # of the stored session
@@ -139,9 +142,10 @@ class TitleUpdater:
         if answer.reason is StopReason.CANCELLED or answer.failure is not None:
             return
         self._done, beginning = True, self._beginning
-        prompt = self._prompt or await self._behind_title()
-        if prompt and (better := await self._writer.better(prompt)):
-            await self._set(better, beginning)
+        async with self._slot:
+            prompt = "" if beginning != self._beginning else self._prompt or await self._behind_title()
+            if prompt and (better := await self._writer.better(prompt)):
+                await self._set(better, beginning)
 
     def forget(self) -> None:
         """Forget the title, so that the next prompt sets a new one."""

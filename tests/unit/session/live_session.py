@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import anyio
+
 from acp_agent.config.files import PERMISSION_FILE, data_dir
 from acp_agent.config.load import Flags, Loaded, load, options_at_start
 from acp_agent.core.delegation import RunSlots
@@ -60,6 +62,7 @@ class Shop:
         self.lists = ModelLists(os.environ, lambda: None)
         self.gate_memories = GateMemories()
         self.run_slots = RunSlots()
+        self.title_slot = anyio.Semaphore(1)
         self.mcp_definitions: dict[str, tuple[McpDefinition, ...]] = {}
 
     def choices(self, loaded: Loaded) -> ModelChoices:

@@ -71,13 +71,13 @@ async def tasks() -> AsyncIterator[anyio.abc.TaskGroup]:
         yield group
 
 
-def naming(named: Named, tasks: anyio.abc.TaskGroup) -> TitleUpdater:
+def naming(named: Named, tasks: anyio.abc.TaskGroup, slot: anyio.Semaphore | None = None) -> TitleUpdater:
     def background(task: Callable[[], Awaitable[None]]) -> None:
         tasks.start_soon(task)
 
     session: Any = named
     titles: Any = TitleWriter(named)
-    return TitleUpdater(session, titles, background)
+    return TitleUpdater(session, titles, background, slot or anyio.Semaphore(1))
 
 
 async def test_the_first_words_are_the_title_at_once_and_a_better_one_comes_with_the_answer(
@@ -217,3 +217,18 @@ async def test_no_model_is_asked_for_a_session_that_another_process_may_have(tas
     names.close()
     await names.answered(DONE)
     assert (named.titles, named.asked) == (["one"], [])
+
+
+async def test_models_write_the_titles_of_many_sessions_one_after_another(tasks: anyio.abc.TaskGroup) -> None:
+    slot, sessions = anyio.Semaphore(1), [Named(slow=anyio.Event()) for _ in range(3)]
+    for named in sessions:
+        names = naming(named, tasks, slot)
+        names.began("one")
+        tasks.start_soon(names.answered, DONE)
+    for done, named in enumerate(sessions, 1):
+        await anyio.wait_all_tasks_blocked()
+        assert [len(each.asked) for each in sessions] == [1] * done + [0] * (3 - done)
+        assert named.slow is not None
+        named.slow.set()
+    await anyio.wait_all_tasks_blocked()
+    assert [each.titles[-1] for each in sessions] == ["A better title"] * 3
