@@ -435,6 +435,7 @@ class SessionFactory:
                 self._extensions.skill_texts,
                 lambda: None if self._tools.watch is None else self._tools.snapshots.changes,
                 self._files,
+                lambda path, text: self._tools.seen.has(path, text),  # noqa: PLW0108 - they are made later
                 self._redactor,
                 process.secrets.add,
                 process.data_file("servers"),

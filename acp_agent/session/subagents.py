@@ -119,6 +119,7 @@ class SubAgentSession:
     skills   returns the texts of the skills with these names
     changes  returns a number that grows with each call that changed files; None if that is not noticed
     files    returns its files
+    seen     returns whether the session has last seen exactly this text of a file
     redact   removes secrets from a text
     learn    takes more secrets
     homes    the folder of the homes of programs in the sandbox
@@ -136,6 +137,7 @@ class SubAgentSession:
     skills: Callable[[Sequence[str]], str]
     changes: Callable[[], int | None]
     files: Callable[[], Awaitable[FileSystem]]
+    seen: Callable[[str, str], bool]
     redact: Redact
     learn: Callable[[Sequence[str]], None]
     homes: str
@@ -395,7 +397,7 @@ class SessionSubAgents:
         if entry is not None:
             from acp_agent.subagents.external import ExternalDependencies, ExternalWorker  # noqa: PLC0415 - loads the SDK
 
-            given = ExternalDependencies(shared.cwd, shared.toolset, shared.files, shared.redact)
+            given = ExternalDependencies(shared.cwd, shared.toolset, shared.files, shared.seen, shared.redact)
             return ExternalWorker(self._others.agent(entry), given)
         needs = ModelDependencies(
             shared.toolset,

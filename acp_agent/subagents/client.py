@@ -25,7 +25,7 @@ from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolEr
 from acp_agent.core.events import ToolProgress
 from acp_agent.core.ports import Toolset
 from acp_agent.core.secrets import Redact
-from acp_agent.core.types import CallingAgent, Json, JsonObject, ToolCall, ToolResult
+from acp_agent.core.types import Access, CallingAgent, Json, JsonObject, ToolCall, ToolResult
 from acp_agent.subagents.worker import Progress
 from acp_agent.text import visible
 
@@ -147,6 +147,7 @@ class ClientDependencies:
     cwd       the session's folder
     toolset   returns its tools
     files     returns its files
+    seen      returns whether the session has last seen exactly this text of a file
     redact    removes secrets from a text
     caller    the run, on whose behalf calls are made
     identity  what an "always" answer to the agent covers
@@ -157,6 +158,7 @@ class ClientDependencies:
     cwd: str
     toolset: Callable[[], Toolset]
     files: Callable[[], Awaitable[FileSystem]]
+    seen: Callable[[str, str], bool]
     redact: Redact
     caller: CallingAgent
     identity: str
@@ -217,18 +219,25 @@ class AgentClient:
     async def read_text_file(
         self, session_id: str, path: str, line: int | None = None, limit: int | None = None, **_others: object
     ) -> JsonObject:
-        """Serve `fs/read_text_file`: the text as it is, without secrets, if `read` may show it."""
+        """Serve `fs/read_text_file`: the text as it is, without secrets, if `read` may show it.
+
+        `read` notes what it has read. A file that holds anything else afterwards is not served: a link in its path may
+        have been changed after the call was judged.
+        """
         async with self._served(session_id):
-            arguments: JsonObject = {"path": path}
+            files = await self._needs.files()
+            path = _where_it_leads(path, files)
+            arguments: JsonObject = {"path": self._named(path)}
             arguments |= {"offset": line} if line else {}
             arguments |= {"limit": limit} if limit else {}
-            files = await self._needs.files()
             result = await self._run("read", arguments)
             try:
                 if result.failure is not None and await files.kind(path) is None:
                     raise RequestError(_NOT_FOUND, f"no such file: {path}")
                 _check(result)
                 text = await files.read_text(path)
+                if not await to_thread.run_sync(self._needs.seen, path, text):
+                    raise RequestError(_FAILED, f"{path} changed while it was read: ask again")
             except (ToolError, Refused, BackendUnavailable) as error:
                 raise RequestError(_FAILED, str(error)) from error
             text = await to_thread.run_sync(self._needs.redact, text)
@@ -238,7 +247,7 @@ class AgentClient:
     async def write_text_file(self, session_id: str, path: str, content: str, **_others: object) -> JsonObject:
         """Serve `fs/write_text_file`."""
         async with self._served(session_id):
-            _check(await self._run("write", {"path": path, "content": content}))
+            _check(await self._run("write", {"path": self._named(path), "content": content}))
             return {}
 
     # ------------------------------------------------------------------------------------- terminals
@@ -322,6 +331,11 @@ class AgentClient:
 
     # ----------------------------------------------------------------------------------------- calls
 
+    def _named(self, path: str) -> str:
+        """Return a path as a call names it: from the session's folder, if it is below. A `~` in front means a home."""
+        below = path.removeprefix(self._needs.cwd.rstrip("/") + "/")
+        return path if below.startswith("~") else below or path
+
     def _check_session(self, session_id: str) -> None:
         if session_id != self._messages.session:
             raise RequestError(_INVALID, "there is no such session")
@@ -366,6 +380,14 @@ def _check(result: ToolResult) -> None:
     """Raise RequestError if a call failed."""
     if result.failure is not None:
         raise RequestError(_FAILED, result.failure.message)
+
+
+def _where_it_leads(path: str, files: FileSystem) -> str:
+    """Return a path with its links resolved, or as it is if it leads outside: then it is refused by its name."""
+    try:
+        return files.resolve(path, Access.READ)
+    except (ToolError, Refused):
+        return path
 
 
 def command_line(command: str, args: Sequence[str], env: Mapping[str, str], cwd: str | None, here: str) -> str:

@@ -70,12 +70,14 @@ class ExternalDependencies:
     cwd      its folder
     toolset  returns its tools
     files    returns its files
+    seen     returns whether the session has last seen exactly this text of a file
     redact   removes secrets from a text
     """
 
     cwd: str
     toolset: Callable[[], Toolset]
     files: Callable[[], Awaitable[FileSystem]]
+    seen: Callable[[str, str], bool]
     redact: Redact
 
 
@@ -238,7 +240,7 @@ class ExternalWorker:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(program.drain)
             asked = ClientDependencies(
-                needs.cwd, needs.toolset, needs.files, needs.redact, caller, agent.identity, tasks, patience
+                needs.cwd, needs.toolset, needs.files, needs.seen, needs.redact, caller, agent.identity, tasks, patience
             )
             client = AgentClient(asked, messages)
             connection = connect_to_agent(cast("Client", client), pipes)

@@ -522,6 +522,11 @@ class SeenFiles:
         self._texts.clear()
         self._version += 1
 
+    def has(self, path: str, text: str) -> bool:
+        """Return whether exactly this text of the file was noted last."""
+        seen = self._files.get(path)
+        return seen is not None and seen.digest == text_digest(text)
+
     def difference(self, path: str, text: str) -> list[str] | None:
         """Return how `text` differs from what was noted, as lines of a diff. None if it does not, or nothing was noted.
 
