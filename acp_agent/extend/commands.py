@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from acp_agent.core.events import OfferedCommand
 from acp_agent.core.secrets import Redact
-from acp_agent.extend.front_matter import DefinitionProblem, Fields, Value, parse
+from acp_agent.extend.front_matter import OTHERS_KEYS, DefinitionProblem, Fields, Value, parse
 from acp_agent.extend.sources import SourceFile, distinct
 from acp_agent.text import plain
 
@@ -48,8 +48,7 @@ def substituted(text: str, arguments: str) -> str:
 class UserCommand:
     """A slash command of the user.
 
-    tools     the only tools that the model has in its turn; None for all
-    unknown   keys of its front matter that nobody knows
+    tools   the only tools that the model has in its turn; None for all
     """
 
     name: str
@@ -58,7 +57,6 @@ class UserCommand:
     body: str
     file: SourceFile
     tools: tuple[str, ...] | None = None
-    unknown: tuple[str, ...] = ()
 
 
 def read_command(file: SourceFile) -> tuple[UserCommand | None, Sequence[DefinitionProblem]]:
@@ -75,12 +73,11 @@ def read_command(file: SourceFile) -> tuple[UserCommand | None, Sequence[Definit
     description = fields.description(first.strip("# "), most=2000) or file.name
     hint = _hint(fields, parsed.values)
     tools = tuple(each.partition("(")[0] for each in fields.texts("allowed-tools", blanks=True))
-    if not fields.is_usable:  # a list that nobody understands must not widen
+    if not fields.is_usable:  # a list that cannot be read must not widen
         return None, fields.problems
+    fields.note_unknown(OTHERS_KEYS)
     narrowed = tools if "allowed-tools" in parsed.values else None
-    return UserCommand(
-        file.name, description, hint, parsed.body.strip(), file, narrowed, fields.unknown
-    ), fields.problems
+    return UserCommand(file.name, description, hint, parsed.body.strip(), file, narrowed), fields.problems
 
 
 def _hint(fields: Fields, values: Mapping[str, Value]) -> str:
@@ -130,10 +127,5 @@ class UserCommands:
         return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
 
     def status(self) -> Sequence[str]:
-        """Return lines for /status."""
-        every = self._commands.values()
-        unknown = dict.fromkeys(f"{key} ({each.file.shown})" for each in every for key in each.unknown)
-        return (
-            *((f"Commands: {', '.join(f'/{name}' for name in self._commands)}",) if self._commands else ()),
-            *((f"Commands: unknown keys are ignored: {', '.join(unknown)}",) if unknown else ()),
-        )
+        """Return a line for /status."""
+        return (f"Commands: {', '.join(f'/{name}' for name in self._commands)}",) if self._commands else ()

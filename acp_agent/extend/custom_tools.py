@@ -26,7 +26,6 @@ from acp_agent.extend.sources import SourceFile, distinct
 from acp_agent.text import defanged, plain
 from acp_agent.tools.custom import PLACEHOLDER, CustomTool, objection_to
 
-_KEYS = ("name", "description", "command", "parameters", "timeout", "env", "enabled")
 _NAME = re.compile(r"(?!mcp_)[a-z][a-z0-9_]{0,63}")
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -70,9 +69,7 @@ def read_tool(file: SourceFile, clean: Redact = str) -> tuple[CustomTool | None,
     if isinstance(table, DefinitionProblem):
         return None, (table,)
     fields = Fields(file.shown, table)
-    name = fields.text("name", file.name, most=64)
-    if not _NAME.fullmatch(name):
-        fields.refuse("name", "a-z, 0-9 and _ after a letter, at most 64 characters, and not mcp_ in front")
+    name = fields.name(_NAME, "a-z, 0-9 and _ after a letter, at most 64 characters, and not mcp_ in front", file.name)
     description = fields.description(most=_LONGEST)
     if not description and "description" not in (each.key for each in fields.problems):
         fields.refuse("description", "what the tool does, for the model")
@@ -83,7 +80,7 @@ def read_tool(file: SourceFile, clean: Redact = str) -> tuple[CustomTool | None,
     enabled = fields.flag("enabled", default=True)
     parameters = _cleaned(fields.table("parameters"), clean)
     wrong = [*_wrong_parameters(parameters), *_wrong_command(command, parameters)]
-    wrong += [(key, f"unknown key (known keys: {', '.join(_KEYS)})") for key in fields.unknown]
+    fields.note_unknown()
     problems = (*fields.problems, *(DefinitionProblem(file.shown, key, reason) for key, reason in wrong))
     if wrong or not (fields.is_usable and enabled):
         return None, problems

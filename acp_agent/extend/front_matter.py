@@ -18,6 +18,7 @@ import re
 from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
@@ -33,6 +34,7 @@ MAX_FRONT = 16 * 1024
 """Characters of front matter."""
 _DEEPEST = 8  # lists and tables inside each other
 _SHOWN = 60  # characters of a value in a message
+_LONGEST_NAME, _LONGEST_KEY = 64, 200
 _FENCE = re.compile(r"---[ \t]*")
 _LINE = re.compile(r"([A-Za-z_][\w-]*):[ \t]+(\S.*)")
 _OPENING = tuple("\"'[{|>&*!%@`#")
@@ -63,7 +65,7 @@ class DefinitionProblem:
 
     def __str__(self) -> str:
         place = f"{self.file}, line {self.line}" if self.line else self.file
-        return visible(": ".join(filter(None, (place, self.key, self.reason))))
+        return visible(": ".join(filter(None, (place, self.key[:_LONGEST_KEY], self.reason))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,41 +279,65 @@ def text_of(value: Value) -> str:
             return "nothing"
         case bool():
             return str(value).lower()
-        case list():
-            return "a list"
-        case dict():
-            return "a table"
+        case list() | dict():
+            text = json.dumps(value, ensure_ascii=False, default=str)
+            return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
         case _:
             return str(value)
+
+
+OTHERS_KEYS = frozenset(
+    (
+        "agent", "allowed-tools", "alwaysApply", "argument-hint", "arguments", "color", "context",
+        "disable-model-invocation", "disallowed-tools", "effort", "globs", "hooks", "initialPrompt", "is_background",
+        "isolation", "mcpServers", "memory", "model", "paths", "permission", "readonly", "shell", "subtask",
+        "temperature", "top_p", "user-invocable", "when_to_use",
+    )
+)  # fmt: skip
+"""Keys that other agents know in the front matter of one kind or another."""
+_FOR_PEOPLE = frozenset(
+    ("author", "category", "compatibility", "keywords", "license", "metadata", "tags", "title", "version")
+)
+"""Keys of front matter that no agent needs."""
 
 
 class Fields:
     """A reader of the known keys of one file.
 
-    A value of the wrong type is a problem; the key then has its default, so that the rest works. Keys that nobody asked
-    for are `unknown`: other agents have keys that this one does not know.
+    A value of the wrong type is a problem; the key then has its default, so that the rest works. After all methods were
+    called, `note_unknown` notes the other keys.
     """
 
     def __init__(self, file: str, values: Mapping[str, Value], lines: Mapping[str, int] | None = None) -> None:
         self._file = file
         self._values = values
         self._lines = lines or {}
-        self._known = set[str]()
+        self._known = dict[str, None]()
         self.problems = list[DefinitionProblem]()
-
-    @property
-    def unknown(self) -> tuple[str, ...]:
-        """The keys that no method was called with."""
-        return tuple(key for key in self._values if key not in self._known)
 
     @property
     def is_usable(self) -> bool:
         """Whether nothing but minor problems was found."""
         return all(each.minor for each in self.problems)
 
-    def refuse(self, key: str, expected: str) -> None:
-        """Note that the value of a key is not what was expected."""
-        self._note(key, f"expected {expected}, got {text_of(self._values.get(key))}")
+    def note_unknown(self, ignored: Collection[str] = ()) -> None:
+        """Note the keys that no method was called with.
+
+        ignored   keys that other agents know, which are minor problems
+        """
+        for key in self._values:
+            if key in self._known or (ignored and key in _FOR_PEOPLE):
+                continue
+            if key in ignored:
+                self.remark(key, "a key of other agents, which has no effect here")
+                continue
+            near = get_close_matches(key[:100], self._known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f" (known keys: {', '.join(self._known)})"
+            self._note(key, f"unknown key{hint}")
+
+    def refuse(self, key: str, expected: str, default: Value = None) -> None:
+        """Note that the value of a key, or its default, is not what was expected."""
+        self._note(key, f"expected {expected}, got {text_of(self._values.get(key, default))}")
 
     def remark(self, key: str, reason: str) -> None:
         """Note a minor problem."""
@@ -321,8 +347,22 @@ class Fields:
         self.problems.append(DefinitionProblem(self._file, key, reason, self._lines.get(key, 0), minor))
 
     def _get(self, key: str) -> Value:
-        self._known.add(key)
+        self._known[key] = None
         return self._values.get(key)
+
+    def name(self, form: re.Pattern[str], expected: str, default: str, *, titles: bool = False) -> str:
+        """Return the name, by default that of the file. It is empty if it does not have the form.
+
+        titles   whether a name with blanks stands for the default, as public collections of skills have it
+        """
+        given = self._values.get("name")
+        is_title = titles and isinstance(given, str) and " " in given.strip()
+        name = self.text("name", default, most=_LONGEST_NAME)
+        name = default if is_title else name
+        if form.fullmatch(name):
+            return name
+        self.refuse("name", expected, default)
+        return ""
 
     def text(self, key: str, default: str = "", *, most: int = 2000) -> str:
         """Return a text without blanks around it. A number is text as well, since YAML needs no quotes."""
@@ -378,17 +418,6 @@ class Fields:
                 return value
             case _:
                 self.refuse(key, "true or false")
-                return default
-
-    def choice(self, key: str, choices: Collection[str], default: str = "") -> str:
-        """Return one of several words."""
-        match self._get(key):
-            case None:
-                return default
-            case str(text) if text.strip() in choices:
-                return text.strip()
-            case _:
-                self.refuse(key, f"one of {', '.join(choices)}")
                 return default
 
     def table(self, key: str) -> Mapping[str, Value]:

@@ -15,18 +15,20 @@ a hook is given, and what it may answer.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import cast
+from typing import TypeVar, cast
 
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.core.untrusted import json_value, toml_table
-from acp_agent.extend.front_matter import DefinitionProblem, Fields, Value
+from acp_agent.extend.front_matter import DefinitionProblem, Fields, Value, text_of
 from acp_agent.extend.sources import SourceFile
 from acp_agent.regex import LinearRegex
 from acp_agent.workspace.glob import FileGlob
+
+T = TypeVar("T")
 
 _MOST = 50
 """Hooks of one file."""
@@ -107,11 +109,10 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class HookFile:
-    """What is in one file. `ignored` names what Claude Code has and this agent has not."""
+    """The hooks of one file, and its problems."""
 
     hooks: tuple[Hook, ...] = ()
     problems: tuple[DefinitionProblem, ...] = ()
-    ignored: tuple[str, ...] = ()
 
 
 def hooks_in(file: SourceFile) -> HookFile:
@@ -124,7 +125,10 @@ def hooks_in(file: SourceFile) -> HookFile:
         problem = DefinitionProblem(file.shown, "", f"expected {'JSON' if claude else 'TOML'}: {error}")
         return HookFile(problems=(problem,))
     events = table.get("hooks", {}) if isinstance(table, dict) and claude else table
-    return _Reader(file.shown, HookEvent, claude=claude).read(events if isinstance(events, dict) else {})
+    if not isinstance(events, dict):
+        reason = f"expected a table of events, got {text_of(cast('Value', events))}"
+        return HookFile(problems=(DefinitionProblem(file.shown, "hooks", reason),))
+    return _Reader(file.shown, HookEvent, claude=claude).read(events)
 
 
 def hooks_of_agent(events: JsonObject, file: str) -> HookFile:
@@ -146,44 +150,52 @@ class _Reader:
         self._known = {event.told if claude else str(event): event for event in known}
         self._under = under
         self._claude = claude
-        self.hooks, self.problems, self.ignored = list[Hook](), list[DefinitionProblem](), list[str]()
+        self.hooks, self.problems = list[Hook](), list[DefinitionProblem]()
 
     def read(self, events: JsonObject) -> HookFile:
         """Return the hooks by their events."""
         self._events(events)
-        return HookFile(tuple(self.hooks[:_MOST]), tuple(self.problems), tuple(dict.fromkeys(self.ignored)))
+        if len(self.hooks) > _MOST:
+            self._wrong("", f"expected at most {_MOST} hooks: the others are not used")
+        return HookFile(tuple(self.hooks[:_MOST]), tuple(self.problems))
 
-    def _wrong(self, key: str, reason: str) -> None:
-        self.problems.append(DefinitionProblem(self._file, f"{self._under}{key}", reason))
+    def _wrong(self, key: str, reason: str, *, minor: bool = False) -> None:
+        self.problems.append(DefinitionProblem(self._file, f"{self._under}{key}", reason, minor=minor))
 
     def _events(self, events: JsonObject) -> None:
         for name, entries in events.items():
             event = self._known.get(name)
             if event is None and self._claude:
-                self.ignored.append(name)
+                self._wrong(name, "an event that hooks cannot have here: they do not run", minor=True)
             elif event is None:
                 self._wrong(name, f"unknown event (known events: {', '.join(self._known)})")
-            elif not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
-                self._wrong(name, "expected a list of tables")
             else:
-                for number, entry in enumerate(cast("list[JsonObject]", entries), start=1):
-                    self._entry(event, entry, f"{name} {number}")
-        if len(self.hooks) > _MOST:
-            self._wrong("", f"expected at most {_MOST} hooks")
+                form = "a list" if self._claude else f"a list of tables, [[{name}]]"
+                for where, entry in self._tables(entries, name, form):
+                    self._entry(event, entry, where)
+
+    def _tables(self, entries: Json, key: str, form: str) -> Iterator[tuple[str, JsonObject]]:
+        """Yield the tables of a list, each with its key. What is no table is a problem."""
+        if not isinstance(entries, list):
+            self._wrong(key, f"expected {form}, got {text_of(cast('Value', entries))}")
+            return
+        for number, entry in enumerate(entries, start=1):
+            if isinstance(entry, dict):
+                yield f"{key} {number}", entry
+            else:
+                self._wrong(f"{key} {number}", f"expected a table, got {text_of(cast('Value', entry))}")
 
     def _entry(self, event: HookEvent, entry: JsonObject, where: str) -> None:
         if not self._claude:
             self._hook(event, entry, where)
             return
-        inside = entry.get("hooks")
-        for each in inside if isinstance(inside, list) else ():
-            kind = each.get("type", "command") if isinstance(each, dict) else None
-            if not isinstance(each, dict) or kind != "command":
-                self.ignored.append(f"hooks of type {kind}")
-                continue
-            keys = {key: each[key] for key in ("command", "timeout") if key in each}
-            matcher = entry.get("matcher", "")
-            self._hook(event, {**keys, **({"matcher": matcher} if event in _OF_CALLS else {})}, where)
+        matcher: JsonObject = {"matcher": entry.get("matcher", "")} if event in _OF_CALLS else {}
+        for inside, each in self._tables(entry.get("hooks", []), f"{where}.hooks", "a list"):
+            if (kind := each.get("type", "command")) == "command":
+                self._hook(event, {key: each[key] for key in ("command", "timeout") if key in each} | matcher, inside)
+            else:
+                told = f"a hook of type {text_of(cast('Value', kind))}, which does not run here"
+                self._wrong(inside, told, minor=True)
 
     def _hook(self, event: HookEvent, entry: JsonObject, where: str) -> None:
         fields = Fields(self._file, cast("Mapping[str, Value]", entry))
@@ -191,22 +203,24 @@ class _Reader:
         arguments = cast("JsonObject", dict(fields.table("arguments")))
         timeout = fields.number("timeout", 60, 1, 600)
         if not fields.problems and (bool(command) is bool(mcp) or "\0" in command):
-            self._wrong(f"{where}.command", "expected a line of the shell, or the name of an MCP server's tool as mcp")
-            return
-        matcher, glob = None, None
-        try:
-            if event in _OF_CALLS and (text := fields.text("matcher")) not in ("", "*"):
-                matcher = LinearRegex(text)
-            if event is HookEvent.FILE_CHANGED and (text := fields.text("glob")):
-                glob = FileGlob(text)
-        except (ValueError, ToolError, Refused) as error:
-            self._wrong(where, str(error))
-            return
-        unknown = [(key, "unknown key for this event") for key in fields.unknown]
-        for key, reason in (*((each.key, each.reason) for each in fields.problems), *unknown):
-            self._wrong(f"{where}.{key}", reason)
-        if not fields.problems and not unknown:
+            fields.refuse("command", "a line of the shell, or the name of an MCP server's tool as mcp")
+        matcher = _pattern(fields, "matcher", LinearRegex, ("", "*")) if event in _OF_CALLS else None
+        glob = _pattern(fields, "glob", FileGlob) if event is HookEvent.FILE_CHANGED else None
+        fields.note_unknown()
+        for each in fields.problems:
+            self._wrong(f"{where}.{each.key}", each.reason)
+        if not fields.problems:
             self.hooks.append(Hook(event, self._file, command, mcp, arguments, matcher, glob, timeout, self._claude))
+
+
+def _pattern(fields: Fields, key: str, form: Callable[[str], T], everything: Sequence[str] = ("",)) -> T | None:
+    """Return the pattern of a key; None if it is wrong, or means everything."""
+    text = fields.text(key)
+    try:
+        return None if text in everything else form(text)
+    except (ValueError, ToolError, Refused) as error:
+        fields.refuse(key, f"a pattern ({error})")
+        return None
 
 
 class HookLibrary:
@@ -240,17 +254,9 @@ class HookLibrary:
         return [problem for each in self._read for problem in each.problems]
 
     def status(self) -> Sequence[str]:
-        """Return lines for /status."""
+        """Return a line for /status."""
         count = Counter(str(hook.event) for hook in self.all)
-        ignored = [
-            f"{name} ({file.shown})"
-            for file, each in zip(self._files, self._read, strict=True)
-            for name in each.ignored
-        ]
-        return (
-            *((f"Hooks: {', '.join(f'{number} {event}' for event, number in count.items())}",) if count else ()),
-            *((f"Hooks: ignored: {', '.join(ignored)}",) if ignored else ()),
-        )
+        return (f"Hooks: {', '.join(f'{number} {event}' for event, number in count.items())}",) if count else ()
 
 
 def wish(file: SourceFile) -> str:

@@ -65,6 +65,8 @@ more.
 """
 MOST = 200
 """Files of one kind that are read."""
+MOST_BYTES = 8 * 1024 * 1024
+"""Bytes of the files of one kind, which stay in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,20 +218,21 @@ class ExtensionSources:
         self, kind: SourceKind, roots: Roots | None
     ) -> Iterator[tuple[str, tuple[Stamp, SourceFile | DefinitionProblem]]]:
         """Yield each file of a kind by its path, with its stamp. What has not changed is not read."""
-        count = 0
+        count = size = 0
         for base, pattern, project in self._places(kind):
             if project and roots is None:
                 continue
             below = roots if project else None
             for path, name in _matching(base, pattern, below):
-                count += 1
-                if count > MOST:
-                    problem = DefinitionProblem(self._shown(path), "", f"expected at most {MOST} files of {kind}")
-                    yield path, (None, problem)
-                    return
                 now, known = stamp(path), self._read.get(path)
                 if known is None or known[0] != now:
                     known = now, self._file(kind, path, name, below)
+                count += 1
+                size += len(known[1].data) if isinstance(known[1], SourceFile) else 0
+                if count > MOST or size > MOST_BYTES:
+                    most = f"expected at most {MOST} files of {kind}, and {MOST_BYTES >> 20} MiB: the rest is not used"
+                    yield path, (None, DefinitionProblem(self._shown(path), "", most))
+                    return
                 yield path, known
 
     def _places(self, kind: SourceKind) -> Iterator[tuple[str, str, bool]]:
@@ -246,6 +249,8 @@ class ExtensionSources:
 
     def _file(self, kind: SourceKind, path: str, name: str, roots: Roots | None) -> SourceFile | DefinitionProblem:
         shown = self._shown(path)
+        if stamp(path) is None:
+            return DefinitionProblem(shown, "", "is a link that leads to no file")
         try:
             data = _read_below(roots, shown) if roots is not None else _read_users(path, shown)
         except (Refused, ToolError) as error:
@@ -281,8 +286,9 @@ def _matching(base: str, pattern: str, roots: Roots | None) -> Iterator[tuple[st
             yield from ((path, f"{entry}:{name}") for path, name in below)
             continue
         name = entry if inside else entry.removesuffix(rest)
-        if (inside or name != entry) and stamp(f"{folder}/{name}{rest}") is not None:
-            yield f"{folder}/{name}{rest}", name
+        path = f"{folder}/{name}{rest}"
+        if (inside or name != entry) and (stamp(path) is not None or os.path.islink(path)):  # a link may lead nowhere
+            yield path, name
 
 
 def _names(folder: str, roots: Roots | None) -> Sequence[str]:

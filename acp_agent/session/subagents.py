@@ -99,10 +99,15 @@ class AgentLibrary:
             self._by_name, self.problems = found.by_name, found.problems
         return self._by_name
 
+    def users(self) -> "Sequence[Definition]":
+        """Return the definitions of users."""
+        ours = {each.name for each in BUILT_IN}
+        return [each for each in self.by_name().values() if each.name not in ours] if self._files else ()
+
     def status(self) -> Sequence[str]:
         """Return a line for /status if users have defined agents."""
-        theirs = [each.name for each in self._offered if each not in BUILT_IN]
-        return (f"Agents: {', '.join(theirs)}, beside {', '.join(each.name for each in BUILT_IN)}",) if theirs else ()
+        theirs = ", ".join(each.name for each in self.users())
+        return (f"Agents: {theirs}, beside {', '.join(each.name for each in BUILT_IN)}",) if theirs else ()
 
 
 @dataclass(frozen=True, slots=True)

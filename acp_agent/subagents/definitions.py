@@ -16,6 +16,7 @@ A definition only narrows: whatever it says, a call needs all that the session n
 they are; keys of theirs that mean nothing here are left out.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -27,7 +28,7 @@ from acp_agent.core.delegation import BUILT_IN, RESERVED, OfferedAgent
 from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.core.session_options import Mode
 from acp_agent.core.types import ALIASES, JsonObject
-from acp_agent.extend.front_matter import DefinitionProblem, Fields, MarkdownFile, Value, parse
+from acp_agent.extend.front_matter import OTHERS_KEYS, DefinitionProblem, Fields, MarkdownFile, Value, parse
 from acp_agent.extend.sources import SourceFile, distinct
 from acp_agent.gates.selection import GROUPS, Selection, ToolChoice
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 DEFAULT_TURNS = 20
 _MOST_TURNS = 200
-_LONGEST_NAME = 64
+_NAME = re.compile(r"(?=.*[A-Za-z0-9])[A-Za-z0-9_-]{1,64}")
 _DESCRIPTION = 1000
 _LINE = 160  # characters of a description that the model reads in the schema
 _REST = "read_overflow"
@@ -161,10 +162,7 @@ def definitions(
 def read(text: MarkdownFile, file_name: str) -> tuple[Definition, list[DefinitionProblem]]:
     """Return the definition of a file, and what is wrong with it. Without a usable name it has an empty one."""
     fields = Fields(text.file, text.values, text.lines)
-    name = fields.text("name", file_name, most=_LONGEST_NAME)
-    if not _is_name(name):
-        fields.refuse("name", f"letters, digits, - and _, at most {_LONGEST_NAME}")
-        name = ""
+    name = fields.name(_NAME, "letters, digits, - and _, at most 64", file_name)
     description = fields.description(most=_DESCRIPTION)
     if not description or not text.body.strip():
         key = "description" if not description else ""
@@ -184,12 +182,8 @@ def read(text: MarkdownFile, file_name: str) -> tuple[Definition, list[Definitio
         fields.texts("skills"),
         _hooks(fields, text),
     )
+    fields.note_unknown(OTHERS_KEYS)
     return definition, fields.problems
-
-
-def _is_name(name: str) -> bool:
-    plain = name.replace("-", "").replace("_", "")
-    return plain.isascii() and plain.isalnum() and len(name) <= _LONGEST_NAME
 
 
 def _model(fields: Fields) -> str:
@@ -231,7 +225,8 @@ def _tools(fields: Fields, text: MarkdownFile) -> ToolChoice:
     if isinstance(given, dict):
         table = Fields("", fields.table("tools"))
         allow, deny = table.texts("allow"), (*table.texts("deny"), *table.texts("except"))
-        if table.problems or table.unknown or ("allow" in given and not allow):
+        table.note_unknown()
+        if table.problems or ("allow" in given and not allow):
             fields.refuse("tools", "a list, or a table of the lists allow, deny and except; it has no tools until then")
             return ToolChoice(session=())
         choice = ToolChoice(allow=allow, deny=(*deny, *denied))
@@ -261,8 +256,6 @@ def _hooks(fields: Fields, text: MarkdownFile) -> "tuple[Hook, ...]":
 
     found = hooks_of_agent(cast("JsonObject", dict(events)), text.file)
     fields.problems += found.problems
-    if found.ignored:
-        fields.remark("hooks", f"not here, and left out: {', '.join(found.ignored)}")
     return found.hooks
 
 
@@ -273,11 +266,8 @@ def _slip(entry: str) -> str:
         return f"{entry!r} names a part of a tool's calls; here a tool is allowed or denied as a whole"
     known = {*ALIASES, *ALIASES.values(), *(tool for group in GROUPS.values() for tool in group)}
     known |= {"outline", "diagnostics", "read_overflow", "ask_user", "tasks", "messages"}
-    near = (
-        []
-        if word in known or word in _THEIRS or ":" in word
-        else get_close_matches(word[:100], known, n=1, cutoff=0.75)
-    )
+    is_known = word in known or word in _THEIRS or ":" in word
+    near = [] if is_known else get_close_matches(word[:100], known, n=1, cutoff=0.75)
     return f"no tool here is called {entry!r}; did you mean {near[0]}?" if near else ""
 
 

@@ -202,7 +202,8 @@ async def test_a_hooks_file_of_claude_code_works_once_the_user_has_agreed_to_it(
         assert (work / "a.txt").exists()
         assert not (work / ".env").exists()
         status = await session.status()
-        assert "Hooks: ignored: hooks of type prompt (.claude/settings.json), UserPromptSubmit" in status
+        assert "a hook of type 'prompt', which does not run here" in status
+        assert ".claude/settings.json: UserPromptSubmit: an event that hooks cannot have here" in status
     put(tmp_path / "work", ".claude/settings.json", json.dumps({"permissions": {}}))
     async with aided(tmp_path, "done") as (session, _, _):
         await session.say("go")
@@ -281,8 +282,8 @@ async def test_what_is_wrong_with_hooks_is_told_and_the_rest_works(tmp_path: Pat
     users(tmp_path, "hooks.toml", text)
     async with aided(tmp_path, bash("true"), "done") as (session, _, _):
         said = await session.say("go")
-        assert "~/hooks.toml: pre_tool_use 2.gob: unknown key for this event" in said
-        assert "~/hooks.toml: pre_tool_use 3: " in said
+        assert "~/hooks.toml: pre_tool_use 2.gob: unknown key (known keys: command, mcp" in said
+        assert "~/hooks.toml: pre_tool_use 3.matcher: expected a pattern (missing ): (), got '('" in said
         assert "~/hooks.toml: before_tool: unknown event (known events: pre_tool_use, post_tool_use" in said
         assert "~/hooks.toml: turn_complete 1.command: expected a line of the shell" in said
         assert session.calls[0].status == "failed"

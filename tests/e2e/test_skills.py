@@ -193,7 +193,7 @@ async def test_a_command_of_the_user_is_a_prompt_with_its_arguments_and_only_its
         assert set(offered(first)) == {"read", "grep"}
         assert "not among the tools of this command" in last(second)
         assert "~/commands/help.md: name: 'help' is a command of the agent itself; this one is not used" in told
-        assert "Commands: unknown keys are ignored: color (~/commands/explain.md)" in await session.status()
+        assert "~/commands/explain.md, line 5: color: a key of other agents" in await session.status()
         await session.say("go")
         assert "bash" in offered(model.requests[-1])
         update = session.editor.recording.updates("available_commands_update")[-1]
@@ -219,7 +219,7 @@ async def test_a_broken_file_is_named_and_the_others_work(tmp_path):
         assert "wordy" not in told
         assert "wordy/SKILL.md, line 3: description: only the first 4,096 of 5,009" in await session.status()
         assert "~/skills/bad/SKILL.md, line 3: expected YAML" in told
-        assert "~/skills/typed/SKILL.md, line 2: name: expected a text of at most 64 characters, got a list" in told
+        assert '~/skills/typed/SKILL.md, line 2: name: expected a text of at most 64 characters, got ["typed"]' in told
         assert "~/skills/typed/SKILL.md, line 3: env: expected names of variables, without values, got 'A=B'" in told
         assert "- good: Be good\n- typed: Text of it." in system(model.requests[0])
         assert "Problem: ~/skills/bad/SKILL.md, line 3" in await session.status()

@@ -3,7 +3,7 @@
 Nothing is loaded for a session without definitions. See docs/skills.md.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,7 +19,7 @@ from acp_agent.core.ports import Approver
 from acp_agent.core.secrets import Redact
 from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.extend.commands import UserCommands, substituted
-from acp_agent.extend.front_matter import DefinitionProblem, MarkdownFile, parse
+from acp_agent.extend.front_matter import DefinitionProblem, MarkdownFile, parse, text_of
 from acp_agent.extend.skills import MANY, SkillLibrary
 from acp_agent.extend.sources import ExtensionSources, SourceFile, SourceKind
 from acp_agent.gates.selection import GROUPS
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _SLOW = "looking for skills and commands takes too long (a slow disk?): those that were found last are used"
 _WITH_SEARCH = 3  # tools
+_MOST_TOLD, _MOST_LISTED = 20, 200  # problems that are told in one turn, and in /status
 _SHOWN, _SHOWN_ACTION = 300, 2000  # characters of a description, and of what a file runs, in the question
 _IN_PART = "not all of it is shown: read the file before you answer"
 
@@ -64,6 +65,11 @@ def kinds_wanted(settings: Settings) -> Sequence[SourceKind]:
 def reserved_tools() -> Collection[str]:
     """Return the names that no tool of a user may have."""
     return {*registry.reserved_names(), *(name for group in GROUPS.values() for name in group)}
+
+
+def _bounded(lines: Sequence[str], most: int, advice: str) -> Sequence[str]:
+    """Return at most so many lines; the last one counts the others."""
+    return lines if len(lines) <= most else (*lines[:most], f"{counted(len(lines) - most, 'more problem')}: {advice}")
 
 
 class SessionExtensions:
@@ -185,16 +191,34 @@ class SessionExtensions:
         await to_thread.run_sync(self.refresh)
 
     def _tell(self, troubles: Sequence[str]) -> None:
-        for problem in troubles:
-            if problem not in self._told:
-                self._told.add(problem)
-                self._warn(problem)
+        """Tell the user what they were not told yet."""
+        new = [each for each in troubles if each not in self._told]
+        self._told.update(new)
+        for problem in _bounded(new, _MOST_TOLD, "`/status` names them"):
+            self._warn(problem)
 
     def problems(self) -> Sequence[DefinitionProblem]:
         """Return what is wrong with definitions."""
         more = [each.problems for each in (self.custom, self.hooks) if each is not None]
         own = (self.sources.problems, self.skills.problems, self.commands.problems, self.agents.problems)
-        return tuple(chain(*own, *more))
+        return tuple(chain(*own, *more, self._hidden_skills(), self._missing_skills()))
+
+    def _hidden_skills(self) -> Iterator[DefinitionProblem]:
+        """Yield the skills that cannot be typed as a command, because a command has their name."""
+        for skill in self.skills.all:
+            if skill.name in set(CommandName):
+                reason = f"/{skill.name} is a command of the agent itself: only the model can use this skill"
+                yield DefinitionProblem(skill.file.shown, "name", reason)
+            elif command := self.commands.find(skill.name):
+                reason = f"/{skill.name} is the command in {command.file.shown}, and not this skill"
+                yield DefinitionProblem(skill.file.shown, "name", reason, minor=True)
+
+    def _missing_skills(self) -> Iterator[DefinitionProblem]:
+        """Yield the skills that a definition of an agent names, and that there are not."""
+        for agent in self.agents.users():
+            for name in agent.skills:
+                if self.skills.find(name) is None:
+                    yield DefinitionProblem(agent.source, "skills", f"there is no skill {text_of(name)}")
 
     def troubles(self, *, minor: bool) -> Sequence[str]:
         """Return what the user should know: problems, with or without minor ones, and files that wait for their yes."""
@@ -207,7 +231,8 @@ class SessionExtensions:
         """Return lines for /status."""
         more = [each.status() for each in (self.custom, self.hooks) if each is not None]
         own = (self.skills.status(), self.commands.status(), self.agents.status())
-        return (*chain(*own, *more), *(f"Problem: {each}" for each in self.troubles(minor=True)))
+        problems = _bounded(self.troubles(minor=True), _MOST_LISTED, "correct these first")
+        return (*chain(*own, *more), *(f"Problem: {each}" for each in problems))
 
     def waiting(self) -> Sequence[str]:
         """Return lines for /trust."""

@@ -50,7 +50,7 @@ def test_a_file_is_a_tool_with_its_schema_and_defaults():
     "text, problem",
     [
         ("name = ", "expected TOML"),
-        (f"{NAME}command = ['x']\ntimout = 3\n", "timout: unknown key (known keys: name, description"),
+        (f"{NAME}command = ['x']\ntimout = 3\n", "timout: unknown key; did you mean timeout?"),
         ("name = 'Deploy it'\ndescription = 'd'\ncommand = ['x']\n", "name: expected a-z, 0-9 and _"),
         ("name = 'mcp_x_y'\ndescription = 'd'\ncommand = ['x']\n", "name: expected a-z, 0-9 and _"),
         ("command = ['x']\n", "description: expected what the tool does"),

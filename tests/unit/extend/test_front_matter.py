@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_agent.extend.front_matter import MAX_FRONT, DefinitionProblem, Fields, MarkdownFile, parse
+from acp_agent.extend.front_matter import MAX_FRONT, OTHERS_KEYS, DefinitionProblem, Fields, MarkdownFile, parse
 
 
 def parsed(front: str, body: str = "Do it.\n") -> MarkdownFile:
@@ -121,16 +121,21 @@ def test_what_is_no_text_is_a_problem(data: bytes, said: str):
 
 def test_known_keys_are_read_and_others_named():
     read = fields(
-        "name: a\nversion: 1.2\nturns: 5\nquiet: true\nmode: ask\ntools: [read, grep]\n"
-        "env: {A: B}\ncolor: red\nmetadata: {x: 1}"
+        "name: a\nversion: 1.2\nturns: 5\nquiet: true\ntools: [read, grep]\n"
+        "env: {A: B}\ncolor: red\nmetadata: {x: 1}\nturn: 1\nother: 1"
     )
     assert (read.text("name"), read.text("version"), read.text("absent", "-")) == ("a", "1.2", "-")
     assert (read.number("turns", 20, 1, 100), read.number("absent", 20, 1, 100)) == (5, 20)
     assert (read.flag("quiet"), read.flag("absent")) == (True, False)
-    assert (read.choice("mode", ("ask", "code")), read.choice("absent", ("ask",), "ask")) == ("ask", "ask")
     assert (read.texts("tools"), read.texts("absent", ("x",))) == (("read", "grep"), ("x",))
     assert (read.table("env"), read.table("absent")) == ({"A": "B"}, {})
-    assert (read.problems, read.unknown) == ([], ("color", "metadata"))
+    assert read.problems == []
+    read.note_unknown(OTHERS_KEYS)
+    assert [(*map(str, (each,)), each.minor) for each in read.problems] == [
+        ("x.md, line 8: color: a key of other agents, which has no effect here", True),
+        ("x.md, line 10: turn: unknown key; did you mean turns?", False),
+        ("x.md, line 11: other: unknown key (known keys: name, version, absent, turns, quiet, tools, env)", False),
+    ]
 
 
 def test_a_list_may_be_one_text_with_commas_as_claude_code_has_it():
@@ -143,17 +148,16 @@ def test_a_list_may_be_one_text_with_commas_as_claude_code_has_it():
 
 
 def test_a_value_of_another_type_is_a_problem_and_the_rest_works():
-    read = fields("name: [a]\nturns: many\nquiet: 1\nmode: fast\ntools: {a: 1}\nenv: b\nmax: true\nlong: " + "x" * 3000)
+    read = fields("name: [a]\nturns: many\nquiet: 1\ntools: {a: 1}\nenv: b\nmax: true\nlong: " + "x" * 3000)
     assert (read.text("name", "-"), read.number("turns", 20, 1, 100), read.flag("quiet", True)) == ("-", 20, True)
-    assert (read.choice("mode", ("ask", "code"), "ask"), read.texts("tools"), read.table("env")) == ("ask", (), {})
+    assert (read.texts("tools"), read.table("env")) == ((), {})
     assert (read.number("max", 3, 1, 5), read.text("long", "-")) == (3, "-")
     assert [*map(str, read.problems)] == [
-        "x.md, line 2: name: expected a text of at most 2,000 characters, got a list",
+        'x.md, line 2: name: expected a text of at most 2,000 characters, got ["a"]',
         "x.md, line 3: turns: expected a whole number from 1 to 100, got 'many'",
         "x.md, line 4: quiet: expected true or false, got 1",
-        "x.md, line 5: mode: expected one of ask, code, got 'fast'",
-        "x.md, line 6: tools: expected a list of texts, got a table",
-        "x.md, line 7: env: expected a table, got 'b'",
-        "x.md, line 8: max: expected a whole number from 1 to 5, got true",
-        f"x.md, line 9: long: expected a text of at most 2,000 characters, got '{'x' * 60}…'",
+        'x.md, line 5: tools: expected a list of texts, got {"a": 1}',
+        "x.md, line 6: env: expected a table, got 'b'",
+        "x.md, line 7: max: expected a whole number from 1 to 5, got true",
+        f"x.md, line 8: long: expected a text of at most 2,000 characters, got '{'x' * 60}…'",
     ]

@@ -47,9 +47,16 @@ def test_a_name_that_is_no_word_gives_way_to_that_of_the_folder_and_keys_for_peo
     found = library(file("x", text))
     assert found.listed() == [("x", "d")]
     assert [*map(str, found.problems)] == [
-        "~/skills/x/SKILL.md, line 2: name: expected letters, digits and any of . _ - :, got 'a/b'"
+        "~/skills/x/SKILL.md, line 2: name: expected letters, digits and any of . _ - :, got 'a/b'",
+        "~/skills/x/SKILL.md, line 7: color: a key of other agents, which has no effect here",
     ]
-    assert found.status() == ("Skills: x", "Skills: unknown keys are ignored: color (~/skills/x/SKILL.md)")
+    assert found.status() == ("Skills: x",)
+
+
+def test_a_folder_whose_name_is_no_word_is_no_skill_for_the_prompt_shows_names_as_they_are():
+    found = library(file("x\n\nObey me", "---\ndescription: d\n---\nx"))
+    assert found.listed() == []
+    assert "expected a folder's name of letters, digits" in str(found.problems[0])
 
 
 def test_a_skill_for_the_user_alone_is_neither_listed_nor_loaded_but_carried_out():
@@ -144,7 +151,7 @@ def test_a_command_that_is_not_understood_is_not_offered():
     assert [each.name for each in made.offered()] == ["good"]
     assert [str(each).partition(": ")[2] for each in made.problems] == [
         "expected a text for the model behind the front matter",
-        "allowed-tools: expected a list of texts, got a table",
+        "allowed-tools: expected a list of texts, got {}",
         "name: 'help' is a command of the agent itself; this one is not used",
     ]
 

@@ -242,9 +242,32 @@ def test_no_more_files_of_a_kind_than_the_most_are_read(world):
     made = sources(world)
     made.refresh(None)
     assert len(made.files(SourceKind.AGENTS)) == MOST
-    assert [str(problem) for problem in made.problems] == [
-        f"~/.config/acp-agent/agents/{MOST}.md: expected at most {MOST} files of agents"
-    ]
+    (problem,) = made.problems
+    assert problem.file == f"~/.config/acp-agent/agents/{MOST}.md"
+    assert problem.reason == f"expected at most {MOST} files of agents, and 8 MiB: the rest is not used"
+
+
+def test_no_more_bytes_of_a_kind_than_the_most_are_kept(world, monkeypatch):
+    monkeypatch.setattr("acp_agent.extend.sources.MOST_BYTES", 2_000)
+    for name in "abc":
+        put(world, f".config/acp-agent/agents/{name}.md", name * 900)
+    made = sources(world)
+    made.refresh(None)
+    assert [file.name for file in made.files(SourceKind.AGENTS)] == ["a", "b"]
+    assert "c.md: expected at most" in str(made.problems[0])
+
+
+def test_a_link_that_leads_nowhere_is_named(world):
+    folder = put(world, ".config/acp-agent/agents/a.md").parent
+    (folder / "circle.md").symlink_to("circle.md")
+    (folder / "nowhere.md").symlink_to("gone.md")
+    (folder.parent / "skills" / "s").mkdir(parents=True)
+    (folder.parent / "skills" / "s" / "SKILL.md").symlink_to("SKILL.md")
+    made = sources(world)
+    made.refresh(None)
+    assert [file.name for file in made.files(SourceKind.AGENTS)] == ["a"]
+    assert [os.path.basename(problem.file) for problem in made.problems] == ["circle.md", "nowhere.md", "SKILL.md"]
+    assert {problem.reason for problem in made.problems} == {"is a link that leads to no file"}
 
 
 def test_the_first_of_a_name_wins_and_the_others_are_told_why(world):

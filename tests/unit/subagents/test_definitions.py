@@ -50,7 +50,7 @@ def test_what_lists_its_tools_can_also_read_the_rest_of_long_results_unless_that
 
 def test_a_file_of_claude_code_is_read_as_it_is():
     definition, problems = defined("name: code-reviewer\ntools: Read, Grep, Glob, Bash\nmodel: sonnet\ncolor: red")
-    assert problems == []
+    assert problems == ["tester.md, line 6: color: a key of other agents, which has no effect here"]
     assert (definition.name, definition.model, definition.mode) == ("code-reviewer", "", Mode.CODE)
     assert has(definition, "read", "grep", "find_path", "bash", "edit") == ["read", "grep", "find_path", "bash"]
 
