@@ -30,7 +30,7 @@ from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Notice, Severity
 from acp_agent.core.process_limits import DescriptorReserve, raise_descriptor_limit
 from acp_agent.core.session_options import SessionOptions, settle
-from acp_agent.core.sessions import SessionSnapshot
+from acp_agent.core.sessions import SessionSnapshot, UsageTotals
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.core.untrusted import now_ms
 from acp_agent.log import Log
@@ -45,6 +45,7 @@ from acp_agent.session.session import Opening, Session, SessionDependencies
 from acp_agent.session.turn_slot import Engine
 from acp_agent.store.credentials import CredentialStore
 from acp_agent.store.db import Database
+from acp_agent.store.session_json import json_bytes, to_json
 from acp_agent.store.session_locks import SessionLocks
 from acp_agent.store.sessions import SessionStore
 
@@ -125,7 +126,11 @@ class App:
         writer = MessageWriter(handover.output_fd, frames)
         self._peer = Peer(reader, writer, self._shown, observer)
         auth = AuthState(self._forget_keys)
-        self._server = Server(self._peer, self._sessions, self._warm_up, self._extend, auth, handover.initialized)
+        self._opened = handover.opened
+        self._known = handover.known
+        self._server = Server(
+            self._peer, self._sessions, self._warm_up, self._keep, self._extend, auth, handover.initialized
+        )
 
     def _session_manager(self) -> SessionManager:
         """Make the session manager. No file is opened before the first session."""
@@ -173,7 +178,7 @@ class App:
         self._background(self._handle_signals)
         self._background(partial(evict_unused, self._sessions))
         try:
-            await self._server.serve(self._last_resort.arm)
+            await self._server.serve(self._last_resort.arm, self._opened)
         except BaseException as error:  # noqa: BLE001 - sessions are stored before the process ends
             self._crashed(error)
         await self._sessions.flush(within=_LAST_SEND, patience=_LAST_WRITE)
@@ -283,6 +288,16 @@ class App:
         while self._problems:
             session.notices.warn(self._problems.pop(0))
         self._background(session.announce)
+
+    def _keep(self, params: JsonObject, answer: JsonObject, session: Session) -> None:
+        """Keep the first answer to `session/new` for the next process: later ones know the lists of models."""
+        known, self._known = self._known, None
+        if known is not None:
+            options, usage = (
+                json_bytes(to_json(each)) for each in (session.options.to_keep(SessionOptions()), UsageTotals())
+            )
+            keep = partial(known.keep, params, answer, options, usage)
+            self._background(partial(anyio.to_thread.run_sync, keep, abandon_on_cancel=True))
 
     def _warn_all(self, problem: str) -> None:
         if not self._sessions.all():

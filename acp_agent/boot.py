@@ -1,8 +1,9 @@
 """The first milliseconds: answer `initialize` with the standard library alone, then load the rest.
 
 Editors wait for this answer before they do anything else, and the rest of the agent takes a quarter of a second to
-import. So a first line that is a plain, well-formed `initialize` request is answered here. Any other first line is left
-to `protocol/jsonrpc`, which has the strict rules.
+import. So a first line that is a plain, well-formed `initialize` request is answered here, and so is a `session/new`
+that follows at once, if its answer is known (`store/known_answers`). Any other line is left to `protocol/jsonrpc`,
+which has the strict rules.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import select
 import signal
 import sys
 from collections.abc import Sequence
@@ -19,9 +21,14 @@ from acp_agent.capabilities import fork_offered, initialize_result
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing `typing` would take a fifth of the time to the first answer
     from acp_agent.core.types import Json, JsonObject
+    from acp_agent.store.known_answers import KnownAnswers, OpenedSession
 
 _CHUNK = 65536
-_FIRST_LINE_LIMIT = 1024 * 1024
+_LINE_LIMIT = 1024 * 1024
+_PATIENCE = 0.02
+"""Seconds to wait for a `session/new`. Editors send it at once, or after something that takes longer."""
+_WATCHED = ("ACP_AGENT_LOG_FRAMES", "ACP_AGENT_STRICT")
+"""Variables with which something follows all messages. The server answers those that it can."""
 
 
 class Handover:
@@ -30,15 +37,27 @@ class Handover:
     input_fd, output_fd   the protocol's stream, moved away from 0 and 1
     unread                bytes that were read from the stream but not handled
     initialized           params of the `initialize` request that was answered, or None
+    known                 the answers to `session/new` that are known, or None if none shall be kept
+    opened                the session that was answered, or None
     """
 
-    __slots__ = ("initialized", "input_fd", "output_fd", "unread")
+    __slots__ = ("initialized", "input_fd", "known", "opened", "output_fd", "unread")
 
-    def __init__(self, input_fd: int, output_fd: int, unread: bytes, initialized: JsonObject | None) -> None:
+    def __init__(
+        self,
+        input_fd: int,
+        output_fd: int,
+        unread: bytes,
+        initialized: JsonObject | None,
+        known: KnownAnswers | None = None,
+        opened: OpenedSession | None = None,
+    ) -> None:
         self.input_fd = input_fd
         self.output_fd = output_fd
         self.unread = unread
         self.initialized = initialized
+        self.known = known
+        self.opened = opened
 
 
 def main(argv: Sequence[str] = ()) -> int:
@@ -48,6 +67,8 @@ def main(argv: Sequence[str] = ()) -> int:
         return 0  # there is no stream to serve
     input_fd, output_fd = claim_stdio()
     handover = answer_first_line(input_fd, output_fd)
+    if handover.initialized is not None and not argv:
+        handover = answer_new_session(handover, handover.initialized)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for plugins takes 20 ms
     gc.disable()  # modules are never freed, and collecting takes a tenth of the time to load them
     from acp_agent import app  # noqa: PLC0415 - nothing heavy before the first answer
@@ -83,24 +104,48 @@ def _is_open(fd: int) -> bool:
 
 def answer_first_line(input_fd: int, output_fd: int) -> Handover:
     """Read the first line, and answer it if it is a plain `initialize` request."""
-    line, unread = _read_first_line(input_fd)
-    request = _plain_initialize(line)
-    if request is None:
+    line, unread = _read_line(input_fd)
+    request = _plain_request(line, "initialize")
+    if request is None or type(request[1].get("protocolVersion")) is not int:
         return Handover(input_fd, output_fd, line + unread, None)
     request_id, params = request
-    answer = {"jsonrpc": "2.0", "id": request_id, "result": initialize_result(params, fork=fork_offered(os.environ))}
-    data = json.dumps(answer, separators=(",", ":")).encode() + b"\n"
-    try:
-        while data:
-            data = data[os.write(output_fd, data) :]
-    except BrokenPipeError:
-        sys.exit(0)
+    _write(output_fd, request_id, initialize_result(params, fork=fork_offered(os.environ)))
     return Handover(input_fd, output_fd, unread, params)
 
 
-def _read_first_line(fd: int) -> tuple[bytes, bytes]:
-    data = b""
-    while b"\n" not in data and len(data) < _FIRST_LINE_LIMIT:
+def answer_new_session(handover: Handover, initialized: JsonObject) -> Handover:
+    """Answer a plain `session/new` that follows at once, if its answer is known."""
+    if any(map(os.environ.get, _WATCHED)):
+        return handover
+    from acp_agent.store.known_answers import KnownAnswers  # noqa: PLC0415 - the first answer is out
+
+    known = KnownAnswers(dict(os.environ), initialized)
+    input_fd, output_fd, unread, opened = handover.input_fd, handover.output_fd, handover.unread, None
+    if unread or select.select([input_fd], [], [], _PATIENCE)[0]:
+        line, rest = _read_line(input_fd, unread)
+        request = _plain_request(line, "session/new")
+        opened = None if request is None else known.open(request[1])
+        if request is not None and opened is not None:
+            _write(output_fd, request[0], opened.answer)
+        known.close()
+        unread = line + rest if opened is None else rest
+    return Handover(input_fd, output_fd, unread, initialized, known, opened)
+
+
+def _write(fd: int, request_id: int | str, result: JsonObject) -> None:
+    """Write a response. The process ends if nobody reads it."""
+    answer = {"jsonrpc": "2.0", "id": request_id, "result": result}
+    data = json.dumps(answer, separators=(",", ":")).encode() + b"\n"
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+    except BrokenPipeError:
+        sys.exit(0)
+
+
+def _read_line(fd: int, data: bytes = b"") -> tuple[bytes, bytes]:
+    """Return the line that begins with `data`, and what was read behind it."""
+    while b"\n" not in data and len(data) < _LINE_LIMIT:
         chunk = os.read(fd, _CHUNK)
         if not chunk:
             return data, b""
@@ -109,20 +154,20 @@ def _read_first_line(fd: int) -> tuple[bytes, bytes]:
     return line + newline, rest
 
 
-def _plain_initialize(line: bytes) -> tuple[int | str, JsonObject] | None:
-    """Return the id and params of a valid `initialize` request; None for any other line."""
+def _plain_request(line: bytes, method: str) -> tuple[int | str, JsonObject] | None:
+    """Return the id and params of a valid request of a method; None for any other line."""
     if not line.endswith(b"\n"):
         return None
     try:
         message: Json = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or message.get("method") != "initialize":
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or message.get("method") != method:
         return None
     request_id, params = message.get("id"), message.get("params")
     if not isinstance(request_id, int | str) or isinstance(request_id, bool) or not isinstance(params, dict):
         return None
-    return (request_id, params) if type(params.get("protocolVersion")) is int else None
+    return request_id, params
 
 
 def _refuse_constant(name: str) -> None:

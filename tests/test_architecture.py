@@ -313,6 +313,7 @@ OPENS = {
     "log.py": "the log file",
     "protocol/client.py": "the session's folders",
     "protocol/client_terminal.py": "our own temporary folder",
+    "store/known_answers.py": "whether the session's folder is one, and a link stands for the database",
     "store/audit.py": "the audit file",
     "store/schema.py": "the database, and /proc/self/mountinfo",
     "store/audit_read.py": "the audit file",

@@ -114,6 +114,8 @@ STRICT_VARIABLE = "ACP_AGENT_STRICT"
 PERMISSION_FILE = "acp-permissions.toml"
 """The file in the data folder that keeps "always" answers, unless `[acp] permission_file` names another."""
 PROJECT_FILE = os.path.join(".acp-agent", "config.toml")
+RULES_FOLDER = os.path.join(".claude", "rules")
+"""The folder of rules below a folder. Each of its Markdown files is a file of notes."""
 
 
 def config_file(flag: str | None, environ: Mapping[str, str]) -> str:

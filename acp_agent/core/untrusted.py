@@ -9,15 +9,18 @@ Python keeps the time of day in 64 bits of nanoseconds and raises OverflowError 
 the year 9999. Neither a wrong clock nor a damaged record may stop the agent.
 """
 
+from __future__ import annotations
+
 import json
 import re
 import time
 import tomllib
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from acp_agent.core.types import Json
+if TYPE_CHECKING:
+    from acp_agent.core.types import Json
 
 MAX_PARTS = 16
 """Parts of one TOML key. Settings have at most five."""
@@ -138,7 +141,7 @@ def _measure(text: str) -> None:
             raise ValueError(f"more than {MAX_NODES} parts of keys, arrays and tables{_at(text, token)}")
 
 
-def _at(text: str, token: "re.Match[str]") -> str:
+def _at(text: str, token: re.Match[str]) -> str:
     return f" (at line {text.count(chr(10), 0, token.start()) + 1})"
 
 

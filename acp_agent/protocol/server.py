@@ -21,6 +21,7 @@ from acp_agent.protocol.peer import Incoming, NotificationHandler, Peer, Request
 from acp_agent.protocol.session_methods import SessionMethods
 from acp_agent.session.manager import SessionManager
 from acp_agent.session.session import Session
+from acp_agent.store.known_answers import OpenedSession
 
 _WITHOUT_LOGIN = frozenset(
     {"initialize", "authenticate", "logout", "session/cancel", "session/close", "session/delete"}
@@ -67,6 +68,7 @@ class AuthState:
 class Server:
     """Serves one editor.
 
+    keep          called with the params and the answer of each `session/new`, and with the session
     warm_up       called after the response that opens a session, to load what the first prompt needs
     extend        answers the extension methods `_acp_agent/...`. Raises RpcError
     initialized   the params of an `initialize` request that boot has answered
@@ -77,6 +79,7 @@ class Server:
         peer: Peer,
         sessions: SessionManager,
         warm_up: Callable[[Session], None],
+        keep: Callable[[JsonObject, JsonObject, Session], None],
         extend: Callable[[str, JsonObject], Awaitable[JsonObject]],
         auth: AuthState,
         initialized: JsonObject | None,
@@ -87,10 +90,13 @@ class Server:
         self._auth = auth
         self._client = None if initialized is None else Client.from_initialize(initialized)
         self._fork = fork_offered(os.environ)
-        self._methods = SessionMethods(sessions, self._connection, warm_up, fork=self._fork)
+        self._methods = SessionMethods(sessions, self._connection, warm_up, keep, fork=self._fork)
 
-    async def serve(self, on_end: Callable[[], None]) -> None:
-        """Serve until the editor closes the stream. Then call `on_end`, and cancel all turns."""
+    async def serve(self, on_end: Callable[[], None], opened: OpenedSession | None) -> None:
+        """Serve until the editor closes the stream. Then call `on_end`, and cancel all turns.
+
+        opened   the session that boot has answered. Nothing else is served before it is made
+        """
 
         def end() -> None:
             on_end()
@@ -104,6 +110,8 @@ class Server:
             **dict.fromkeys(EXT_METHODS, self._extension),
         }
         notifications = {**self._methods.notifications, **lsp_notifications(self._languages)}
+        if opened is not None:
+            await self._methods.make_opened(opened)
         await self._peer.serve(requests, notifications, self._admit, on_end=end)
 
     def _admit(self, method: str) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 
 from acp_agent.config.section import holds_secret, is_everyday
 from acp_agent.core.editor import SentPrompt
-from acp_agent.core.errors import ConfigError, StoreUnavailable
+from acp_agent.core.errors import ConfigError, RequestError, StoreUnavailable
 from acp_agent.core.messages import StopReason
 from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.core.sessions import SessionRecord
@@ -30,6 +30,7 @@ from acp_agent.session.manager import SessionManager
 from acp_agent.session.pool import unreadable
 from acp_agent.session.session import Session, SessionWorkspace
 from acp_agent.session.turn_slot import Answer
+from acp_agent.store.known_answers import OpenedSession
 from acp_agent.workspace.project_notes import rules_of
 
 _log = Log(__name__)
@@ -44,6 +45,7 @@ class SessionMethods:
 
     editor    returns the editor as it last described itself
     warm_up   called after the response that opens a session, to load what the first prompt needs
+    keep      called with the params and the answer of each `session/new`, and with the session
     fork      whether `session/fork`, an unstable method, is served
     """
 
@@ -52,12 +54,14 @@ class SessionMethods:
         sessions: SessionManager,
         editor: Callable[[], Connection],
         warm_up: Callable[[Session], None],
+        keep: Callable[[JsonObject, JsonObject, Session], None],
         *,
         fork: bool = False,
     ) -> None:
         self._sessions = sessions
         self._editor = editor
         self._warm_up = warm_up
+        self._keep = keep
         self.requests: dict[str, RequestHandler] = {
             "session/new": self._new,
             "session/load": self._load,
@@ -77,9 +81,31 @@ class SessionMethods:
     # ------------------------------------------------------------------------------- opening
 
     async def _new(self, params: JsonObject, incoming: Incoming) -> JsonObject:
+        return (await self._new_session(params, incoming))[1]
+
+    async def _new_session(
+        self, params: JsonObject, incoming: Incoming, opened: OpenedSession | None = None
+    ) -> tuple[Session, JsonObject]:
         workspace, problems = read_workspace(params)
-        session = await self._sessions.new(workspace, self._editor())
-        return {"sessionId": session.id, **self._opened(session, problems, incoming)}
+        session = await self._sessions.new(workspace, self._editor(), opened)
+        answer: JsonObject = {"sessionId": session.id, **self._opened(session, problems, incoming)}
+        incoming.after_response(partial(self._keep, params, answer, session))
+        return session, answer
+
+    async def make_opened(self, opened: OpenedSession) -> None:
+        """Make a session whose editor has the answer already, and tell it what is different by now."""
+        incoming = Incoming("", "session/new")
+        try:
+            session, answer = await self._new_session(opened.params, incoming, opened)
+        except RequestError as error:
+            _log.error("session not opened, although it was answered", session=opened.id, reason=str(error))
+            return
+        if answer != opened.answer:
+            session.post_mode()
+            session.post_options()
+            await self._sessions.store_options(session)
+        for callback in incoming.after:
+            callback()
 
     async def _load(self, params: JsonObject, incoming: Incoming) -> JsonObject:
         """Open a stored session, and show its conversation before the response."""

@@ -12,6 +12,7 @@ from acp_agent.agent.hooks import Hooks
 from acp_agent.agent.prompt import ProjectNote, notes_block
 from acp_agent.agent.tool_calls import ShownPlan
 from acp_agent.agent.turn import Agent
+from acp_agent.config.files import RULES_FOLDER
 from acp_agent.config.load import Loaded
 from acp_agent.config.settings import InstructionSettings
 from acp_agent.core.backends import FileSystem
@@ -44,7 +45,7 @@ from acp_agent.session.toolset.toolset import ReloadingToolset, SessionTools, To
 from acp_agent.session.workspace_facts import WorkspaceFacts
 from acp_agent.store.memories import MemoryStore
 from acp_agent.workspace.changed_files import SeenFiles, SessionSnapshots
-from acp_agent.workspace.project_notes import RULES, FoundNotes, NoteFile, NoteReader, project_files, users_file
+from acp_agent.workspace.project_notes import FoundNotes, NoteFile, NoteReader, project_files, users_file
 from acp_agent.workspace.roots import Roots
 from acp_agent.workspace.sandbox.sandbox import SessionSandbox
 from acp_agent.workspace.undo import store_folder
@@ -110,7 +111,7 @@ class ProjectNotes:
     def _note(self, file: NoteFile) -> ProjectNote:
         """Return a file as a note. The front matter of a rule says which files it is about."""
         text, paths = file.text, tuple[str, ...]()
-        if os.path.join(RULES, "") in file.source and text.startswith("---"):
+        if os.path.join(RULES_FOLDER, "") in file.source and text.startswith("---"):
             parsed = parse(text.encode("utf-8", "replace"), file.source)
             if isinstance(parsed, MarkdownFile):
                 text, paths = parsed.body, Fields(file.source, parsed.values).texts("paths")

@@ -40,6 +40,7 @@ from acp_agent.session.pool import (
     readable,
 )
 from acp_agent.session.session import Opening, Session, SessionWorkspace
+from acp_agent.store.known_answers import OpenedSession
 from acp_agent.store.session_locks import SessionLocks
 from acp_agent.store.sessions import SessionStore
 
@@ -135,10 +136,15 @@ class SessionManager:
 
     # -------------------------------------------------------------------------------------- opening
 
-    async def new(self, workspace: SessionWorkspace, connection: EditorConnection) -> Session:
-        """Return a new session. If every session of a full pool is busy, it is evicted: its first prompt waits."""
-        now = self._clock()
-        record = SessionRecord(str(uuid4()), workspace.cwd, workspace.additional, created_at=now, updated_at=now)
+    async def new(
+        self, workspace: SessionWorkspace, connection: EditorConnection, opened: OpenedSession | None = None
+    ) -> Session:
+        """Return a new session. If every session of a full pool is busy, it is evicted: its first prompt waits.
+
+        opened   the session as it is stored already; None for another one
+        """
+        session_id, now = (str(uuid4()), self._clock()) if opened is None else (opened.id, opened.created_at)
+        record = SessionRecord(session_id, workspace.cwd, workspace.additional, created_at=now, updated_at=now)
         async with self._acts.hold(record.id), self._pool.room() as found:
             session = self._make(record, workspace, connection)
             if self.store is None:

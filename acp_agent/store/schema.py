@@ -174,6 +174,19 @@ MIGRATIONS: tuple[Migration, ...] = (_OVERFLOW, _MEMORY, _SESSIONS, _TEXTS, _SEE
 VERSION = len(MIGRATIONS)
 
 
+# A row that was stored for outputs or summaries becomes the session's. A stored session stays as it is.
+CREATE_SESSION = """
+    INSERT INTO conversations
+        (id, cwd, additional, title, created_at, updated_at, prompts, model, conduct, tally)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET
+        cwd = excluded.cwd, additional = excluded.additional, title = excluded.title,
+        created_at = excluded.created_at, updated_at = excluded.updated_at, prompts = excluded.prompts,
+        model = excluded.model, conduct = excluded.conduct, tally = excluded.tally
+    WHERE conversations.cwd IS NULL
+"""
+
+
 def version_of(connection: sqlite3.Connection) -> int:
     """Return how many migrations a file has applied. Raises sqlite3.DatabaseError for a file that is not a database."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])

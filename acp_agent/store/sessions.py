@@ -19,6 +19,7 @@ from acp_agent.log import Log
 from acp_agent.store import session_rows
 from acp_agent.store.conversations import gone, hold, record_of, was_deleted
 from acp_agent.store.db import Database
+from acp_agent.store.schema import CREATE_SESSION
 from acp_agent.store.session_json import (
     Dataclass,
     event_from_row,
@@ -215,17 +216,6 @@ _BREATH = 0.02
 _FIRST = (2**63 - 1, "")
 """The position before the first session of a list."""
 
-# A row that was stored for outputs or summaries becomes the session's. A stored session stays as it is.
-_CREATE = """
-    INSERT INTO conversations
-        (id, cwd, additional, title, created_at, updated_at, prompts, model, conduct, tally)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (id) DO UPDATE SET
-        cwd = excluded.cwd, additional = excluded.additional, title = excluded.title,
-        created_at = excluded.created_at, updated_at = excluded.updated_at, prompts = excluded.prompts,
-        model = excluded.model, conduct = excluded.conduct, tally = excluded.tally
-    WHERE conversations.cwd IS NULL
-"""
 _FIND = """
     SELECT id, cwd, additional, title, created_at, updated_at, prompts, model
     FROM conversations WHERE id = ? AND cwd IS NOT NULL
@@ -407,7 +397,7 @@ class SessionStore:
 def _insert(connection: sqlite3.Connection, session_id: str, row: tuple[object, ...]) -> None:
     if was_deleted(connection, session_id):
         raise gone(connection, session_id)
-    connection.execute(_CREATE, row)
+    connection.execute(CREATE_SESSION, row)
 
 
 def _remove(connection: sqlite3.Connection, key: str | bytes, now: int) -> bool:

@@ -15,6 +15,7 @@ from typing import TypeAlias
 import anyio
 from anyio import to_thread
 
+from acp_agent.config.files import RULES_FOLDER
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access
 from acp_agent.workspace.beneath import errors_about
@@ -26,8 +27,6 @@ HEAD = 64 * 1024
 SECONDS = 1.0
 """Seconds that a prompt waits for all files."""
 _DEEPEST = 16  # folders that are searched
-RULES = ".claude/rules"
-"""The folder of rules below a folder. Each of its Markdown files is a file of notes."""
 _MOST_RULES = 50
 
 
@@ -103,7 +102,7 @@ def project_files(roots: Roots, names: Sequence[str]) -> FoundNotes:
                 files.append(file)
                 break
         for name in _rules_in(roots, folder):
-            path = os.path.join(folder, RULES, name)
+            path = os.path.join(folder, RULES_FOLDER, name)
             try:
                 file = _project_file(roots, path, os.path.relpath(path, roots.cwd), allowed)
             except (Refused, ToolError) as error:
@@ -115,7 +114,7 @@ def project_files(roots: Roots, names: Sequence[str]) -> FoundNotes:
 
 def _rules_in(roots: Roots, folder: str) -> Sequence[str]:
     """Return the names of the rules of a folder."""
-    path = os.path.join(folder, RULES)
+    path = os.path.join(folder, RULES_FOLDER)
     if not _has(roots, path):
         return ()
     with suppress(Refused, ToolError, OSError):
@@ -129,7 +128,7 @@ def _rules_in(roots: Roots, folder: str) -> Sequence[str]:
 
 def rules_of(folder: str) -> Sequence[str]:
     """Return the names of the rules of a session's folder, for its client. No link out of the folder is followed."""
-    path = os.path.join(os.path.realpath(folder), RULES)
+    path = os.path.join(os.path.realpath(folder), RULES_FOLDER)
     with suppress(OSError, ValueError):
         if os.path.realpath(path) == path:
             return _rule_names(os.listdir(path))

@@ -31,21 +31,24 @@ class Agent:
     ) -> None:
         self.workspace = home / "work"
         self.workspace.mkdir(parents=True, exist_ok=True)
-        (home / "config.toml").write_text(config)
+        file = home / "config.toml"
+        if not file.exists() or file.read_text() != config:  # or an agent would find a changed file
+            file.write_text(config)
         names = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": str(home)}
         ours = {
-            "ACP_AGENT_CONFIG": str(home / "config.toml"),
+            "ACP_AGENT_CONFIG": str(file),
             "ACP_AGENT_DATA_DIR": str(home / "data"),
             "ACP_AGENT_LLM__LIST_MODELS": "false",  # no requests beside the measured ones
             "ACP_AGENT_MEMORY__SESSIONS__TITLES": "prompt",
         }
+        self.environment = names | ours | environment
         self.born = time.monotonic()
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=names | ours | environment,
+            env=self.environment,
             cwd=tree,
         )
         self.pid = self._process.pid
@@ -138,10 +141,21 @@ class Agent:
 
 @contextmanager
 def running(
-    command: Sequence[str] = OURS, config: str = "", environment: dict[str, str] | None = None, tree: Path = TREE
+    command: Sequence[str] = OURS,
+    config: str = "",
+    environment: dict[str, str] | None = None,
+    tree: Path = TREE,
+    *,
+    used: bool = False,
 ) -> Iterator[Agent]:
-    """An agent in a home of its own."""
+    """An agent in a home of its own; in a `used` one, an agent has opened a session before."""
     with tempfile.TemporaryDirectory(prefix="acp-bench-") as folder:
+        if used:
+            before = Agent(command, Path(folder), config, environment or {}, tree)
+            before.initialize()
+            before.new_session()
+            before.settle()
+            before.end()
         agent = Agent(command, Path(folder), config, environment or {}, tree)
         try:
             yield agent

@@ -1,6 +1,7 @@
 """One life of an agent, from its spawn to its end, part by part: `profile` explains it and `compare` compares two.
 
-The agent is the real one over its pipes, in a home of its own, with a model on loopback. Tools are local.
+The agent is the real one over its pipes, in a home of its own that was used before, as a user's is, with a model on
+loopback. Tools are local.
 """
 
 import statistics
@@ -244,7 +245,7 @@ def lived(
     """Run a life and return its figures. Of so many more spawns, the fastest counts: the first answer is soon there."""
     with serving("none", []) as model:
         config = f"[acp]\nmax_sessions = {SESSIONS * 2}\n{model.config}"
-        with running(command, config, KEY | (environment or {}), tree) as agent:
+        with running(command, config, KEY | (environment or {}), tree, used=True) as agent:
             life = Life(agent, model, wanted, watch)
             life.live()
     spawned = [life.figures["spawn to initialize"]]

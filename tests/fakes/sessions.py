@@ -182,7 +182,7 @@ class Process:
         self.sessions = SessionManager(
             self.store, self.locks, self._open, lambda: self.limits, lambda: self.now, self.trouble, self.lock_seconds
         )
-        self.methods = SessionMethods(self.sessions, self._connection, lambda _: None, fork=True)
+        self.methods = SessionMethods(self.sessions, self._connection, lambda _: None, lambda *_: None, fork=True)
         self._requests = count(1)
         self.asked: list[Incoming] = []
 

@@ -1,0 +1,159 @@
+"""Answers to `session/new` that are known before the configuration is read.
+
+The answer names modes, models and options. They follow from the configuration, and to load that takes a quarter of a
+second. So the answer is kept with a digest of all that it follows from, and a later process with the same digest gives
+it at once. That process has stored the session by then. Behind the answer the server makes the session as always, and
+tells the editor what is different, if anything is. A kept answer is only shown: it decides nothing.
+
+`new-session.json` in the data folder has the newest 16 answers by digest:
+
+    {"DIGEST": {"answer": {...}, "options": "{...}", "usage": "{...}"}, ...}
+
+`options` and `usage` are the columns of the session's row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import uuid
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
+
+from acp_agent import __version__
+from acp_agent.config.files import (
+    PROJECT_FILE,
+    RULES_FOLDER,
+    config_file,
+    credentials_file,
+    data_path,
+    database_file,
+    stamp,
+)
+from acp_agent.core.errors import ConfigError
+from acp_agent.core.untrusted import json_value, now_ms
+from acp_agent.store.private_file import lock, private_file, readable_text, replace_private
+from acp_agent.store.schema import CREATE_SESSION, STATEMENT_WAIT, VERSION, TransactionConnection, version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from acp_agent.core.types import Json, JsonObject
+
+_FILE = "new-session.json"
+_MOST = 16
+_LOCK_SECONDS = 0.05
+_PLAIN = {"cwd", "mcpServers", "additionalDirectories", "_meta"}
+_VALUES = ("ACP_AGENT_", "XDG_", "HOME")
+"""The beginnings of the names of variables whose values count. Of others it counts whether they are set."""
+_ADDRESSES = ("_URL", "_HOST")
+"""The ends of such names."""
+
+
+class OpenedSession(NamedTuple):
+    """A session that is stored and whose editor has the answer. The server has still to make it.
+
+    params       of the request
+    answer       the result that was sent
+    created_at   milliseconds since 1970
+    """
+
+    id: str
+    created_at: int
+    params: JsonObject
+    answer: JsonObject
+
+
+class KnownAnswers:
+    """The kept answers that fit an environment and the params of `initialize`."""
+
+    def __init__(self, environ: Mapping[str, str], initialized: JsonObject) -> None:
+        self._environ = environ
+        self._initialized = initialized
+        self._connection: TransactionConnection | None = None
+
+    def open(self, params: JsonObject) -> OpenedSession | None:
+        """Store a new session and return it with its answer; None if that is not known. Blocks. Call `close` later."""
+        try:
+            known = self._kept().get(self._digest(params) or "")
+            match known:
+                case {"answer": {**answer}, "options": str(options), "usage": str(usage)}:
+                    session = OpenedSession(str(uuid.uuid4()), now_ms(), params, answer)
+                    times = session.created_at, session.created_at
+                    row = (session.id, params["cwd"], b"[]", "", *times, 0, "", options.encode(), usage.encode())
+                    self._store(row)
+                    return session._replace(answer={"sessionId": session.id, **answer})
+                case _:
+                    return None
+        except (ConfigError, OSError, ValueError, sqlite3.Error):
+            return None  # the server meets the same, and says it
+
+    def close(self) -> None:
+        """Close the database. Blocks: the last process writes the log back."""
+        if self._connection is not None:
+            with suppress(sqlite3.Error):
+                self._connection.close()
+
+    def keep(self, params: JsonObject, answer: JsonObject, options: bytes, usage: bytes) -> None:
+        """Keep an answer, without the session's id, for the next process. Blocks. What cannot be kept is not."""
+        with suppress(ConfigError, OSError, ValueError):
+            digest = self._digest(params)
+            if digest is None:
+                return
+            entry: Json = {
+                "answer": {name: value for name, value in answer.items() if name != "sessionId"},
+                "options": options.decode(),
+                "usage": usage.decode(),
+            }
+            kept = self._kept()
+            if kept.get(digest) != entry:
+                others = [(name, value) for name, value in kept.items() if name != digest][1 - _MOST :]
+                replace_private(self._path, json.dumps({**dict(others), digest: entry}))
+
+    @property
+    def _path(self) -> str:
+        return os.path.join(data_path(self._environ), _FILE)
+
+    def _kept(self) -> JsonObject:
+        kept = json_value(readable_text(self._path) or "{}")
+        return kept if isinstance(kept, dict) else {}
+
+    def _digest(self, params: JsonObject) -> str | None:
+        """Return the digest of what the answer follows from; None for params that are not the usual ones."""
+        cwd = params.get("cwd")
+        if not isinstance(cwd, str) or not set(params) <= _PLAIN or not os.path.isabs(cwd) or not os.path.isdir(cwd):
+            return None
+        meta, servers = params.get("_meta"), params.get("mcpServers")
+        plain = not params.get("additionalDirectories") and isinstance(servers, list | None)
+        if not plain or os.path.normpath(cwd) != cwd or (isinstance(meta, dict) and "acp_agent" in meta):
+            return None
+        files = [
+            config_file(None, self._environ),
+            credentials_file(self._environ),
+            *(os.path.join(cwd, name) for name in (PROJECT_FILE, RULES_FOLDER)),
+        ]
+        variables = {
+            name: value if name.startswith(_VALUES) or name.endswith(_ADDRESSES) else ""
+            for name, value in self._environ.items()
+            if value
+        }
+        about = [__version__, self._initialized, variables, [stamp(file) for file in files]]
+        return hashlib.sha256(json.dumps(about, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
+
+    def _store(self, row: tuple[object, ...]) -> None:
+        """Create the session's row in a database that needs no care. Raises OSError, sqlite3.Error."""
+        file = database_file(self._environ)
+        with private_file(f"{file}.lock") as fd:
+            lock(fd, seconds=_LOCK_SECONDS)
+            uri = f"file:{quote(os.fsencode(file))}?mode=rw"
+            self._connection = connection = TransactionConnection(uri, STATEMENT_WAIT)
+            (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
+            if os.path.islink(file) or version_of(connection) != VERSION or journal != "wal":
+                raise OSError("it is to be opened by the server")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.transact(
+            "BEGIN IMMEDIATE", lambda own: own.execute(CREATE_SESSION, row), durable=True, wait=STATEMENT_WAIT
+        )
