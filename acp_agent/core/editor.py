@@ -65,7 +65,7 @@ class ContainedCommand(NamedTuple):
 class TerminalSettings:
     """The settings for commands in the editor's terminal.
 
-    form              how the editor gets a command: `script`, `exec` or `line`
+    form              how the editor gets a command: `script`, `exec`, `line` or `bare`
     script_folder     returns a private folder for scripts. Raises OSError if it cannot be made
     shell             the program that runs a script
     hidden            names of the variables that commands must not see

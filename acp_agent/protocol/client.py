@@ -96,6 +96,11 @@ class Client:
         """What this client draws."""
         return DRAWINGS.get(self.name, Drawing())
 
+    @property
+    def is_agent(self) -> bool:
+        """Whether it is an acp-agent that has given us work: commands go through its own tool, whose lines they are."""
+        return self.name == "acp-agent"
+
     @classmethod
     def from_initialize(cls, params: JsonObject) -> "Client":
         """Read the params of `initialize`; a malformed capability counts as absent."""

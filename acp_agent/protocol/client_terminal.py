@@ -75,7 +75,8 @@ class TerminalCommands:
 
     The form "script" hands over a private script file, which every client runs correctly. A further argument has the
     command for people, because clients show the program and its arguments as the terminal's title. "exec" passes the
-    command as an argument of the shell, and "line" is one command line.
+    command as an argument of the shell, and "line" is one command line. "bare" is the command alone, for another agent,
+    which makes the environment of commands and ends their processes by itself.
     """
 
     def __init__(self, settings: TerminalSettings) -> None:
@@ -95,6 +96,8 @@ class TerminalCommands:
         `mark` is the value of MARK in its environment, by which everything that it starts is found again. Raises
         ToolError if the sandbox cannot be built.
         """
+        if self._form == "bare":
+            return PreparedCommand({"command": request.command}, None, None)
         command, afterwards = self._opening + request.command, None
         if self._contain is not None and not request.unsandboxed:
             try:

@@ -76,6 +76,8 @@ class EditorSession:
             return None
         from acp_agent.protocol.client_terminal import ProxyTerminal  # noqa: PLC0415 - as above
 
+        if self._client.is_agent:  # it would not find a script, and its user reads and judges the command
+            settings = replace(settings, form="exec" if settings.contain else "bare")
         return ProxyTerminal(self._peer, self._id, self._paths, settings)
 
     def approver(self, timeout: float) -> Approver:

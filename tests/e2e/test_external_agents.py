@@ -2,9 +2,10 @@
 
 import json
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -14,14 +15,14 @@ from tests.e2e.test_skills import users
 from tests.fakes.answers import Call, allowing, choosing
 from tests.fakes.editor import NOTHING, ScriptedEditor, editing
 from tests.fakes.held import Fifo, processes_ended
-from tests.fakes.model_script import Script, says, uses
+from tests.fakes.model_script import Script, says, uses, write_script
 
 pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parents[2]
 
 
-def entry(behaviour: str, pids: Path, **more: Any) -> str:
+def entry(behaviour: str, pids: Path, env: Mapping[str, str] = MappingProxyType({}), **more: Any) -> str:
     """Return the configuration of a colleague who behaves like this."""
     settings = {
         "name": "colleague",
@@ -31,7 +32,9 @@ def entry(behaviour: str, pids: Path, **more: Any) -> str:
         **more,
     }
     lines = "\n".join(f"{name} = {json.dumps(value)}" for name, value in settings.items())
-    return f"[[agents.external]]\n{lines}\nenv = {{ PIDS = {json.dumps(str(pids))}, GIVEN = '${{HANDED}}' }}\n"
+    variables = {"PIDS": str(pids), "GIVEN": "${HANDED}", **env}
+    given = ", ".join(f"{name} = {json.dumps(value)}" for name, value in variables.items())
+    return f"[[agents.external]]\n{lines}\nenv = {{ {given} }}\n"
 
 
 GO: Script = {"^go": [uses(run("colleague", "do it")), says("done")]}
@@ -78,6 +81,28 @@ async def test_a_colleague_reads_writes_and_runs_commands_through_our_tools(tmp_
     assert below[2].first["title"] == "env LANG=C cat b.txt"
     assert [each["caller_id"].partition("/")[2] for each in records if "tool" in each] == [*["colleague-1"] * 3, ""]
     assert messages(editor) == "done"
+
+
+async def test_another_acp_agent_runs_the_commands_of_its_model_as_they_are_written(tmp_path: Path):
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (inner / "config.toml").touch()
+    model = write_script(inner, [uses(("bash", {"command": "echo one > made; cat made"})), says("It ran.")])
+    env = {
+        "ACP_AGENT_LLM__MODEL": model,
+        "ACP_AGENT_ACP__AUTO_APPROVE": "full-auto",
+        "ACP_AGENT_CONFIG": str(inner / "config.toml"),
+        "ACP_AGENT_DATA_DIR": str(inner / "data"),
+        "ACP_AGENT_TOOLS__SANDBOX__MODE": "off",
+    }
+    second = {"command": sys.executable, "args": ["-m", "acp_agent"], "env": env}
+    async with with_colleague(tmp_path, "", config="", **second) as editor:
+        assert await go(editor) == ("completed", "It ran.")
+    (ran,) = nested(editor)["colleague: do it"]
+    assert (ran.first["title"], ran.status) == ("echo one > made; cat made", "completed")
+    assert "one" in ran.text
+    asked = [question["toolCall"]["title"] for question in editor.requests("session/request_permission")]
+    assert asked[1:] == ["echo one > made; cat made"], "asked once, and by what would run"
 
 
 async def test_it_reads_parts_of_files_and_hears_of_missing_ones(tmp_path: Path):
