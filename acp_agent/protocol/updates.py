@@ -145,7 +145,9 @@ class Updates:
             update["_meta"] = {"terminal_output": {"terminal_id": event.call_id, "data": event.output}}
         else:
             card.tail = (card.tail + event.output)[-_LIVE_TAIL:]
-            update["content"] = [text_content(self._verbatim(card.tail)), *_containment_content(card)]
+            # What a sub-agent says is Markdown, as its report is; what a tool prints is not.
+            draw = defused if card.started.kind is ToolKind.THINK else self._verbatim
+            update["content"] = [text_content(draw(card.tail)), *_containment_content(card)]
         if parent := _parent(card.started):
             meta = update.get("_meta")
             update["_meta"] = {**(meta if isinstance(meta, dict) else {}), "claudeCode": parent}

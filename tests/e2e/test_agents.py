@@ -70,6 +70,7 @@ async def test_a_sub_agent_reads_under_the_card_of_its_call_and_only_its_report_
     assert reading.status == "completed"
     card = editor.calls[0]
     assert card.first["kind"] == "think"
+    assert card.updates[-2]["content"][0]["content"]["text"] == "I look into a.txt.\n\na.txt:1 holds one."
     assert card.final["content"][0]["content"]["text"] == "a.txt:1 holds one."
     assert card.final["rawOutput"]["run"] == "explore-1"
     assert card.final["rawOutput"]["conversation"].startswith("overflow:")

@@ -51,6 +51,16 @@ test("a message that goes on behind a tool call stands behind it", () => {
   assert.deepEqual(transcript.items.map(({ kind }) => kind), ["agent", "tool", "agent"]);
 });
 
+test("a call of a sub-agent knows the call that gave it work, also when only an update says so", () => {
+  const { transcript } = made();
+  const parent = { claudeCode: { parentToolUseId: "c1" } };
+  transcript.apply(call({}));
+  transcript.apply(call({ toolCallId: "c2", _meta: parent }));
+  transcript.apply(call({ toolCallId: "c3" }));
+  transcript.apply(update({ toolCallId: "c3", _meta: parent }));
+  assert.deepEqual(transcript.items.map((item) => item.kind === "tool" && item.parent), [undefined, "tool:c1", "tool:c1"]);
+});
+
 test("what the user sent and the agent echoes is shown once", () => {
   const { transcript } = made();
   transcript.sent("hello @a.py");

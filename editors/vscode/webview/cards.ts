@@ -18,48 +18,51 @@ const MOST_DIFF_LINES = 400;
 const GUARD_MS = 400;
 const shownAt = new Map<string, number>();
 
-export function card(item: ToolItem): HTMLElement {
+/** Return the card of a call. `calls` is the number of the calls that a sub-agent made for it. */
+export function card(item: ToolItem, calls: number): HTMLDetailsElement {
   const [sign, word] = STATUS[item.status];
   const asks = item.question !== undefined;
   const status = element("span", { class: "status", "data-status": asks ? "asks" : item.status }, asks ? "?" : sign);
   const spoken = element("span", { class: "spoken" }, asks ? "asks you" : word);
   const time = element("span", { class: "time", "data-item": item.id }, duration(item));
   const title = element("span", { class: "title" }, firstLine(item.title));
-  const summary = element("summary", {}, status, title, spoken, time);
+  const count = calls === 0 ? undefined : element("span", { class: "count" }, `${calls} ${calls === 1 ? "call" : "calls"}`);
+  const summary = element("summary", {}, status, title, spoken, count, time);
   const body = element("div", { class: "body" });
   const details = element("details", { class: "card", "data-kind": item.toolKind, "data-status": item.status }, summary);
   details.append(body);
-  details.open = isOpen(item);
-  fill(body, item);
+  details.open = isOpen(item, calls);
+  fill(body, item, calls);
   summary.addEventListener("click", () => {
     // The state is read after the click has changed it.
     setTimeout(() => {
       const open = new Set(remembered().open);
       for (const each of [item.id, `-${item.id}`]) open.delete(each);
-      open.add(details.open ? item.id : `-${item.id}`);
+      open.add(summary.closest("details")?.open === true ? item.id : `-${item.id}`);
       remember({ open: [...open].slice(-500) });
     });
   });
   return details;
 }
 
-/** A card is open where the user opened it, where it asks, and for commands, edits and failures. */
-function isOpen(item: ToolItem): boolean {
+/** A card is open where the user opened it, where it asks, while a sub-agent works, and for commands and edits. */
+function isOpen(item: ToolItem, calls: number): boolean {
   if (item.question !== undefined) return true;
   const { open } = remembered();
   if (open.includes(item.id)) return true;
   if (open.includes(`-${item.id}`)) return false;
+  if (calls > 0 && item.status === "in_progress") return true;
   return ["execute", "edit", "delete", "move"].includes(item.toolKind);
 }
 
-function fill(body: HTMLElement, item: ToolItem): void {
+function fill(body: HTMLElement, item: ToolItem, calls: number): void {
   const { question } = item;
   if (question !== undefined) {
     body.append(questionBlock(item, question));
     return;
   }
   const lines = item.title.split("\n");
-  if (item.input !== undefined && (item.toolKind === "execute" || item.parts.length === 0 || lines.length > 1)) {
+  if (item.input !== undefined && calls === 0 && (item.toolKind === "execute" || item.parts.length === 0 || lines.length > 1)) {
     if (item.input !== item.title || lines.length > 1) body.append(block(item.input, "input", "Input"));
   }
   item.parts.forEach((part, index) => {
@@ -196,6 +199,22 @@ function questionBlock(item: ToolItem, question: Question): HTMLElement {
     answer(choice.optionId);
   });
   return group;
+}
+
+/**
+ * Show a card's new state in the card that is there, whose calls stay where they are. It opens with the first of them
+ * and closes when the call has ended; else it stays as it is, since a question may stand within it.
+ */
+export function renew(shown: HTMLElement, now: HTMLDetailsElement): void {
+  const isFirst = shown.querySelector(":scope > summary > .count") === null;
+  for (const part of ["summary", ".body"]) {
+    const next = now.querySelector(`:scope > ${part}`);
+    if (next !== null) shown.querySelector(`:scope > ${part}`)?.replaceWith(next);
+  }
+  const turns = isFirst || shown.dataset.status !== now.dataset.status;
+  if (turns && shown instanceof HTMLDetailsElement) shown.open = now.open;
+  shown.dataset.status = now.dataset.status;
+  shown.dataset.kind = now.dataset.kind;
 }
 
 export function duration(item: ToolItem, now = Date.now()): string {

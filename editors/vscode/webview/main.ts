@@ -1,7 +1,7 @@
 // The chat view: the conversation, what stands around it, and the box for the next prompt.
 
 import type { Frame, Item, ToolItem, ToView } from "../src/chat/messages.js";
-import { card, duration } from "./cards.js";
+import { card, duration, renew } from "./cards.js";
 import { Composer } from "./composer.js";
 import { byId, element, picture } from "./dom.js";
 import { showFrame } from "./frame.js";
@@ -24,6 +24,8 @@ byId("app").append(announcer);
 const items = new Map<string, Item>();
 const shown = new Map<string, HTMLElement>();
 const stale = new Set<string>();
+/** The number of the calls of sub-agents, by the item of the call that gave them work. */
+const calls = new Map<string, number>();
 let frame: Frame | undefined;
 
 function query(selector: string): HTMLElement {
@@ -38,6 +40,7 @@ function receive(message: ToView): void {
       takeFocus();
       items.clear();
       shown.clear();
+      calls.clear();
       stale.clear();
       log.replaceChildren();
       setFrame(message.frame);
@@ -125,8 +128,7 @@ function render(): void {
     const old = shown.get(id);
     const now = drawn(item, old);
     now.dataset.id = id;
-    if (old !== now) place(now, old);
-    shown.set(id, now);
+    shown.set(id, old === now ? now : place(item, now, old));
     if (item.kind === "tool" && item.question !== undefined && old?.querySelector(".question") == null) asks = id;
   }
   stale.clear();
@@ -137,31 +139,51 @@ function render(): void {
 
 const FOCUSABLE = "summary, button, [tabindex='0']";
 
-/** Put an item into the log, in place of its last state. Focus and scroll positions stay as the user left them. */
-function place(now: HTMLElement, old?: HTMLElement): void {
+/**
+ * Put an item into the log or the card of its parent, in place of its last state. Return what is shown now. Focus and
+ * scroll positions stay as the user left them.
+ */
+function place(item: Item, made: HTMLElement, old?: HTMLElement): HTMLElement {
   const focused = [...(old?.querySelectorAll(FOCUSABLE) ?? [])].findIndex((each) => each === document.activeElement);
   const asked = old?.querySelector(".question") != null;
-  const asks = now.querySelector(".question") !== null;
   const scrolled = [...(old?.querySelectorAll("pre, .diff") ?? [])].map((each) => ({
     left: each.scrollLeft,
     top: each.scrollHeight - each.scrollTop - each.clientHeight > 4 ? each.scrollTop : undefined,
   }));
-  if (old === undefined) log.append(now);
+  const now = old !== undefined && calls.has(item.id) ? old : made;
+  if (old === undefined) home(item).append(now);
+  else if (now === old && made instanceof HTMLDetailsElement) renew(old, made);
   else old.replaceWith(now);
   now.querySelectorAll("pre, .diff").forEach((each, index) => {
     const end = each.classList.contains("output") ? each.scrollHeight : 0;
     each.scrollTop = scrolled[index]?.top ?? end;
     each.scrollLeft = scrolled[index]?.left ?? 0;
   });
-  if (focused < 0 || asked !== asks) return; // a question that was answered gives the focus to the prompt
+  if (focused < 0 || asked !== (now.querySelector(".question") !== null)) return now; // a question that was answered gives the focus to the prompt
   const same = now.querySelectorAll<HTMLElement>(FOCUSABLE)[focused] ?? now.querySelector("summary");
   same?.focus({ preventScroll: true });
+  return now;
+}
+
+/** Return where a new item belongs: within the card of the call that gave a sub-agent its work, else the log. */
+function home(item: Item): HTMLElement {
+  const parent = item.kind === "tool" ? (item.parent ?? "") : "";
+  const around = shown.get(parent);
+  if (around === undefined) return log;
+  calls.set(parent, (calls.get(parent) ?? 0) + 1);
+  stale.delete(parent);
+  stale.add(parent); // behind this one, since it says how many there are
+  const known = around.querySelector<HTMLElement>(":scope > .calls");
+  if (known !== null) return known;
+  const made = element("div", { class: "calls" });
+  around.querySelector(":scope > summary")?.after(made);
+  return made;
 }
 
 function drawn(item: Item, old: HTMLElement | undefined): HTMLElement {
   switch (item.kind) {
     case "tool":
-      return card(item);
+      return card(item, calls.get(item.id) ?? 0);
     case "notice":
       return notice(item.severity, item.text);
     case "thought": {
@@ -200,6 +222,7 @@ function notice(severity: string, text: string): HTMLElement {
 /** A question gets the focus, unless the user is typing. */
 function focusQuestion(id: string): void {
   const question = shown.get(id)?.querySelector<HTMLElement>(".question");
+  for (let up = question?.closest("details"); up; up = up.parentElement?.closest("details")) up.open = true;
   question?.scrollIntoView({ block: "nearest" });
   if (document.hasFocus() && !composer.isTyping) question?.focus();
 }

@@ -115,6 +115,11 @@ def test_a_local_command_streams_the_tail_of_its_output_as_text() -> None:
     assert shown.endswith("end\n```")
 
 
+def test_what_a_sub_agent_says_is_drawn_as_markdown_while_it_works_as_its_report_is() -> None:
+    _, said = updates(started(ToolKind.THINK), ToolProgress(CALL, output="It is in **a.py**."))
+    assert said["content"] == [{"type": "content", "content": {"type": "text", "text": "It is in **a.py**."}}]
+
+
 def test_an_editor_that_draws_agent_terminals_gets_one() -> None:
     begin, delta, final = updates(
         started(),

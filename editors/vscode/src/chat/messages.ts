@@ -65,6 +65,8 @@ export interface ToolItem {
   title: string;
   toolKind: string;
   status: ToolStatus;
+  /** The id of the call that gave a sub-agent its work, if this is a call of a sub-agent. */
+  parent?: string;
   /** Milliseconds since 1970; missing for a call that is shown again. */
   startedAt?: number;
   elapsedMs?: number;

@@ -219,10 +219,11 @@ export class Transcript {
     }
     const output = outputOf(call.rawOutput);
     if (output !== undefined) item.output = tail(output, LONGEST_OUTPUT);
-    const timing = call._meta?.claudeCode;
-    if (isObject(timing)) {
-      if (typeof timing.startedAt === "string") item.startedAt = Date.parse(timing.startedAt);
-      if (typeof timing.elapsedMs === "number") item.elapsedMs = timing.elapsedMs;
+    const more = call._meta?.claudeCode;
+    if (isObject(more)) {
+      if (typeof more.startedAt === "string") item.startedAt = Date.parse(more.startedAt);
+      if (typeof more.elapsedMs === "number") item.elapsedMs = more.elapsedMs;
+      if (typeof more.parentToolUseId === "string") item.parent = `tool:${more.parentToolUseId}`;
     }
     this.listener.changed(item);
   }
