@@ -191,12 +191,14 @@ class OtherAgents:
         from acp_agent.subagents.definitions import Definition  # noqa: PLC0415 - most sessions have none
 
         none = ToolChoice(session=())  # they have tools of their own
-        return {
-            each.name: Definition(
-                each.name, each.description, "", "configuration", tools=none, max_running=each.max_running
+
+        def definition(entry: ExternalAgentSettings) -> "Definition":
+            description, most = entry.description, entry.max_running
+            return Definition(
+                entry.name, description, "", "configuration", tools=none, max_running=most, identity=entry.identity
             )
-            for each in self._enabled()
-        }
+
+        return {entry.name: definition(entry) for entry in self._enabled()}
 
     def agent(self, entry: ExternalAgentSettings) -> "ExternalAgent":
         """Return what a run of an agent needs. Raises ConfigError."""

@@ -78,6 +78,7 @@ class Definition:
     skills      the names of skills whose texts it reads first
     hooks       the hooks about its calls
     max_running the runs that there may be of it in the process; 0 for as many as of all
+    identity    the program of another agent, as it is configured; empty for ours
     """
 
     name: str
@@ -90,8 +91,9 @@ class Definition:
     max_turns: int = DEFAULT_TURNS
     background: bool = False
     skills: tuple[str, ...] = ()
-    hooks: "tuple[Hook, ...]" = ()
+    hooks: "tuple[Hook, ...]" = field(default=(), compare=False)
     max_running: int = 0
+    identity: str = ""
 
     @property
     def offered(self) -> OfferedAgent:

@@ -268,8 +268,14 @@ class SubAgentRuns:
         return [run.shown() for run in running]
 
     async def steer(self, which: str, words: str) -> AgentRun:
-        """End a run if it still goes on, and begin it anew, with its conversation and these words."""
+        """End a run if it still goes on, and begin it anew, with its conversation and these words.
+
+        Raises ToolError if its agent is not what it was: the session's gates judge the present one.
+        """
         run = self._known(which)
+        if self._needs.definitions().get(run.definition.name.lower()) != run.definition:
+            told = f"{run.definition.name} was changed or taken away since {run.id} began"
+            raise ToolError(ToolErrorCategory.POLICY_BLOCKED, told, "Give an agent the whole task in a new run.")
         await self.cancel(run.id)
         run.told = True
         return self._beside(run.definition, words, run.worker, run.id)

@@ -10,6 +10,7 @@ from anyio.abc import TaskGroup
 from acp_agent.core.delegation import ParentCall, RunSlots, RunState
 from acp_agent.core.errors import StoreUnavailable, ToolError
 from acp_agent.core.events import Event, ToolFinished, ToolProgress, ToolStarted
+from acp_agent.core.session_options import Mode
 from acp_agent.core.types import CallingAgent
 from acp_agent.subagents.definitions import Definition, built_in
 from acp_agent.subagents.runs import RunDependencies, RunLimits, SubAgentRuns
@@ -49,10 +50,10 @@ class Bench:
         self.limits, self.slots = limits, slots
         self.full = self.stuck = False
         self.puppet = Puppet()
-        known = {each.name: each for each in built_in()}
+        self.known = {each.name: each for each in built_in()}
         self.runs = SubAgentRuns(
             RunDependencies(
-                lambda: known, self._worker, self.emit, tasks.start_soon, self._keep, lambda: self.limits, slots
+                lambda: self.known, self._worker, self.emit, tasks.start_soon, self._keep, lambda: self.limits, slots
             )
         )
         self.parent = ParentCall("card", self.emit)
@@ -185,6 +186,17 @@ async def test_steering_goes_on_with_the_same_worker_under_the_same_id(bench: Be
     with anyio.fail_after(10):
         await bench.runs.steer("explore-1", "once more")
         assert "hold then look then once more" in await bench.runs.wait()
+
+
+async def test_a_run_of_an_agent_that_was_changed_or_taken_away_since_is_not_steered(bench: Bench):
+    await bench.runs.run("explore", "look", bench.parent)
+    explore = bench.known.pop("explore")
+    others = replace(explore, mode=Mode.CODE), replace(explore, identity="another program")
+    for changed in ({}, *({"explore": each} for each in others)):
+        bench.known.update(changed)
+        with pytest.raises(ToolError, match="explore was changed or taken away since explore-1 began"):
+            await bench.runs.steer("explore-1", "look again")
+    assert bench.puppet.said == ["look"]
 
 
 async def test_last_all_and_ids_are_cancelled_and_unknown_ids_named(bench: Bench):
