@@ -115,6 +115,50 @@ class ForeignAgent:
     def repeats(self) -> str:
         return self.prompt
 
+    # ----------------------------------------------------------------------------- turns that bring calls
+
+    def calls(self) -> list[tuple[str, dict[str, Any]]]:
+        """The calls that the test has left for it: tools and arguments of ours."""
+        with open(".acp-agent/calls.json", encoding="utf-8") as file:
+            return json.load(file)
+
+    def requests(self) -> str:
+        """Make each of its calls by the request that the protocol has for it."""
+        for tool, arguments in self.calls():
+            if tool == "bash":
+                self.run(arguments["command"])
+            else:
+                self.ask(f"fs/{tool}_text_file", **arguments)
+        return "done"
+
+    def words(self) -> str:
+        """The same with commands as words, in a folder and with variables."""
+        for tool, arguments in self.calls():
+            if tool == "bash":
+                words = ["-c", arguments["command"]]
+                self.run("bash", args=words, cwd=os.getcwd(), env=[{"name": "LANG", "value": "C"}])
+            else:
+                self.ask(f"fs/{tool}_text_file", **arguments)
+        return "done"
+
+    def questions(self) -> str:
+        """Ask whether it may make each of its calls by itself."""
+        kinds = {"bash": "execute", "read": "read", "write": "edit", "delete_path": "delete", "fetch": "fetch"}
+        for tool, arguments in self.calls():
+            places = [{"path": arguments["path"]}] if "path" in arguments else []
+            self.permission("Tidy up", kind=kinds[tool], rawInput=arguments, locations=places)
+        return "done"
+
+    def vague_questions(self) -> str:
+        """The same as agents ask that say least: in the title, or in arguments that have names of their own."""
+        for tool, arguments in self.calls():
+            if tool == "bash":
+                self.permission(arguments["command"], kind="execute")
+            else:
+                given = {"file_path" if name == "path" else name: value for name, value in arguments.items()}
+                self.permission("Tidy up", rawInput=given)
+        return "done"
+
     # ------------------------------------------------------------------------------------- bad turns
 
     def dies(self) -> str:

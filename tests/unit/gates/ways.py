@@ -18,6 +18,7 @@ import anyio
 
 from acp_agent.config.load import Flags, Loaded, load, options_at_start
 from acp_agent.core.events import Event, ToolFinished
+from acp_agent.core.messages import StopReason
 from acp_agent.core.secrets import verbatim
 from acp_agent.core.sessions import SessionRecord
 from acp_agent.core.types import CallOrigin, JsonObject, McpSubject, ToolCall, ToolResult
@@ -29,6 +30,7 @@ from acp_agent.session.engine import SessionEngine
 from acp_agent.session.factory import SessionFactory
 from acp_agent.session.session import Opening, Session, SessionDependencies, SessionWorkspace
 from acp_agent.session.toolset.toolset import ReloadingToolset, SessionTools
+from acp_agent.session.turn_slot import Answer
 from acp_agent.tools.bash import Bash
 from acp_agent.tools.edit import Write
 from acp_agent.tools.path_tools import DeletePath
@@ -67,21 +69,36 @@ class Editor:
 
     asked: list[str] = field(default_factory=list)
 
+    def decide(self, call: str) -> str:
+        """Return the option that answers a question about a call."""
+        del call
+        return "allow_once"
+
+    def answer(self, method: str, params: Any) -> Any:
+        """Return the answer to a request."""
+        match method:
+            case "terminal/create":
+                return {"terminalId": "t1"}
+            case "terminal/wait_for_exit":
+                return {"exitCode": 0}
+            case "terminal/output":
+                return {"output": f"{STOOD_IN}\n", "truncated": False}
+            case "fs/read_text_file":
+                return {"content": "as the editor has it\n"}
+            case "session/request_permission":
+                chosen = self.decide(params["toolCall"]["toolCallId"])
+                return {"outcome": {"outcome": "selected", "optionId": chosen}}
+            case _:
+                return {}
+
     async def serve(self, other: OtherEnd) -> None:
-        answers: dict[str, Any] = {
-            "terminal/create": {"terminalId": "t1"},
-            "terminal/wait_for_exit": {"exitCode": 0},
-            "terminal/output": {"output": f"{STOOD_IN}\n", "truncated": False},
-            "fs/read_text_file": {"content": "as the editor has it\n"},
-            "session/request_permission": {"outcome": {"outcome": "selected", "optionId": "allow_once"}},
-        }
         # Not by `receive`, which has a time limit: nobody may want anything for long.
         async for line in other._lines:  # pyright: ignore[reportPrivateUsage]
             assert isinstance(line, bytes)
             message = json.loads(line)
             if "id" in message and "method" in message:
                 self.asked.append(message["method"])
-                other.send(id=message["id"], result=answers.get(message["method"], {}))
+                other.send(id=message["id"], result=self.answer(message["method"], message["params"]))
 
     @property
     def done(self) -> list[str]:
@@ -144,6 +161,11 @@ class Reachable(SessionFactory):
         """The session's tools."""
         return self.toolset
 
+    async def agents_ended(self) -> None:
+        """Wait until no sub-agent works beside a turn."""
+        while await self._agents.wait():
+            pass
+
     def trust(self, level: TrustLevel) -> None:
         """How far the user trusts the server's tools."""
         self._gate_state.memory.trust.tools.update({tool.name: level for tool in SERVED})
@@ -164,8 +186,9 @@ class Heard(Session):
 class FolderShop(Shop):
     """What sessions share, with a folder for the editor's scripts."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, start: Callable[..., object]) -> None:
         super().__init__([], folder, None)
+        self.start = start
 
     def script_folder(self) -> str:
         return self._folder
@@ -185,22 +208,33 @@ class OpenSession:
         """As the loop calls."""
         return await self.parts.live.run(ToolCall(f"call-{next(self._numbers)}", tool, arguments, origin=origin))
 
+    async def turn_ended(self) -> None:
+        """What the engine does behind the answer of a turn."""
+        await self._engine.answered(Answer(StopReason.END_TURN))
+
+    async def prompted(self, text: str) -> list[Event]:
+        """What is told in answer to a prompt."""
+        before = len(self.session.events)
+        prompt: JsonObject = {"sessionId": self.session.id, "prompt": [{"type": "text", "text": text}]}
+        await self.session.prompt(partial(read_prompt, prompt))
+        return self.session.events[before:]
+
     async def typed(self, command: str) -> ToolResult:
         """`/run`, through a prompt: what the card said in the end."""
-        before = len(self.session.events)
-        prompt: JsonObject = {"sessionId": self.session.id, "prompt": [{"type": "text", "text": f"/run {command}"}]}
-        await self.session.prompt(partial(read_prompt, prompt))
-        [finished] = [event for event in self.session.events[before:] if isinstance(event, ToolFinished)]
+        told = await self.prompted(f"/run {command}")
+        [finished] = [event for event in told if isinstance(event, ToolFinished)]
         return finished.result
 
 
 @asynccontextmanager
-async def opened(client: Client, work: Path, scripts: Path) -> AsyncGenerator[OpenSession]:
+async def opened(
+    client: Client, work: Path, scripts: Path, editor: Editor | None = None, shop_of: type[FolderShop] = FolderShop
+) -> AsyncGenerator[OpenSession]:
     """A session of a client in a folder, by the configuration the environment names."""
-    editor = Editor()
+    editor = editor or Editor()
     reload: Callable[..., Loaded] = partial(load, Flags(), os.environ, str(work))
     loaded = reload()
-    assert loaded.problems == ()
+    assert loaded.problems == (), list(map(str, loaded.problems))[:5]
     async with connected() as (peer, other), anyio.create_task_group() as tasks:
 
         async def make(*_: object) -> SessionEngine:
@@ -209,7 +243,7 @@ async def opened(client: Client, work: Path, scripts: Path) -> AsyncGenerator[Op
         async def allowed(_: Session) -> None:
             """It is resident."""
 
-        shop: Any = FolderShop(str(scripts))
+        shop: Any = shop_of(str(scripts), tasks.start_soon)
         needs = SessionDependencies(make, allowed, verbatim, tasks.start_soon, lambda: 0)
         offered = Connection(peer, client).session("reachable", str(work))
         opening = Opening(SessionRecord("reachable", str(work)), SessionWorkspace(str(work)), offered)
