@@ -60,7 +60,7 @@ class UserCommand:
 
 
 def read_command(file: SourceFile) -> tuple[UserCommand | None, Sequence[DefinitionProblem]]:
-    """Return the command in a file, None if there is none, and what is wrong with it."""
+    """Return the command of a file, or None if the file is not usable, and the problems of the file."""
     parsed = parse(file.data, file.shown)
     if isinstance(parsed, DefinitionProblem):
         return None, (parsed,)

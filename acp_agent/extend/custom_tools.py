@@ -51,7 +51,7 @@ _IN_TEMPLATE = ("`", "((", "[[", "$[", "<<", "${", "$'", '$"')
 
 
 def table_of(file: SourceFile) -> Mapping[str, Value] | DefinitionProblem:
-    """Return the table of a TOML file, or why there is none."""
+    """Return the table of a TOML file, or the problem if it cannot be read."""
     try:
         return cast("Mapping[str, Value]", toml_table(file.data.decode("utf-8-sig")))
     except UnicodeDecodeError as error:
@@ -61,7 +61,7 @@ def table_of(file: SourceFile) -> Mapping[str, Value] | DefinitionProblem:
 
 
 def read_tool(file: SourceFile, clean: Redact = str) -> tuple[CustomTool | None, Sequence[DefinitionProblem]]:
-    """Return the tool in a file, and what is wrong with it. None for a tool that is wrong or switched off.
+    """Return the tool of a file, and the problems of the file. The tool is None if it is not usable or switched off.
 
     clean   removes secrets and invisible characters from what the model reads
     """
@@ -254,8 +254,8 @@ class CustomTools:
         return (f"Custom tools: {', '.join(tool.name for tool in self.all)}",) if self.all else ()
 
 
-def wish(file: SourceFile) -> str:
-    """Return what a file with a tool would add, for the question about a project's files."""
+def effect(file: SourceFile) -> str:
+    """Return what the tool of a file runs, for the question about a project's files."""
     table = table_of(file)
     if isinstance(table, DefinitionProblem):
         return ""

@@ -259,7 +259,7 @@ class HookLibrary:
         return (f"Hooks: {', '.join(f'{number} {event}' for event, number in count.items())}",) if count else ()
 
 
-def wish(file: SourceFile) -> str:
+def effect(file: SourceFile) -> str:
     """Return what a file of hooks would run, for the question about a project's files."""
     return runs(hooks_in(file).hooks)
 

@@ -1,4 +1,4 @@
-"""Skills: folders with a SKILL.md, whose name and description the model always sees, and whose body on demand.
+"""Skills: folders with a SKILL.md. The model always sees its name and description, and reads its body on demand.
 
     ---
     name: pdf
@@ -63,7 +63,7 @@ class Skill:
 
 
 def read_skill(file: SourceFile) -> tuple[Skill | None, Sequence[DefinitionProblem]]:
-    """Return the skill in a file, None if there is none, and what is wrong with it."""
+    """Return the skill of a file, or None if the file is not usable, and the problems of the file."""
     parsed = parse(file.data, file.shown)
     if isinstance(parsed, DefinitionProblem):
         return None, (parsed,)

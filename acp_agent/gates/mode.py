@@ -54,15 +54,15 @@ class ModeGate(Gate):
 
     name = "mode"
 
-    def __init__(self, conduct: SessionOptions) -> None:
-        self._conduct = conduct
+    def __init__(self, options: SessionOptions) -> None:
+        self._options = options
 
     def allows(self, spec: ToolSpec) -> bool:
         """Return whether a tool is offered to the model in the current mode."""
-        return offered_in(self._conduct.mode, spec)
+        return offered_in(self._options.mode, spec)
 
     def judge(self, facts: CallFacts) -> Verdict:
-        agent, mode = facts.call.agent, self._conduct.mode
+        agent, mode = facts.call.agent, self._options.mode
         if agent is not None:
             mode = tighter(mode, agent.mode)
         if mode is Mode.CODE:
@@ -70,7 +70,7 @@ class ModeGate(Gate):
         if offered_in(mode, facts.spec) and facts.only_reads and facts.spec.commands == bool(facts.commands):
             return Allow()
         here, tool = f"{FREEDOMS[Freedom(mode.value)][0]} mode ('{mode}')", facts.spec.name
-        if agent is not None and mode is not self._conduct.mode:
+        if agent is not None and mode is not self._options.mode:
             what = "this command is not known to only read" if facts.spec.commands else f"'{tool}' does not only read"
             return Deny(f"{what}, and {agent.name} may only read", advice="Go on with what you can read, and report.")
         if facts.spec.commands:

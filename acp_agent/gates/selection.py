@@ -219,7 +219,7 @@ class SelectionGate(Gate):
 
     selection   returns the selection in force; it is called for each call, since models may have different ones
     narrowed    returns the only tools of the running turn, as its command has them; None for all
-    handed      returns the tools of the agent to whom the session was handed over; None for its own
+    agent       returns the tools that the definition of the session's agent allows; None if it has no definition
     """
 
     name = "selection"
@@ -228,11 +228,11 @@ class SelectionGate(Gate):
         self,
         selection: Callable[[], Selection],
         narrowed: Callable[[], tuple[str, ...] | None] = lambda: None,
-        handed: Callable[[], Selection | None] = lambda: None,
+        agent: Callable[[], Selection | None] = lambda: None,
     ) -> None:
         self._selection = selection
         self._narrowed = narrowed
-        self._handed = handed
+        self._agent = agent
 
     def allows(self, spec: ToolSpec) -> bool:
         """Return whether a tool is offered to the model."""
@@ -249,7 +249,7 @@ class SelectionGate(Gate):
             return Deny(f"'{name}' is not among the tools of this session", rule="agents")
         if self._is_left_out(name, facts.spec):
             return Deny(
-                f"'{name}' is not among the tools of this {'agent' if self._handed() else 'command'}",
+                f"'{name}' is not among the tools of this {'agent' if self._agent() else 'command'}",
                 rule="allowed-tools",
             )
         return Allow()
@@ -258,8 +258,8 @@ class SelectionGate(Gate):
         return _objection(self._selection(), name, spec)
 
     def _is_left_out(self, name: str, spec: ToolSpec) -> bool:
-        only, handed = self._narrowed(), self._handed()
-        if handed is not None and _objection(handed, name, spec):
+        only, agent = self._narrowed(), self._agent()
+        if agent is not None and _objection(agent, name, spec):
             return True
         return only is not None and bool(_objection(_of_turn(only), name, replace(spec, commands=False)))
 

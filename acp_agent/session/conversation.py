@@ -153,8 +153,8 @@ class _StoredSummaries:
 
 
 @dataclass(frozen=True, slots=True)
-class HandedAgent:
-    """The agent under whose definition a session goes on.
+class DefinedAgent:
+    """An agent to which the session was handed.
 
     provider   returns its model, or None for the session's. Raises AgentError
     prompt     returns its system prompt with these tools
@@ -169,7 +169,7 @@ class SessionAgent:
 
     cwd      the session's folder, links resolved
     notes    returns the notes of the project, for the system prompt
-    handed   returns the agent under whose definition the session goes on; None for its own. Raises AgentError
+    defined  returns the agent to which the session was handed; None for the session's own. Raises AgentError
     """
 
     def __init__(
@@ -181,11 +181,11 @@ class SessionAgent:
         conversation: Conversation,
         emit: EventSink,
         notes: Callable[[], Awaitable[str]],
-        handed: Callable[[], HandedAgent | None] = lambda: None,
+        defined: Callable[[], DefinedAgent | None] = lambda: None,
     ) -> None:
         self._session = session
         self._cwd = cwd
-        self._handed = handed
+        self._defined = defined
         self._models = models
         self._toolset = toolset
         self._conversation = conversation
@@ -197,9 +197,9 @@ class SessionAgent:
 
         Raises LoginRequired if a key is missing and the editor can have the user log in.
         """
-        handed = self._handed()
+        defined = self._defined()
         try:
-            other = None if handed is None else await handed.provider()
+            other = None if defined is None else await defined.provider()
             provider = other or await self._models.answering()
         except MissingKey as error:
             if self._session.editor.offers_login:
@@ -208,12 +208,12 @@ class SessionAgent:
         # The rules also count tools that the selection hides at the moment: so the prompt stays equal from call to call
         # and can be cached.
         tools = self._toolset.specs() if self._models.take_tools() else ()
-        notes, more = "" if handed is not None else await self._notes(), self._session.workspace.additional
+        notes, more = "" if defined is not None else await self._notes(), self._session.workspace.additional
         mode = self._session.active.mode
         return self._conversation.prepare(
             provider,
-            await handed.prompt(tools)
-            if handed is not None
+            await defined.prompt(tools)
+            if defined is not None
             else system_prompt(
                 self._cwd,
                 more,

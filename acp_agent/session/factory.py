@@ -27,7 +27,7 @@ from acp_agent.extend.front_matter import Fields, MarkdownFile, parse
 from acp_agent.extend.sources import ExtensionSources
 from acp_agent.output.redacted_view import RedactedApprover, RedactedEvents
 from acp_agent.output.sanitize import sanitize
-from acp_agent.session.conversation import Conversation, HandedAgent, SessionAgent, history_of, tool_selection
+from acp_agent.session.conversation import Conversation, DefinedAgent, SessionAgent, history_of, tool_selection
 from acp_agent.session.engine import SessionEngine, SessionState, TurnEngine
 from acp_agent.session.mcp_servers import SessionMcpServers
 from acp_agent.session.model_choices import ModelChoices
@@ -389,11 +389,11 @@ class SessionFactory:
             self._conversation,
             self._measured,
             lambda: self._project_notes(self.in_force()),
-            self._handed,
+            self._defined_agent,
         )
 
-    def _handed(self) -> HandedAgent | None:
-        """Return the agent under whose definition the session goes on. Raises AgentError."""
+    def _defined_agent(self) -> DefinedAgent | None:
+        """Return the agent to which the session was handed; None for its own. Raises AgentError."""
         definition, agents = self._handoff.settle(), self._agents
         if definition is None:
             return None
@@ -401,7 +401,7 @@ class SessionFactory:
         async def provider() -> Provider | None:
             return await agents.provider(definition) if definition.model else None
 
-        return HandedAgent(provider, partial(agents.prompt, definition))
+        return DefinedAgent(provider, partial(agents.prompt, definition))
 
     async def _hand_over(self, agent: str) -> str:
         """Go on under an agent's definition from the next model call on. Raises AgentError, and nothing changes."""

@@ -185,7 +185,7 @@ class Session:
     notices    the notices to show when a turn begins or ends
     resident   whether it holds its lock and may have an engine
     only_tools   the only tools of the running turn; None for all
-    handed_tools   the tools of the agent to whom the session was handed over; None for its own
+    agent_tools    the tools that the definition of its agent allows; None if it has no definition
     """
 
     def __init__(
@@ -217,7 +217,7 @@ class Session:
         self._redact = dependencies.redact
         self._reads_only = False
         self.only_tools: tuple[str, ...] | None = None
-        self.handed_tools: Selection | None = None
+        self.agent_tools: Selection | None = None
         self._loosest = Mode.CODE
         self._commands: tuple[OfferedCommand, ...] | None = None  # those that the editor has been sent
         self._stored = StoredOptions(options, None if saved is None else saved.options)
@@ -467,7 +467,7 @@ class Session:
 
     def narrow(self, mode: Mode, tools: Selection | None) -> None:
         """Allow no more than this mode and these tools, as the session goes on under an agent's definition."""
-        self._loosest, self.handed_tools = mode, tools
+        self._loosest, self.agent_tools = mode, tools
         self.activate_options()
 
     def hand_over(self, agent: str) -> None:

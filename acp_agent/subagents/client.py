@@ -87,7 +87,7 @@ class AgentMessages:
         return ["".join(pieces).strip() for pieces in self._texts]
 
     async def update(self, params: Json) -> None:
-        """Take a `session/update`. What is none is left out. Raises ToolError if there is too much of them."""
+        """Take a `session/update`. Ignore any other message. Raises ToolError if there is too much of them."""
         match params:
             case {"sessionId": str(session), "update": {"sessionUpdate": str(kind)} as update}:
                 if session == self.session:

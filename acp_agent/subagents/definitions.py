@@ -12,8 +12,8 @@
     ---
     You test what you are told to test ...
 
-A definition only narrows: whatever it says, a call needs all that the session needs. Files of Claude Code are read as
-they are; keys of theirs that mean nothing here are left out.
+A definition only narrows: each call still passes all gates of the session. Files of Claude Code are read as they are.
+Keys that only Claude Code knows are ignored.
 """
 
 import re
@@ -273,7 +273,7 @@ def _slip(entry: str) -> str:
     return f"no tool here is called {entry!r}; did you mean {near[0]}?" if near else ""
 
 
-def hooks_wish(text: MarkdownFile) -> str:
+def hooks_effect(text: MarkdownFile) -> str:
     """Return what the hooks of a definition run, for the question about a project's files."""
     from acp_agent.extend.hooks import runs  # noqa: PLC0415 - few agents have hooks
 

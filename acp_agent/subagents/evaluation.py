@@ -74,7 +74,7 @@ async def evaluated(wanted: EvaluationTask, give: Give, tell: Tell) -> Evaluatio
         await tell(f"{round_}: {wanted.evaluator} judges")
         judge = await give(wanted.evaluator, judging(wanted.criteria, wanted.task, run.report))
         if judge.state is not RunState.DONE:
-            why = f"nobody has judged it: {judge.id} {judge.state}: {judge.report}".rstrip(": ")
+            why = f"the work was not judged: {judge.id} {judge.state}: {judge.report}".rstrip(": ")
             return Evaluation(run, approved=False, feedback=why, rounds=number)
         verdict = judged(judge.report)
         if verdict.approved or number >= wanted.rounds:

@@ -118,7 +118,7 @@ class NarrowedTools:
         return ToolResult.refused(reason, ToolErrorCategory.TOOL_NOT_FOUND, advice=advice)
 
     def _stamped(self, call: ToolCall) -> ToolCall:
-        """Return the call with its maker. Its id in the sub-agent's conversation is none in the session's."""
+        """Return the call with its caller, and without the id that it has in the sub-agent's conversation."""
         return replace(call, agent=self._caller, use_id="")
 
 

@@ -280,11 +280,11 @@ class HandoffTool(Tool[HandoffParams]):
         told = await _agents(context).hand_over(params.agent)
         to = "" if params.agent == BACK else params.agent
         return ToolResult(
-            "", display=told, envelope={"agent": params.agent}, frame=Frame(handed_words(to, params.message))
+            "", display=told, envelope={"agent": params.agent}, frame=Frame(handoff_prompt(to, params.message))
         )
 
 
-def handed_words(agent: str, message: str) -> str:
+def handoff_prompt(agent: str, message: str) -> str:
     """Return what the model reads first under another definition; `agent` is empty for the session's own."""
     who = f"you go on with it as {agent}" if agent else "you go on with it as before, with your own tools"
     return f"[This conversation was handed over: {who}.]\n\n{message}"

@@ -36,7 +36,7 @@ from acp_agent.session.turn_slot import Answer
 from acp_agent.session.verdicts import PolicyCommand
 from acp_agent.store.memories import MemoryStore
 from acp_agent.text import defanged
-from acp_agent.tools.agent import handed_words, listing
+from acp_agent.tools.agent import handoff_prompt, listing
 
 if TYPE_CHECKING:
     from acp_agent.session.toolset.hooks import SessionHooks
@@ -200,7 +200,7 @@ class SlashCommandHandler:
         if not name:
             return "\n\n".join((*self._needs.handoff.status(), HANDOFF_USAGE))
         told, words = self._needs.handoff.to(name), "".join(rest).strip()
-        return Expansion(handed_words(self._needs.handoff.name, words)) if words else told
+        return Expansion(handoff_prompt(self._needs.handoff.name, words)) if words else told
 
     async def _delegate(self, tool: str, arguments: JsonObject, what: str) -> str:
         """Make a call that gives agents work. Return what the user is told; the model reads it in the next turn."""

@@ -115,9 +115,9 @@ class SessionExtensions:
         self._tools: tuple[Tool[Any], ...] = ()
 
     async def ready(self, *, ask: bool) -> None:
-        """Look for definitions, and ask about those of the project that nobody has agreed to. See `refresh`.
+        """Look for definitions, and ask the user about new ones of the project. See `refresh`.
 
-        A slow disk costs the prompt a moment. What was found before stays in force.
+        The prompt waits at most `seconds` for a slow disk. The definitions that were found before then stay in force.
         """
         if self._looking:
             return
@@ -185,7 +185,7 @@ class SessionExtensions:
         if self._options.auto_approve is AutoApprove.FULL_AUTO:
             return
         try:
-            await self.sources.ask(self._approver, self._wish)
+            await self.sources.ask(self._approver, self._described)
         except ToolError:  # no answer in time: `_tell` says that they wait
             return
         await to_thread.run_sync(self.refresh)
@@ -240,25 +240,25 @@ class SessionExtensions:
         return (*map(self._line, files), "`/trust accept` uses them.") if files else ()
 
     def _line(self, file: SourceFile) -> str:
-        return f"- {self._wish(file)}"
+        return f"- {self._described(file)}"
 
-    def _wish(self, file: SourceFile) -> str:
+    def _described(self, file: SourceFile) -> str:
         """Return what a file would add, in one line."""
         told, most = "", _SHOWN_ACTION
         if file.kind is SourceKind.TOOLS:
-            from acp_agent.extend.custom_tools import wish  # noqa: PLC0415 - likewise
+            from acp_agent.extend.custom_tools import effect  # noqa: PLC0415 - likewise
 
-            told = wish(file)
+            told = effect(file)
         elif file.kind is SourceKind.HOOKS:
             from acp_agent.extend import hooks  # noqa: PLC0415 - likewise
 
-            told = hooks.wish(file)
+            told = hooks.effect(file)
         elif isinstance(parsed := parse(file.data, file.shown), MarkdownFile):
             told, most = str(parsed.values.get("description") or ""), _SHOWN
             if file.kind is SourceKind.AGENTS and "hooks" in parsed.values:
                 from acp_agent.subagents import definitions  # noqa: PLC0415 - likewise
 
-                told, most = f"{definitions.hooks_wish(parsed)}; {told}", _SHOWN_ACTION
+                told, most = f"{definitions.hooks_effect(parsed)}; {told}", _SHOWN_ACTION
         line, clean = (" ".join(text.split()) for text in (told, self._clean(told)))
         text = clean if len(clean) <= most and clean == line else f"{clean[:most]}… [{_IN_PART}]"
         return f"{file.kind.value.removesuffix('s')} {file.name} ({file.shown}){f': {text}' if text else ''}"

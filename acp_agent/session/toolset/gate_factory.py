@@ -177,7 +177,7 @@ class GateContext:
     contained    whether a sandbox contains the commands
     narrowed     returns the only tools of the running turn; None for all
     hooks        the user's hooks about calls; None if there are none
-    handed       returns the tools of the agent to whom the session was handed over; None for its own
+    agent        returns the tools that the definition of the session's agent allows; None if it has no definition
     """
 
     options: SessionOptions
@@ -191,7 +191,7 @@ class GateContext:
     contained: bool = False
     narrowed: Callable[[], tuple[str, ...] | None] = lambda: None
     hooks: "ToolHooks | None" = None
-    handed: Callable[[], Selection | None] = lambda: None
+    agent: Callable[[], Selection | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +295,7 @@ def build_gates(
         state and QuotaGate(state.memory.quota),
         state and RateLimitGate(state.memory.rate),
         ModeGate(options),
-        SelectionGate(selection_in_force(loaded, context.offered, context.model), context.narrowed, context.handed),
+        SelectionGate(selection_in_force(loaded, context.offered, context.model), context.narrowed, context.agent),
         AutonomyGate(lambda: options.readonly),
         PolicyGate(session_policy(loaded, cwd, warn), cwd=cwd, realpath=os.path.realpath, trust=trust.of),
     )

@@ -68,7 +68,7 @@ class HookDependencies:
     auditor     None if calls are not recorded
     clean       removes secrets and invisible characters from a text
     mode        returns the mode of the session
-    agent       returns the name of the agent to whom the session was handed over; empty for its own
+    agent       returns the name of the agent to which the session was handed; empty for its own
     """
 
     session_id: str
@@ -340,7 +340,7 @@ async def _never(_: ToolContext) -> ToolResult:
 
 
 async def _unheard(_: object) -> None:
-    """Take news of a hook that nobody is shown."""
+    """Ignore the progress of a hook, which has no card."""
 
 
 def _input(given: JsonObject) -> bytes:

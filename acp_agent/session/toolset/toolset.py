@@ -481,7 +481,7 @@ class SessionTools:
             self.backends.contained,
             lambda: session.only_tools,
             self._hooks,
-            lambda: session.handed_tools,
+            lambda: session.agent_tools,
         )
 
     def _all_backends(self, loaded: Loaded, files: FileSystem, web: Web) -> Backends:

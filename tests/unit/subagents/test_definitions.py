@@ -7,7 +7,7 @@ from acp_agent.core.session_options import Mode
 from acp_agent.extend.front_matter import MarkdownFile, parse
 from acp_agent.extend.hooks import HookEvent
 from acp_agent.extend.sources import SourceFile, SourceKind
-from acp_agent.subagents.definitions import Definition, built_in, definitions, hooks_wish, read
+from acp_agent.subagents.definitions import Definition, built_in, definitions, hooks_effect, read
 from tests.rows import each_row
 
 
@@ -154,7 +154,7 @@ def test_hooks_of_an_agent_are_about_calls_and_a_wrong_one_is_named():
     assert "hooks: expected a table" in defined("hooks: [x]")[1][0]
     theirs = parse(source("hooks: {PreToolUse: [{hooks: [{command: ./x}]}], Stop: []}").data, "x.md")
     assert isinstance(theirs, MarkdownFile)
-    assert hooks_wish(theirs) == "on pre_tool_use runs ./x"
+    assert hooks_effect(theirs) == "on pre_tool_use runs ./x"
 
 
 def test_files_that_cannot_be_used_are_named_and_the_others_work():
