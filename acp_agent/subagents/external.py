@@ -171,7 +171,7 @@ class AgentPipes:
         return line
 
     def _parsed(self, line: bytes) -> JsonObject | None:
-        """Return the message on a line; None for another line. Raises _BrokenAgentError if there are too many of these."""
+        """Return the message on a line; None for another line. Raises _BrokenAgentError after many of these."""
         if not line.strip():
             return None
         message: Json = None
