@@ -12,7 +12,7 @@ from acp_agent.core.types import ALIASES
 from acp_agent.extend.skills import SkillLibrary
 from acp_agent.gates.mode import READING
 from acp_agent.gates.selection import GROUPS, PROFILES
-from acp_agent.tools.agent import AgentTool, EvaluateTool, HandoffTool
+from acp_agent.tools.agent import AgentAction, AgentTool, EvaluateTool, HandoffTool
 from acp_agent.tools.board import Messages, Tasks
 from acp_agent.tools.lsp import lsp_tools
 from acp_agent.tools.registry import default_tools
@@ -24,6 +24,7 @@ CATALOGUE = {
     tool.name
     for tool in (
         *default_tools(memory=True, compression=True, questions=True),
+        AgentAction(),
         AgentTool(),
         EvaluateTool(),
         HandoffTool(),
