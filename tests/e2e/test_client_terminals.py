@@ -155,7 +155,7 @@ async def test_a_cancelled_command_ends_with_all_it_started_in(tmp_path: Path, c
 
 
 async def test_a_command_over_its_time_ends_with_all_it_started_where_the_client_does_nothing(tmp_path: Path) -> None:
-    script = [uses(("bash", {"command": COMMAND, "timeout": 2})), says("on")]
+    script = [uses(("bash", {"command": COMMAND, "timeout": 1})), says("on")]
     async with editing(tmp_path, script, **contained_or_not(contained=False)) as editor:
         ClientTerminals(editor, CLIENTS["a client that never answers terminal slash kill"])
         command = Stubborn(editor)

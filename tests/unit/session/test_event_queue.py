@@ -26,6 +26,7 @@ from acp_agent.core.events import (
 from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.sessions import Change, HistoryState, UsageTotals
 from acp_agent.core.types import Diff, ToolKind, ToolResult
+from acp_agent.session import transcript, transcript_writer
 from acp_agent.session.transcript import EventQueue, joined
 from acp_agent.session.transcript_writer import TranscriptWriter
 from tests.fakes.repository import FakeRepository
@@ -35,6 +36,12 @@ pytestmark = pytest.mark.anyio
 STARTED = ToolStarted("c1", "bash", "ls", ToolKind.EXECUTE, {})
 FINISHED = ToolFinished("c1", "bash", ToolResult("done"), 0.1)
 ASKED = UserMessage((TextPart("go"),), "u1")
+
+
+@pytest.fixture(autouse=True)
+def _tried_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (transcript, transcript_writer):
+        monkeypatch.setattr(module, "RETRY", 0.01)
 
 
 @dataclass

@@ -62,10 +62,18 @@ async def test_a_disk_that_hangs_costs_a_prompt_a_moment_and_what_was_found_stay
 
 
 RANKS = ("allow", "ask", "deny", "blocked")
-LEVELS = (AutoApprove.SUGGEST, AutoApprove.FULL_AUTO)
+NARROW = ("Bash", "Read", "Write", "mcp")
+EVERY_WAY = [(level, (None, NARROW)) for level in (AutoApprove.SUGGEST, AutoApprove.FULL_AUTO)]
 
 
-def test_with_a_skill_and_the_tools_of_a_command_no_call_is_judged_more_freely(tmp_path: Path):
+@pytest.mark.parametrize(
+    "narrowed",
+    [
+        pytest.param([(AutoApprove.SUGGEST, (NARROW,)), (AutoApprove.FULL_AUTO, (None,))], id="each once"),
+        pytest.param(EVERY_WAY, id="every way", marks=pytest.mark.soak),
+    ],
+)
+def test_with_a_skill_and_the_tools_of_a_command_no_call_is_judged_more_freely(tmp_path: Path, narrowed):
     """But for reading files of the user's own skill, about which they are asked."""
     work, skill = tmp_path / "work", tmp_path / "skills" / "greet"
     for folder in (work, skill):
@@ -91,9 +99,9 @@ def test_with_a_skill_and_the_tools_of_a_command_no_call_is_judged_more_freely(t
 
     (tmp_path / "config.toml").write_text("")
     own = {CommandSubject(f"cat {skill}/go.sh"), PathSubject(f"{skill}/go.sh", Access.READ)}
-    for level in LEVELS:
+    for level, narrowings in narrowed:
         before = ranks(level, None, ())
-        for only in (None, ("Bash", "Read", "Write", "mcp")):
+        for only in narrowings:
             after = ranks(level, only, found)
             looser = {each for each, one, other in zip(subjects, before, after, strict=True) if other < one}
             assert PathSubject(f"{skill}/go.sh", Access.READ) in looser
