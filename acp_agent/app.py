@@ -29,6 +29,7 @@ from acp_agent.config.section import secret_values
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Notice, Severity
 from acp_agent.core.process_limits import DescriptorReserve, raise_descriptor_limit
+from acp_agent.core.services import Scheduler
 from acp_agent.core.session_options import SessionOptions, settle
 from acp_agent.core.sessions import SessionSnapshot, UsageTotals
 from acp_agent.core.types import Json, JsonObject
@@ -264,10 +265,21 @@ class App:
         options, told = _options(loaded, opening.saved, choices)
         problems = [*(f"configuration: {problem}" for problem in loaded.problems), *told]
         notices = [Notice(Severity.WARNING, problem) for problem in problems]
-        dependencies = SessionDependencies(make_engine, self._sessions.resume, self._redact, self._background, now_ms)
+        dependencies = SessionDependencies(
+            make_engine, self._sessions.resume, self._redact, self._background, now_ms, partial(self._schedule, reload)
+        )
         session = Session(dependencies, opening, options, choices, notices)
         session.share_languages(loaded)  # the editor may publish diagnostics before the first prompt
         return session
+
+    def _schedule(self, reload: Callable[[], Loaded], session: Session) -> Scheduler | None:
+        """Return the scheduled prompts of a session; None if nothing can be stored."""
+        from acp_agent.session.slash.schedule import session_schedule  # noqa: PLC0415 - few sessions have any
+
+        if self._database is None:
+            return None
+        settings = lambda: reload().settings.scheduler  # noqa: E731
+        return session_schedule(session, self._database, settings, now_ms, self._background)
 
     def _redact(self, text: str) -> str:
         """Return a text without secrets. They are known once the services of the process are loaded."""

@@ -318,10 +318,10 @@ class _Text:
 
     def message(self, item: MessageItem) -> None:
         match item.event:
-            case UserMessage(parts):
+            case UserMessage(parts, scheduled=scheduled):
                 self._prompts += 1
                 self._line(self._paint(f"\n── {self._prompts} ── {when(item.at)} {'─' * 48}", _DIM))
-                self._say("you", "\n".join(map(_part, parts)), _BOLD)
+                self._say("scheduled" if scheduled else "you", "\n".join(map(_part, parts)), _BOLD)
             case TextDelta(words):
                 self._say("agent", words, _BOLD)
             case ThoughtDelta(words):

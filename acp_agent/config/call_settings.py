@@ -23,6 +23,18 @@ from acp_agent.config.section import (
 )
 
 
+def _time_zone(name: str) -> str:
+    if not name or name.upper() == "UTC":
+        return name
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # noqa: PLC0415 - few users name a zone
+
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, OSError, ValueError) as error:
+        raise ValueError("the name of a time zone that this machine knows, such as Europe/Berlin") from error
+    return name
+
+
 class RateLimitSettings(Section):
     """`[tools.rate_limit]`: how many calls the model may make in an hour."""
 
@@ -338,3 +350,29 @@ class SandboxSettings(Section):
         ),
         SUBSET,
     ] = ()
+
+
+class SchedulerSettings(Section):
+    """`[scheduler]`: prompts that a session runs by itself, later or again and again (docs/schedule.md)."""
+
+    enabled: Annotated[bool, Field(description="Whether scheduled prompts run, and can be made."), OFF] = True
+    tool: Annotated[
+        bool,
+        Field(description="Whether the model has the tool scheduler. You are asked about each prompt that it makes."),
+        OFF,
+    ] = False
+    timezone: Annotated[
+        str,
+        AfterValidator(_time_zone),
+        Field(
+            max_length=100,
+            description="The zone of the times of day, such as Europe/Berlin. Empty: that of this machine.",
+            examples=["Europe/Berlin"],
+        ),
+    ] = ""
+    max_entries: Annotated[
+        int, Field(ge=1, le=1000, description="Scheduled prompts that a session may have."), SMALLER
+    ] = 20
+    max_prompt_chars: Annotated[
+        int, Field(ge=1, le=100_000, description="Characters of a scheduled prompt."), SMALLER
+    ] = 10_000

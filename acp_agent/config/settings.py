@@ -11,7 +11,7 @@ from typing import Annotated, Self, cast
 
 from pydantic import AfterValidator, Field, model_validator
 
-from acp_agent.config.call_settings import ToolFilterSettings
+from acp_agent.config.call_settings import SchedulerSettings, ToolFilterSettings
 from acp_agent.config.external_agents import ExternalAgentSettings, distinct_names
 from acp_agent.config.files import data_path
 from acp_agent.config.llm_settings import LlmSettings, OptionalModel, model_name
@@ -570,6 +570,7 @@ class Settings(Section):
     tools: ToolSettings = ToolSettings()
     mcp: McpSettings = McpSettings()
     acp: AcpSettings = AcpSettings()
+    scheduler: SchedulerSettings = SchedulerSettings()
     audit: AuditSettings = AuditSettings()
     logging: LoggingSettings = LoggingSettings()
 

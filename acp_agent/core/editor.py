@@ -184,6 +184,11 @@ class SessionEditor(Protocol):
         ...
 
     @property
+    def shows_turns(self) -> bool:
+        """Whether the editor shows what happens outside of a prompt of the user."""
+        ...
+
+    @property
     def drops_early_updates(self) -> bool:
         """Whether the editor loses updates that arrive together with the response that opens their session."""
         ...

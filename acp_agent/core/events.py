@@ -66,10 +66,14 @@ class BoardTask:
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """A prompt of the user. An editor draws it by itself, so it is sent only when the conversation is shown again."""
+    """A prompt of the user. An editor draws it by itself, so it is sent only when the conversation is shown again.
+
+    scheduled   whether the session sent it by itself. It is never shown, because a card has its text
+    """
 
     parts: tuple[PromptPart, ...]
     message_id: str
+    scheduled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

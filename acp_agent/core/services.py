@@ -235,3 +235,39 @@ class Skills(Protocol):
     def search(self, query: str, limit: int) -> Sequence[tuple[str, str]]:
         """Return names and descriptions of the skills that fit best, best first."""
         ...
+
+
+class Scheduler(Protocol):
+    """The scheduled prompts of one session. Its methods raise ToolError, and StoreUnavailable."""
+
+    def begin(self) -> None:
+        """Carry out prompts from now on."""
+        ...
+
+    def stop(self) -> None:
+        """Carry out nothing more. What runs goes on."""
+        ...
+
+    async def preview(self, when: str, prompt: str) -> str:
+        """Return what would be added, for the user who is asked. Nothing changes."""
+        ...
+
+    async def add(self, when: str, prompt: str, *, by_model: bool = False) -> str:
+        """Add a prompt. Return a line about it and its next time."""
+        ...
+
+    async def listed(self) -> str:
+        """Return a line for each prompt, with its next time."""
+        ...
+
+    async def cancel(self, which: str) -> str:
+        """Remove the prompt with this number, or all (`all`). Return what was removed."""
+        ...
+
+    async def command(self, text: str) -> str:
+        """Carry out `/schedule`. Return the message for the user."""
+        ...
+
+    async def now(self, number: str) -> str:
+        """Claim a prompt for the turn that runs. Return its words for the model."""
+        ...

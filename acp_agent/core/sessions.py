@@ -12,6 +12,7 @@ from typing import Protocol
 from acp_agent.core.events import BoardTask, PlanEntry, TextDelta, ThoughtDelta, ToolFinished, TranscriptEvent
 from acp_agent.core.messages import Message, Usage
 from acp_agent.core.session_options import SessionOptions
+from acp_agent.core.types import JsonObject
 
 OVERFLOW_PREFIX = "overflow:"
 """The beginning of a reference to a stored output."""
@@ -126,6 +127,7 @@ class SessionSnapshot:
     unfinished_messages  the answer and the thought of a turn that was cut off, as far as they were stored
     finished_calls       the model's tool calls that ended in a turn that was cut off, oldest first
     seen                 the files that the session has seen, by absolute path
+    has_schedule         whether it has scheduled prompts
     """
 
     record: SessionRecord
@@ -138,6 +140,47 @@ class SessionSnapshot:
     finished_calls: tuple[ToolFinished, ...] = ()
     seen: Mapping[str, SeenFile] = field(default_factory=dict[str, SeenFile])
     tasks: tuple[BoardTask, ...] = ()
+    has_schedule: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledPrompt:
+    """A prompt that the session runs by itself, once or again and again. Times are in milliseconds since 1970.
+
+    number        counts from 1 in its session
+    words         when it fires, as the user or the model said it
+    due           when it fires next; None while it is being carried out for the last time
+    skips_missed  whether a time that was missed is only told. Otherwise it fires once, as soon as it can
+    by_model      whether the model made it, with the user's yes
+    firing        the id of the turn that carries it out; empty for none
+    """
+
+    number: int
+    words: str
+    text: str
+    due: int | None
+    skips_missed: bool = False
+    by_model: bool = False
+    created_at: int = 0
+    firing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DuePrompt:
+    """A scheduled prompt that is being carried out.
+
+    id      of its turn: the message in the transcript and the card have it
+    text    what the model reads
+    prompt  the prompt alone, for the card
+    why     why it is carried out now, for the user
+    card    what machines read on its card
+    """
+
+    id: str
+    text: str
+    prompt: str
+    why: str
+    card: JsonObject
 
 
 @dataclass(frozen=True, slots=True)

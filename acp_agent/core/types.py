@@ -147,6 +147,7 @@ class ToolSpec:
     alone       whether no other call of the same answer may run beside its calls
     users_only  whether only the user calls it, by a slash command. The model does not see it
     acts_as     the names of tools that do the same: where one of them is forbidden, its calls are as well
+    acts_later  whether more comes of a call when the user may not be there. They are asked about it at every level
     """
 
     name: str
@@ -165,6 +166,7 @@ class ToolSpec:
     alone: bool = False
     users_only: bool = False
     acts_as: tuple[str, ...] = ()
+    acts_later: bool = False
 
 
 @dataclass(frozen=True, slots=True)

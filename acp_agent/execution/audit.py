@@ -72,12 +72,14 @@ class Caller:
     cwd           its folder: absolute, links resolved
     trust         returns how far a call is trusted now
     sandbox       returns the name of the sandbox around commands, by whether they run in the editor; empty for none
+    turn          returns what began the turn that runs, if the user did not; empty if they did
     """
 
     session_id: str
     cwd: str
     trust: Callable[[Invocation], str]
     sandbox: Callable[[bool], str]
+    turn: Callable[[], str] = str
 
 
 class Auditor:
@@ -144,9 +146,9 @@ class Auditor:
         )
 
     def _caller_id(self, call: ToolCall) -> str:
-        """Return who made a call: the session, or `SESSION/RUN` for a sub-agent."""
-        session = self._caller.session_id[:_NAME]
-        return session if call.agent is None else f"{session}/{call.agent.id}"[:_NAME]
+        """Return who made a call: the session, `SESSION/schedule` in a scheduled turn, `.../RUN` for a sub-agent."""
+        agent = "" if call.agent is None else call.agent.id
+        return "/".join(filter(None, (self._caller.session_id[:_NAME], self._caller.turn(), agent)))[:_NAME]
 
     def _place(self, result: ToolResult, facts: CallFacts | None) -> tuple[ExecutionEnv | None, SandboxAround | None]:
         """Return where a call ran, if it ran a command or on an MCP server, and what contained its command."""
@@ -176,7 +178,7 @@ class Auditor:
                 blocked=True if egress.block_reason else None,
                 block_reason=egress.block_reason,
                 method=egress.method,
-                caller_id=self._caller.session_id[:_NAME],
+                caller_id="/".join(filter(None, (self._caller.session_id, self._caller.turn())))[:_NAME],
             )
         )
 

@@ -117,6 +117,17 @@ class CommandFacts(ShellText):
         return isinstance(self.analysis, Plain) and not (self.typed or self.stays) and self._is_folder(path)
 
 
+ACTS_LATER = "this runs later, and you may not be there then"
+"""The question about a call of which more comes later."""
+
+
+def _first_asks(spec: ToolSpec, repair: str) -> list[Ask]:
+    """Return the questions about a call that no gate has to find."""
+    # Arguments that the model did not write need the user's yes before they change anything, except in full-auto.
+    asks = [Ask(repair)] if repair and spec.mutates else []
+    return [*asks, Ask(ACTS_LATER, firm=True, each_time=True)] if spec.acts_later else asks
+
+
 class CallFacts:
     """A call on its way through the gates to its tool.
 
@@ -149,8 +160,7 @@ class CallFacts:
         self.spec = invocation.spec
         self.subjects = invocation.subjects
         self.repaired = bool(repair)
-        # Arguments that the model did not write need the user's yes before they change anything, except in full-auto.
-        self.asks = [Ask(repair)] if repair and invocation.spec.mutates else []
+        self.asks = _first_asks(invocation.spec, repair)
         self.attempts = 1
         self.suspects, self.opinions = list[str](), list[str]()
         self.clean_up: list[Callable[[], Awaitable[None]]] = []

@@ -57,6 +57,7 @@ PROFILES: Mapping[str, tuple[str, ...] | None] = MappingProxyType(
                 "handoff",
                 "tasks",
                 "messages",
+                "scheduler",
             ),
         ),
         "minimal": ("read", "list_directory", "find_path", "grep", "read_overflow"),

@@ -25,6 +25,7 @@ _MOST_METHODS = 64
 class Drawing(NamedTuple):
     """What a client draws. The defaults are for unknown clients, and show the user everything in any of them.
 
+    outside_turns     it shows messages, cards and questions that come while no prompt runs
     early_updates     it keeps an update that arrives together with the answer that makes its session known
     question_titles   a question shows the title of its call
     question_texts    a question shows texts. Otherwise they are told in a thought before it
@@ -35,6 +36,7 @@ class Drawing(NamedTuple):
     like_options      a question may have several options of a kind. Otherwise one of them could not be chosen
     """
 
+    outside_turns: bool = True
     early_updates: bool = True
     question_titles: bool = False
     question_texts: bool = True
@@ -55,7 +57,7 @@ DRAWINGS: Final = {
     "zed": _EVERYTHING._replace(early_updates=False),
     "toad": _EVERYTHING,
     "agent-shell": _TITLED_WITH_DIFFS,  # Emacs
-    "CodeCompanion.nvim": _TITLED_WITH_DIFFS._replace(whole_titles=False, like_options=False),
+    "CodeCompanion.nvim": _TITLED_WITH_DIFFS._replace(outside_turns=False, whole_titles=False, like_options=False),
     "Jupyter AI": _TITLED_WITH_DIFFS,
     "vscode-acp-client": _TITLED._replace(markdown=False),  # ACP Client
     "vscode-acp-chat": _TITLED._replace(markdown=False),  # VSCode ACP Chat

@@ -41,6 +41,7 @@ class EditorSession:
         self.offers_login = client.terminal_login
         self.owns_buffers = client.read_text_file
         self.drops_early_updates = not client.drawing.early_updates
+        self.shows_turns = client.drawing.outside_turns
 
     def move(self, folder: str) -> None:
         self._paths = EditorPaths(folder)

@@ -77,8 +77,9 @@ class Updates:
                 return self._progress(event)
             case events.ToolFinished():
                 return self._finished(event)
-            case events.UserMessage(parts, message_id):
-                blocks = (block for block in map(content_block, parts) if block.get("text") != "")
+            case events.UserMessage(parts, message_id, scheduled):
+                shown = () if scheduled else map(content_block, parts)
+                blocks = (block for block in shown if block.get("text") != "")
                 return [
                     {"sessionUpdate": "user_message_chunk", "content": it, "messageId": message_id} for it in blocks
                 ]

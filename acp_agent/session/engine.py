@@ -8,22 +8,24 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import takewhile
+from time import monotonic
 from typing import cast
 from uuid import uuid4
 
+import anyio
 from anyio import to_thread
 
 from acp_agent.agent.history import History
 from acp_agent.agent.turn import Agent
 from acp_agent.core.editor import ReadPrompt
-from acp_agent.core.errors import AgentError
+from acp_agent.core.errors import AgentError, ToolErrorCategory, ToolFailure
 from acp_agent.core.events import EventSink, Notice, Severity, TextDelta, UsageChanged, UserMessage
 from acp_agent.core.mcp import McpServer
 from acp_agent.core.messages import Message, Part, Role, StopReason, TextPart, ToolUsePart, typed
 from acp_agent.core.ports import Backends
 from acp_agent.core.secrets import Redact, verbatim
-from acp_agent.core.sessions import Change, HistoryState, SeenFile, UsageTotals
-from acp_agent.core.types import JsonObject, Subject
+from acp_agent.core.sessions import Change, DuePrompt, HistoryState, SeenFile, UsageTotals
+from acp_agent.core.types import JsonObject, Subject, ToolCall, ToolResult
 from acp_agent.output.markdown_images import defused
 from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.session.mcp_servers import SessionMcpServers
@@ -234,13 +236,34 @@ class TurnEngine:
             return await self._say(await self._handler.give(mention[0], f"{mention[1]}\n{words}".strip()))
         narrowed = self._handler.limited_to(None if expansion is None else expansion.tools)
         with narrowed, self._handler.reading_only() if isinstance(outcome, Review) else nullcontext():
-            try:
-                agent = await self._agent()
-            except AgentError as error:
-                return await self._say(str(error), error)
-            facts = await self._facts.news() if self._facts is not None else ""
-            told = "\n\n".join(filter(None, (facts, await self._handler.hook_notes())))
-            return Answer(await agent.run(Message(Role.USER, tuple(parts)), told), agent.failure)
+            return await self._run(parts)
+
+    async def carry_out(self, due: DuePrompt) -> Answer:
+        """Run one turn for a scheduled prompt. It is always for the model, and its words are not the user's."""
+        begun, failure = monotonic(), None
+        self._begin("")
+        try:
+            await self._handler.prepare(ask=False)
+            await self._backends()
+            answer = await self._run((TextPart(due.text),))
+            failure = answer.failure and ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, str(answer.failure))
+            return answer
+        except anyio.get_cancelled_exc_class():
+            failure = ToolFailure(ToolErrorCategory.CANCELLED, "cancelled")
+            raise
+        finally:
+            result = ToolResult.failed(failure) if failure else ToolResult("")
+            self._handler.record(ToolCall(due.id, "schedule", due.card), result, monotonic() - begun)
+
+    async def _run(self, parts: Sequence[Part]) -> Answer:
+        """Run one turn of the model."""
+        try:
+            agent = await self._agent()
+        except AgentError as error:
+            return await self._say(str(error), error)
+        facts = await self._facts.news() if self._facts is not None else ""
+        told = "\n\n".join(filter(None, (facts, await self._handler.hook_notes())))
+        return Answer(await agent.run(Message(Role.USER, tuple(parts)), told), agent.failure)
 
     def look_around(self) -> None:
         """Look at the folder in the background, for the facts of the next prompt."""
@@ -283,7 +306,8 @@ class SessionEngine:
         redact: Redact,
         tools: SessionTools,
     ) -> None:
-        self.answer, self.state, self.kept = turns.answer, state.state, state.kept
+        self.answer, self.carry_out = turns.answer, turns.carry_out
+        self.state, self.kept = state.state, state.kept
         self.commands, self.status = handler.offered, handler.status
         self.tools = toolset.specs
         self.servers, self.remove_server = mcp.connections.listed, mcp.remove
@@ -300,6 +324,11 @@ class SessionEngine:
         self._turns.look_around()
         await self._handler.turn_ended(answer)
         await self._titles.answered(answer)
+
+    @property
+    def calls(self) -> int:
+        """The tool calls of the conversation so far."""
+        return self._handler.calls
 
     @property
     def runs_processes(self) -> bool:

@@ -365,7 +365,9 @@ class SessionFactory:
         def sandbox(editor: bool) -> str:  # noqa: FBT001 - the audit's only question
             return self._tools.backends.sandbox_around(editor=editor)
 
-        caller = Caller(self._session.id, self._cwd, memory.trust.of, sandbox)
+        turns = self._session.turns
+        turn = lambda: "schedule" if turns.busy and turns.scheduled else ""  # noqa: E731
+        caller = Caller(self._session.id, self._cwd, memory.trust.of, sandbox, turn)
         return SessionGateState(
             approver,
             self._process.grants(settings.acp.permission_file),
@@ -554,6 +556,7 @@ class SessionFactory:
             hooks=self._hooks,
             agents=self._agents,
             handoff=self._handoff,
+            record=self._gate_state.auditor and self._gate_state.auditor.record,
         )
 
     def _chosen(self, model: str) -> Chosen:

@@ -30,6 +30,7 @@ from acp_agent.core.events import (
 from acp_agent.core.mcp import McpServer
 from acp_agent.core.messages import StopReason
 from acp_agent.core.secrets import Redact
+from acp_agent.core.services import Scheduler
 from acp_agent.core.session_options import (
     LEAVE,
     AutoApprove,
@@ -91,6 +92,7 @@ class SessionDependencies:
     redact        removes secrets from texts while there is no engine
     background    starts a task
     clock         milliseconds since 1970
+    schedule      returns the scheduled prompts of a session; None if nothing can be stored
     """
 
     make_engine: Callable[["Session", SessionSnapshot | None], Awaitable[Engine]]
@@ -98,6 +100,7 @@ class SessionDependencies:
     redact: Redact
     background: Background
     clock: Callable[[], int]
+    schedule: Callable[["Session"], Scheduler | None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +224,8 @@ class Session:
         self._loosest = Mode.CODE
         self._commands: tuple[OfferedCommand, ...] | None = None  # those that the editor has been sent
         self._stored = StoredOptions(options, None if saved is None else saved.options)
+        self._schedule: Scheduler | None = None
+        self._has_schedule = saved is not None and saved.has_schedule
         self._was_evicted = False
         self._moved_from = ""
         self._usage: UsageTotals | None = None  # from before the eviction
@@ -246,9 +251,20 @@ class Session:
                     await self.transcript.redact_unfinished(saved.unfinished_messages, self._redact)
             return self._engine
 
+    async def ready(self) -> None:
+        """Make sure that the session may have an engine. Raises RequestError."""
+        await self._dependencies.resume(self)
+
     def redact(self, text: str) -> str:
         """Return a text without secrets."""
         return self._redact(text)
+
+    @property
+    def scheduler(self) -> Scheduler | None:
+        """The scheduled prompts; None if this session is not stored. They are loaded at the first use."""
+        if self._schedule is None:
+            self._schedule = self._dependencies.schedule(self)
+        return self._schedule
 
     async def announce(self) -> None:
         """Send the editor the list of commands, then make the engine while the user types."""
@@ -258,6 +274,8 @@ class Session:
             await anyio.sleep(_EARLY)
             told, self._commands = self._commands, None
             await self._tell_commands(told or always)
+        if self._has_schedule and not self.turns.closed and self.scheduler is not None:
+            self.scheduler.begin()
         try:
             if self.resident and not self.turns.closed:
                 await self._tell_commands((await self.engine()).commands())
@@ -364,6 +382,8 @@ class Session:
         tell   whether the editor is sent the session's total usage
         """
         with anyio.CancelScope(shield=True):
+            if self._schedule is not None:
+                self._schedule.stop()
             await self.turns.close()
             usage = self._usage if self._engine is None else self._engine.state().usage
             if tell and usage and usage.size:
@@ -398,7 +418,7 @@ class Session:
         """
         answer = Answer(StopReason.CANCELLED)
         async with self.turns.turn(self._end_turn) as scope:
-            await self._dependencies.resume(self)
+            await self.ready()
             self.activate_options()
             try:
                 engine = await self.engine()

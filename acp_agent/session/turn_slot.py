@@ -12,7 +12,7 @@ from acp_agent.core.errors import AgentError, InvalidState, RequestError, Reques
 from acp_agent.core.events import OfferedCommand
 from acp_agent.core.messages import StopReason
 from acp_agent.core.secrets import Redact
-from acp_agent.core.sessions import Change
+from acp_agent.core.sessions import Change, DuePrompt
 from acp_agent.log import Log
 
 _log = Log(__name__)
@@ -38,6 +38,15 @@ class Engine(Protocol):
 
     async def answer(self, read: ReadPrompt) -> Answer:
         """Run one turn. Raises RequestError if the prompt is malformed."""
+        ...
+
+    async def carry_out(self, due: DuePrompt) -> Answer:
+        """Run one turn for a scheduled prompt."""
+        ...
+
+    @property
+    def calls(self) -> int:
+        """The tool calls of the conversation so far."""
         ...
 
     def state(self) -> Change:
@@ -72,12 +81,15 @@ class TurnSlot:
     used_at         the time when the last turn began or ended, on the clock of the event loop
     closed          whether `close` was called
     session_ended   whether the last turn was cancelled because the session ends, and not by the user
+    scheduled       whether the turn that runs, or ran last, is one of a scheduled prompt. It gives way to the user's
+    gave_way        whether the last turn was cancelled by a prompt of the user
     """
 
     def __init__(self) -> None:
-        self.session_ended = False
+        self.session_ended = self.scheduled = self.gave_way = False
         self.used_at = anyio.current_time()
         self._scope: anyio.CancelScope | None = None
+        self._arriving: set[anyio.CancelScope] = set()  # of prompts that wait until a scheduled turn has given way
         self._over = anyio.Event()
         self.closed = False
 
@@ -96,20 +108,26 @@ class TurnSlot:
         self.used_at = anyio.current_time()
 
     @asynccontextmanager
-    async def turn(self, settle: Callable[[bool], Awaitable[None]]) -> AsyncGenerator[anyio.CancelScope]:
+    async def turn(
+        self, settle: Callable[[bool], Awaitable[None]], *, scheduled: bool = False
+    ) -> AsyncGenerator[anyio.CancelScope]:
         """Run the body as the turn, in the yielded scope, which `cancel` cancels. A cancelled turn raises no errors.
 
         Raises RequestError if another turn runs, if the body raises it, or if the agent has a bug.
 
-        settle   called at the end of every turn, while it still counts as running. Its argument says whether the turn
-                 was cancelled
+        settle      called at the end of every turn, while it still counts as running. Its argument says whether the
+                    turn was cancelled
+        scheduled   whether it is the turn of a scheduled prompt. A prompt of the user ends such a turn
         """
+        scope = anyio.CancelScope()
+        if not scheduled:
+            await self._end_scheduled(scope)
         if self.closed:
             raise InvalidState("the session is being closed")
         if self._scope is not None:
             raise InvalidState("prompt already in progress")
-        scope = self._scope = anyio.CancelScope()
-        self.session_ended = False
+        self._scope, self.scheduled = scope, scheduled
+        self.session_ended = self.gave_way = False
         self.touch()
         try:
             with scope:
@@ -130,14 +148,26 @@ class TurnSlot:
                 over, self._over = self._over, anyio.Event()
                 over.set()
 
+    async def _end_scheduled(self, scope: anyio.CancelScope) -> None:
+        """Cancel a scheduled turn, and wait for its end. `cancel` reaches `scope`, that of the prompt that comes."""
+        self._arriving.add(scope)
+        try:
+            while self._scope is not None and self.scheduled:
+                self.gave_way = self.gave_way or not self._scope.cancel_called
+                self._scope.cancel()
+                await self.over()
+        finally:
+            self._arriving.discard(scope)
+
     async def over(self) -> None:
         """Wait until a running turn has ended."""
         await self._over.wait()
 
     def cancel(self) -> None:
         """Cancel the running turn. Do nothing if none runs, so that a late cancel cannot end the next turn."""
-        if self._scope is not None:
-            self._scope.cancel()
+        for scope in (self._scope, *self._arriving):
+            if scope is not None:
+                scope.cancel()
 
     def end_with_session(self) -> None:
         """Cancel the running turn because the session ends, so no answer is needed."""

@@ -169,7 +169,26 @@ _SEEN: Migration = (
     """,
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_OVERFLOW, _MEMORY, _SESSIONS, _TEXTS, _SEEN)
+_SCHEDULE: Migration = (
+    # Prompts that a session runs by itself (schedule.py). Times are milliseconds. `firing` is the id of the turn that
+    # carries one out, so that a process that starts after a kill sees whether that turn had begun.
+    """
+    CREATE TABLE schedule (
+        conversation_id TEXT NOT NULL REFERENCES conversations ON DELETE CASCADE,
+        number INTEGER NOT NULL,
+        words TEXT NOT NULL,
+        text TEXT NOT NULL,
+        due INTEGER,
+        skips_missed INTEGER NOT NULL,
+        by_model INTEGER NOT NULL,
+        created_at INTEGER NOT NULL,
+        firing TEXT NOT NULL DEFAULT '',
+        PRIMARY KEY (conversation_id, number)
+    ) WITHOUT ROWID
+    """,
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_OVERFLOW, _MEMORY, _SESSIONS, _TEXTS, _SEEN, _SCHEDULE)
 
 VERSION = len(MIGRATIONS)
 

@@ -206,7 +206,7 @@ def last_user_words(connection: sqlite3.Connection, session: str | bytes) -> tup
     texts: list[str] = []
     with closing(_latest(connection, session, UserMessage)) as prompts:
         for prompt in prompts:
-            if isinstance(prompt, UserMessage):
+            if isinstance(prompt, UserMessage) and not prompt.scheduled:
                 texts.append(typed(prompt.parts))
             if sum(map(len, texts)) > _MOST_TYPED:
                 break

@@ -38,6 +38,7 @@ _COLUMNS = "cwd, additional, title, created_at, updated_at, prompts, model, cond
 _ROW = f"SELECT {_COLUMNS} FROM conversations WHERE id = ? AND cwd IS NOT NULL"  # noqa: S608 - ours
 _PUT_BACK = f"UPDATE conversations SET ({_COLUMNS}) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ?"  # noqa: S608 - ours
 _SET = f"UPDATE conversations SET {{}} WHERE id = ? AND cwd IS NOT NULL RETURNING {_COLUMNS}"  # noqa: S608 - ours
+_HAS_SCHEDULE = "SELECT 1 FROM schedule WHERE conversation_id = ? LIMIT 1"
 _CHOSEN = "SELECT conduct FROM conversations WHERE id = ? AND cwd IS NOT NULL"
 _FORGOTTEN = {"title = ?": "", "knowledge = ?": 0, "tokens = ?": 0}
 T = TypeVar("T", bound=Dataclass)
@@ -177,6 +178,7 @@ class SqliteSessionRepository:
             session_rows.last_finished_calls(connection, self._column) if took.under_way else (),
             self._seen.read(connection),
             plan.tasks,
+            connection.execute(_HAS_SCHEDULE, (self._column,)).fetchone() is not None,
         )
 
     def _readable(self, default: T, body: object) -> T:

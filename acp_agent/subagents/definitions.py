@@ -43,7 +43,7 @@ _LINE = 160  # characters of a description that the model reads in the schema
 _REST = "read_overflow"
 """The tool that reads the rest of a long result. A definition has it unless it is denied."""
 _FORBIDDEN = frozenset(
-    ("agent", "evaluate", "handoff", "update_plan", "compress_context", "memory_save", "memory_search")
+    ("agent", "evaluate", "handoff", "update_plan", "compress_context", "memory_save", "memory_search", "scheduler")
 )
 """Tools that no sub-agent has: they belong to the conversation, or would begin further agents."""
 _MODES = {

@@ -198,6 +198,7 @@ def reserved_names() -> frozenset[str]:
 def every_tool() -> tuple[Tool[Any], ...]:
     """Return the built-in tools with all that only some sessions have, for their names and schemas."""
     from acp_agent.tools.board import Messages, Tasks  # noqa: PLC0415 - few sessions have a board
+    from acp_agent.tools.scheduler import SchedulerTool  # noqa: PLC0415 - few users switch it on
     from acp_agent.tools.skills import NoSkills, skill_tools  # noqa: PLC0415 - few sessions have skills
 
     return (
@@ -208,6 +209,7 @@ def every_tool() -> tuple[Tool[Any], ...]:
         *skill_tools(NoSkills(), searchable=True),
         Tasks(),
         Messages(),
+        SchedulerTool(),
     )
 
 

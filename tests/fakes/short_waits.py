@@ -11,7 +11,8 @@ VARIABLE = "ACP_AGENT_TEST_SHORT_WAITS"
 
 def shorten() -> None:
     """Let this process wait a tenth of the usual time, or less, for others. Times are in seconds."""
-    from acp_agent.llm.retry import RetryPolicy  # noqa: PLC0415 - the fork server has no module of the tests before
+    from acp_agent.extend import schedule  # noqa: PLC0415 - the fork server has no module of the tests before
+    from acp_agent.llm.retry import RetryPolicy  # noqa: PLC0415 - as above
     from acp_agent.mcp import connection  # noqa: PLC0415 - as above
     from acp_agent.protocol import client_terminal  # noqa: PLC0415 - as above
     from acp_agent.protocol.client_files import ProxyFileSystem  # noqa: PLC0415 - as above
@@ -28,6 +29,7 @@ def shorten() -> None:
     _set(mcp_connections, "_PATIENCE", 0.3)
     _set(models, "_IMPATIENT", models._IMPATIENT._replace(base=0.03))
     set_default(SessionManager.__init__, "lock_seconds", 0.2)
+    _set(schedule, "_QUIET", 0.05)
     _set(local_files, "_SETTLED", 200_000_000)  # nanoseconds
     _set(client_terminal, "_POLL_SECONDS", 0.02)
     _set(background, "_LOOK", 0.02)

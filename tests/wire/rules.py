@@ -34,6 +34,7 @@ class _Judge:
         self.sessions_of_calls: dict[str, str] = {}
         self.terminals: dict[str, str] = {}  # id -> "open" | "released"
         self.shown: dict[str, str] = {}  # terminal -> the call that embeds it
+        self.scheduled: dict[str, str] = {}  # session -> the open card of a scheduled prompt, which begins its turn
 
     def take(self, frame: RecordedFrame) -> Iterator[str]:
         if frame.direction is Direction.TO_AGENT:
@@ -104,8 +105,13 @@ class _Judge:
         kind = text_at(update, "sessionUpdate")
         if session not in self.sessions:
             yield f"{kind} for a session that was not answered yet"
-        if kind not in _ANYTIME and not self.prompting.get(session) and session not in self.loading:
+        if kind == "tool_call" and update.get("name") == "schedule" and not self.prompting.get(session):
+            self.scheduled[session] = text_at(update, "toolCallId")
+        in_turn = self.prompting.get(session) or session in self.loading or session in self.scheduled
+        if kind not in _ANYTIME and not in_turn:
             yield f"{kind} outside a turn"
+        if text_at(update, "status") in _FINAL and self.scheduled.get(session) == text_at(update, "toolCallId"):
+            del self.scheduled[session]
         if kind in {"tool_call", "tool_call_update"}:
             yield from self._call(session, kind, update)
 

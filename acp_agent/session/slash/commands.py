@@ -43,6 +43,7 @@ class CommandName(StrEnum):
     AGENTS = "agents"
     EVALUATE = "evaluate"
     HANDOFF = "handoff"
+    SCHEDULE = "schedule"
     MCP = "mcp"
     POLICY = "policy"
     PERMISSIONS = "permissions"
@@ -85,6 +86,7 @@ COMMANDS = (
     SlashCommand(_N.AGENTS, "List the sub-agents and what they did; `@name task` gives one a task"),
     SlashCommand(_N.EVALUATE, "Have a sub-agent do a task, and another judge it, in rounds", "criteria: task"),
     SlashCommand(_N.HANDOFF, "Go on under the definition of another agent, or back", "name words | back"),
+    SlashCommand(_N.SCHEDULE, "Run a prompt later, or again and again; list, cancel or run these", "when: prompt"),
     SlashCommand(_N.MCP, "List the MCP servers of this session and how they are"),
     SlashCommand(
         CommandName.POLICY,
@@ -103,7 +105,7 @@ COMMANDS = (
     ),
 )
 
-ALWAYS = frozenset(CommandName) - {_N.MEMORY, _N.SKILLS, _N.MCP, _N.POLICY}
+ALWAYS = frozenset(CommandName) - {_N.MEMORY, _N.SKILLS, _N.MCP, _N.POLICY, _N.SCHEDULE}
 """The commands that every configuration has. The others are offered once the configuration is known."""
 
 

@@ -17,7 +17,7 @@ from acp_agent.core.ports import Toolset
 from acp_agent.core.secrets import Redact
 from acp_agent.core.services import Compaction, Remembered
 from acp_agent.core.session_options import FREEDOMS, Freedom, model_in_force
-from acp_agent.core.types import CallOrigin, JsonObject, ToolCall, tool_id
+from acp_agent.core.types import CallOrigin, JsonObject, ToolCall, ToolResult, tool_id
 from acp_agent.core.untrusted import utc
 from acp_agent.gates.gate import Gates
 from acp_agent.gates.permission import PermissionGate
@@ -108,6 +108,7 @@ class CommandDependencies:
     hooks            returns the user's hooks; None if there are none
     agents           the sub-agents
     handoff          the agent under whose definition the session goes on
+    record           records a call in the audit, its result and its seconds; None if nothing is recorded
     """
 
     forget: Callable[[], Awaitable[None]]
@@ -123,6 +124,7 @@ class CommandDependencies:
     hooks: Callable[[], "SessionHooks | None"]
     agents: SubAgents
     handoff: SessionHandoff
+    record: Callable[[ToolCall, ToolResult, float], None] | None = None
 
 
 class SlashCommandHandler:
@@ -162,6 +164,7 @@ class SlashCommandHandler:
             CommandName.MEMORY: settings.memory.enabled,
             CommandName.SKILLS: bool(self._needs.extensions.skills.all),
             CommandName.POLICY: ruled,
+            CommandName.SCHEDULE: settings.scheduler.enabled,
         }
         return ALWAYS | {name for name, sense in makes_sense.items() if sense}
 
@@ -202,6 +205,16 @@ class SlashCommandHandler:
         told, words = self._needs.handoff.to(name), "".join(rest).strip()
         return Expansion(handoff_prompt(self._needs.handoff.name, words)) if words else told
 
+    async def schedule(self, text: str) -> str | Expansion:
+        """List, add, cancel or run scheduled prompts. Raises AgentError."""
+        schedule = self._session.scheduler
+        if schedule is None:
+            return "Nothing can be scheduled: this conversation is not kept."
+        verb, *rest = text.split() or [""]
+        if verb == "run":
+            return Expansion(await schedule.now("".join(rest)))
+        return await schedule.command(text)
+
     async def _delegate(self, tool: str, arguments: JsonObject, what: str) -> str:
         """Make a call that gives agents work. Return what the user is told; the model reads it in the next turn."""
         result = await self._toolset.run(ToolCall(str(uuid4()), tool, arguments, origin=CallOrigin.USER))
@@ -228,6 +241,16 @@ class SlashCommandHandler:
         """Return what hooks have the model know with this prompt; empty for nothing."""
         hooks = self._needs.hooks()
         return "" if hooks is None else await hooks.notes()
+
+    @property
+    def calls(self) -> int:
+        """The tool calls of the conversation so far."""
+        return self._memory.quota.use.calls
+
+    def record(self, call: ToolCall, result: ToolResult, seconds: float) -> None:
+        """Record the turn of a scheduled prompt in the audit, as a call."""
+        if self._needs.record is not None:
+            self._needs.record(call, result, seconds)
 
     async def turn_ended(self, answer: Answer) -> None:
         """Tell the user's hooks that a turn ended."""
@@ -281,6 +304,8 @@ class SlashCommandHandler:
                 return await self.evaluate(argument)
             case CommandName.HANDOFF:
                 return self.handoff(argument)
+            case CommandName.SCHEDULE:
+                return await self.schedule(argument)
             case CommandName.POLICY:
                 return await self.policy(argument)
             case CommandName.PERMISSIONS:

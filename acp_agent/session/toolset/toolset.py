@@ -566,6 +566,10 @@ class SessionTools:
         )
         if settings.agents.enabled:
             own = self._with_agents(own, settings.agents)
+        if settings.scheduler.tool and settings.scheduler.enabled:
+            from acp_agent.tools.scheduler import SchedulerTool  # noqa: PLC0415 - few users switch it on
+
+            own = (*own, SchedulerTool(lambda: self._session.scheduler))
         languages, lsp = self._languages(loaded), settings.acp.lsp
         if languages is None:
             return own

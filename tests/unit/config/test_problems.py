@@ -10,23 +10,17 @@ from tests.unit.config.conftest import told
 GOOD = "[logging]\nlevel = 'debug'\n"
 
 
+SECTIONS = "agent, agents, llm, memory, skills, tools, mcp, acp, scheduler, audit, logging"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("top = 1", "top = 1: expected one of agent, agents, llm, memory, skills, tools, mcp, acp, audit, logging"),
-        (
-            "[agnet]\nx = 1",
-            'agnet = {"x": 1}: expected one of agent, agents, llm, memory, skills, tools, mcp, acp, audit, logging',
-        ),
+        ("top = 1", f"top = 1: expected one of {SECTIONS}"),
+        ("[agnet]\nx = 1", f'agnet = {{"x": 1}}: expected one of {SECTIONS}'),
         ("[tools.shell]\ntime = 3", "tools.shell.time = 3: expected one of timeout, max_timeout, show_changes, "),
         ("agent = 3", "agent = 3: expected a table"),
-        (
-            '"tools.shell.timeout" = 3',
-            (
-                "tools.shell.timeout = 3: expected one of agent, agents, llm, memory, skills, tools, mcp, acp, audit, "
-                "logging"
-            ),
-        ),
+        ('"tools.shell.timeout" = 3', f"tools.shell.timeout = 3: expected one of {SECTIONS}"),
         ("[tools.permissions]\n'a b' = []", "tools.permissions.a b = []: expected a tool's name in front of its rules"),
         (
             "[agent]\nmax_tool_iterations = 10001",

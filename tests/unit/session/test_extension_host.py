@@ -148,7 +148,7 @@ class World:
         mcp.connections = McpConnections(self.pins, self.background, session.notices.add, self._connect)
         mcp.start(loaded)
         desk = Desk(session, mcp.connections)
-        parts: Any = (SimpleNamespace(answer=None), Kept(), Unnamed(), desk, Tools(loaded), mcp, hidden)
+        parts: Any = (SimpleNamespace(answer=None, carry_out=None), Kept(), Unnamed(), desk, Tools(loaded), mcp, hidden)
         tools: Any = SimpleNamespace(end=_nothing, runs_processes=lambda: False)
         return SessionEngine(*parts, tools)
 

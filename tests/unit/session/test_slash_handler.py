@@ -94,9 +94,9 @@ def configured(tmp_path: Path) -> Configured:
 
 def test_commands_that_make_no_sense_are_not_available(configured: Configured):
     desk, fixed, _, _ = configured("[memory]\nenabled = false\n")
-    assert desk.available() == ALWAYS
+    assert desk.available() == ALWAYS | {CommandName.SCHEDULE}
     fixed.servers = ("one (client) ready",)
-    assert desk.available() == ALWAYS | {CommandName.MCP}
+    assert desk.available() == ALWAYS | {CommandName.MCP, CommandName.SCHEDULE}
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_commands_that_make_no_sense_are_not_available(configured: Configured):
 )
 def test_a_policy_or_rules_make_the_policy_worth_asking_about(configured: Configured, setting: str):
     desk, *_ = configured(f"[memory]\nenabled = true\n{setting}\n")
-    assert desk.available() == ALWAYS | {CommandName.MEMORY, CommandName.POLICY}
+    assert desk.available() == ALWAYS | {CommandName.MEMORY, CommandName.POLICY, CommandName.SCHEDULE}
 
 
 # -------------------------------------------------------------------------------------- /mode, /model

@@ -16,6 +16,7 @@ from acp_agent.tools.agent import AgentAction, AgentTool, EvaluateTool, HandoffT
 from acp_agent.tools.board import Messages, Tasks
 from acp_agent.tools.lsp import lsp_tools
 from acp_agent.tools.registry import default_tools
+from acp_agent.tools.scheduler import SchedulerTool
 from acp_agent.tools.skills import skill_tools
 from tests.sources import tree_of
 
@@ -30,6 +31,7 @@ CATALOGUE = {
         HandoffTool(),
         Tasks(),
         Messages(),
+        SchedulerTool(),
         *skill_tools(SkillLibrary(str, tuple), searchable=True),
         *lsp_tools(lambda _: True),
     )

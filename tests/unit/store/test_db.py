@@ -562,7 +562,14 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was():
         assert connection.execute("PRAGMA user_version").fetchone() == (0,)
 
 
-RELEASED = ("f74342a913336ae7", "a6e5a92a35f4da78", "0980ca51ddf13b02", "80606bd2d8e84ea3", "1eb5f75f1fd3eec5")
+RELEASED = (
+    "f74342a913336ae7",
+    "a6e5a92a35f4da78",
+    "0980ca51ddf13b02",
+    "80606bd2d8e84ea3",
+    "1eb5f75f1fd3eec5",
+    "f0c4754b3081d7c8",
+)
 
 
 def test_no_migration_that_files_have_behind_them_was_changed():

@@ -261,15 +261,16 @@ SAMPLES = {
     "skill_search": {"query": "x"},
     "tasks": {"action": "create", "tasks": [{"content": "x", "after": ["1"]}]},
     "messages": {"action": "send", "to": "main", "text": "x"},
+    "scheduler": {"when": "at 9", "prompt": "x"},
 }
 # What touches nothing but the agent's own store, what the conversation was shown, and the user's attention.
 # A process was judged when it started; what is written to a shell is a subject (test_process.py).
 # A sub-agent's own calls are judged one by one.
 OURS = {
     *("process", "read_overflow", "update_plan", "ask_user", "memory_search", "memory_save", "compress_context"),
-    *("agent", "evaluate", "handoff", "load_skill", "invoke_skill", "skill_search", "tasks", "messages"),
+    *("agent", "evaluate", "handoff", "load_skill", "invoke_skill", "skill_search", "tasks", "messages", "scheduler"),
 }
-OPTIONAL = {"evaluate", "handoff", "load_skill", "invoke_skill", "skill_search", "tasks", "messages"}
+OPTIONAL = {"evaluate", "handoff", "load_skill", "invoke_skill", "skill_search", "tasks", "messages", "scheduler"}
 each_tool = pytest.mark.parametrize("tool", ALL_TOOLS, ids=lambda tool: tool.name)
 
 

@@ -1,0 +1,148 @@
+"""The turns of scheduled prompts: they run in the session's one place for a turn, and give way to the user.
+
+ACP v1 has no turn that an agent begins, but its updates need no prompt: a card says what is carried out and why, and
+stays open as long as the turn runs. `session/cancel` ends the turn like one of the user's, and a prompt of the user
+ends it first. This module is loaded with the first scheduled prompt of a process.
+"""
+
+from collections.abc import Callable
+from time import monotonic
+
+import anyio
+
+from acp_agent.config.call_settings import SchedulerSettings
+from acp_agent.core.errors import AgentError, ToolErrorCategory, ToolFailure
+from acp_agent.core.events import ToolFinished, ToolStarted, UserMessage
+from acp_agent.core.messages import StopReason, TextPart
+from acp_agent.core.sessions import DuePrompt
+from acp_agent.core.types import ToolKind, ToolResult
+from acp_agent.extend.schedule import Background, Claim, SessionSchedule
+from acp_agent.session.session import Session
+from acp_agent.session.turn_slot import Answer
+from acp_agent.store.db import Database
+from acp_agent.store.schedule import StoredSchedule
+from acp_agent.text import title
+
+_CARD = "schedule"
+"""The name of the tool on the card."""
+_CLEAN_UP = 5.0
+"""Seconds in which the end of the card may be shown after a cancellation."""
+_LAST_FLUSH = 0.2
+"""Seconds the store may delay the end of a cancelled turn."""
+_ENDINGS = {
+    StopReason.CANCELLED: "It was cancelled.",
+    StopReason.MAX_TOKENS: "It stopped, because the conversation is too long.",
+    StopReason.MAX_TURN_REQUESTS: "It stopped, because it took too many requests.",
+    StopReason.REFUSAL: "The model refused.",
+}
+
+
+class ScheduledTurns:
+    """The session as extend.schedule.ScheduledSession."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def is_resident(self) -> bool:
+        return self._session.resident
+
+    @property
+    def is_busy(self) -> bool:
+        return self._session.turns.busy
+
+    @property
+    def unused_seconds(self) -> float:
+        return anyio.current_time() - self._session.turns.used_at
+
+    @property
+    def shows_turns(self) -> bool:
+        return self._session.editor.shows_turns
+
+    async def turn_over(self) -> None:
+        await self._session.turns.over()
+
+    def remind(self, text: str) -> None:
+        self._session.notices.warn(text)
+
+    async def carry_out(self, claim: Claim) -> bool:
+        """Run the turn. Nothing came of it if the user went first, or the session ended, before it made a call."""
+        session, turns = self._session, self._session.turns
+        turn = _ScheduledTurn(session)
+        async with turns.turn(self._end, scheduled=True) as scope:
+            await session.ready()
+            due = await claim()
+            if due is None:
+                return False
+            session.activate_options()
+            await turn.run(due)
+        if turn.answer is not None:
+            session.answered(turn.answer)
+        interrupted = scope.cancel_called and (turns.gave_way or turns.session_ended)
+        return turn.has_called or not interrupted
+
+    async def _end(self, cancelled: bool) -> None:  # noqa: FBT001 - a callback
+        """Store and show all events. Notices wait for a turn of the user, who may not be there."""
+        await self._session.transcript.flush(within=_LAST_FLUSH if cancelled else None, touch=True)
+
+
+class _ScheduledTurn:
+    """One turn, and the card around it.
+
+    answer      how it ended; None if it was cancelled, or did not begin
+    has_called  whether it has made a tool call
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.answer: Answer | None = None
+        self.has_called = False
+
+    async def run(self, due: DuePrompt) -> None:
+        """Run the turn. The first event has its id, and the card is closed at the end in any case."""
+        session, begun, ending = self._session, monotonic(), _ENDINGS[StopReason.CANCELLED]
+        await session.emit(UserMessage((TextPart(due.text),), due.id, scheduled=True))
+        try:
+            await session.emit(ToolStarted(due.id, _CARD, title(f"Scheduled: {due.prompt}"), ToolKind.OTHER, due.card))
+            ending = await self._carry_out(due)
+        finally:
+            turns = session.turns
+            if self.answer is None and (turns.gave_way or turns.session_ended):
+                who = "Your prompt goes first" if turns.gave_way else "The session ends"
+                ending = f"{who}. {'It is not taken up again by itself.' if self.has_called else 'It will run again.'}"
+            failed = self.answer is None or self.answer.failure is not None or self.answer.reason in _ENDINGS
+            result = _result(f"{due.why} {ending}".strip(), failed=failed)
+            with anyio.move_on_after(_CLEAN_UP, shield=True):
+                await session.emit(ToolFinished(due.id, _CARD, result, monotonic() - begun))
+
+    async def _carry_out(self, due: DuePrompt) -> str:
+        """Have the engine answer. Return how that ended, for the card."""
+        try:
+            engine = await self._session.engine()
+        except AgentError as error:
+            return self._session.redact(str(error))
+        before = engine.calls
+        try:
+            self.answer = await engine.carry_out(due)
+        finally:
+            self.has_called = engine.calls > before
+        failure = self.answer.failure
+        return self._session.redact(str(failure)) if failure is not None else _ENDINGS.get(self.answer.reason, "")
+
+
+def _result(text: str, *, failed: bool) -> ToolResult:
+    if not failed:
+        return ToolResult(text)
+    return ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, text), display=text)
+
+
+def session_schedule(
+    session: Session,
+    database: Database,
+    settings: Callable[[], SchedulerSettings],
+    clock: Callable[[], int],
+    background: Background,
+) -> SessionSchedule:
+    """Return the scheduled prompts of a session. `clock` returns milliseconds since 1970."""
+    stored = StoredSchedule(database, session.id)
+    return SessionSchedule(stored, ScheduledTurns(session), settings, clock, background, session.redact)
