@@ -41,6 +41,11 @@ USAGE = (
     "runs one now."
 )
 
+_HIDDEN = (
+    "This editor shows nothing outside of your prompts, so nothing fires by itself: you are told when a prompt is due, "
+    "and `/schedule run N` runs it."
+)
+
 Claim = Callable[[], Awaitable[DuePrompt | None]]
 Background = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
 
@@ -139,15 +144,15 @@ class SessionSchedule:
             told = f"scheduler.max_entries = {most} (expected fewer scheduled prompts before another is added)"
             raise _wrong(told, "Cancel one first.")
         self.begin()
-        return f"Scheduled: {self._line(replace(made, number=number))}"
+        return "\n\n".join((f"Scheduled: {self._line(replace(made, number=number))}", *self._trouble()))
 
     async def listed(self) -> str:
         """Return a line for each prompt. Raises StoreUnavailable."""
         prompts = await self._stored.all()
         if not prompts:
             return f"Nothing is scheduled in this session.\n\n{USAGE}"
-        off = () if self._settings().enabled else ("", "Nothing fires: `scheduler.enabled` is false.")
-        return "\n".join(("Scheduled in this session:", "", *map(self._line, prompts), *off, "", USAGE))
+        lines = "\n".join(map(self._line, prompts))
+        return "\n\n".join(("Scheduled in this session:", lines, *self._trouble(), USAGE))
 
     async def cancel(self, which: str) -> str:
         """Remove the prompt with this number, or `all`. Raises ToolError, StoreUnavailable."""
@@ -203,6 +208,12 @@ class SessionSchedule:
         extras = [", skipped if missed" if each.skips_missed else "", ", made by the model" if each.by_model else ""]
         following = "it runs now" if each.firing and each.due is None else f"next {self._told(each.due)}"
         return f"{each.number}. **{each.words}**{''.join(extras)}: {short} ({following})"
+
+    def _trouble(self) -> Sequence[str]:
+        """Return why nothing fires by itself here, if that is so."""
+        if not self._settings().enabled:
+            return ("Nothing fires: `scheduler.enabled` is false.",)
+        return () if self._session.shows_turns else (_HIDDEN,)
 
     def _told(self, at: int | None) -> str:
         return "never" if at is None else told(at, zone_of(self._settings().timezone))
@@ -308,7 +319,7 @@ class SessionSchedule:
         if not self._session.shows_turns:
             if (key := (each.number, each.due)) not in self._reminded:
                 self._reminded.add(key)
-                advice = f"This editor shows nothing outside of your prompts: `/schedule run {each.number}` runs it."
+                advice = f"`/schedule run {each.number}` runs it."
                 self._session.remind(f"A scheduled prompt is due: {each.text[:_LINE]}. {advice}")
             return _LOOK
         if self._session.is_busy:

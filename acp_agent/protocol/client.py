@@ -52,16 +52,16 @@ _TITLED_WITH_DIFFS = _TITLED._replace(question_diffs=True)
 _EVERYTHING = Drawing(question_titles=True, question_diffs=True)
 
 DRAWINGS: Final = {
-    "acp-agent-editor": _EVERYTHING,  # our own `acp-agent run`
+    "acp-agent-editor": _EVERYTHING._replace(outside_turns=False),  # our own `acp-agent run`
     "acp-agent-vscode": _EVERYTHING,  # our own extension
     "zed": _EVERYTHING._replace(early_updates=False),
     "toad": _EVERYTHING,
-    "agent-shell": _TITLED_WITH_DIFFS,  # Emacs
+    "agent-shell": _TITLED_WITH_DIFFS._replace(outside_turns=False),  # Emacs
     "CodeCompanion.nvim": _TITLED_WITH_DIFFS._replace(outside_turns=False, whole_titles=False, like_options=False),
     "Jupyter AI": _TITLED_WITH_DIFFS,
     "vscode-acp-client": _TITLED._replace(markdown=False),  # ACP Client
     "vscode-acp-chat": _TITLED._replace(markdown=False),  # VSCode ACP Chat
-    "acpx": _TITLED._replace(markdown=False, raw_output=True),
+    "acpx": _TITLED._replace(outside_turns=False, markdown=False, raw_output=True),
 }
 """Clients by the name that they send in `clientInfo`. The table in docs/protocol.md says the same in words."""
 

@@ -241,7 +241,7 @@ class TurnEngine:
     async def carry_out(self, due: DuePrompt) -> Answer:
         """Run one turn for a scheduled prompt. It is always for the model, and its words are not the user's."""
         begun, failure = monotonic(), None
-        self._begin("")
+        self._begin(f"/{commands.CommandName.SCHEDULE}")  # no word of the prompt counts as the user's, or gives a title
         try:
             await self._handler.prepare(ask=False)
             await self._backends()

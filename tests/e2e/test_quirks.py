@@ -232,6 +232,13 @@ async def test_clients_without_terminals_get_the_output_of_a_command_as_text(age
         assert "fix: all" in told.call.text, name
 
 
+async def test_clients_that_show_nothing_outside_of_prompts_are_told_what_is_due_instead(agent):
+    for name, shows in (("zed", True), ("agent-shell", False), ("CodeCompanion.nvim", False), ("acpx", False)):
+        told = await turn(agent, name, "/schedule every day at 9: read")
+        said = "".join(text_at(frame.update, "content", "text") for frame in told.frames)
+        assert ("so nothing fires by itself" in said) is not shows, name
+
+
 # ------------------------------------------------------------------------------------------------- answers
 
 

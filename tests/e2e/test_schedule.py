@@ -3,7 +3,8 @@
 import json
 import os
 import signal
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,14 @@ TOOL = "[scheduler]\ntool = true\n"
 HANGS = {"hang": True}
 
 
+@asynccontextmanager
+async def scheduling(folder: Path, script: Script, **options: Any) -> AsyncIterator[ScriptedEditor]:
+    """An editor that shows what comes while no prompt runs, and offers nothing."""
+    async with editing(folder, script, capabilities=NOTHING, short_waits=True, **options) as editor:
+        editor.name = "toad"
+        yield editor
+
+
 async def card(editor: ScriptedEditor, start: int = 0) -> dict[str, Any]:
     """The next card of a scheduled prompt."""
     found = await editor.seen(lambda f: f.update.get("name") == "schedule", start)
@@ -39,7 +48,7 @@ async def ended(editor: ScriptedEditor, opened: dict[str, Any]) -> tuple[str, st
 
 async def test_a_prompt_fires_on_a_card_is_audited_as_the_schedules_and_told_again_by_a_load(tmp_path: Path):
     script: Script = {"run the tests": [uses(("read", {"path": "a.txt"})), says("All green.")], "": [says("hello")]}
-    async with editing(tmp_path, script, capabilities=NOTHING, short_waits=True) as editor:
+    async with scheduling(tmp_path, script) as editor:
         (editor.workspace / "a.txt").write_text("x")
         session = await editor.open()
         await editor.say(session, "/schedule in 1 second: run the tests")
@@ -68,7 +77,7 @@ async def test_the_users_prompt_goes_first_and_what_had_done_nothing_fires_again
         "tests": [HANGS],
         "": [says("hello")],
     }
-    async with editing(tmp_path, script, capabilities=NOTHING, short_waits=True) as editor:
+    async with scheduling(tmp_path, script) as editor:
         session = await editor.open()
         await editor.say(session, "/schedule in 1 second: tests")
         first = await card(editor)
@@ -92,7 +101,7 @@ def text_of(editor: ScriptedEditor, opened: dict[str, Any]) -> str:
 
 async def test_cancel_ends_the_commands_of_a_scheduled_turn_and_it_does_not_fire_again(tmp_path: Path):
     script: Script = {"tests": [uses(("bash", {"command": Held.COMMAND})), says("never")]}
-    async with editing(tmp_path, script, capabilities=NOTHING, config=FULL_AUTO, short_waits=True) as editor:
+    async with scheduling(tmp_path, script, config=FULL_AUTO) as editor:
         held = Held(editor)
         session = await editor.open()
         await editor.say(session, "/schedule in 1 second: tests")
@@ -109,13 +118,13 @@ async def test_a_prompt_that_a_kill_has_cut_off_is_told_and_not_run_again(tmp_pa
     script: Script = {"tests": [HANGS], "": [says("hello")]}
     session = ""
     with suppress(AgentGone):
-        async with editing(tmp_path, script, capabilities=NOTHING, short_waits=True, lawful=False) as editor:
+        async with scheduling(tmp_path, script, lawful=False) as editor:
             session = await editor.open()
             await editor.say(session, "/schedule in 1 second: tests")
             await card(editor)
             os.kill(editor.agent.pid, signal.SIGKILL)
             await editor.say(session, "too late")
-    async with editing(tmp_path, script, capabilities=NOTHING, short_waits=True) as editor:
+    async with scheduling(tmp_path, script) as editor:
         await editor.initialize()
         await loaded(editor, session)
         assert (await ended(editor, await card(editor)))[1] == "interrupted"
@@ -128,7 +137,7 @@ async def test_a_prompt_that_a_kill_has_cut_off_is_told_and_not_run_again(tmp_pa
 
 async def test_what_came_due_while_the_session_was_closed_fires_at_the_next_open(tmp_path: Path):
     script: Script = {"tests": [says("All green.")], "": [says("hello")]}
-    async with editing(tmp_path, script, capabilities=NOTHING, short_waits=True) as editor:
+    async with scheduling(tmp_path, script) as editor:
         session = await editor.open()
         await editor.say(session, "/schedule in 1 second: tests")
         await editor.ask("session/close", {"sessionId": session})
@@ -158,7 +167,7 @@ async def test_the_model_asks_for_each_new_prompt_at_every_level_and_lists_witho
         asked.append(call.params)
         await call.serve()
 
-    async with editing(tmp_path, script, capabilities=NOTHING, config=FULL_AUTO + TOOL, short_waits=True) as editor:
+    async with scheduling(tmp_path, script, config=FULL_AUTO + TOOL) as editor:
         editor.overrides["session/request_permission"] = look
         session = await editor.open()
         await editor.say(session, "go")
@@ -177,6 +186,6 @@ async def test_the_model_asks_for_each_new_prompt_at_every_level_and_lists_witho
 
 async def test_the_model_has_no_such_tool_where_it_is_not_configured(tmp_path: Path):
     script: Script = {"go": [uses(scheduler(op="list")), says("done")]}
-    async with editing(tmp_path, script, capabilities=NOTHING) as editor:
+    async with scheduling(tmp_path, script) as editor:
         await editor.say(await editor.open(), "go")
     assert "there is no tool" in editor.call.text

@@ -221,6 +221,7 @@ class PlainEditor:
         self.cwd = cwd
         self.decide = decide
         self.capabilities = capabilities
+        self.name = "acp-agent-editor"
         self.recording = LiveRecording()
         self._asking: dict[str, set[anyio.CancelScope]] = {}
         self._connection: AgentConnection | None = None
@@ -267,7 +268,7 @@ class PlainEditor:
             {
                 "protocolVersion": 1,
                 "clientCapabilities": self.capabilities,
-                "clientInfo": {"name": "acp-agent-editor", "version": "1"},
+                "clientInfo": {"name": self.name, "version": "1"},
             },
         )
 

@@ -299,6 +299,12 @@ QUIRKS = (
         "it ends with its children",
         "a_local_command_dies_with_the_agent_and_so_does_its_child",
     ),
+    Quirk(
+        "agent-shell, CodeCompanion, acpx, `acp-agent run`",
+        "show nothing, or a line in the minibuffer, of what comes while no prompt runs",
+        "scheduled prompts do not fire by themselves; the user is told, and `/schedule run N` runs one",
+        "clients_that_show_nothing_outside_of_prompts_are_told_what_is_due_instead",
+    ),
     Quirk("all", "send ids from 0, from 1 or as texts", "they are echoed", "ids_are_echoed_as_they_came"),
     Quirk(
         "the registry's check",

@@ -293,3 +293,13 @@ async def test_the_list_says_when_in_local_time_and_hides_secrets(tmp_path: Path
         assert told.removeprefix("Scheduled: ") in await its.schedule.command("")
         assert (await its.schedule.command("cancel all")).startswith("Cancelled:\n\n1. **every weekday at 9**")
         assert len(its.begun) == 1
+
+
+async def test_every_example_of_the_page_is_understood(tmp_path: Path):
+    page = (Path(__file__).parents[3] / "docs" / "schedule.md").read_text(encoding="utf-8")
+    examples = [line.removeprefix("/schedule ") for line in page.splitlines() if line.startswith("/schedule ")]
+    async with scheduled(tmp_path) as its:
+        its.settings = SchedulerSettings(timezone="Europe/Berlin")
+        assert len(examples) == 7
+        for example in examples:
+            assert (await its.schedule.command(example)).startswith("Scheduled: ")
