@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.test_agents import FULL_AUTO, agent, assert_no_card_is_open, messages, nested, run
+from tests.e2e.test_agents import FULL_AUTO, agent, assert_no_card_is_open, messages, nested, parent_of, run
 from tests.e2e.test_skills import users
 from tests.fakes.answers import Call, allowing, choosing
 from tests.fakes.editor import NOTHING, ScriptedEditor, editing
@@ -103,6 +103,18 @@ async def test_another_acp_agent_runs_the_commands_of_its_model_as_they_are_writ
     assert "one" in ran.text
     asked = [question["toolCall"]["title"] for question in editor.requests("session/request_permission")]
     assert asked[1:] == ["echo one > made; cat made"], "asked once, and by what would run"
+
+
+async def test_what_its_command_prints_is_shown_while_it_runs(tmp_path: Path):
+    async with with_colleague(tmp_path, "prints") as editor:
+        wait, session = editor.fifo("go"), await editor.open()
+        async with editor.prompting(session) as turn:
+            shown = await editor.seen(lambda frame: "early" in json.dumps(frame.update.get("content")))
+            wait.write_line("on")
+        assert turn.stop_reason == "end_turn"
+    (ran,) = nested(editor)["colleague: do it"]
+    assert (shown.update["toolCallId"], parent_of(shown.update)) == (ran.id, editor.calls[0].id)
+    assert editor.calls[0].text == "early\nlate"
 
 
 async def test_it_reads_parts_of_files_and_hears_of_missing_ones(tmp_path: Path):

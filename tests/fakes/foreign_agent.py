@@ -112,6 +112,9 @@ class ForeignAgent:
                 done.append(type(error).__name__)
         return json.dumps([*done, os.environ.get("GIVEN", ""), os.environ.get("UNRELATED", "")])
 
+    def prints(self) -> str:
+        return self.run("echo early; read line < go; echo late")["output"]
+
     def repeats(self) -> str:
         return self.prompt
 
