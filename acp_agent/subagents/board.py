@@ -24,7 +24,8 @@ from acp_agent.text import counted
 MOST_TASKS = 100
 MOST_UNREAD = 20
 LONGEST_MESSAGE = 4000
-_READER = "messages"  # the tool that reads them
+_READER = "messages"
+"""The tool that reads them."""
 _PRIORITIES = tuple(PlanPriority)
 _ID = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 
@@ -82,7 +83,7 @@ class SessionBoard:
         self._check_open(task, who)
         if task.owner == who:
             return BoardChange((task,))
-        return await self._set(replace(task, status=PlanStatus.IN_PROGRESS, owner=who, note=""))
+        return await self._set(replace(task, status=PlanStatus.IN_PROGRESS, owner=who))
 
     async def complete(self, task_id: str, who: str, result: str) -> BoardChange:
         """Mark a task as done. Raises ToolError if another agent has it, or if it waits for others."""
@@ -113,14 +114,15 @@ class SessionBoard:
         change = await self._change(rest, ())
         return BoardChange((task,), change.ready)
 
-    async def give_back(self, who: str, why: str) -> None:
-        """Give back the tasks that an agent has, because it has ended."""
-        await self._change(
-            tuple(
-                _returned(task, f"given back by {who}, {why}") if _has(who, task) else task for task in self._plan.tasks
-            ),
-            (),
-        )
+    def held_by(self, who: str) -> Sequence[str]:
+        """Return the ids of the tasks on which an agent works."""
+        return [task.id for task in self._plan.tasks if task.owner == who and task.status is PlanStatus.IN_PROGRESS]
+
+    async def give_back(self, who: str, why: str) -> Sequence[str]:
+        """Give back the tasks that an agent has, because it has ended. Return their ids."""
+        held, note = self.held_by(who), f"given back by {who}, {why}"
+        await self._change(tuple(_returned(task, note) if task.id in held else task for task in self._plan.tasks), ())
+        return held
 
     # ----------------------------------------------------------------------------------- changing
 
@@ -194,7 +196,7 @@ def as_plan(tasks: Tasks) -> tuple[PlanEntry, ...]:
 
 def _remark(task: BoardTask, tasks: Tasks) -> str:
     before = ", ".join(each.id for each in waits_for(task, tasks))
-    parts = (task.owner, f"waits for {before}" if before else "", task.note)
+    parts = (task.owner, f"waits for {before}" if before else "", "" if task.owner else task.note)
     remark = "; ".join(filter(None, parts))
     return f" ({remark})" if remark else ""
 
@@ -207,10 +209,6 @@ def _state(task: BoardTask) -> str:
             return f"{task.owner} works on it"
         case PlanStatus.PENDING:
             return "free"
-
-
-def _has(who: str, task: BoardTask) -> bool:
-    return task.owner == who and task.status is PlanStatus.IN_PROGRESS
 
 
 def _returned(task: BoardTask, note: str) -> BoardTask:
@@ -273,6 +271,7 @@ class SessionMail:
         self._wake = wake
         self._unread: dict[str, list[Mail]] = {MAIN: []}
         self._told: dict[str, int] = {}  # how many of them have been announced
+        self._closed = set[str]()
         self._came = anyio.Event()
 
     def open(self, who: str) -> None:
@@ -281,7 +280,8 @@ class SessionMail:
 
     def close(self, who: str) -> None:
         """Drop the messages of a sub-agent, which has ended."""
-        self._unread.pop(who, None)
+        if self._unread.pop(who, None) is not None:
+            self._closed.add(who)
         self._told.pop(who, None)
 
     def names(self, who: str) -> Sequence[str]:
@@ -292,7 +292,8 @@ class SessionMail:
         """Send a message. Raises ToolError if there is no such agent, or if it has too many unread messages."""
         names = self.names(who)
         if to not in names:
-            raise _refused(f"nobody here is called {to[:80]!r}", f"You can write to: {', '.join(names) or 'nobody'}.")
+            why = f"{to} has ended" if to in self._closed else f"nobody here is called {to[:80]!r}"
+            raise _refused(why, f"You can write to: {', '.join(names) or 'nobody'}.")
         if len(text) > LONGEST_MESSAGE:
             raise _refused(f"a message of {len(text):,} characters (at most {LONGEST_MESSAGE:,})", "Shorten it.")
         if len(self._unread[to]) >= MOST_UNREAD:
@@ -314,10 +315,6 @@ class SessionMail:
             self._told[who] = 0
         return messages
 
-    def reports(self, who: str) -> "MailReports | None":
-        """Return what tells a sub-agent of its messages; None if it gets none."""
-        return MailReports(self, who) if who in self._unread else None
-
     def announcement(self, who: str) -> str:
         """Return one line about messages that came since the last one; empty for none."""
         unread = self._unread.get(who, [])
@@ -332,25 +329,6 @@ class SessionMail:
 
 
 @dataclass(frozen=True, slots=True)
-class MailReports:
-    """What a sub-agent is told of its messages beside its own work."""
-
-    mail: SessionMail
-    who: str
-
-    def news(self) -> str:
-        """Return one line about new messages; empty for none."""
-        return self.mail.announcement(self.who)
-
-    async def wait(self) -> str:
-        """Return the same: a sub-agent that wants to end reads first what it was sent."""
-        return self.news()
-
-    async def end(self) -> None:
-        """Do nothing: nothing goes on beside it."""
-
-
-@dataclass(frozen=True, slots=True)
 class SharedWork:
     """What the agents of one session share."""
 
@@ -362,8 +340,31 @@ class SharedWork:
         if not definition.selection().objection(_READER):
             self.mail.open(run_id)
 
-    async def ended(self, run_id: str, state: RunState) -> None:
-        """Give back what a sub-agent has, because its run has ended."""
+    async def ended(self, run_id: str, state: RunState) -> Sequence[str]:
+        """Give back what a sub-agent has, because its run has ended. Return the ids of its tasks."""
         self.mail.close(run_id)
         ending = {RunState.FAILED: "failed", RunState.CANCELLED: "was cancelled"}.get(state, "ended")
-        await self.board.give_back(run_id, f"which {ending}")
+        return await self.board.give_back(run_id, f"which {ending}")
+
+
+class SharedReports:
+    """What one sub-agent is told of its messages and its tasks beside its own work."""
+
+    def __init__(self, shared: SharedWork, who: str) -> None:
+        self._shared = shared
+        self._who = who
+        self._reminded = False
+
+    def news(self) -> str:
+        """Return one line about new messages; empty for none."""
+        return self._shared.mail.announcement(self._who)
+
+    async def wait(self) -> str:
+        """Return what it must know before it ends: new messages and, once, the tasks that it has not completed."""
+        held = () if self._reminded else self._shared.board.held_by(self._who)
+        self._reminded = self._reminded or bool(held)
+        which = f"[You still have {', '.join(held)}: complete or release it, then give your report once more]"
+        return "\n".join(filter(None, (self.news(), which if held else "")))
+
+    async def end(self) -> None:
+        """Do nothing: nothing goes on beside it."""

@@ -238,8 +238,8 @@ class SubAgentRuns:
             self._needs.slots.give_back(run.definition.name)
             run.end(*_ending(outcome, trouble))
             with anyio.move_on_after(_CLEAN_UP, shield=True):
-                if (shared := self._needs.shared()) is not None:
-                    await shared.ended(run.id, run.state)
+                if (shared := self._needs.shared()) is not None and (held := await shared.ended(run.id, run.state)):
+                    run.report = f"{run.report}\n\n[gave back: {', '.join(held)}]".strip()
                 await self._keep(run)
 
     async def _keep(self, run: _Run) -> None:

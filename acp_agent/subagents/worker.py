@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from acp_agent.agent.compaction import MakeCompactor
 from acp_agent.agent.history import History
-from acp_agent.agent.hooks import Hooks
+from acp_agent.agent.hooks import Hooks, Reports
 from acp_agent.agent.turn import Agent, Limits
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.events import Event, Notice, TextDelta, ToolProgress
@@ -179,8 +179,7 @@ class ModelWorker:
 
         limits = replace(needs.limits(), max_tool_iterations=definition.max_turns)
         room = needs.room(self._history, show, lambda: limits.budget(provider.context_window))
-        shared = needs.shared()
-        hooks = Hooks(room=room, reports=None if shared is None else shared.mail.reports(caller.id))
+        hooks = Hooks(room=room, reports=self._reports(caller.id))
         agent = Agent(provider, tools, self._history, show, limits, prompt, hooks=hooks)
         before = self._calls
         try:
@@ -191,6 +190,14 @@ class ModelWorker:
         if agent.failure is not None:
             return WorkOutcome(report, f"its model could not answer: {agent.failure}")
         return WorkOutcome(report, _STOPPED.get(stop, "") or ("" if report else "it ended without a report"))
+
+    def _reports(self, run_id: str) -> Reports | None:
+        """Return what tells the sub-agent of its messages and tasks; None if the session has neither."""
+        if (shared := self._needs.shared()) is None:
+            return None
+        from acp_agent.subagents.board import SharedReports  # noqa: PLC0415 - few sessions have a board
+
+        return SharedReports(shared, run_id)
 
     def _last_words(self) -> str:
         """Return the text of the last message of the model in this turn."""

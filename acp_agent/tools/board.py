@@ -14,7 +14,7 @@ from acp_agent.core.delegation import BoardChange, Mailbox, SubAgents, TaskBoard
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.events import MAIN, BoardTask, PlanPriority, PlanStatus
 from acp_agent.core.ports import ToolContext
-from acp_agent.core.types import Subject, ToolKind, ToolResult
+from acp_agent.core.types import JsonObject, Subject, ToolKind, ToolResult
 from acp_agent.text import counted, defanged, title, visible
 from acp_agent.tools.tool import WHOLE, Name, Params, Part, Text, Tool
 
@@ -66,6 +66,13 @@ class Tasks(Tool[TasksParams]):
     kind = ToolKind.OTHER
     mutates = False
     params = TasksParams
+
+    def fitted(self, arguments: JsonObject) -> JsonObject:
+        """Return the arguments as they are meant. What describes a single task is read as a list of one."""
+        rest = {key: value for key, value in arguments.items() if key not in ("action", "tasks")}
+        if arguments.get("action") == "create" and rest and not arguments.get("tasks"):
+            arguments = {"action": "create", "tasks": [rest]}
+        return super().fitted(arguments)
 
     def title(self, params: TasksParams) -> str:
         match params.action:
@@ -161,8 +168,11 @@ def _state(task: BoardTask, board: TaskBoard) -> str:
 
 def _whole(task: BoardTask, board: TaskBoard) -> str:
     """Return a task with its text, and with what came of it."""
-    result = f"result:\n{task.result}" if task.result else ""
-    return "\n".join((_line(task, board), *(_quoted(text) for text in (task.text, result) if text)))
+    return "\n".join((_line(task, board), *map(_quoted, filter(None, (task.text, _result(task))))))
+
+
+def _result(task: BoardTask) -> str:
+    return f"result:\n{task.result}" if task.result else ""
 
 
 def _claimed(change: BoardChange, board: TaskBoard, who: str) -> str:
@@ -170,8 +180,11 @@ def _claimed(change: BoardChange, board: TaskBoard, who: str) -> str:
     if not change.changed:
         return f"no task is ready. {_listing(board, tasks, who)}"
     (task,) = change.changed
-    before = [_whole(each, board) for each in tasks if each.id in task.after]
-    return "\n".join(("you have:", _whole(task, board), *(("done before it:", *before) if before else ())))
+    told = [f"you ({who}) have:", _whole(task, board)]
+    for each in tasks:
+        if each.id in task.after:
+            told += [f"done before it:\n{_line(each, board)}", *map(_quoted, filter(None, (_result(each),)))]
+    return "\n".join(told)
 
 
 def _changed(what: str, change: BoardChange, board: TaskBoard) -> ToolResult:

@@ -196,6 +196,8 @@ _ALIASES = {
     "url": "uri link",
     "select": "selector css_selector",
     "entries": "plan todos steps",
+    "text": "result content message body reason query",
+    "details": "description text body",
     "agent": "subagent_type agent_type",
     "task": "prompt message words",
 }
@@ -418,10 +420,8 @@ def skipped(offset: int) -> int:
 def first_changed_line(old: str, new: str) -> int:
     """Return the first line of the new text that differs, from 1. It is the last line if only the end is missing."""
     before, after = old.split("\n"), new.split("\n")
-    for number, (left, right) in enumerate(zip(before, after, strict=False), 1):
-        if left != right:
-            return number
-    return min(len(before) + 1, len(after)) if old != new else 1
+    differ = (number for number, (left, right) in enumerate(zip(before, after, strict=False), 1) if left != right)
+    return next(differ, min(len(before) + 1, len(after)) if old != new else 1)
 
 
 def relative(path: str, base: str) -> str:

@@ -124,16 +124,18 @@ async def test_a_task_that_a_colleague_has_is_refused_with_its_name_and_comes_ba
     both = [run("explore", "first"), run("explore", "second")]
     async with team(
         tmp_path,
-        first=[[tasks("claim", id="a")], [mail("read", wait=60)], "first is done"],
-        second=[[tasks("claim", id="a")], [mail("send", to="explore-1", text="go on")], "second is done"],
+        first=[[tasks("claim", id="a")], [mail("read", wait=60)], *["first is done"] * 2],
+        second=[[tasks("claim", id="a")], [mail("send", to="explore-1", text="go on")], *["second is done"] * 2],
         go=[[tasks("create", tasks=TASKS)], both, "done"],
-    ) as (editor, _):
+    ) as (editor, model):
         await editor.say(await editor.open(), "go")
     got, refused = sorted((call for call in editor.calls if call.first["title"] == "Claim a"), key=lambda c: c.status)
     assert (got.status, refused.status) == ("completed", "failed")
     owner = "explore-1" if "explore-1 works on it" in got.text else "explore-2"
     assert f"{owner} works on a" in refused.text
     assert plans(editor)[-1][0] == f"a: Do a (given back by {owner}, which ended): pending"
+    assert "[You still have a: complete or release it" in model.read_by("first" if owner == "explore-1" else "second")
+    assert "[gave back: a]" in model.read_by("go")
 
 
 async def test_a_spawned_run_that_writes_wakes_the_main_agent_that_waits_for_it_and_reads_the_answer(tmp_path: Path):

@@ -19,6 +19,7 @@ from acp_agent.subagents.board import (
     MOST_UNREAD,
     SessionBoard,
     SessionMail,
+    SharedReports,
     SharedWork,
     abandoned,
     as_plan,
@@ -260,18 +261,22 @@ def test_only_one_whose_definition_lets_it_read_messages_gets_any(bench: Bench):
     work.began("explore-1", explore)
     work.began("plain-1", plain)
     assert work.mail.names(MAIN) == ["explore-1"]
-    assert work.mail.reports("plain-1") is None
 
 
-async def test_a_sub_agent_that_wants_to_end_is_told_of_what_it_has_not_read(bench: Bench):
+async def test_a_sub_agent_that_wants_to_end_is_told_of_what_it_has_not_read_and_once_of_what_it_has_not_done(
+    bench: Bench,
+):
     work = SharedWork(bench.board, SessionMail(lambda: None))
     work.began("explore-1", built_in()[0])
-    reports = work.mail.reports("explore-1")
-    assert reports is not None
+    reports = SharedReports(work, "explore-1")
     assert (reports.news(), await reports.wait()) == ("", "")
     work.mail.send(MAIN, "explore-1", "x")
     assert "1 unread message from main" in await reports.wait()
     assert (reports.news(), await reports.wait()) == ("", "")
+    await bench.create(task("a"), task("b"))
+    await bench.board.claim("a", "explore-1")
+    assert await reports.wait() == "[You still have a: complete or release it, then give your report once more]"
+    assert await reports.wait() == ""
 
 
 # ------------------------------------------------------------------------------------ any interleaving
@@ -398,6 +403,7 @@ def test_nobody_writes_to_themselves_to_a_stranger_or_to_one_that_has_ended():
     box, _ = mail("x-1", "x-2")
     box.close("x-2")
     for to in ("x-1", "x-2", "y"):
-        with pytest.raises(ToolError, match=f"nobody here is called '{to}'") as caught:
+        told = "x-2 has ended" if to == "x-2" else f"nobody here is called '{to}'"
+        with pytest.raises(ToolError, match=told) as caught:
             box.send("x-1", to, "x")
         assert caught.value.failure.suggestion == "You can write to: main."

@@ -62,7 +62,7 @@ async def test_a_task_goes_from_its_creation_to_its_end_in_words_that_name_the_n
         "created:\n- parse [ready, high priority] Do parse\n- test [waits for parse] Do test"
     )
     assert await team.call("general-1", "tasks", action="claim") == (
-        "you have:\n- parse [general-1 works on it, high priority] Do parse\n    Read the grammar first."
+        "you (general-1) have:\n- parse [general-1 works on it, high priority] Do parse\n    Read the grammar first."
     )
     assert await team.call("general-2", "tasks", action="claim") == (
         "no task is ready. 2 tasks, 2 not done (you are general-2):\n"
@@ -72,9 +72,8 @@ async def test_a_task_goes_from_its_creation_to_its_end_in_words_that_name_the_n
         "parse is done; 1 task not done\nready now:\n- test [ready] Do test"
     )
     assert await team.call("general-2", "tasks", action="claim", id="test") == (
-        "you have:\n- test [general-2 works on it] Do test\n"
-        "done before it:\n- parse [done by general-1, high priority] Do parse\n"
-        "    Read the grammar first.\n    result:\n    in parse.py:7"
+        "you (general-2) have:\n- test [general-2 works on it] Do test\n"
+        "done before it:\n- parse [done by general-1, high priority] Do parse\n    result:\n    in parse.py:7"
     )
     assert await team.call("general-2", "tasks", action="release", id="test", text="no time") == (
         "test is free; 1 task not done"
@@ -92,6 +91,22 @@ async def test_numbers_are_ids_too_and_other_names_of_arguments_mean_them(team: 
     await team.call(MAIN, "tasks", action="create", tasks=[{"content": "a"}, {"content": "b", "depends_on": [1]}])
     assert "- 2 [waits for 1] b" in await team.call(MAIN, "tasks")
     assert "2: waits" not in await team.call(MAIN, "tasks", action="complete", task_id=1)
+
+
+async def test_a_task_alone_and_names_that_other_tools_use_are_understood(team: Team):
+    told = await team.call(MAIN, "tasks", action="create", subject="a", description="all of it", priority="low")
+    assert told == "created:\n- 1 [ready, low priority] a"
+    await team.call(MAIN, "tasks", action="complete", id="1", result="so")
+    assert "    all of it\n    result:\n    so" in await team.call(MAIN, "tasks", action="search", query="a")
+    assert await team.call(MAIN, "messages", action="send", to="general-1", content="x") == "sent to general-1"
+
+
+async def test_who_claims_what_came_back_is_told_so(team: Team):
+    await team.call(MAIN, "tasks", action="create", tasks=[new("a")])
+    await team.call("general-1", "tasks", action="claim", id="a")
+    await team.call("general-1", "tasks", action="release", id="a", text="half done")
+    told = await team.call("general-2", "tasks", action="claim", id="a")
+    assert "- a [general-2 works on it] Do a (given back by general-1: half done)" in told
 
 
 @pytest.mark.parametrize(
