@@ -5,8 +5,9 @@ A value of `env` may hold `${NAME}`, as those of an MCP server may. A project's 
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Protocol, TypeVar
 
 from pydantic import AfterValidator, Field
 
@@ -91,8 +92,16 @@ class ExternalAgentSettings(Section):
         return tuple(environ.get(name, "") for text in self.env.values() for name in references(text))
 
 
-def distinct_names(entries: tuple[ExternalAgentSettings, ...]) -> tuple[ExternalAgentSettings, ...]:
+class _Named(Protocol):
+    name: str
+
+
+T = TypeVar("T", bound=_Named)
+
+
+def distinct_names(entries: tuple[T, ...]) -> tuple[T, ...]:
     """Return the entries. Raises ValueError if two have one name."""
-    if len({each.name for each in entries}) < len(entries):
-        raise ValueError("agents with different names")
+    twice = next((name for name, count in Counter(each.name for each in entries).items() if count > 1), None)
+    if twice is not None:
+        raise ValueError(f"entries with different names, got {twice!r} twice")
     return entries

@@ -403,6 +403,7 @@ class AgentsSettings(Section):
             description="Checks of what the agent did, in this order.",
             examples=[[{"name": "tests", "command": "make test"}]],
         ),
+        AfterValidator(distinct_names),
     ] = ()
     external: Annotated[
         tuple[ExternalAgentSettings, ...],

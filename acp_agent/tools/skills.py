@@ -5,7 +5,7 @@ What it says to run or read runs through the gates, as if the model had thought 
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field
 
@@ -16,6 +16,22 @@ from acp_agent.core.types import Frame, Subject, ToolKind, ToolResult
 from acp_agent.text import title
 from acp_agent.tools.tool import WHOLE, Name, Params, Text, Tool
 
+P = TypeVar("P", bound=Params)
+
+
+class SkillTool(Tool[P]):
+    """A tool that only reads what the session knows of skills."""
+
+    mutates = False
+
+    def __init__(self, skills: Skills) -> None:
+        self._skills = skills
+
+    def subjects(self, params: P) -> tuple[Subject, ...]:
+        """Return no subject: the texts were read before, with the user's consent."""
+        del params
+        return ()
+
 
 class LoadSkillParams(Params):
     """Read the instructions of a skill."""
@@ -23,24 +39,15 @@ class LoadSkillParams(Params):
     name: Name
 
 
-class LoadSkill(Tool[LoadSkillParams]):
+class LoadSkill(SkillTool[LoadSkillParams]):
     """The tool that reads a skill."""
 
     name = "load_skill"
     kind = ToolKind.OTHER
-    mutates = False
     params = LoadSkillParams
-
-    def __init__(self, skills: Skills) -> None:
-        self._skills = skills
 
     def title(self, params: LoadSkillParams) -> str:
         return title(f"Skill: {params.name}")
-
-    def subjects(self, params: LoadSkillParams) -> tuple[Subject, ...]:
-        """Return no subject: its text was read before, with the user's consent."""
-        del params
-        return ()
 
     async def run(self, params: LoadSkillParams, context: ToolContext) -> ToolResult:
         del context
@@ -55,24 +62,15 @@ class InvokeSkillParams(Params):
     arguments: Text
 
 
-class InvokeSkill(Tool[InvokeSkillParams]):
+class InvokeSkill(SkillTool[InvokeSkillParams]):
     """The tool that reads a skill with arguments."""
 
     name = "invoke_skill"
     kind = ToolKind.OTHER
-    mutates = False
     params = InvokeSkillParams
-
-    def __init__(self, skills: Skills) -> None:
-        self._skills = skills
 
     def title(self, params: InvokeSkillParams) -> str:
         return title(f"Skill: {params.name} {params.arguments}")
-
-    def subjects(self, params: InvokeSkillParams) -> tuple[Subject, ...]:
-        """Return no subject, like load_skill."""
-        del params
-        return ()
 
     async def run(self, params: InvokeSkillParams, context: ToolContext) -> ToolResult:
         del context
@@ -87,24 +85,15 @@ class SkillSearchParams(Params):
     limit: Annotated[int, Field(ge=1, le=50), WHOLE] = 5
 
 
-class SkillSearch(Tool[SkillSearchParams]):
+class SkillSearch(SkillTool[SkillSearchParams]):
     """The tool that finds skills where there are too many to list."""
 
     name = "skill_search"
     kind = ToolKind.SEARCH
-    mutates = False
     params = SkillSearchParams
-
-    def __init__(self, skills: Skills) -> None:
-        self._skills = skills
 
     def title(self, params: SkillSearchParams) -> str:
         return title(f"Find skills: {params.query}")
-
-    def subjects(self, params: SkillSearchParams) -> tuple[Subject, ...]:
-        """Return no subject, like load_skill."""
-        del params
-        return ()
 
     async def run(self, params: SkillSearchParams, context: ToolContext) -> ToolResult:
         del context

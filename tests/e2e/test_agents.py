@@ -52,6 +52,19 @@ def assert_no_card_is_open(editor: ScriptedEditor) -> None:
     assert [call.first["title"] for call in editor.calls if call.status not in ("completed", "failed")] == []
 
 
+async def assert_a_cancel_ends_all(editor: ScriptedEditor) -> None:
+    """Cancel a turn whose command is held: no process and no open card is left, and the session goes on."""
+    held = Held(editor)
+    session = await editor.open()
+    async with editor.prompting(session) as turn:
+        pids = await held.pids()
+        await editor.cancel(session)
+    assert turn.stop_reason == "cancelled"
+    await processes_ended(pids)
+    assert_no_card_is_open(editor)
+    assert await editor.say(session, "/help") == "end_turn"
+
+
 def messages(editor: ScriptedEditor) -> str:
     frames: Sequence[RecordedFrame] = editor.recording.frames
     chunks = [frame.update for frame in frames if frame.update.get("sessionUpdate") == "agent_message_chunk"]
@@ -189,15 +202,7 @@ async def test_cancelling_the_turn_ends_every_run_its_commands_and_its_cards(tmp
         ],
     }
     async with editing(tmp_path, script, capabilities=NOTHING, config=FULL_AUTO) as editor:
-        held = Held(editor)
-        session = await editor.open()
-        async with editor.prompting(session) as turn:
-            pids = await held.pids()
-            await editor.cancel(session)
-        assert turn.stop_reason == "cancelled"
-        await processes_ended(pids)
-        assert_no_card_is_open(editor)
-        assert await editor.say(session, "/help") == "end_turn"
+        await assert_a_cancel_ends_all(editor)
     assert len(editor.calls) == 4
 
 

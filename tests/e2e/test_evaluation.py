@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.e2e.aided import aided, offered
-from tests.e2e.test_agents import FULL_AUTO, agent, assert_no_card_is_open, messages, nested
+from tests.e2e.test_agents import FULL_AUTO, agent, assert_a_cancel_ends_all, assert_no_card_is_open, messages, nested
 from tests.fakes.editor import NOTHING, editing
-from tests.fakes.held import Held, processes_ended
+from tests.fakes.held import Held
 from tests.fakes.model_script import Script, Step, says, uses
 
 pytestmark = pytest.mark.anyio
@@ -105,12 +105,4 @@ async def test_cancelling_ends_the_round_with_its_commands_and_cards(tmp_path: P
         "^go": [uses(evaluate("Write it", evaluator="general")), says("never")],
     }
     async with editing(tmp_path, script, capabilities=NOTHING, config=ON + FULL_AUTO) as editor:
-        held = Held(editor)
-        session = await editor.open()
-        async with editor.prompting(session) as turn:
-            pids = await held.pids()
-            await editor.cancel(session)
-        assert turn.stop_reason == "cancelled"
-        await processes_ended(pids)
-        assert_no_card_is_open(editor)
-        assert await editor.say(session, "/help") == "end_turn"
+        await assert_a_cancel_ends_all(editor)

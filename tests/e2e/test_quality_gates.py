@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_agents import FULL_AUTO, assert_no_card_is_open, messages, nested, run
+from tests.e2e.test_agents import FULL_AUTO, assert_a_cancel_ends_all, assert_no_card_is_open, messages, nested, run
 from tests.fakes.editor import NOTHING, editing
-from tests.fakes.held import Held, processes_ended
+from tests.fakes.held import Held
 from tests.fakes.model_script import Script, Step, says, uses
 
 pytestmark = pytest.mark.anyio
@@ -144,12 +144,4 @@ async def test_cancelling_ends_a_gate_with_its_processes(tmp_path: Path, event: 
     async with editing(
         tmp_path, script, capabilities=NOTHING, config=gate(event=event, command=Held.COMMAND)
     ) as editor:
-        held = Held(editor)
-        session = await editor.open()
-        async with editor.prompting(session) as turn:
-            pids = await held.pids()
-            await editor.cancel(session)
-        assert turn.stop_reason == "cancelled"
-        await processes_ended(pids)
-        assert_no_card_is_open(editor)
-        assert await editor.say(session, "/help") == "end_turn"
+        await assert_a_cancel_ends_all(editor)

@@ -51,6 +51,14 @@ SECTIONS = "agent, agents, llm, memory, skills, tools, mcp, acp, scheduler, audi
             "[llm]\nmodel = 'nowhere:gpt'",
             'llm.model = "nowhere:gpt": expected a provider before the colon: anthropic, ollama, openai, scripted, or',
         ),
+        (
+            "agents.gates = [{name = 'a', command = 'x'}, {name = 'a', command = 'y'}]",
+            "expected entries with different names, got 'a' twice",
+        ),
+        (
+            "agents.external = [{name = 'back', command = 'x'}]",
+            'agents.external[0].name = "back": expected a name besides explore, general, review, back',
+        ),
         ("[llm]\nproviders = 3", "llm.providers = 3: expected a list of tables"),
         ("[[llm.providers]]\nname = 'x'", "llm.providers[0].type: expected it to be set"),
         (
