@@ -215,7 +215,8 @@ class ExternalWorker:
         try:
             program = await PipedProgram.start(agent.program, start)
         except (OSError, ValueError) as error:
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{agent.name} cannot be started: {error}") from error
+            why = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else str(error)
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{agent.name} cannot be started ({why})") from error
         messages = AgentMessages(caller.card, progress)
         try:
             note, trouble = await self._converse(program, messages, caller, told)

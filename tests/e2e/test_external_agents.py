@@ -207,7 +207,11 @@ async def test_many_requests_at_once_are_all_answered(tmp_path: Path):
         ("locked", "it wants a login (A login): log in with its own program", {}),
         ("future", "it speaks version 9 of ACP, not 1", {}),
         ("vague", "its answer is not ACP", {}),
-        ("good", "colleague cannot be started: [Errno 2] No such file", {"command": "/nowhere/colleague"}),
+        (
+            "good",
+            "colleague cannot be started (No such file or directory: /nowhere/colleague)",
+            {"command": "/nowhere/colleague"},
+        ),
     ],
 )
 async def test_what_it_does_wrong_fails_its_card_with_the_reason(

@@ -15,6 +15,7 @@ import pytest
 from acp_agent.config.settings import AgentsSettings
 from tests.e2e.aided import aided, last, offered, system
 from tests.e2e.test_agents import FULL_AUTO, messages, nested, run
+from tests.e2e.test_board import tasks, team
 from tests.e2e.test_skills import put, users
 from tests.fakes.editor import NOTHING, editing
 from tests.fakes.forked_command import run_forked
@@ -45,7 +46,7 @@ TESTER = example(AGENTS, "---\nname: tester")
 def test_each_example_of_the_four_pages_is_tried_here():
     """A new example breaks this: try it below, and count it."""
     pages = (AGENTS, "skills.md", "custom-tools.md", "hooks.md")
-    assert [len(examples(page)) for page in pages] == [7, 3, 4, 1]
+    assert [len(examples(page)) for page in pages] == [8, 3, 4, 1]
 
 
 async def test_agents_that_are_defined_and_called_as_the_page_shows(tmp_path: Path):
@@ -111,6 +112,29 @@ async def test_another_agent_as_the_page_configures_it(tmp_path: Path):
     assert messages(editor).startswith("Done.")
 
 
+async def test_two_agents_work_through_a_board_as_the_page_shows(tmp_path: Path):
+    (prompt,) = example(AGENTS, "Create the tasks").splitlines()
+    entries = [{"id": "parser", "content": "Write it"}, {"id": "tests", "content": "Test it", "after": ["parser"]}]
+    entries.append({"id": "docs", "content": "Describe it"})
+    first = [
+        [tasks("claim")],
+        [tasks("complete", id="parser")],
+        [tasks("claim", id="tests")],
+        [tasks("complete", id="tests")],
+    ]
+    second = [[tasks("claim")], [tasks("complete", id="docs")]]
+    plays = {
+        prompt: [[tasks("create", tasks=entries)], [run("general", "first")], [run("general", "second")], "All done."],
+        "first": [*first, "Two are done."],
+        "second": [*second, "The last is done."],
+    }
+    async with team(tmp_path, FULL_AUTO, **plays) as (editor, _):
+        await editor.say(await editor.open(), prompt)
+        plan = editor.recording.updates("plan")[-1]["entries"]
+    assert [entry["status"] for entry in plan] == ["completed"] * 3
+    assert messages(editor) == "All done."
+
+
 def test_the_page_shows_the_defaults_of_the_section_agents():
     shown = tomllib.loads(example(AGENTS, "[agents]\n"))["agents"]
     defaults = AgentsSettings().model_dump()
@@ -128,7 +152,7 @@ async def test_a_skill_a_command_and_a_rule_as_the_page_shows_them(tmp_path: Pat
         await session.say("/release-notes v2")
         assert "- release-notes: Write release notes from the commits since the last tag" in system(model.requests[0])
         assert "Check every input of an endpoint." in system(model.requests[0])
-        assert "Run `sh scripts/commits.sh v2` in the folder of this skill." in last(model.requests[0])
+        assert "Run this skill's `scripts/commits.sh v2` in the project." in last(model.requests[0])
         assert "FORGE_TOKEN" in last(model.requests[0]), "commands do not see it"
         assert "commits since v2" in last(model.requests[1])
         assert "FORGE_TOKEN" in await session.status()
