@@ -121,6 +121,7 @@ class App:
         self._database: Database | None = None
         self._extensions: Extensions | None = None
         self._problems: list[str] = []  # warnings from before the first session
+        self._loaded: tuple[str, Loaded] | None = None  # of the newest session, with its folder
         self._sessions = self._session_manager()
         frames = self._frame_log(handover)
         reader = LineReader(handover.input_fd, handover.unread, frames)
@@ -243,7 +244,9 @@ class App:
     def _make_session(self, opening: Opening) -> Session:
         opened_in = opening.workspace.cwd
         reload = partial(load, self._flags, os.environ, opened_in)
-        loaded = reload()
+        if self._loaded is None or self._loaded[0] != opened_in or not self._loaded[1].is_current():
+            self._loaded = opened_in, reload()
+        loaded = self._loaded[1]
         acp = loaded.settings.acp
         self._limits = SessionLimits(acp.max_sessions, acp.session_idle_timeout_secs)
         begun = False
@@ -299,7 +302,7 @@ class App:
         """Load the modules for the first prompt while the user types it."""
         while self._problems:
             session.notices.warn(self._problems.pop(0))
-        self._background(session.announce)
+        self._background(partial(session.announce, self._sessions.all_opened))
 
     def _keep(self, params: JsonObject, answer: JsonObject, session: Session) -> None:
         """Keep the first answer to `session/new` for the next process: later ones know the lists of models."""

@@ -306,6 +306,10 @@ class Loaded:
     servers: tuple[McpServerSettings, ...] = ()
     untightened: Mapping[str, object] = field(default_factory=dict[str, object], repr=False)
 
+    def is_current(self) -> bool:
+        """Return whether the files are as they were when they were read. Each costs a `stat`."""
+        return all(stamp(file) == before for file, before in self.stamps.items())
+
 
 def load(flags: Flags, environ: Mapping[str, str], cwd: str | None = None, before: Loaded | None = None) -> Loaded:
     """Read every source. A mistake in a source raises nothing; it is listed in `problems`.

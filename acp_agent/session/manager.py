@@ -17,6 +17,7 @@ from functools import partial
 from uuid import uuid4
 
 import anyio
+import anyio.lowlevel
 
 from acp_agent.core.editor import EditorConnection
 from acp_agent.core.errors import (
@@ -68,9 +69,8 @@ class DeferredRepository:
     async def make(self, *, patience: float | None = None) -> None:
         """Create the session's row if it does not exist. Raises StoreUnavailable."""
         if not self._made:
-            await self._store.create(self._record, self._options, patience=patience)
+            self._repository = await self._store.create(self._record, self._options, patience=patience)
             self._made = True
-            await self._repository.write(Change(), durable=False, patience=patience)  # it finds its row from now on
 
     async def begin(self, *, patience: float) -> bool:
         """Create the row, waiting at most `patience` seconds. Return whether it was created."""
@@ -131,6 +131,8 @@ class SessionManager:
         self._clock = clock
         self._trouble = trouble
         self._acts = KeyedLock()
+        self._being_opened = 0
+        self._all_opened = anyio.Event()
         self._pool = SessionPool(limits, store, self._lock, self._acts)
         self._known = self._pool.known
 
@@ -145,7 +147,7 @@ class SessionManager:
         """
         session_id, now = (str(uuid4()), self._clock()) if opened is None else (opened.id, opened.created_at)
         record = SessionRecord(session_id, workspace.cwd, workspace.additional, created_at=now, updated_at=now)
-        async with self._acts.hold(record.id), self._pool.room() as found:
+        async with self._opening(), self._acts.hold(record.id), self._pool.room() as found:
             session = self._make(record, workspace, connection)
             if self.store is None:
                 session.notices.warn(f"this conversation is not kept: {self._trouble}")
@@ -155,6 +157,23 @@ class SessionManager:
             if not found:
                 await self._pool.evict(session)
         return session
+
+    @asynccontextmanager
+    async def _opening(self) -> AsyncGenerator[None]:
+        self._being_opened += 1
+        try:
+            yield
+        finally:
+            self._being_opened -= 1
+            if not self._being_opened:
+                self._all_opened.set()
+                self._all_opened = anyio.Event()
+
+    async def all_opened(self) -> None:
+        """Wait until no new session is being opened. Editors open many at once, and wait for all of them."""
+        await anyio.lowlevel.checkpoint()
+        if self._being_opened:
+            await self._all_opened.wait()
 
     @asynccontextmanager
     async def load(

@@ -12,6 +12,7 @@ from math import inf
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 
 from acp_agent.config.load import Loaded, resumed_options
 from acp_agent.core.editor import LanguageSettings, ReadPrompt, SessionEditor, SharedLanguages
@@ -266,8 +267,11 @@ class Session:
             self._schedule = self._dependencies.schedule(self)
         return self._schedule
 
-    async def announce(self) -> None:
-        """Send the editor the list of commands, then make the engine while the user types."""
+    async def announce(self, calm: Callable[[], Awaitable[object]] = anyio.lowlevel.checkpoint) -> None:
+        """Send the editor the list of commands, then make the engine while the user types.
+
+        calm   awaited before the engine is made, which takes the event loop a while
+        """
         always = commands.offered(commands.ALWAYS)
         await self._tell_commands(always)
         if self.editor.drops_early_updates:
@@ -276,6 +280,7 @@ class Session:
             await self._tell_commands(told or always)
         if self._has_schedule and not self.turns.closed and self.scheduler is not None:
             self.scheduler.begin()
+        await calm()
         try:
             if self.resident and not self.turns.closed:
                 await self._tell_commands((await self.engine()).commands())

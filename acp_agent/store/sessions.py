@@ -60,6 +60,17 @@ class SqliteSessionRepository:
         self._seen = StoredSeenFiles(self._column)
         self._row: tuple[Any, ...] | None = None  # as it is or was, without the id
 
+    async def create(self, row: tuple[object, ...], *, patience: float | None = None) -> None:
+        """Write the row of a new session. A stored one stays as it is; a deleted one is refused."""
+
+        def step(connection: sqlite3.Connection) -> tuple[Any, ...]:
+            if was_deleted(connection, self._id):
+                raise gone(connection, self._id)
+            connection.execute(CREATE_SESSION, row)
+            return connection.execute(_ROW, (self._column,)).fetchone()
+
+        self._row = await self._database.write(step, patience=patience)
+
     async def write(self, change: Change, *, durable: bool = True, patience: float | None = None) -> None:
         """See SessionRepository.write. If it is cancelled, nothing was written."""
         now = self._now()
@@ -286,10 +297,14 @@ class SessionStore:
         tally: UsageTotals | None = None,
         *,
         patience: float | None = None,
-    ) -> None:
-        """Store a new session. A stored one stays as it is; a deleted one is refused. A time of 0 means now."""
-        row = self._row(record, options, tally or UsageTotals())
-        await self._database.write(lambda connection: _insert(connection, record.id, row), patience=patience)
+    ) -> SqliteSessionRepository:
+        """Store a new session and return its repository.
+
+        A stored session stays as it is; a deleted one is refused. A time of 0 means now.
+        """
+        repository = self.of(record.id)
+        await repository.create(self._row(record, options, tally or UsageTotals()), patience=patience)
+        return repository
 
     async def find(self, session_id: str) -> SessionRecord | None:
         """Return the session, or None if it is not stored."""

@@ -101,3 +101,15 @@ def test_a_file_that_cannot_be_read_is_told_without_what_it_says(loading: Load, 
 
 def test_a_data_folder_that_is_none_is_told_by_whoever_needs_it(loading: Load):
     assert told(loading(environ={"ACP_AGENT_DATA_DIR": "relative"})) == []
+
+
+@pytest.mark.parametrize("name", ["project/.acp-agent/config.toml", "data/credentials.toml"])
+def test_a_configuration_is_current_until_one_of_its_files_changes_or_appears(loading: Load, tmp_path, name):
+    loaded = loading(environ={"ACP_AGENT_CONFIG": os.devnull})
+    assert loaded.is_current()
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.touch()
+    assert not loaded.is_current()
+    file.unlink()
+    assert loaded.is_current()

@@ -791,6 +791,21 @@ async def test_an_engine_is_made_ready_ahead_and_never_for_a_session_at_rest(her
     assert [each["sessionUpdate"] for each in here.updates(session)].count("available_commands_update") == 1
 
 
+async def test_no_engine_is_made_ready_while_another_session_is_being_opened(here: Process) -> None:
+    session = here.session(await here.new())
+    with sqlite3.connect(here.root / "agent.db") as other:
+        other.execute("BEGIN IMMEDIATE")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(here.new)
+            await anyio.wait_all_tasks_blocked()
+            tasks.start_soon(session.announce, here.sessions.all_opened)
+            await anyio.wait_all_tasks_blocked()
+            assert here.engines == []
+            other.execute("ROLLBACK")
+    other.close()
+    assert len(here.engines) == 1
+
+
 async def test_an_editor_is_told_of_commands_when_they_change_and_not_before(here: Process) -> None:
     session = await here.new()
     await here.session(session).announce()
