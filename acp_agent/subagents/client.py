@@ -11,7 +11,7 @@ import shlex
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final, Protocol, cast
+from typing import Final, NamedTuple, Protocol, cast
 from uuid import uuid4
 
 import anyio
@@ -43,7 +43,8 @@ _MOST_SHOWN: Final = 200_000
 """Characters of an agent's text that its card shows while it works."""
 _MOST_TEXT: Final = 4_000_000
 """Characters of an agent's messages in one run."""
-_MOST_TITLES: Final = 1000
+_MOST_CALLS: Final = 1000
+"""Calls of an agent that go on at once."""
 _CALL: Final = "· "
 _TITLE: Final = 200
 _DETAILS: Final = 4000
@@ -53,6 +54,13 @@ _COMMANDS: Final = ("command", "cmd", "commandLine", "script")
 _PATHS: Final = re.compile(r"(?:.*_)?(?:path|paths|file|files|dir|directory|folder|cwd)")
 _URLS: Final = re.compile(r"(?:.*_)?(?:url|urls|uri)")
 _INNER_CAPITAL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+class _AgentCall(NamedTuple):
+    """A call that an agent makes by itself, and the text that it has shown of it."""
+
+    title: str
+    printed: str = ""
 
 
 class AgentMessages:
@@ -65,7 +73,7 @@ class AgentMessages:
         self._card = card
         self._progress = progress
         self._texts: list[list[str]] = [[]]
-        self._titles: dict[str, str] = {}
+        self._calls: dict[str, _AgentCall] = {}  # those that go on, by their ids
         self._size = self._shown = 0
         self.session = ""
 
@@ -102,17 +110,41 @@ class AgentMessages:
                 self._texts[-1].append(text)
                 await self._show(text)
             case "tool_call", {"toolCallId": str(call), "title": str(title)}:
-                line = " ".join(visible(title[:_TITLE]).split())
-                if len(self._titles) < _MOST_TITLES:
-                    self._titles[call[:_TITLE]] = line
-                self._count(line)
-                self._texts += [[f"{_CALL}{line}"], []]
-                await self._show(f"\n{_CALL}{line}\n")
-            case "tool_call_update", {"toolCallId": str(call), "status": "failed"}:
-                if title := self._titles.pop(call[:_TITLE], ""):
-                    await self._show(f"\n{_CALL}failed: {title}\n")
+                await self._name(call[:_TITLE], title)
+            case "tool_call_update", {"toolCallId": str(call)}:
+                await self._take_call(call[:_TITLE], update)
             case _:
                 pass
+
+    async def _take_call(self, call: str, update: Mapping[str, Json]) -> None:
+        """Show what is new of a call: its title, what it has printed so far, or that it failed."""
+        if call not in self._calls:
+            return
+        match update:
+            case {"status": "failed"}:
+                await self._show(f"\n{_CALL}failed: {self._calls.pop(call).title}\n")
+            case {"status": "completed"}:
+                del self._calls[call]
+            case {"title": str(title)}:
+                await self._name(call, title)
+            case {"content": [{"type": "content", "content": {"type": "text", "text": str(text)}}, *_]}:
+                if self._shown < _MOST_SHOWN:
+                    before = self._calls[call]
+                    self._calls[call] = _AgentCall(before.title, text[:_MOST_SHOWN])
+                    await self._show(text[:_MOST_SHOWN].removeprefix(before.printed))
+            case _:
+                pass
+
+    async def _name(self, call: str, title: str) -> None:
+        """Show the title of a call, unless it was shown."""
+        line, known = " ".join(visible(title[:_TITLE]).split()), self._calls.get(call)
+        if known is not None and known.title == line:
+            return
+        if known is not None or len(self._calls) < _MOST_CALLS:
+            self._calls[call] = _AgentCall(line)
+        self._count(line)
+        self._texts += [[f"{_CALL}{line}"], []]
+        await self._show(f"\n{_CALL}{line}\n")
 
     def _count(self, text: str) -> None:
         self._size += len(text)

@@ -3,12 +3,14 @@
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 from acp import RequestError
 
 from acp_agent.core.backends import FileSystem
+from acp_agent.core.events import ToolProgress
 from acp_agent.core.types import Access, CallingAgent, ToolCall
 from acp_agent.subagents.client import AgentClient, AgentMessages, ClientDependencies
 from acp_agent.subagents.external import Patience
@@ -85,3 +87,29 @@ async def test_a_link_is_read_where_it_leads_and_calls_name_files_from_the_folde
     async with client(tmp_path, look) as served:
         assert await served.read_text_file("s", str(tmp_path / "link"), line=2) == {"content": "two\n"}
     assert named == ["a.txt"]
+
+
+async def test_the_card_shows_titles_and_what_calls_print_while_they_go_on():
+    shown: list[str] = []
+
+    async def show(progress: ToolProgress) -> None:
+        shown.append(progress.output)
+
+    async def update(kind: str, **more: Any) -> None:
+        await messages.update({"sessionId": "s", "update": {"sessionUpdate": kind, "toolCallId": "c", **more}})
+
+    def text(printed: str) -> list[Any]:
+        return [{"type": "content", "content": {"type": "text", "text": printed}}]
+
+    messages = AgentMessages("card", show)
+    messages.of_session("s")
+    await update("tool_call_update", title="of no call")
+    await update("tool_call", title="Terminal")
+    await update("tool_call_update", title="Terminal", status="in_progress")
+    await update("tool_call_update", title="make test")
+    await update("tool_call_update", content=text("one\n"))
+    await update("tool_call_update", content=text("one\ntwo\n"))
+    await update("tool_call_update", status="completed", content=text("one\ntwo\nthree\n"))
+    await update("tool_call_update", content=text("four"))
+    assert shown == ["\n· Terminal\n", "\n· make test\n", "one\n", "two\n"]
+    assert messages.report == ""
