@@ -1,7 +1,7 @@
 """The factory that builds the engine of a session: backends, gates, tools, notes, conversation and model."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -9,12 +9,9 @@ from anyio import to_thread
 
 from acp_agent.agent.aids.arguments import Reformatter
 from acp_agent.agent.hooks import Hooks
-from acp_agent.agent.prompt import ProjectNote, notes_block
 from acp_agent.agent.tool_calls import ShownPlan
 from acp_agent.agent.turn import Agent
-from acp_agent.config.files import RULES_FOLDER
 from acp_agent.config.load import Loaded
-from acp_agent.config.settings import InstructionSettings
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.delegation import BACK
 from acp_agent.core.errors import AgentError, ConfigError
@@ -23,7 +20,6 @@ from acp_agent.core.ports import Elicitor, Embedder, Provider
 from acp_agent.core.session_options import Chosen, chosen
 from acp_agent.core.sessions import SessionSnapshot
 from acp_agent.execution.audit import Caller
-from acp_agent.extend.front_matter import Fields, MarkdownFile, parse
 from acp_agent.extend.sources import ExtensionSources
 from acp_agent.output.redacted_view import RedactedApprover, RedactedEvents
 from acp_agent.output.sanitize import sanitize
@@ -42,88 +38,12 @@ from acp_agent.session.toolset.gate_factory import GateMemory, SessionGateState
 from acp_agent.session.toolset.sandboxing import sandbox_status, session_sandbox
 from acp_agent.session.toolset.settings import redactor, wall_rules
 from acp_agent.session.toolset.toolset import ReloadingToolset, SessionTools, ToolDependencies, same_model
-from acp_agent.session.workspace_facts import WorkspaceFacts
+from acp_agent.session.workspace_facts import ProjectNotes, WorkspaceFacts
 from acp_agent.store.memories import MemoryStore
 from acp_agent.workspace.changed_files import SeenFiles, SessionSnapshots
-from acp_agent.workspace.project_notes import FoundNotes, NoteFile, NoteReader, project_files, users_file
 from acp_agent.workspace.roots import Roots
 from acp_agent.workspace.sandbox.sandbox import SessionSandbox
 from acp_agent.workspace.undo import store_folder
-
-_SLOW = "reading the notes for agents takes too long (a slow disk?): what was read last stands in for them"
-
-_MOST_PATTERNS, _LONGEST_PATTERN = 20, 100  # of a rule
-
-USERS_FILE = "AGENTS.md"
-"""Its name in the folder of the user's configuration."""
-
-
-class ProjectNotes:
-    """The notes of one session.
-
-    clean    removes secrets and invisible characters from a text
-    warn     called once for each file that was left out, with the reason
-    """
-
-    def __init__(
-        self,
-        config_file: str,
-        clean: Callable[[str], str],
-        warn: Callable[[str], None],
-        reader: NoteReader | None = None,
-    ) -> None:
-        self._users = os.path.join(os.path.dirname(config_file), USERS_FILE)
-        self._clean = clean
-        self._warn = warn
-        self._reader = reader or NoteReader()
-        self._told = set[str]()
-        self._seen: tuple[FoundNotes, int] | None = None
-        self._block = ""
-
-    async def block(self, settings: InstructionSettings, roots: Roots | None, *, trusted: bool | None) -> str:
-        """Return the block for the next turn; empty for none. It stays the same text while the files do.
-
-        roots     what may be read now; None to read only the user's own notes
-        trusted   whether the user trusts the folder. If they said no, its notes are left out
-        """
-        if not (settings.enabled and settings.max_chars):
-            return ""
-        readable = None if trusted is False else roots
-
-        def look() -> FoundNotes:
-            own = users_file(self._users)
-            theirs = FoundNotes() if readable is None else project_files(readable, settings.files)
-            return FoundNotes((*own.files, *theirs.files), (*own.troubles, *theirs.troubles))
-
-        found = await self._reader.read(look)
-        if found is None:
-            self._tell((_SLOW,))
-            return "" if trusted is False else self._block
-        self._tell(found.troubles)
-        if self._seen != (found, settings.max_chars):
-            self._block = self._shown(found, settings.max_chars)
-            self._seen = found, settings.max_chars
-        return self._block
-
-    def _shown(self, found: FoundNotes, max_chars: int) -> str:
-        return notes_block([*map(self._note, found.files)], max_chars)
-
-    def _note(self, file: NoteFile) -> ProjectNote:
-        """Return a file as a note. The front matter of a rule says which files it is about."""
-        text, paths = file.text, tuple[str, ...]()
-        if os.path.join(RULES_FOLDER, "") in file.source and text.startswith("---"):
-            parsed = parse(text.encode("utf-8", "replace"), file.source)
-            if isinstance(parsed, MarkdownFile):
-                text, paths = parsed.body, Fields(file.source, parsed.values).texts("paths")
-        cleaned = tuple(self._clean(path)[:_LONGEST_PATTERN] for path in paths[:_MOST_PATTERNS])
-        return ProjectNote(self._clean(file.source), self._clean(text), file.users, file.more, cleaned)
-
-    def _tell(self, troubles: Iterable[str]) -> None:
-        for trouble in troubles:
-            if trouble not in self._told:
-                self._told.add(trouble)
-                self._warn(trouble)
-
 
 if TYPE_CHECKING:
     from acp_agent.session.processes import ProcessServices

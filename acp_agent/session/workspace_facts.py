@@ -1,8 +1,11 @@
-"""What the model is told about the session's folder with a prompt: date, branch, uncommitted files, tests, changes.
+"""What the model is told about the session's folder: the project's notes, and facts with a prompt.
 
-The facts stand behind the user's words in a fence of their own, each only if it is new: what the model has been told
-stands in the conversation, and is looked up there. Names of files and branches are data: they stay on one line, are
-cut, and can close no fence. The user is not shown the facts, and they do not count as something the user typed.
+The notes (AGENTS.md and the like) are a part of the system prompt.
+
+The facts are the date, the branch, uncommitted files, how tests are run, and files that changed. They stand behind the
+user's words in a fence of their own, each only if it is new: what the model has been told stands in the conversation,
+and is looked up there. Names of files and branches are data: they stay on one line, are cut, and can close no fence.
+The user is not shown the facts, and they do not count as something the user typed.
 
 A prompt waits for no program. `git status` runs in the background when the engine starts and after every turn, and its
 newest answer is used; only the first prompt waits for it, for a moment.
@@ -20,14 +23,25 @@ from itertools import islice
 import anyio
 from anyio import to_thread
 
+from acp_agent.agent.prompt import ProjectNote, notes_block
+from acp_agent.config.files import RULES_FOLDER
+from acp_agent.config.settings import InstructionSettings
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.secrets import Redact
 from acp_agent.core.types import Access
+from acp_agent.extend.front_matter import Fields, MarkdownFile, parse
 from acp_agent.text import defanged, fenced, plain
 from acp_agent.workspace.git.changes import branch_of, uncommitted
-from acp_agent.workspace.project_notes import beginning
+from acp_agent.workspace.project_notes import FoundNotes, NoteFile, NoteReader, beginning, project_files, users_file
 from acp_agent.workspace.roots import Roots
+
+_SLOW_NOTES = "reading the notes for agents takes too long (a slow disk?): what was read last stands in for them"
+
+_MOST_PATTERNS, _LONGEST_PATTERN = 20, 100  # of a rule
+
+USERS_FILE = "AGENTS.md"
+"""Its name in the folder of the user's configuration."""
 
 _TAG = "workspace"
 _CHANGED = "Changed on disk since you last saw them"
@@ -38,6 +52,73 @@ _DISK = 0.5
 _NAMES = 10
 _LONGEST = 120
 _LOOKED_AT = 200  # uncommitted files that are looked at to find the first that may be named
+
+
+class ProjectNotes:
+    """The notes of one session.
+
+    clean    removes secrets and invisible characters from a text
+    warn     called once for each file that was left out, with the reason
+    """
+
+    def __init__(
+        self,
+        config_file: str,
+        clean: Callable[[str], str],
+        warn: Callable[[str], None],
+        reader: NoteReader | None = None,
+    ) -> None:
+        self._users = os.path.join(os.path.dirname(config_file), USERS_FILE)
+        self._clean = clean
+        self._warn = warn
+        self._reader = reader or NoteReader()
+        self._told = set[str]()
+        self._seen: tuple[FoundNotes, int] | None = None
+        self._block = ""
+
+    async def block(self, settings: InstructionSettings, roots: Roots | None, *, trusted: bool | None) -> str:
+        """Return the block for the next turn; empty for none. It stays the same text while the files do.
+
+        roots     what may be read now; None to read only the user's own notes
+        trusted   whether the user trusts the folder. If they said no, its notes are left out
+        """
+        if not (settings.enabled and settings.max_chars):
+            return ""
+        readable = None if trusted is False else roots
+
+        def look() -> FoundNotes:
+            own = users_file(self._users)
+            theirs = FoundNotes() if readable is None else project_files(readable, settings.files)
+            return FoundNotes((*own.files, *theirs.files), (*own.troubles, *theirs.troubles))
+
+        found = await self._reader.read(look)
+        if found is None:
+            self._tell((_SLOW_NOTES,))
+            return "" if trusted is False else self._block
+        self._tell(found.troubles)
+        if self._seen != (found, settings.max_chars):
+            self._block = self._shown(found, settings.max_chars)
+            self._seen = found, settings.max_chars
+        return self._block
+
+    def _shown(self, found: FoundNotes, max_chars: int) -> str:
+        return notes_block([*map(self._note, found.files)], max_chars)
+
+    def _note(self, file: NoteFile) -> ProjectNote:
+        """Return a file as a note. The front matter of a rule says which files it is about."""
+        text, paths = file.text, tuple[str, ...]()
+        if os.path.join(RULES_FOLDER, "") in file.source and text.startswith("---"):
+            parsed = parse(text.encode("utf-8", "replace"), file.source)
+            if isinstance(parsed, MarkdownFile):
+                text, paths = parsed.body, Fields(file.source, parsed.values).texts("paths")
+        cleaned = tuple(self._clean(path)[:_LONGEST_PATTERN] for path in paths[:_MOST_PATTERNS])
+        return ProjectNote(self._clean(file.source), self._clean(text), file.users, file.more, cleaned)
+
+    def _tell(self, troubles: Iterable[str]) -> None:
+        for trouble in troubles:
+            if trouble not in self._told:
+                self._told.add(trouble)
+                self._warn(trouble)
 
 
 @dataclass(frozen=True, slots=True)

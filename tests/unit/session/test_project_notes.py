@@ -10,7 +10,7 @@ from acp_agent.config.settings import InstructionSettings
 from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.output.redaction.rules import KnownSecrets
 from acp_agent.output.sanitize import sanitize
-from acp_agent.session.factory import ProjectNotes
+from acp_agent.session.workspace_facts import ProjectNotes
 from acp_agent.workspace.project_notes import FoundNotes, Look, NoteReader
 from acp_agent.workspace.roots import Roots
 
