@@ -179,10 +179,10 @@ class ShownPlan:
     async def show(self, entries: tuple[PlanEntry, ...], tasks: tuple[BoardTask, ...] | None = None) -> None:
         """Show a plan in place of the previous one, unless they are equal. None for `tasks` leaves the board.
 
-        The board has changed before this waits for anything, so no other call comes in between.
+        The board has changed before this waits for anything, so no other call comes in between. It has no secrets.
         """
         shown = tuple(replace(entry, content=self._redact(entry.content)) for entry in entries)
-        board = self.tasks if tasks is None else self._without_secrets(tasks)
+        board = self.tasks if tasks is None else tasks
         if (shown, board) != (self._entries, self.tasks):
             self._entries, self.tasks = shown, board
             await self._emit(PlanChanged(shown, board))
@@ -196,7 +196,8 @@ class ShownPlan:
         """Remove the plan, because a new conversation begins."""
         await self.show((), ())
 
-    def _without_secrets(self, tasks: tuple[BoardTask, ...]) -> tuple[BoardTask, ...]:
+    def without_secrets(self, tasks: tuple[BoardTask, ...]) -> tuple[BoardTask, ...]:
+        """Return a board that differs from the present one, redacted where it does."""
         before, redact = {*self.tasks}, self._redact
         return tuple(
             task

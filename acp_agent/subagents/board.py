@@ -19,7 +19,7 @@ from acp_agent.core.delegation import BoardChange, Mail, RunState
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.events import MAIN, BoardTask, PlanEntry, PlanPriority, PlanStatus
 from acp_agent.subagents.definitions import Definition
-from acp_agent.text import counted
+from acp_agent.text import counted, title
 
 MOST_TASKS = 100
 MOST_UNREAD = 20
@@ -132,7 +132,7 @@ class SessionBoard:
 
     async def _change(self, now: Tasks, changed: Sequence[str]) -> BoardChange:
         """Put other tasks on the board, and show them. Return those with these ids, and which others became ready."""
-        before = self._plan.tasks
+        before, now = self._plan.tasks, self._plan.without_secrets(now)
         were_ready = {task.id for task in before if is_ready(task, before)}
         ready = [task for task in by_priority(now) if is_ready(task, now) and task.id not in (*were_ready, *changed)]
         if now != before:
@@ -196,7 +196,7 @@ def as_plan(tasks: Tasks) -> tuple[PlanEntry, ...]:
 
 def _remark(task: BoardTask, tasks: Tasks) -> str:
     before = ", ".join(each.id for each in waits_for(task, tasks))
-    parts = (task.owner, f"waits for {before}" if before else "", "" if task.owner else task.note)
+    parts = (task.owner, f"waits for {before}" if before else "", "" if task.owner else title(task.note))
     remark = "; ".join(filter(None, parts))
     return f" ({remark})" if remark else ""
 

@@ -151,7 +151,7 @@ def _listing(board: TaskBoard, tasks: Sequence[BoardTask], who: str) -> str:
 def _line(task: BoardTask, board: TaskBoard) -> str:
     """Return a task on one line: id, state, title."""
     priority = "" if task.priority is PlanPriority.MEDIUM else f", {task.priority.value} priority"
-    note = f" ({_inline(task.note)})" if task.note else ""
+    note = f" ({defanged(title(task.note))})" if task.note else ""
     return f"- {task.id} [{_state(task, board)}{priority}] {_inline(task.title)}{note}"
 
 
@@ -167,8 +167,9 @@ def _state(task: BoardTask, board: TaskBoard) -> str:
 
 
 def _whole(task: BoardTask, board: TaskBoard) -> str:
-    """Return a task with its text, and with what came of it."""
-    return "\n".join((_line(task, board), *map(_quoted, filter(None, (task.text, _result(task))))))
+    """Return a task with its text, with what came of it, and with a long reason why it came back."""
+    note = task.note if title(task.note) != task.note else ""
+    return "\n".join((_line(task, board), *map(_quoted, filter(None, (task.text, _result(task), note)))))
 
 
 def _result(task: BoardTask) -> str:

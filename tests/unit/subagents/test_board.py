@@ -205,6 +205,17 @@ async def test_no_secret_gets_on_the_board(bench: Bench):
 # ----------------------------------------------------------------------------------------- endings
 
 
+async def test_a_long_reason_is_a_short_remark_on_one_line_of_the_plan(bench: Bench):
+    await bench.create(task("a"))
+    await bench.board.claim("a", "x-1")
+    await bench.board.release("a", "x-1", "one\ntwo \u202e" + "x" * 4000)
+    content = bench.shown[-1].entries[0].content
+    assert "given back by x-1: one" in content
+    assert content.isprintable()
+    assert len(content) < 150
+    assert bench.board.tasks()[0].note.endswith("x" * 4000)
+
+
 @pytest.mark.parametrize(
     ("state", "how"), [(RunState.DONE, "ended"), (RunState.FAILED, "failed"), (RunState.CANCELLED, "was cancelled")]
 )

@@ -107,6 +107,9 @@ async def test_who_claims_what_came_back_is_told_so(team: Team):
     await team.call("general-1", "tasks", action="release", id="a", text="half done")
     told = await team.call("general-2", "tasks", action="claim", id="a")
     assert "- a [general-2 works on it] Do a (given back by general-1: half done)" in told
+    await team.call("general-2", "tasks", action="release", id="a", text="because\n" + "x" * 500)
+    assert len(await team.call(MAIN, "tasks")) < 250
+    assert "x" * 500 in await team.call(MAIN, "tasks", action="claim", id="a")
 
 
 @pytest.mark.parametrize(
