@@ -20,6 +20,7 @@ from acp_agent.text import BLANK, CONTINUED, counted
 _SHOWN_LINES = 8  # lines of a tool's text; the output of a terminal is shown whole
 _DEFAULT_WIDTH, _LEAST_WIDTH, _MOST_WIDTH = 88, 24, 100
 _INDENT = 8  # columns before a message
+_LONGEST_MAKER = 32  # columns of the task of the sub-agent that made a call
 _TIMED_OUT = "[error] timed out"
 _OF_LINES = {"text", "output"}  # members of a message that may have several lines
 _OF_FILES = {"oldText", "newText"}  # members of which every character is shown
@@ -235,9 +236,10 @@ class Screen:
         gap = "" if self._is_below_call or call_id in self._in_terminal else "\n"
         nested = bool(at(update, "_meta", "claudeCode", "parentToolUseId"))  # a sub-agent's: its report says the rest
         indent = "      " if nested else "  "
-        title = self._cut(call.title, 2 + len(indent) + len(behind))
+        whose = self._maker(update)
+        title = self._cut(call.title, 2 + len(indent) + len(whose) + len(behind))
         self._printing = ""
-        self._line(f"{gap}{indent}{mark} {self._paint(title, BOLD)}{self._paint(behind, DIM)}")
+        self._line(f"{gap}{indent}{mark} {self._paint(whose, DIM)}{self._paint(title, BOLD)}{self._paint(behind, DIM)}")
         self._is_below_call = True
         self._diffs(call_id, call.title, content)
         if nested and passed:
@@ -252,6 +254,13 @@ class Screen:
         if isinstance(raw, int) and isinstance(shown, int):
             stats = OutputStats(raw, shown, 0, 0)
             self.note(f"    {stats_line(stats, text_at(update, '_meta', 'claudeCode', 'toolName'))}")
+
+    def _maker(self, update: JsonObject) -> str:
+        """Return whose call has ended, for a call of a sub-agent beside which others work; else an empty text."""
+        parent = self._running.get(text_at(update, "_meta", "claudeCode", "parentToolUseId"))
+        if parent is None or sum(each.name == parent.name for each in self._running.values()) == 1:
+            return ""
+        return f"{cut_at(plain(parent.title.removeprefix(parent.name).strip()), _LONGEST_MAKER)}: "
 
     def _began(self, call_id: str) -> None:
         """Draw the title of a call whose output is drawn below it."""

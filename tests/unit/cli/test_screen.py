@@ -219,6 +219,17 @@ def test_the_calls_of_a_sub_agent_stand_in_one_line_each_to_the_right():
     assert line == "      ✔ read a.txt  1 line, 1 ms"
 
 
+def test_where_several_sub_agents_work_the_line_of_a_call_says_whose_it_is():
+    agents = [
+        {"sessionUpdate": "tool_call", "toolCallId": each, "title": f"explore: find {each}", "name": "agent"}
+        for each in ("the total and all its callers", "b")
+    ]
+    call = {"sessionUpdate": "tool_call", "toolCallId": "1", "title": "read a.txt", "name": "read", "kind": "read"}
+    more = {"claudeCode": {"elapsedMs": 1, "parentToolUseId": agents[0]["toolCallId"]}}
+    end = {"sessionUpdate": "tool_call_update", "toolCallId": "1", "status": "completed", "_meta": more}
+    assert seen(*agents, call, end).strip("\n") == "      ✔ explore: find the total and all…: read a.txt  1 ms"
+
+
 def test_what_runs_and_for_how_long_is_the_last_line_of_a_terminal_until_the_end(terminal, clock):
     screen = Screen(terminal, "/", clock)
     screen.begin()
