@@ -36,7 +36,8 @@ from acp_agent.session.slash.handler import SlashCommandHandler
 from acp_agent.session.titles import TitleUpdater
 from acp_agent.session.toolset.extensions import Expansion
 from acp_agent.session.toolset.gate_factory import GateMemory
-from acp_agent.session.toolset.toolset import ReloadingToolset, SessionTools
+from acp_agent.session.toolset.reloading import ReloadingToolset
+from acp_agent.session.toolset.toolset import SessionTools
 from acp_agent.session.turn_slot import Answer
 from acp_agent.session.verdicts import Finding, call_with, examined
 from acp_agent.session.workspace_facts import WorkspaceFacts

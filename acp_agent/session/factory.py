@@ -35,9 +35,10 @@ from acp_agent.session.titles import Summarizer, TitleUpdater, TitleWriter
 from acp_agent.session.toolset.backends import SessionBackends, recorder, reported_diagnostics, seen_variables
 from acp_agent.session.toolset.extensions import SessionExtensions, kinds_wanted
 from acp_agent.session.toolset.gate_factory import GateMemory, SessionGateState
+from acp_agent.session.toolset.reloading import ReloadingToolset, same_model
 from acp_agent.session.toolset.sandboxing import sandbox_status, session_sandbox
 from acp_agent.session.toolset.settings import redactor, wall_rules
-from acp_agent.session.toolset.toolset import ReloadingToolset, SessionTools, ToolDependencies, same_model
+from acp_agent.session.toolset.toolset import SessionTools, ToolDependencies
 from acp_agent.session.workspace_facts import ProjectNotes, WorkspaceFacts
 from acp_agent.store.memories import MemoryStore
 from acp_agent.workspace.changed_files import SeenFiles, SessionSnapshots

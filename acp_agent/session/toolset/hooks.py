@@ -54,6 +54,7 @@ _LAST = 1.5  # seconds for hooks of a session that ends
 _BLOCKS = 2  # the exit code that denies
 _REASON, _NOTE, _VARIABLE = 1000, 4000, 4096  # characters
 _OUTPUT = 64 * 1024  # bytes
+_MOST_BEGUN = 1000  # calls whose beginning is remembered
 _CANCELLED = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "[cancelled] the hook did not end"))
 
 
@@ -117,6 +118,8 @@ class SessionHooks:
 
     async def before(self, facts: CallFacts) -> Verdict:
         """Run the hooks before a call. The first that denies it ends it; one that wants a question gets one."""
+        if len(self._begun) >= _MOST_BEGUN:  # `after` does not see a call that was cancelled
+            del self._begun[next(iter(self._begun))]
         self._begun[facts.call.id] = monotonic()
         wish: Ask | None = None
         for hook in self._about(HookEvent.PRE_TOOL_USE, facts):

@@ -29,7 +29,8 @@ from acp_agent.protocol.editor import Connection
 from acp_agent.session.engine import SessionEngine
 from acp_agent.session.factory import SessionFactory
 from acp_agent.session.session import Opening, Session, SessionDependencies, SessionWorkspace
-from acp_agent.session.toolset.toolset import ReloadingToolset, SessionTools
+from acp_agent.session.toolset.reloading import ReloadingToolset
+from acp_agent.session.toolset.toolset import SessionTools
 from acp_agent.session.turn_slot import Answer
 from acp_agent.tools.bash import Bash
 from acp_agent.tools.edit import Write

@@ -16,7 +16,8 @@ from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Event, Notice
 from acp_agent.core.ports import Backends
 from acp_agent.core.types import ToolCall, ToolResult, ToolSpec, Touches
-from acp_agent.session.toolset.toolset import ReloadingToolset, ToolsetSnapshot
+from acp_agent.session.toolset.reloading import ReloadingToolset
+from acp_agent.session.toolset.toolset import ToolsetSnapshot
 from tests.fakes.fake_terminal import FakeTerminal
 from tests.fakes.fake_web import FakeWeb
 from tests.fakes.memory_files import MemoryFileSystem
