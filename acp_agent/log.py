@@ -1,7 +1,7 @@
 """The agent's own log: structlog to stderr or a file, never to stdout, which belongs to the protocol.
 
-A `Log` costs nothing to make: structlog is imported by `configure`. Until then only exceptions are logged, without any
-values, because it is not known yet what must be redacted.
+A `Log` costs nothing to make: structlog is imported with the first event that is logged. Before `configure` only
+exceptions are logged, without any values, because it is not known yet what must be redacted.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import stat
 import sys
 import threading
 import traceback
-from collections.abc import Generator, Mapping, MutableMapping
+from collections.abc import Callable, Generator, Mapping, MutableMapping
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -47,6 +47,13 @@ class Log:
         self._write("error", event, fields)
 
     def _write(self, level: str, event: str, fields: Mapping[str, object]) -> None:
+        configured = next((each for each in logging.getLogger().handlers if isinstance(each, _Forwarding)), None)
+        try:
+            if configured is not None and not configured.begin(level):
+                return
+        except Exception as trouble:  # noqa: BLE001 - as below; the next event tries again
+            _Lines(_STDERR).msg(_early(event, trouble))
+            return
         structlog = sys.modules.get("structlog")
         if structlog is not None and structlog.is_configured():  # unconfigured, structlog prints to stdout
             try:
@@ -81,9 +88,6 @@ def configure(level: str, file: str | None = None, redact: Redact = verbatim) ->
 
     level   the lowest level that is logged: debug, info, warning or error
     """
-    with without("rich"):  # where it is installed, structlog would load 5 MB for coloured tracebacks
-        import structlog  # noqa: PLC0415 - takes 10 ms or more at the start
-
     fd, trouble = _STDERR, ""
     if file is not None:
         try:
@@ -94,18 +98,23 @@ def configure(level: str, file: str | None = None, redact: Redact = verbatim) ->
     def render(_logger: object, _method: str, event: _Event) -> str:
         return redact(_text(event) if fd == _STDERR else json.dumps(event, default=str))
 
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            render,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=lambda *_: _Lines(fd),
-        cache_logger_on_first_use=False,
-    )
+    def begin() -> None:
+        with without("rich"):  # where it is installed, structlog would load 5 MB for coloured tracebacks
+            import structlog  # noqa: PLC0415 - takes 20 ms, and most processes log nothing
+        structlog.configure(
+            processors=[
+                structlog.processors.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso", utc=True),
+                structlog.processors.format_exc_info,
+                render,
+            ],
+            wrapper_class=structlog.make_filtering_bound_logger(level),
+            logger_factory=lambda *_: _Lines(fd),
+            cache_logger_on_first_use=False,
+        )
+
     _redact_crashes(redact)
+    logging.getLogger().handlers[:] = [_Forwarding(level, begin)]
     if trouble:
         Log(__name__).warning("the log file cannot be opened, so the log is here", file=file, error=trouble)
         return f"{file}: cannot be opened ({trouble}); the log is on stderr"
@@ -159,11 +168,29 @@ def _redact_crashes(redact: Redact) -> None:
 
     sys.excepthook = tell
     threading.excepthook = lambda crash: tell(crash.exc_type, crash.exc_value, crash.exc_traceback)
-    logging.getLogger().handlers[:] = [_Forwarding()]
 
 
 class _Forwarding(logging.Handler):
-    """Sends what libraries log through our own log, such as asyncio's "exception was never retrieved"."""
+    """Sends what libraries log through our own log, such as asyncio's "exception was never retrieved".
+
+    lowest      the lowest level that is logged
+    configure   configures structlog, once
+    """
+
+    def __init__(self, lowest: str, configure: Callable[[], None]) -> None:
+        super().__init__()
+        self._lowest = logging.getLevelNamesMapping()[lowest.upper()]
+        self._configure: Callable[[], None] | None = configure
+
+    def begin(self, level: str) -> bool:
+        """Return whether events of a level are logged. structlog is configured then."""
+        if logging.getLevelNamesMapping()[level.upper()] < self._lowest:
+            return False
+        with self.lock or contextlib.nullcontext():
+            if self._configure is not None:
+                self._configure()
+                self._configure = None
+        return True
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.WARNING:

@@ -49,6 +49,25 @@ def test_lines_go_to_stderr_from_the_level_on_and_nothing_to_stdout():
     assert "before" not in done.stderr
 
 
+def test_structlog_is_loaded_with_the_first_event_that_is_logged_and_a_failure_is_no_error_of_the_caller():
+    script = """
+import sys
+from acp_agent import log
+log.configure("warning")
+mine = log.Log("test")
+mine.info("less")
+assert "structlog" not in sys.modules
+sys.modules["structlog"] = None
+mine.warning("cannot be loaded", secret="obviously-fake")
+del sys.modules["structlog"]
+mine.warning("more")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    first, second = done.stderr.splitlines()
+    assert first.startswith("cannot be loaded: ModuleNotFoundError at log.py:")
+    assert " warning more" in second
+
+
 def test_a_file_gets_json_lines_and_is_private(tmp_path):
     file = tmp_path / "logs" / "agent.log"
     done = run("debug", str(file))
