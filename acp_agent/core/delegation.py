@@ -205,7 +205,7 @@ class Mailbox(Protocol):
         ...
 
     async def read(self, who: str, seconds: float) -> Sequence[Mail]:
-        """Return the unread messages. If there are none, wait for the first one, at most so many seconds."""
+        """Return the unread messages. Without any, wait at most so many seconds, until one comes or another ends."""
         ...
 
 

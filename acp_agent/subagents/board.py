@@ -283,6 +283,12 @@ class SessionMail:
         if self._unread.pop(who, None) is not None:
             self._closed.add(who)
         self._told.pop(who, None)
+        self._moved()
+
+    def _moved(self) -> None:
+        """Wake those that wait for messages."""
+        came, self._came = self._came, anyio.Event()
+        came.set()
 
     def names(self, who: str) -> Sequence[str]:
         """Return the others that can be written to."""
@@ -299,15 +305,18 @@ class SessionMail:
         if len(self._unread[to]) >= MOST_UNREAD:
             raise _refused(f"{to} has {MOST_UNREAD} unread messages, and gets no more", "Wait until it has read them.")
         self._unread[to].append(Mail(who, text))
-        came, self._came = self._came, anyio.Event()
-        came.set()
+        self._moved()
         if to == MAIN:
             self._wake()
 
     async def read(self, who: str, seconds: float) -> Sequence[Mail]:
-        """Return the unread messages. If there are none, wait for the first one, at most so many seconds."""
+        """Return the unread messages. If there are none, wait for the first one, at most so many seconds.
+
+        The wait ends too when one of the others ends, from which a message might have been expected.
+        """
+        others = {*self.names(who)}
         with anyio.move_on_after(seconds):
-            while not self._unread.get(who):
+            while not self._unread.get(who) and others and others <= {*self.names(who)}:
                 await self._came.wait()
         messages = self._unread.get(who, [])
         if messages:

@@ -395,6 +395,21 @@ async def test_one_that_waits_reads_a_message_as_soon_as_it_comes():
             assert [each.text for each in await box.read(MAIN, 60)] == ["now"]
 
 
+async def test_nobody_waits_for_one_that_has_ended():
+    box, _ = mail("x-1", "x-2")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: ending(box))
+        with anyio.fail_after(10):
+            assert [*await box.read("x-2", 60)] == []
+            box.close("x-2")
+            assert [*await box.read(MAIN, 60)] == [], "there is nobody left to write"
+
+
+async def ending(box: SessionMail) -> None:
+    await anyio.lowlevel.checkpoint()
+    box.close("x-1")
+
+
 async def later(box: SessionMail) -> None:
     await anyio.lowlevel.checkpoint()
     box.send("x-1", MAIN, "now")
