@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Annotated, Protocol, TypeVar
 
 from pydantic import AfterValidator, Field
@@ -23,6 +24,21 @@ def _not_reserved(name: str) -> str:
     if name in RESERVED:
         raise ValueError(f"a name besides {', '.join(RESERVED)}")
     return name
+
+
+class Direction(StrEnum):
+    """Who gives tasks to whom. ACP has the first one only."""
+
+    OUTBOUND = "outbound"
+    INBOUND = "inbound"
+    BOTH = "both"
+
+
+def _outbound(direction: Direction) -> Direction:
+    if direction is not Direction.OUTBOUND:
+        told = "outbound: over ACP an agent can give its client no task, only ask it for files, terminals and answers"
+        raise ValueError(told)
+    return direction
 
 
 class ExternalAgentSettings(Section):
@@ -46,9 +62,17 @@ class ExternalAgentSettings(Section):
     description: Annotated[
         str, Field(max_length=1000, description="What it is good at: the model reads this in the tool agent.")
     ] = "another agent"
+    direction: Annotated[
+        Direction,
+        Field(strict=False, description="Who gives tasks to whom: outbound, the session to this agent."),
+        AfterValidator(_outbound),
+    ] = Direction.OUTBOUND
     max_running: Annotated[
         int, Field(ge=1, le=64, description="Tasks that it does at once, in all sessions of one process.")
     ] = 2
+    max_per_session: Annotated[
+        int, Field(ge=0, le=64, description="Tasks of one session that it does at once; 0 = max_running.")
+    ] = 0
     allow_write: Annotated[
         Paths,
         Field(

@@ -193,9 +193,15 @@ class OtherAgents:
         none = ToolChoice(session=())  # they have tools of their own
 
         def definition(entry: ExternalAgentSettings) -> "Definition":
-            description, most = entry.description, entry.max_running
             return Definition(
-                entry.name, description, "", "configuration", tools=none, max_running=most, identity=entry.identity
+                entry.name,
+                entry.description,
+                "",
+                "configuration",
+                tools=none,
+                max_running=entry.max_running,
+                max_per_session=entry.max_per_session,
+                identity=entry.identity,
             )
 
         return {entry.name: definition(entry) for entry in self._enabled()}

@@ -8,6 +8,7 @@
     permission_mode: plan            # plan, architect, ask or read-only: it may only read
     max_turns: 20                    # model calls, at most 200
     background: false                # whether it runs beside the conversation
+    max_running: 2                   # its tasks at once in the process
     hooks: {pre_tool_use: [{matcher: bash, command: ./check.sh}]}      # or in Claude Code's form
     ---
     You test what you are told to test ...
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 DEFAULT_TURNS = 20
 _MOST_TURNS = 200
+_MOST_RUNNING = 64
 _NAME = re.compile(r"(?=.*[A-Za-z0-9])[A-Za-z0-9_-]{1,64}")
 _DESCRIPTION = 1000
 _LINE = 160  # characters of a description that the model reads in the schema
@@ -78,6 +80,7 @@ class Definition:
     skills      the names of skills whose texts it reads first
     hooks       the hooks about its calls
     max_running the runs that there may be of it in the process; 0 for as many as of all
+    max_per_session  likewise in one session
     identity    the program of another agent, as it is configured; empty for ours
     """
 
@@ -93,6 +96,7 @@ class Definition:
     skills: tuple[str, ...] = ()
     hooks: "tuple[Hook, ...]" = field(default=(), compare=False)
     max_running: int = 0
+    max_per_session: int = 0
     identity: str = ""
 
     @property
@@ -183,6 +187,7 @@ def read(text: MarkdownFile, file_name: str) -> tuple[Definition, list[Definitio
         fields.flag("background"),
         fields.texts("skills"),
         _hooks(fields, text),
+        max_running=fields.number("max_running", 0, 1, _MOST_RUNNING),
     )
     fields.note_unknown(OTHERS_KEYS)
     return definition, fields.problems

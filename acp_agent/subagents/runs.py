@@ -199,13 +199,18 @@ class SubAgentRuns:
 
     def _check_room(self, definition: Definition) -> None:
         limits, running = self._needs.limits(), [run.id for run in self._runs.values() if not run.ended]
-        taken, most = self._needs.slots.taken, definition.max_running
-        if most and (its := self._needs.slots.taken_by(definition.name)) >= most:
-            raise ToolError(
-                ToolErrorCategory.POLICY_BLOCKED,
-                f"Agent at capacity ({its}/{most}): {definition.name} cannot take another task now",
-                "Wait for one of its reports and call again, give the task to another agent, or do it yourself.",
-            )
+        taken, name = self._needs.slots.taken, definition.name
+        here = sum(1 for run in self._runs.values() if not run.ended and run.definition.name == name)
+        for its, most, where in (
+            (self._needs.slots.taken_by(name), definition.max_running, ""),
+            (here, definition.max_per_session, " of this session"),
+        ):
+            if most and its >= most:
+                raise ToolError(
+                    ToolErrorCategory.POLICY_BLOCKED,
+                    f"Agent at capacity ({its}/{most}{where}): {name} cannot take another task now",
+                    "Wait for one of its reports and call again, give the task to another agent, or do it yourself.",
+                )
         if len(running) < limits.in_session and taken < limits.in_process:
             return
         full = len(running) >= limits.in_session

@@ -297,16 +297,21 @@ def summary(run: AgentRun) -> str:
 
 
 def listing(agents: SubAgents, search: str = "") -> str:
-    """Return the agents and their runs, one a line. Words to search for leave out the agents that lack all of them."""
+    """Return the agents and their runs, one a line. Words to search for leave out what lacks all of them."""
     wanted = search.lower().split()
-    found = [each for each in agents.offered() if not wanted or any(word in _words(each) for word in wanted)]
+
+    def is_wanted(*texts: str) -> bool:
+        return not wanted or any(word in " ".join(texts).lower() for word in wanted)
+
+    found = [each for each in agents.offered() if is_wanted(each.name, each.description)]
     offered = [f"- {each.name}: {each.description} ({each.source})" for each in found] or ["none with these words"]
-    runs = [f"- {summary(run)}; task: {_line(run.task)}" for run in agents.runs()]
+    told = [run for run in agents.runs() if is_wanted(run.id, run.task)]
+    runs = [f"- {summary(run)}{_reason(run)}; task: {_line(run.task)}" for run in told]
     return "\n".join(("Agents:", *offered, *(("", "Runs:", *runs) if runs else ())))
 
 
-def _words(agent: OfferedAgent) -> str:
-    return f"{agent.name} {agent.description}".lower()
+def _reason(run: AgentRun) -> str:
+    return f"; why: {_line(run.report)}" if run.state is RunState.FAILED and run.report else ""
 
 
 def _line(task: str) -> str:

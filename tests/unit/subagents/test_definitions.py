@@ -100,6 +100,7 @@ def test_a_mode_only_takes_away(front: str, mode: Mode, told: str):
 @each_row(
     "front, told",
     [
+        ("max_running: 0", "max_running: expected a whole number from 1 to 64, got 0"),
         ("max_turns: 0", "max_turns: expected a whole number from 1 to 200, got 0"),
         ("max_turns: many", "max_turns: expected a whole number from 1 to 200, got 'many'"),
         ("background: perhaps", "background: expected true or false"),

@@ -212,6 +212,19 @@ async def test_last_all_and_ids_are_cancelled_and_unknown_ids_named(bench: Bench
         await bench.runs.spawn("explorer", "look")
 
 
+async def test_an_agent_takes_no_more_tasks_at_once_than_it_and_its_session_may_have(bench: Bench):
+    bench.known["explore"] = replace(bench.known["explore"], max_running=2)
+    bench.known["review"] = replace(bench.known["review"], max_running=2, max_per_session=1)
+    for name in ("explore", "explore", "review"):
+        await bench.runs.spawn(name, "hold")
+    with pytest.raises(ToolError, match=r"Agent at capacity \(2/2\): explore cannot take another task now"):
+        await bench.runs.spawn("explore", "hold")
+    with pytest.raises(ToolError, match=r"Agent at capacity \(1/1 of this session\): review cannot take"):
+        await bench.runs.spawn("review", "hold")
+    await bench.runs.cancel("all")
+    assert (await bench.runs.run("review", "look", bench.parent)).report == "hold then hold then hold then look"
+
+
 async def test_there_are_places_in_the_session_and_in_the_process(bench: Bench):
     bench.limits = RunLimits(in_process=2, in_session=1)
     await bench.runs.spawn("explore", "hold")
