@@ -26,7 +26,7 @@ def _not_reserved(name: str) -> str:
     return name
 
 
-class Direction(StrEnum):
+class LinkDirection(StrEnum):
     """Who gives tasks to whom. ACP has the first one only."""
 
     OUTBOUND = "outbound"
@@ -34,8 +34,8 @@ class Direction(StrEnum):
     BOTH = "both"
 
 
-def _outbound(direction: Direction) -> Direction:
-    if direction is not Direction.OUTBOUND:
+def _outbound(direction: LinkDirection) -> LinkDirection:
+    if direction is not LinkDirection.OUTBOUND:
         told = "outbound: over ACP an agent can give its client no task, only ask it for files, terminals and answers"
         raise ValueError(told)
     return direction
@@ -63,10 +63,10 @@ class ExternalAgentSettings(Section):
         str, Field(max_length=1000, description="What it is good at: the model reads this in the tool agent.")
     ] = "another agent"
     direction: Annotated[
-        Direction,
+        LinkDirection,
         Field(strict=False, description="Who gives tasks to whom: outbound, the session to this agent."),
         AfterValidator(_outbound),
-    ] = Direction.OUTBOUND
+    ] = LinkDirection.OUTBOUND
     max_running: Annotated[
         int, Field(ge=1, le=64, description="Tasks that it does at once, in all sessions of one process.")
     ] = 2
