@@ -33,6 +33,7 @@ MAX_FILE = 256 * 1024
 MAX_FRONT = 16 * 1024
 """Characters of front matter."""
 _DEEPEST = 8  # lists and tables inside each other
+_MOST_VALUES = 500  # with the keys: to read a long list takes much longer than a long text
 _SHOWN = 60  # characters of a value in a message
 _LONGEST_NAME, _LONGEST_KEY = 64, 200
 _FENCE = re.compile(r"---[ \t]*")
@@ -186,7 +187,7 @@ def _front_matter(text: str) -> tuple[dict[str, Value], dict[str, int]]:
     import yaml  # noqa: PLC0415 - only users with definitions need it
 
     with _yaml_errors():
-        depth = 0
+        depth = values = 0
         loader = cast("_Loader", yaml.SafeLoader(text))
         while loader.check_event():
             event = loader.get_event()
@@ -197,17 +198,20 @@ def _front_matter(text: str) -> tuple[dict[str, Value], dict[str, int]]:
                 depth += 1
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
+            values += isinstance(event, yaml.NodeEvent)
             if depth > _DEEPEST:
                 raise _Unusable(f"expected values nested at most {_DEEPEST} deep", line)
+            if values > _MOST_VALUES:
+                raise _Unusable(f"expected at most {_MOST_VALUES} keys and values", line)
         top = cast("_Loader", yaml.SafeLoader(text)).get_single_node()
     if top is None:
         return {}, {}
     if not isinstance(top, yaml.MappingNode):
         raise _Unusable("expected keys with values, such as `name: text`", top.start_mark.line + 2)
     lines = {str(key.value): key.start_mark.line + 2 for key, _ in top.value}
-    values = _value(top)
-    assert isinstance(values, dict)
-    return values, lines
+    table = _value(top)
+    assert isinstance(table, dict)
+    return table, lines
 
 
 @contextmanager

@@ -201,7 +201,8 @@ class ExtensionSources:
         contents = {file.shown: file.data for file in waiting}
         runs = any(file.kind in (SourceKind.TOOLS, SourceKind.HOOKS) for file in waiting)
         why = "they can start programs" if runs else "they tell the model what to do"
-        decision = await approver.ask(folder_question(self._folder, contents, [*map(describe, waiting)], why))
+        wishes = await to_thread.run_sync(lambda: [*map(describe, waiting)])  # many files may be slow to read
+        decision = await approver.ask(folder_question(self._folder, contents, wishes, why))
         lasting = decision in (Decision.ALLOW_ALWAYS, Decision.REJECT_ALWAYS)
         await to_thread.run_sync(lambda: self.answer(waiting, trusted=decision.allowed, lasting=lasting))
 

@@ -93,6 +93,8 @@ def test_only_decimal_numbers_are_numbers_and_dates_stay_text():
         ("a: b\n\tc: d", "x.md, line 3: expected YAML: found character '\\t' that cannot start any token"),
         ("a: " + "[" * 9000, "x.md, line 2: expected values nested at most 8 deep"),
         ("a: " + "{a: " * 4000, "x.md, line 2: expected values nested at most 8 deep"),
+        ("a: [" + "x," * 8000 + "]", "x.md, line 2: expected at most 500 keys and values"),
+        ("a: [" + "[],{}," * 2000 + "]", "x.md, line 2: expected at most 500 keys and values"),
         ("a: " + "b" * MAX_FRONT, "x.md, line 1: expected at most 16,384 characters of front matter, got 16,387"),
         ('a: "\u202eb', "x.md, line 2: expected YAML"),
     ],
