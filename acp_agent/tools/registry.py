@@ -192,7 +192,7 @@ def _notes(sent: JsonObject, arguments: JsonObject) -> Iterator[str]:
 
 def reserved_names() -> frozenset[str]:
     """Return the names of our own tools that any session may have, and their aliases."""
-    return frozenset((*(tool.name for tool in every_tool()), *ALIASES))
+    return frozenset((*(tool.name for tool in (*every_tool(), AgentAction())), *ALIASES))
 
 
 def every_tool() -> tuple[Tool[Any], ...]:
