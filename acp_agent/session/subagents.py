@@ -27,7 +27,7 @@ from acp_agent.core.delegation import (
     ParentCall,
     RunSlots,
 )
-from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.errors import ConfigError, ToolError, ToolErrorCategory
 from acp_agent.core.events import EventSink, ToolProgress
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
 from acp_agent.core.ports import Provider, Toolset
@@ -411,7 +411,11 @@ class SessionSubAgents:
             from acp_agent.subagents.external import ExternalDependencies, ExternalWorker  # noqa: PLC0415 - loads the SDK
 
             given = ExternalDependencies(shared.cwd, shared.toolset, shared.files, shared.seen, shared.redact)
-            return ExternalWorker(self._others.agent(entry), given)
+            try:
+                return ExternalWorker(self._others.agent(entry), given)
+            except ConfigError as error:
+                advice = "Tell the user. Do the task yourself, or give it to another agent."
+                raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, str(error), advice) from error
         needs = ModelDependencies(
             shared.toolset,
             shared.provider,

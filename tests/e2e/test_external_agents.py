@@ -228,6 +228,7 @@ async def test_a_variable_that_is_missing_fails_its_card(tmp_path: Path):
     async with editing(tmp_path, GO, capabilities=NOTHING, config=settings) as editor:
         status, text = await go(editor)
     assert (status, "the variable HANDED to be set" in text) == ("failed", True), text
+    assert "internal error" not in text
 
 
 async def test_cancelling_the_turn_ends_its_processes_and_its_commands(tmp_path: Path):
