@@ -615,6 +615,7 @@ async def test_no_way_raises_the_rights_of_a_call(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", WAYS)
 async def test_no_way_raises_the_rights_of_any_call(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Each call under one of the configurations, another one at each run."""
