@@ -33,6 +33,11 @@ Tasks = tuple[BoardTask, ...]
 
 
 def _refused(message: str, advice: str) -> ToolError:
+    """Return the error of a call that cannot be done now. It is no mistake of the model."""
+    return ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, advice)
+
+
+def _wrong(message: str, advice: str) -> ToolError:
     return ToolError(ToolErrorCategory.INVALID_PARAMETERS, message, advice)
 
 
@@ -66,7 +71,7 @@ class SessionBoard:
         added: list[BoardTask] = []
         for draft in _numbered(drafts, taken):
             if draft.id in taken:
-                raise _refused(f"there is a task {draft.id} already", "Give each task an id of its own.")
+                raise _wrong(f"there is a task {draft.id} already", "Give each task an id of its own.")
             taken.add(draft.id)
             added.append(draft)
         _check_dependencies((*now, *added))
@@ -215,9 +220,9 @@ def _returned(task: BoardTask, note: str) -> BoardTask:
     return replace(task, status=PlanStatus.PENDING, owner="", note=note)
 
 
-def _unknown(task_id: str, tasks: Tasks, of: str = "") -> ToolError:
+def _unknown(task_id: str, tasks: Sequence[BoardTask], of: str = "") -> ToolError:
     known = ", ".join(task.id for task in tasks) or "none"
-    return _refused(f"{of}there is no task {task_id[:80]!r}", f"Tasks: {known}.")
+    return _wrong(f"{of}there is no task {task_id[:80]!r}", f"Tasks: {known}.")
 
 
 def _numbered(drafts: Sequence[BoardTask], taken: set[str]) -> Iterator[BoardTask]:
@@ -226,7 +231,7 @@ def _numbered(drafts: Sequence[BoardTask], taken: set[str]) -> Iterator[BoardTas
     numbers = (str(number) for number in count(1) if str(number) not in given)
     for draft in drafts:
         if draft.id and not _ID.fullmatch(draft.id):
-            raise _refused(f"{draft.id[:80]!r} is no id", "Use up to 40 letters, digits, dots, - and _.")
+            raise _wrong(f"{draft.id[:80]!r} is no id", "Use up to 40 letters, digits, dots, - and _.")
         yield draft if draft.id else replace(draft, id=next(numbers))
 
 
@@ -236,13 +241,13 @@ def _check_dependencies(tasks: Tasks) -> None:
     for task in tasks:
         for other in task.after:
             if other not in after:
-                raise _unknown(other, tasks, f"{task.id} cannot wait for {other[:80]!r}: ")
+                raise _unknown(
+                    other, [each for each in tasks if each is not task], f"{task.id} cannot wait for {other[:80]!r}: "
+                )
     done = set[str]()
     for task in tasks:
         if cycle := _cycle(task.id, after, (), done):
-            raise _refused(
-                f"these tasks wait for each other: {' -> '.join(cycle)}", "Leave out one of the dependencies."
-            )
+            raise _wrong(f"these tasks wait for each other: {' -> '.join(cycle)}", "Leave out one of the dependencies.")
 
 
 def _cycle(task_id: str, after: Mapping[str, Sequence[str]], path: tuple[str, ...], done: set[str]) -> Sequence[str]:
@@ -301,7 +306,7 @@ class SessionMail:
             why = f"{to} has ended" if to in self._closed else f"nobody here is called {to[:80]!r}"
             raise _refused(why, f"You can write to: {', '.join(names) or 'nobody'}.")
         if len(text) > LONGEST_MESSAGE:
-            raise _refused(f"a message of {len(text):,} characters (at most {LONGEST_MESSAGE:,})", "Shorten it.")
+            raise _wrong(f"a message of {len(text):,} characters (at most {LONGEST_MESSAGE:,})", "Shorten it.")
         if len(self._unread[to]) >= MOST_UNREAD:
             raise _refused(f"{to} has {MOST_UNREAD} unread messages, and gets no more", "Wait until it has read them.")
         self._unread[to].append(Mail(who, text))

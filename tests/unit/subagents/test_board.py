@@ -115,6 +115,17 @@ async def test_what_waits_for_others_can_be_neither_claimed_nor_completed(bench:
     assert "b waits for a" in await refused(bench.board.complete("b", MAIN, ""))
 
 
+async def test_a_task_that_another_one_has_is_no_mistake_in_the_arguments(bench: Bench):
+    await bench.create(task("a"))
+    await bench.board.claim("a", "x-1")
+    with pytest.raises(ToolError) as caught:
+        await bench.board.claim("a", "x-2")
+    assert not caught.value.failure.category.quality_failure
+    with pytest.raises(ToolError) as caught:
+        await bench.board.claim("b", "x-2")
+    assert caught.value.failure.category.quality_failure
+
+
 async def test_completing_says_what_became_ready_and_only_that(bench: Bench):
     await bench.create(task("a"), task("b"), task("c", "a"), task("d", "a", "b"), task("e", "c"))
     change = await bench.board.complete("a", "x-1", "42")
@@ -159,7 +170,7 @@ async def test_nothing_waits_for_a_task_that_was_cancelled(bench: Bench):
 @pytest.mark.parametrize(
     ("drafts", "told"),
     [
-        ((task("a", "zzz"),), "a cannot wait for 'zzz': there is no task 'zzz' Tasks: old, a."),
+        ((task("a", "zzz"),), "a cannot wait for 'zzz': there is no task 'zzz' Tasks: old."),
         ((task("a", "a"),), "these tasks wait for each other: a -> a"),
         ((task("a", "c"), task("b", "a"), task("c", "b")), "these tasks wait for each other: a -> c -> b -> a"),
         ((task("old"),), "there is a task old already"),
