@@ -19,9 +19,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 
 class Section(BaseModel):
-    """A table of the configuration: frozen, no unknown keys, no silent conversions."""
+    """A table of the configuration: frozen, no unknown keys, no silent conversions.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    `defer_build` has pydantic make validators of the tables that are validated, not of each one by itself. So defaults
+    are made with `model_construct`, which needs no validator.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 def _path(value: str) -> str:

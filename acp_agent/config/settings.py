@@ -81,7 +81,7 @@ class MemorySettings(Section):
             description="Notes that are kept. The one that was unused for the longest time is deleted first.",
         ),
     ] = 1000
-    sessions: SessionsSettings = SessionsSettings()
+    sessions: SessionsSettings = SessionsSettings.model_construct()
     max_note_bytes: Annotated[int, Field(ge=100, le=64 * 1024, description="Bytes one note may have.")] = 8 * 1024
 
 
@@ -287,8 +287,8 @@ class AgentSettings(Section):
         ),
         SMALLER,
     ] = None
-    instructions: InstructionSettings = InstructionSettings()
-    tool_filter: ToolFilterSettings = ToolFilterSettings()
+    instructions: InstructionSettings = InstructionSettings.model_construct()
+    tool_filter: ToolFilterSettings = ToolFilterSettings.model_construct()
     hallucination_detection: Annotated[
         bool,
         Field(
@@ -524,7 +524,7 @@ class AcpSettings(Section):
             description="Seconds without a prompt after which a session is unloaded; 0 = never.",
         ),
     ] = 1800.0
-    lsp: LspSettings = LspSettings()
+    lsp: LspSettings = LspSettings.model_construct()
     rich_kinds: Annotated[
         bool,
         Field(
@@ -563,17 +563,17 @@ class LoggingSettings(Section):
 class Settings(Section):
     """The whole configuration."""
 
-    agent: AgentSettings = AgentSettings()
-    agents: AgentsSettings = AgentsSettings()
-    llm: LlmSettings = LlmSettings()
-    memory: MemorySettings = MemorySettings()
-    skills: SkillSettings = SkillSettings()
-    tools: ToolSettings = ToolSettings()
-    mcp: McpSettings = McpSettings()
-    acp: AcpSettings = AcpSettings()
-    scheduler: SchedulerSettings = SchedulerSettings()
-    audit: AuditSettings = AuditSettings()
-    logging: LoggingSettings = LoggingSettings()
+    agent: AgentSettings = AgentSettings.model_construct()
+    agents: AgentsSettings = AgentsSettings.model_construct()
+    llm: LlmSettings = LlmSettings.model_construct()
+    memory: MemorySettings = MemorySettings.model_construct()
+    skills: SkillSettings = SkillSettings.model_construct()
+    tools: ToolSettings = ToolSettings.model_construct()
+    mcp: McpSettings = McpSettings.model_construct()
+    acp: AcpSettings = AcpSettings.model_construct()
+    scheduler: SchedulerSettings = SchedulerSettings.model_construct()
+    audit: AuditSettings = AuditSettings.model_construct()
+    logging: LoggingSettings = LoggingSettings.model_construct()
 
 
 def config_schema() -> JsonObject:

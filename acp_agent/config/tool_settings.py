@@ -235,7 +235,7 @@ class FilterSettings(Section):
             examples=["~/acp-filters.toml"],
         ),
     ] = None
-    security: SecurityFilterSettings = SecurityFilterSettings()
+    security: SecurityFilterSettings = SecurityFilterSettings.model_construct()
 
 
 class SubstitutionMode(StrEnum):
@@ -483,10 +483,10 @@ class ToolSettings(Section):
         ),
         no_looser(Autonomy.FULL, Autonomy.SUPERVISED, Autonomy.READONLY),
     ] = Autonomy.SUPERVISED
-    shell: ShellSettings = ShellSettings()
-    file: FileSettings = FileSettings()
-    scrape: ScrapeSettings = ScrapeSettings()
-    diagnostics: DiagnosticsSettings = DiagnosticsSettings()
+    shell: ShellSettings = ShellSettings.model_construct()
+    file: FileSettings = FileSettings.model_construct()
+    scrape: ScrapeSettings = ScrapeSettings.model_construct()
+    diagnostics: DiagnosticsSettings = DiagnosticsSettings.model_construct()
     max_tool_calls_per_session: Annotated[
         int | None,
         Field(
@@ -498,23 +498,23 @@ class ToolSettings(Section):
         ),
         SMALLER,
     ] = None
-    rate_limit: RateLimitSettings = RateLimitSettings()
-    anomaly: AnomalySettings = AnomalySettings()
-    verifiers: VerifierSettings = VerifierSettings()
-    retry: RetrySettings = RetrySettings()
-    utility: UtilitySettings = UtilitySettings()
-    phases: PhaseSettings = PhaseSettings()
-    policy: PolicySettings = PolicySettings()
-    adversarial_policy: AdversarialSettings = AdversarialSettings()
-    authorization: AuthorizationSettings = AuthorizationSettings()
-    protection: ProtectionSettings = ProtectionSettings()
-    sandbox: SandboxSettings = SandboxSettings()
-    overflow: OverflowSettings = OverflowSettings()
-    undo: UndoSettings = UndoSettings()
-    result_cache: ResultCacheSettings = ResultCacheSettings()
-    filters: FilterSettings = FilterSettings()
-    tafc: TafcSettings = TafcSettings()
-    dependencies: DependencySettings = DependencySettings()
+    rate_limit: RateLimitSettings = RateLimitSettings.model_construct()
+    anomaly: AnomalySettings = AnomalySettings.model_construct()
+    verifiers: VerifierSettings = VerifierSettings.model_construct()
+    retry: RetrySettings = RetrySettings.model_construct()
+    utility: UtilitySettings = UtilitySettings.model_construct()
+    phases: PhaseSettings = PhaseSettings.model_construct()
+    policy: PolicySettings = PolicySettings.model_construct()
+    adversarial_policy: AdversarialSettings = AdversarialSettings.model_construct()
+    authorization: AuthorizationSettings = AuthorizationSettings.model_construct()
+    protection: ProtectionSettings = ProtectionSettings.model_construct()
+    sandbox: SandboxSettings = SandboxSettings.model_construct()
+    overflow: OverflowSettings = OverflowSettings.model_construct()
+    undo: UndoSettings = UndoSettings.model_construct()
+    result_cache: ResultCacheSettings = ResultCacheSettings.model_construct()
+    filters: FilterSettings = FilterSettings.model_construct()
+    tafc: TafcSettings = TafcSettings.model_construct()
+    dependencies: DependencySettings = DependencySettings.model_construct()
     permissions: Annotated[dict[ToolName, PermissionRules], PROJECT_RULES] = Field(
         default_factory=dict[ToolName, PermissionRules],
         description="Rules by tool name (bash, read, write, edit, ...), in order. The first rule that matches a call "
