@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 
 from acp_agent.core.ports import Invocation, Question
-from acp_agent.core.types import Diff, Json
+from acp_agent.core.types import Diff, Json, Phase, ToolCall
 from acp_agent.gates.gate import CallFacts
 from acp_agent.gates.shell.command import Opaque, Plain, ShellText
 from acp_agent.gates.shell.options import tables
@@ -129,8 +129,7 @@ def build(facts: CallFacts, reasons: tuple[str, ...], always: str) -> Question:
     said = [f'its server says: "{invocation.spec.description}"'] if invocation.spec.server else []
     if command is not None and invocation.summary:
         said.append(invocation.summary)
-    who = [] if (agent := invocation.call.agent) is None else [f"{agent.name} (sub-agent {agent.id}) asks"]
-    lines = [*map(visible, (*who, *reasons)), *map(clipped, details), *map(visible, said)]
+    lines = [*map(visible, (*_who(invocation.call), *reasons)), *map(clipped, details), *map(visible, said)]
     arguments = invocation.call.arguments
     return Question(
         call_id=invocation.call.id,
@@ -144,6 +143,13 @@ def build(facts: CallFacts, reasons: tuple[str, ...], always: str) -> Question:
         command="" if command is None else visible_lines(command),
         text=_whole(invocation, clipped(title)) if command is None else "",
     )
+
+
+def _who(call: ToolCall) -> tuple[str, ...]:
+    """Return who asks, where it is not the session's own model."""
+    if call.agent is not None:
+        return (f"{call.agent.name} (sub-agent {call.agent.id}) asks",)
+    return ("a check that you have configured asks, since files changed",) if call.phase is Phase.VERIFIER else ()
 
 
 def _details(line: ShellText) -> list[str]:

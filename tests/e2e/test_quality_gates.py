@@ -1,5 +1,6 @@
 """Quality gates on the wire: what fails goes back to the one who worked, and the user is told what stays wrong."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -91,6 +92,8 @@ async def test_a_gate_asks_like_any_call_and_a_refused_one_is_no_failure_of_the_
             {"outcome": {"outcome": "selected", "optionId": "reject_once"}}
         )
         assert await editor.say(await editor.open(), "go") == "end_turn"
+        (question,) = editor.requests("session/request_permission")
+    assert "a check that you have configured asks" in json.dumps(question), "since no model has called it"
     assert "The quality gate tests could not be run: " in messages(editor)
 
 
