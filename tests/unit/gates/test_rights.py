@@ -610,7 +610,7 @@ async def test_no_way_raises_the_rights_of_a_call(tmp_path: Path, monkeypatch: p
     found = list[str]()
     for number, name in enumerate(WAYS):
         config = [*CONFIGS][number % len(CONFIGS)]
-        found += await raised(name, config, chance.sample(CORPUS, 6), own, tmp_path / str(number), monkeypatch)
+        found += await raised(name, config, chance.sample(CORPUS, 4), own, tmp_path / str(number), monkeypatch)
     assert not found, "\n".join(found)
 
 
