@@ -177,7 +177,7 @@ def test_a_copy_of_the_docs_examples_is_read_without_a_problem():
     skill, command, _ = (part.partition("\n```")[0] for part in page.split("```markdown\n")[1:])
     found = library(file("release-notes", skill), variables=["FORGE_TOKEN"])
     assert (found.problems, found.status()) == ((), ("Skills: release-notes",))
-    assert "Run `sh scripts/commits.sh v2` in the project" in found.load("release-notes", "v2").text
+    assert "scripts/commits.sh v2` in the project." in found.load("release-notes", "v2").text
     mine = commands(explain=command)
     assert (mine.problems, mine.status()) == ((), ("Commands: /explain",))
     explain = mine.find("explain")
