@@ -356,7 +356,6 @@ class SharedWork:
 
     async def ended(self, run_id: str, state: RunState) -> Sequence[str]:
         """Give back what a sub-agent has, because its run has ended. Return the ids of its tasks."""
-        self.mail.close(run_id)
         ending = {RunState.FAILED: "failed", RunState.CANCELLED: "was cancelled"}.get(state, "ended")
         return await self.board.give_back(run_id, f"which {ending}")
 

@@ -154,7 +154,7 @@ class SubAgentRuns:
             await self._work(run, parent.progress)
             run.told = True
         finally:
-            run.over.set()
+            self._over(run)
         return run.shown()
 
     async def spawn(self, agent: str, task: str) -> AgentRun:
@@ -178,8 +178,14 @@ class SubAgentRuns:
         finally:
             with anyio.move_on_after(_CLEAN_UP, shield=True):
                 await self._needs.emit(ToolFinished(run.card, "agent", as_result(run.shown()), run.seconds))
-            run.over.set()
+            self._over(run)
             self.wake()
+
+    def _over(self, run: _Run) -> None:
+        """Note that a run and its card have ended. Only now those that wait for its messages are woken."""
+        run.over.set()
+        if (shared := self._needs.shared()) is not None:
+            shared.mail.close(run.id)
 
     def _begin(
         self, definition: Definition, task: str, worker: Worker, card: str, run_id: str = "", *, beside: bool = False

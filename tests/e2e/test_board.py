@@ -157,6 +157,19 @@ async def test_a_spawned_run_that_writes_wakes_the_main_agent_that_waits_for_it_
     assert_no_card_is_open(editor)
 
 
+async def test_a_main_agent_that_waits_for_a_message_reads_the_report_of_one_that_ends_without_any(tmp_path: Path):
+    async with team(
+        tmp_path,
+        find=["I found it."],
+        go=[[agent(op="spawn", agent="explore", task="find it")], [mail("read", wait=60)], "done", "done"],
+    ) as (editor, model):
+        assert await editor.say(await editor.open(), "go") == "end_turn"
+    third = [each["messages"] for each in model.requests if str(each["messages"][1]["content"]).startswith("go")][2]
+    said = "\n".join(str(each["content"]) for each in third)
+    assert "no messages\nyou are main; you can write to: nobody now" in said
+    assert "I found it." in said
+
+
 async def test_what_a_cancelled_turn_leaves_is_free_again_and_a_load_shows_the_board(tmp_path: Path):
     script: Script = {
         "^find": [uses(tasks("claim")), {"hang": True}],
