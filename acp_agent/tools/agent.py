@@ -341,8 +341,15 @@ def _risks(*agents: OfferedAgent | None) -> str:
 
 
 _ACCESS = {"read": Access.READ, "search": Access.READ, "delete": Access.DELETE}
-_OURS = {"read": ("read",), "search": ("read",), "delete": ("delete_path",), "move": ("move_path",)}
-"""Our tools that do what an action of this kind does with its paths."""
+_OURS = {
+    "read": ("read",),
+    "search": ("read",),
+    "edit": ("write", "edit"),
+    "delete": ("delete_path",),
+    "move": ("move_path",),
+}
+"""Our tools that do what an action of this kind does with its paths. One of another kind may do any of it."""
+_ANY = tuple(dict.fromkeys(tool for tools in _OURS.values() for tool in tools))
 
 
 class AgentActionParams(Params):
@@ -384,13 +391,14 @@ class AgentAction(Tool[AgentActionParams]):
     def spec_of(self, params: AgentActionParams) -> ToolSpec:
         """Return the definition for one call. What is forbidden of our own tools is forbidden of it."""
         command = ("bash",) if params.command.strip() else ()
-        paths = _OURS.get(params.kind, ("write", "edit")) if params.paths else ()
+        paths = _OURS.get(params.kind, _ANY) if params.paths else ()
         return replace(self.spec(), acts_as=(*command, *paths, *(("fetch",) if params.urls else ())))
 
     def subjects(self, params: AgentActionParams) -> tuple[Subject, ...]:
         access = _ACCESS.get(params.kind, Access.WRITE)
         command = (CommandSubject(params.command, typed=True),) if params.command.strip() else ()
-        paths = tuple(PathSubject(path, access) for path in params.paths)
+        also_reads = (Access.READ,) if access is Access.WRITE else ()  # who changes a file knows what it holds
+        paths = tuple(PathSubject(path, each) for path in params.paths for each in (*also_reads, access))
         return (*command, *paths, *map(UrlSubject, params.urls), AgentSubject(params.agent, params.program))
 
     async def run(self, params: AgentActionParams, context: ToolContext) -> ToolResult:
