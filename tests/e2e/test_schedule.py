@@ -3,7 +3,7 @@
 import json
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ HANGS = {"hang": True}
 
 
 @asynccontextmanager
-async def scheduling(folder: Path, script: Script, **options: Any) -> AsyncIterator[ScriptedEditor]:
+async def scheduling(folder: Path, script: Script, **options: Any) -> AsyncGenerator[ScriptedEditor]:
     """An editor that shows what comes while no prompt runs, and offers nothing."""
     async with editing(folder, script, capabilities=NOTHING, short_waits=True, **options) as editor:
         editor.name = "toad"
@@ -43,7 +43,7 @@ async def ended(editor: ScriptedEditor, opened: dict[str, Any]) -> tuple[str, st
     found = await editor.seen(
         lambda f: f.update.get("toolCallId") == opened["toolCallId"] and f.update.get("status") != "in_progress"
     )
-    return found.update["status"], text_at(found.update, "rawOutput", "output")
+    return text_at(found.update, "status"), text_at(found.update, "rawOutput", "output")
 
 
 async def test_a_prompt_fires_on_a_card_is_audited_as_the_schedules_and_told_again_by_a_load(tmp_path: Path):

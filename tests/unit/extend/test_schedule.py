@@ -1,6 +1,6 @@
 """Scheduled prompts over a real database, with a clock and a session that a test moves."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -98,7 +98,7 @@ class Scheduled:
 
 
 @asynccontextmanager
-async def scheduled(folder: Path) -> AsyncIterator[Scheduled]:
+async def scheduled(folder: Path) -> AsyncGenerator[Scheduled]:
     async with opened(folder / "acp-agent.db") as database:
         store = SessionStore(database)
         await store.create(SessionRecord("s", "/work"), SessionOptions())
