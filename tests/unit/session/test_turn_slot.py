@@ -228,3 +228,51 @@ async def test_a_turn_that_is_closed_is_abandoned() -> None:
         await anyio.wait_all_tasks_blocked()
         await slot.close(5)
     assert slot.session_ended
+
+
+async def test_a_scheduled_turn_gives_way_to_a_prompt_and_no_prompt_to_a_scheduled_turn():
+    slot, ended = TurnSlot(), anyio.Event()
+
+    async def scheduled() -> None:
+        async with slot.turn(Settling(slot), scheduled=True):
+            await anyio.sleep_forever()
+        assert slot.gave_way
+        ended.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(scheduled)
+        await anyio.wait_all_tasks_blocked()
+        async with slot.turn(Settling(slot)):
+            assert ended.is_set()
+            assert not slot.scheduled
+            assert not slot.gave_way
+            with pytest.raises(RequestError, match="already in progress"):
+                async with slot.turn(Settling(slot), scheduled=True):
+                    pass
+
+
+async def test_a_cancel_reaches_the_prompt_that_waits_for_a_scheduled_turn_to_end():
+    slot, may_end = TurnSlot(), anyio.Event()
+    prompt = Settling(slot)
+
+    async def slowly(cancelled: bool) -> None:
+        del cancelled
+        with anyio.CancelScope(shield=True):
+            await may_end.wait()
+
+    async def scheduled() -> None:
+        async with slot.turn(slowly, scheduled=True):
+            await anyio.sleep_forever()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(scheduled)
+        await anyio.wait_all_tasks_blocked()
+
+        async def arrives() -> None:
+            assert await ran(slot, for_ever, prompt) == CANCELLED
+
+        tasks.start_soon(arrives)
+        await anyio.wait_all_tasks_blocked()
+        slot.cancel()
+        may_end.set()
+    assert prompt.told == [True]
