@@ -74,7 +74,7 @@ def _corpus() -> Iterator[Call]:
 
 
 CORPUS: tuple[Call, ...] = tuple({json.dumps(call): call for call in _corpus()}.values())
-HARMLESS: tuple[Call, ...] = (("bash", {"command": "git status"}), ("read", {"path": "src/a"}))
+HARMLESS: tuple[Call, ...] = (("bash", {"command": "git status"}), ("read", {"path": "a"}))
 
 
 # ------------------------------------------------------------------------------------------ sessions
