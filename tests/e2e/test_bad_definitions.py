@@ -55,8 +55,8 @@ async def test_each_is_told_with_file_key_and_reason_in_the_turn_and_in_status_a
 
 
 async def test_of_very_many_problems_the_first_are_told_and_the_others_counted(tmp_path: Path):
-    users(tmp_path, "agents/a.md", AGENT.format("a", "".join(f"key{number}: 1\n" for number in range(300))))
+    users(tmp_path, "agents/a.md", AGENT.format("a", "".join(f"key{number}: 1\n" for number in range(240))))
     async with aided(tmp_path, "done") as (session, _, _):
         told, status = await session.say("go"), await session.status()
-        assert (told.count("unknown key"), "280 more problems: `/status` names them" in told) == (20, True)
-        assert (status.count("unknown key"), "100 more problems: correct these first" in status) == (200, True)
+        assert (told.count("unknown key"), "220 more problems: `/status` names them" in told) == (20, True)
+        assert (status.count("unknown key"), "40 more problems: correct these first" in status) == (200, True)
