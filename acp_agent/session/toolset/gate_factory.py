@@ -419,7 +419,7 @@ def _protected(loaded: Loaded, context: GateContext) -> ProtectedGate:
         conduct=context.options,
         resolve=context.files.resolve_readable,
         resolve_command=resolve_command,
-        git=GitGuard(GitRepositories(resolve_command), GitChanges(resolve_command)),
+        git=GitGuard(GitRepositories(resolve_command, context.shell.cwd), GitChanges(resolve_command)),
     )
 
 

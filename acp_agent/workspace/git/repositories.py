@@ -215,10 +215,12 @@ class GitRepositories:
     """A finder of repositories, which remembers what it read until a file of them changes.
 
     resolve   where a path of a command leads (Roots.resolve); it refuses what is outside the workspace
+    cwd       the session's folder, absolute. Its repository counts also where rules let nobody list it
     """
 
-    def __init__(self, resolve: Resolve) -> None:
+    def __init__(self, resolve: Resolve, cwd: str) -> None:
         self._resolve = resolve
+        self._cwd = cwd
         self._known: dict[tuple[str, tuple[str, ...]], tuple[StampedReader, tuple[Repository, ...]]] = {}
 
     def __call__(self, folder: str, others: tuple[str, ...] = ()) -> tuple[Repository, ...]:
@@ -228,7 +230,7 @@ class GitRepositories:
         others   words of the command that may name other repositories
         """
         try:
-            place = real_path(os.path.join(self._place("."), os.path.expanduser(folder)))
+            place = real_path(os.path.join(self._cwd, os.path.expanduser(folder)))
         except NotReadable as error:
             return (Repository("this repository", troubles=(f"cannot be found: its folder {error}",)),)
         known = self._known.get((place, others))
@@ -243,12 +245,6 @@ class GitRepositories:
             self._known.clear()
         self._known[place, others] = (search.reader, found)
         return found
-
-    def _place(self, path: str) -> str:
-        try:
-            return self._resolve(path, Access.LIST)
-        except (Refused, ToolError):
-            return os.path.abspath(path)
 
     def _inside(self, path: str) -> bool:
         try:

@@ -165,6 +165,26 @@ async def test_allow_always_covers_the_tool_and_survives_a_restart(make):
     assert (await chain.run(call("edit", PathSubject("x", Access.WRITE)))).failure is not None
 
 
+@pytest.mark.parametrize("hostile_one", ["session", "process"])
+async def test_git_obeys_the_repository_of_the_session_also_where_its_folder_may_not_be_read(
+    root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hostile_one: str
+):
+    here = {"session": Path(root), "process": tmp_path / "elsewhere"}
+    for folder in here.values():
+        for name in ("objects", "refs"):
+            (folder / ".git" / name).mkdir(parents=True)
+        (folder / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    (here[hostile_one] / ".git" / "config").write_text("[core]\n\tfsmonitor = ./evil.sh\n")
+    monkeypatch.chdir(here["process"])
+    file = tmp_path / "config.toml"
+    file.write_text('[tools.file]\ndeny_read = ["**"]\n')
+    chain = Chain(root, os.devnull, loaded=load(Flags(), {"ACP_AGENT_CONFIG": str(file)}))
+    await chain.run(command("git commit -m x"))
+    assert chain.approver is not None
+    (question,) = chain.approver.questions
+    assert any("core.fsmonitor" in reason for reason in question.reasons) == (hostile_one == "session")
+
+
 async def test_always_holds_in_the_project_also_where_its_folder_may_not_be_read(root: str, tmp_path: Path):
     config = tmp_path / "config.toml"
     config.write_text('[tools.file]\ndeny_read = ["**"]\n')

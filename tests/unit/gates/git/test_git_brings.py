@@ -56,7 +56,7 @@ async def fate(root: Path, text: str, conduct: SessionOptions | None = None) -> 
         conduct=conduct or SessionOptions(),
         resolve=resolve,
         resolve_command=resolve,
-        git=GitGuard(GitRepositories(resolve), changes=GitChanges(resolve)),
+        git=GitGuard(GitRepositories(resolve, str(root)), changes=GitChanges(resolve)),
     )
     verdict = await gate.examine(CallFacts(command(text)))
     match verdict:
@@ -186,7 +186,7 @@ async def test_asking_git_runs_nothing_and_takes_no_lock(root: Path, tmp_path: P
     (root / ".git/index.lock").touch()
     (root / "a.txt").write_text("changed\n")
     changes = GitChanges(inside(str(root)))
-    guard = GitGuard(GitRepositories(inside(str(root))), changes=changes)
+    guard = GitGuard(GitRepositories(inside(str(root)), str(root)), changes=changes)
     for text in (*BRINGING, *SILENT):
         assert await guard.bringing(CommandFacts(text)) is not None, text
     assert not mark.exists()

@@ -49,7 +49,7 @@ def gate_of(root: Path, conduct: SessionOptions | None = None) -> Judged:
         conduct=conduct or SessionOptions(),
         resolve=resolve,
         resolve_command=resolve,
-        git=GitGuard(GitRepositories(resolve), brings_nothing),
+        git=GitGuard(GitRepositories(resolve, str(root)), brings_nothing),
     )
     return Judged(gate, expand=partial(shell_names, resolve=resolve))
 
