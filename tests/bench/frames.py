@@ -62,8 +62,10 @@ class Probe:
     def _see(self, frame: FrameType, event: str, what: Any) -> None:
         if event == "call":
             code = frame.f_code
-            if code.co_filename in (CALLS, MODEL):  # a tool call lasts until the model is asked again
-                self._calling = code.co_filename == CALLS
+            if code.co_filename == CALLS and code.co_qualname.startswith("ToolCalls."):
+                self._calling = True
+            elif code.co_filename == MODEL:  # a tool call lasts until the model is asked again
+                self._calling = False
             self._entered.add(code)
             if self._calling:
                 self._in_call.add(code)
