@@ -52,6 +52,7 @@ from acp_agent.store.sessions import SessionStore
 
 if TYPE_CHECKING:
     from acp_agent.boot import Handover
+    from acp_agent.config.call_settings import SchedulerSettings
     from acp_agent.protocol.extensions import Extensions
     from acp_agent.protocol.strict import StrictObserver
     from acp_agent.session.processes import ProcessServices
@@ -281,7 +282,10 @@ class App:
 
         if self._database is None:
             return None
-        settings = lambda: reload().settings.scheduler  # noqa: E731
+
+        def settings() -> "SchedulerSettings":
+            return reload().settings.scheduler
+
         return session_schedule(session, self._database, settings, now_ms, self._background)
 
     def _redact(self, text: str) -> str:

@@ -286,8 +286,10 @@ class SessionFactory:
         def sandbox(editor: bool) -> str:  # noqa: FBT001 - the audit's only question
             return self._tools.backends.sandbox_around(editor=editor)
 
-        turns = self._session.turns
-        turn = lambda: "schedule" if turns.busy and turns.scheduled else ""  # noqa: E731
+        def turn() -> str:
+            turns = self._session.turns
+            return "schedule" if turns.busy and turns.scheduled else ""
+
         caller = Caller(self._session.id, self._cwd, memory.trust.of, sandbox, turn)
         return SessionGateState(
             approver,

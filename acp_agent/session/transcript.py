@@ -176,7 +176,7 @@ class EventQueue:
                 if set(map(type, self._waiting)) == {UsageChanged}:
                     await self._pause()
                 batch, self._waiting = self._waiting, []
-                events = tuple(joined(batch))
+                events = tuple(joined(batch, self._writer.redact))
                 try:
                     await self._writer.write([event for event in events if isinstance(event, TranscriptEvent)])
                     for event in events:
@@ -205,14 +205,18 @@ class EventQueue:
         moved.set()
 
 
-def joined(events: Sequence[Event]) -> Iterator[Event]:
-    """Yield the events, adjacent pieces of one message as one piece."""
+def joined(events: Sequence[Event], redact: Redact) -> Iterator[Event]:
+    """Yield the events, adjacent pieces of one message as one piece.
+
+    redact   removes a secret whose parts came in several pieces
+    """
     for message, run in groupby(events, _message):
         if message is None:
             yield from run
         else:
             pieces = [event for event in run if isinstance(event, TextDelta | ThoughtDelta)]
-            yield replace(pieces[0], text="".join(piece.text for piece in pieces))
+            text = "".join(piece.text for piece in pieces)
+            yield replace(pieces[0], text=redact(text) if len(pieces) > 1 else text)
 
 
 def _message(event: Event) -> tuple[type, str] | None:

@@ -105,6 +105,10 @@ class TranscriptWriter:
         self._state = state
         self._redact = redact or self._redact
 
+    def redact(self, text: str) -> str:
+        """Return a text without secrets."""
+        return self._redact(text)
+
     @property
     def done(self) -> bool:
         """Whether everything is written: no event waits, and the last attempt succeeded."""
