@@ -1,15 +1,18 @@
-"""`acp-agent doctor`: check the configuration, the model, the data folder and the programs, and give advice."""
+"""`acp-agent doctor`: check the configuration, the model, the data folder and the programs, and give advice.
+
+With `--editor NAME` it looks for the settings of an editor, and talks to the agent that they start.
+"""
 
 import argparse
-import importlib
 import os
 import shutil
 import sqlite3
 import stat
 import subprocess
 import tempfile
+import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -19,6 +22,10 @@ from urllib.parse import quote
 import anyio
 import anyio.to_thread
 
+from acp_agent.cli.agent_process import AgentProcess, Recording, objects_at, text_at
+from acp_agent.cli.setup.command import EXTENSION, is_installed, read_settings, run_code
+from acp_agent.cli.setup.editors import AgentCommand, EditorSetup, editor_setup, this_installation
+from acp_agent.cli.setup.jsonc import JsoncFault
 from acp_agent.config.files import DATA_VARIABLE, data_dir, database_file
 from acp_agent.config.llm_settings import ProviderType
 from acp_agent.config.load import Flags, Loaded, ProjectLoosens, load
@@ -29,6 +36,7 @@ from acp_agent.core.backends import CommandRequest
 from acp_agent.core.errors import AgentError, ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import ModelEvent
 from acp_agent.core.ports import ModelRequest, Provider
+from acp_agent.core.types import JsonObject
 from acp_agent.llm.catalog import Catalog, parse_model
 from acp_agent.session.toolset.sandboxing import sandbox_status, wanted_tier
 from acp_agent.store.credentials import CredentialStore
@@ -219,7 +227,7 @@ async def _drop(_partial_output: str) -> None:
 def doctor(args: argparse.Namespace) -> int:
     """Print one line for each result. Return 0 if nothing failed, else 1."""
     if args.editor:
-        findings = importlib.import_module("acp_agent.cli.setup.conversation").check_editor(args.editor)
+        findings = check_editor(args.editor)
         print("\n".join(finding.line() for finding in findings))
         return 1 if any(finding.level is CheckLevel.FAIL for finding in findings) else 0
     loaded = load(Flags(config=args.config), os.environ, os.getcwd())
@@ -263,3 +271,125 @@ def check_config(loaded: Loaded) -> list[CheckResult]:
     if others_may_write:
         return [_warn("config", f"others may write {loaded.file}", f"chmod 600 {loaded.file}")]
     return [_ok("config", loaded.file)]
+
+
+_ANSWER_PATIENCE = 20.0  # seconds for an answer; CodeCompanion waits as long
+_CLIENT: JsonObject = {
+    "protocolVersion": 1,
+    "clientInfo": {"name": "acp-agent doctor", "version": "1"},
+    "clientCapabilities": {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True},
+}
+
+
+class _Broken(Exception):
+    """The conversation cannot go on. The text says why."""
+
+
+def check_editor(name: str, file: str | None = None) -> list[CheckResult]:
+    """Return whether an editor is set up, and whether the agent answers as the editor would start it."""
+    editor = editor_setup(name, os.environ, file)
+    own = this_installation()
+    found = _looked_up(name, editor, own)
+    launch = own if not editor.file else found[1]
+    extension = _extension() if name == "vscode" and shutil.which("code") else []
+    return [*found[0], *extension, *([anyio.run(_talk, name, launch)] if launch is not None else [])]
+
+
+def _looked_up(name: str, editor: EditorSetup, own: AgentCommand) -> tuple[list[CheckResult], AgentCommand | None]:
+    how = f"acp-agent setup {name} --write"
+    results: list[CheckResult] = []
+    if not is_installed(editor, os.environ):
+        looked = " or ".join(editor.evidence)
+        results.append(_warn(name, f"{editor.title} was not found: there is no {looked}"))
+    if not editor.file:
+        how = f"`acp-agent setup {name}` prints what to do"
+        return [*results, _ok(name, f"{editor.title} has no file to look into", how)], own
+    try:
+        text = read_settings(editor.file)
+        launch = editor.launch_in(text) if text else None
+    except (AgentError, JsoncFault) as error:
+        return [*results, _fail(name, f"{editor.file}: {error}", "correct it")], None
+    if launch is None:
+        said = "does not start acp-agent" if text is not None else "does not exist"
+        return [*results, _fail(name, f"{editor.file} {said}", how)], None
+    results.append(_ok(name, f"{editor.file} starts {launch.command}"))
+    if launch.words != own.words:
+        results.append(_warn(name, f"this is another installation than {own.command}", how))
+    return results, launch
+
+
+def _extension() -> list[CheckResult]:
+    """Return whether an extension that speaks ACP is in VS Code."""
+    try:
+        listed = run_code("--list-extensions").stdout.lower().split()
+    except AgentError as error:
+        return [_warn("vscode", str(error), "look at VS Code's list of extensions")]
+    found = [each for each in (EXTENSION, "formulahendry.acp-client") if each in listed]
+    if not found:
+        said = "neither our extension nor ACP Client (formulahendry.acp-client) is installed"
+        return [_fail("vscode", said, "install one of them")]
+    return [_ok("vscode", f"{' and '.join(found)} is installed")]
+
+
+async def _talk(name: str, launch: AgentCommand) -> CheckResult:
+    """Hold a short conversation: initialize, a session, `/help`, and the end of the session."""
+    agent = AgentProcess(launch.words, {**os.environ, **launch.env}, os.getcwd(), Recording())
+    start = time.monotonic()
+    try:
+        async with agent.running():
+            trouble = await _trouble(agent)
+    except OSError as error:
+        said = f"{launch.command} cannot be started: {error.strerror or error}"
+        return _fail(name, said, f"acp-agent setup {name} --write")
+    if trouble:
+        log = agent.log.strip().rpartition("\n")[2]
+        return _fail(name, trouble, f"it said: {log}" if log else "")
+    seconds = time.monotonic() - start
+    return _ok(name, f"initialize, a session and /help are answered, in {seconds:.1f} s")
+
+
+async def _trouble(agent: AgentProcess) -> str:
+    """Hold the conversation, and return why it broke off, or ""."""
+    try:
+        await _converse(agent)
+    except _Broken as broken:
+        return str(broken)
+    return ""
+
+
+async def _converse(agent: AgentProcess) -> None:
+    answer = await _ask(agent, 1, "initialize", _CLIENT)
+    if not objects_at(answer, "authMethods"):
+        raise _Broken("initialize names no authMethods, which some editors need")
+    answer = await _ask(agent, 2, "session/new", {"cwd": os.getcwd(), "mcpServers": []})
+    session = text_at(answer, "sessionId")
+    prompt: JsonObject = {"sessionId": session, "prompt": [{"type": "text", "text": "/help"}]}
+    answer = await _ask(agent, 3, "session/prompt", prompt)
+    if text_at(answer, "stopReason") != "end_turn":
+        raise _Broken(f"/help ended with {text_at(answer, 'stopReason') or 'no stopReason'}")
+    shown = [frame.update for frame in agent.recording.frames if frame.update]
+    if not any(text_at(update, "sessionUpdate") == "agent_message_chunk" for update in shown):
+        raise _Broken("/help showed no text")
+    await _ask(agent, 4, "session/delete", {"sessionId": session})
+
+
+async def _ask(agent: AgentProcess, number: int, method: str, params: JsonObject) -> JsonObject:
+    """Send a request and return its result. Raises _Broken."""
+    try:
+        with anyio.fail_after(_ANSWER_PATIENCE):
+            with suppress(ConnectionError):  # what it wrote before it ended is read all the same
+                await agent.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+            while (message := await agent.receive()) is not None:
+                if "method" in message:
+                    unknown: JsonObject = {"code": -32601, "message": "not served"}
+                    await agent.send({"jsonrpc": "2.0", "id": message["id"], "error": unknown})
+                elif message["id"] == number:
+                    break
+    except TimeoutError:
+        raise _Broken(f"no answer to {method} in {_ANSWER_PATIENCE:g} s") from None
+    if message is None:
+        raise _Broken(f"it ended before it answered {method}: {agent.failure or 'no more output'}")
+    if "error" in message:
+        raise _Broken(f"{method} was refused: {text_at(message, 'error', 'message')}")
+    result = message.get("result")
+    return result if isinstance(result, dict) else {}

@@ -1,4 +1,6 @@
-"""Skills: folders with a SKILL.md. The model always sees its name and description, and reads its body on demand.
+"""What users write in Markdown for the model: skills and slash commands.
+
+A skill is a folder with a SKILL.md. The model always sees its name and description, and reads its body on demand.
 
     ---
     name: pdf
@@ -10,10 +12,24 @@
 Scripts and other files lie beside SKILL.md. They run and are read by ordinary calls, through all gates. `env` names
 variables that the scripts want; a value never stands in a skill. Commands see a variable if `tools.shell.env_allow`
 names it. https://agentskills.io/specification describes the format.
+
+A command is a file whose text is sent to the model when the user types the file's name:
+
+    ---
+    description: Explain an error
+    argument-hint: error message
+    allowed-tools: Read, Grep
+    ---
+    Find out where "$ARGUMENTS" comes from.
+
+`$ARGUMENTS` stands for all that the user types behind the name, `$1` to `$9` for single words, in quotes as in a shell.
+`allowed-tools` only narrows: in that turn the model has no other tools, and those it has ask as always. Nothing in the
+text is run or read before the model asks for it.
 """
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -22,22 +38,129 @@ from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.events import OfferedCommand
 from acp_agent.core.secrets import Redact
 from acp_agent.core.services import SkillText
-from acp_agent.extend.commands import substituted
-from acp_agent.extend.front_matter import OTHERS_KEYS, DefinitionProblem, Fields, parse
+from acp_agent.extend.front_matter import OTHERS_KEYS, DefinitionProblem, Fields, Value, parse
 from acp_agent.extend.sources import SourceFile, distinct
 from acp_agent.text import defanged, fenced, plain
 from acp_agent.workspace.roots import ReadableFolder
+
+_NAME = re.compile(r"[\w.:-]{1,64}")
+_NAMED = "letters, digits and any of . _ - :"
+_PLACE = re.compile(r"\$(?:ARGUMENTS\b|([1-9])(?!\d))")
+_SHORT = 200
+"""Characters of a description in a list for the user."""
+
+
+def substituted(text: str, arguments: str) -> str:
+    """Return a text with arguments in their places, or behind it if it has no place for them."""
+    try:
+        words = shlex.split(arguments)
+    except ValueError:  # a quote that is not closed
+        words = arguments.split()
+
+    def value(place: "re.Match[str]") -> str:
+        number = int(place[1] or 0)
+        return arguments if not number else words[number - 1] if number <= len(words) else ""
+
+    found = _PLACE.sub(value, text)
+    return found if not arguments or _PLACE.search(text) else f"{found.rstrip()}\n\nArguments: {arguments}"
+
+
+@dataclass(frozen=True, slots=True)
+class UserCommand:
+    """A slash command of the user.
+
+    tools   the only tools that the model has in its turn; None for all
+    """
+
+    name: str
+    description: str
+    hint: str
+    body: str
+    file: SourceFile
+    tools: tuple[str, ...] | None = None
+
+
+def read_command(file: SourceFile) -> tuple[UserCommand | None, Sequence[DefinitionProblem]]:
+    """Return the command of a file, or None if the file is not usable, and the problems of the file."""
+    parsed = parse(file.data, file.shown)
+    if isinstance(parsed, DefinitionProblem):
+        return None, (parsed,)
+    if not _NAME.fullmatch(file.name):
+        return None, (DefinitionProblem(file.shown, "", f"expected a file name of {_NAMED}"),)
+    if not parsed.body.strip():
+        return None, (DefinitionProblem(file.shown, "", "expected a text for the model behind the front matter"),)
+    fields = Fields(file.shown, parsed.values, parsed.lines)
+    first = next(line for line in parsed.body.splitlines() if line.strip())
+    description = fields.description(first.strip("# "), most=2000) or file.name
+    hint = _hint(fields, parsed.values)
+    tools = tuple(each.partition("(")[0] for each in fields.texts("allowed-tools", blanks=True))
+    if not fields.is_usable:  # a list that cannot be read must not widen
+        return None, fields.problems
+    fields.note_unknown(OTHERS_KEYS)
+    narrowed = tools if "allowed-tools" in parsed.values else None
+    return UserCommand(file.name, description, hint, parsed.body.strip(), file, narrowed), fields.problems
+
+
+def _hint(fields: Fields, values: Mapping[str, Value]) -> str:
+    """Return the hint for the argument. `[file]` is a list in YAML, and means what was written."""
+    if isinstance(values.get("argument-hint"), list):
+        return f"[{', '.join(fields.texts('argument-hint'))}]"
+    return fields.text("argument-hint", most=200)
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= _SHORT else f"{line[: _SHORT - 1]}…"
+
+
+class UserCommands:
+    """The slash commands of one session.
+
+    reserved   the names of the agent's own commands
+    clean      removes secrets and invisible characters from a text
+    """
+
+    def __init__(self, reserved: Sequence[str], clean: Redact) -> None:
+        self._reserved = dict.fromkeys(reserved, "a command of the agent itself")
+        self._clean = clean
+        self._files: tuple[SourceFile, ...] = ()
+        self._commands: Mapping[str, UserCommand] = {}
+        self.problems: tuple[DefinitionProblem, ...] = ()
+
+    def read(self, files: tuple[SourceFile, ...]) -> None:
+        """Take the commands of these files. The same files again cost nothing."""
+        if files is self._files:
+            return
+        read = [(file, *read_command(file)) for file in files]
+        named = [(command.name, file, command) for file, command, _ in read if command is not None]
+        self._commands, refused = distinct(named, self._reserved)
+        self._files = files
+        self.problems = (*(each for _, _, problems in read for each in problems), *refused)
+
+    def find(self, name: str) -> UserCommand | None:
+        """Return the command of a name."""
+        return self._commands.get(name)
+
+    def offered(self) -> tuple[OfferedCommand, ...]:
+        """Return the commands as they are sent to editors."""
+        return tuple(
+            OfferedCommand(each.name, self._short(each.description), self._short(each.hint) or "words (optional)")
+            for each in self._commands.values()
+        )
+
+    def _short(self, text: str) -> str:
+        return _shortened(plain(self._clean(" ".join(text.split()))))
+
+    def status(self) -> Sequence[str]:
+        """Return a line for /status."""
+        return (f"Commands: {', '.join(f'/{name}' for name in self._commands)}",) if self._commands else ()
+
 
 MANY = 15
 """Skills from which on the model can search them."""
 _LONGEST = 40_000
 """Characters of a body that are shown at once; the rest can be read."""
-_SHORT = 200
-"""Characters of a description in a list for the user."""
 _YOURS = "which is your own"
 _UNSEEN = "commands do not see {}, which it wants (`tools.shell.env_allow`)"
-_NAME = re.compile(r"[\w.:-]{1,64}")
-_NAMED = "letters, digits and any of . _ - :"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _WORD = re.compile(r"\w+")
 
@@ -204,8 +327,7 @@ class SkillLibrary:
         return f"- `{skill.name}` ({plain(skill.file.shown)}{manual}): {self._short(skill)}"
 
     def _short(self, skill: Skill) -> str:
-        description = self._described(skill)
-        return description if len(description) <= _SHORT else f"{description[: _SHORT - 1]}…"
+        return _shortened(self._described(skill))
 
     def status(self) -> Sequence[str]:
         """Return lines for /status."""

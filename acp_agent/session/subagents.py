@@ -283,7 +283,7 @@ class SessionSubAgents:
 
     async def evaluate(self, task: EvaluationTask, parent: ParentCall) -> Evaluation:
         """Have a task done and judged until it is approved. Raises ToolError if there is no place."""
-        from acp_agent.subagents.evaluation import evaluated  # noqa: PLC0415 - few sessions evaluate
+        from acp_agent.subagents.quality_gates import evaluated  # noqa: PLC0415 - few sessions evaluate
 
         runs = self._runs()
 

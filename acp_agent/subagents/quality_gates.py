@@ -1,4 +1,13 @@
-"""Quality gates: checks that the user has configured, of what a turn changed and of what sub-agents report.
+"""Work that is judged: by another agent in rounds until it is approved, and by the quality gates of the user.
+
+    round 1   general does the task and reports; review looks at the files and reports "REJECTED: a.py:7 leaks"
+    round 2   general is given the task, its last report and that reason; review reports "APPROVED"
+
+The judge's report begins with APPROVED, or with REJECTED and what is wrong. A report that begins otherwise rejects.
+Each round is two runs of sub-agents, which have all the limits of other runs. What came of the last round is data for
+the next one: it stands in a fence. The rounds fire no quality gates.
+
+Quality gates check what a turn changed and what sub-agents report. The user configures them.
 
 A gate is a command, whose exit code decides, or an evaluator, whose report begins with APPROVED or REJECTED. Both are
 calls of the session's own tools: they pass its gates, its sandbox and its audit, and each has a card. What fails and
@@ -9,21 +18,106 @@ Nothing that runs inside of a gate fires one: `calls` has the ids of the gates' 
 an answer only when all of them have ended.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import NamedTuple
 from uuid import uuid4
 
 from acp_agent.agent.hooks import AnswerCheck
 from acp_agent.agent.prompt import fenced
 from acp_agent.config.settings import QualityEvent, QualityGateSettings
+from acp_agent.core.delegation import AgentRun, Evaluation, EvaluationTask, RunState
 from acp_agent.core.ports import Toolset
 from acp_agent.core.session_options import Mode
 from acp_agent.core.types import CallingAgent, JsonObject, Phase, ToolCall, ToolResult
 from acp_agent.subagents.definitions import Definition
-from acp_agent.subagents.evaluation import judged, judging
 from acp_agent.subagents.worker import Progress, Worker, WorkOutcome
 from acp_agent.text import counted, defanged
+
+_BEGINNING = re.compile(r"[\s*_#>`\"']*(approved|rejected)\b[\s*_`\"':.!,-]*", re.IGNORECASE)
+
+_VERDICT = "Begin your report with the word APPROVED if all criteria are met. Otherwise begin it with REJECTED: and \
+say what must change, each point with path:line."
+
+Give = Callable[[str, str], Awaitable[AgentRun]]
+"""Gives an agent a task by its name, and returns the run when it has ended. Raises ToolError."""
+
+Tell = Callable[[str], Awaitable[None]]
+"""Shows the user a line about how the work goes."""
+
+
+class JudgedWork(NamedTuple):
+    """A judge's verdict, and what must change if it is no approval."""
+
+    approved: bool
+    feedback: str = ""
+
+
+def judged(report: str) -> JudgedWork:
+    """Return the verdict in a judge's report."""
+    found = _BEGINNING.match(report)
+    if found is None:
+        return JudgedWork(approved=False, feedback=report.strip() or "the judge said nothing")
+    if found[1].lower() == "approved":
+        return JudgedWork(approved=True)
+    return JudgedWork(approved=False, feedback=report[found.end() :].strip() or "the judge gave no reason")
+
+
+def judging(criteria: str, task: str, report: str) -> str:
+    """Return the words that give a judge its task.
+
+    task     what was to be done; empty if that is not known
+    report   what the agent said that did it
+    """
+    parts = (
+        "Judge the work of another agent. Look at the files yourself: its report may be wrong.",
+        f"Criteria, which must all be met:\n{criteria}",
+        f"Its task was:\n{task}" if task else "",
+        f"Its report:\n{_quoted(report)}" if report else "",
+        _VERDICT,
+    )
+    return "\n\n".join(filter(None, parts))
+
+
+async def evaluated(wanted: EvaluationTask, give: Give, tell: Tell) -> Evaluation:
+    """Have a task done and judged, at most `rounds` times. Return the last work with the verdict. Raises ToolError."""
+    first = words = f"{wanted.task}\n\nYour work will be judged by these criteria:\n{wanted.criteria}"
+    for number in count(1):
+        round_ = f"Round {number} of at most {wanted.rounds}"
+        await tell(f"{round_}: {wanted.generator} works")
+        run = await give(wanted.generator, words)
+        if run.state is not RunState.DONE:
+            return Evaluation(run, approved=False, feedback="", rounds=number)
+        await tell(f"{round_}: {wanted.evaluator} judges")
+        judge = await give(wanted.evaluator, judging(wanted.criteria, wanted.task, run.report))
+        if judge.state is not RunState.DONE:
+            why = f"the work was not judged: {judge.id} {judge.state}: {judge.report}".rstrip(": ")
+            return Evaluation(run, approved=False, feedback=why, rounds=number)
+        verdict = judged(judge.report)
+        if verdict.approved or number >= wanted.rounds:
+            return Evaluation(run, verdict.approved, verdict.feedback, number)
+        words = _again(first, run, verdict)
+    raise AssertionError("unreachable")
+
+
+def _again(words: str, before: AgentRun, verdict: JudgedWork) -> str:
+    """Return the task with what came of the last round."""
+    return "\n\n".join(
+        (
+            words,
+            "An agent has done this already, and its changes are in place. Its report:",
+            _quoted(before.report),
+            "The work was rejected. Correct what the judge says:",
+            _quoted(verdict.feedback),
+        )
+    )
+
+
+def _quoted(text: str) -> str:
+    return fenced("tool-output", defanged(text))
+
 
 _LONGEST = 4_000
 """Characters of a command's output that the model reads: the last ones."""
@@ -201,7 +295,7 @@ def _feedback(gate: QualityGateSettings, check: GateCheck, failures: int) -> str
     judge = f"the command {gate.command}" if gate.command else f"{gate.evaluator}, by these criteria: {gate.criteria}"
     head = f"[The quality gate {gate.name} failed, try {failures} of {gate.max_retries + 1} ({judge}). It says:]"
     ending = "[Correct the work, then end your answer. The gate judges again.]"
-    return f"{head}\n{fenced('tool-output', defanged(check.feedback))}\n{ending}"
+    return f"{head}\n{_quoted(check.feedback)}\n{ending}"
 
 
 def _told(gate: QualityGateSettings, check: GateCheck, failures: int, *, feedback: bool = False) -> str:

@@ -18,9 +18,8 @@ from acp_agent.core.events import OfferedCommand
 from acp_agent.core.ports import Approver
 from acp_agent.core.secrets import Redact
 from acp_agent.core.session_options import AutoApprove, SessionOptions
-from acp_agent.extend.commands import UserCommands, substituted
 from acp_agent.extend.front_matter import DefinitionProblem, MarkdownFile, parse, text_of
-from acp_agent.extend.skills import MANY, SkillLibrary
+from acp_agent.extend.skills import MANY, SkillLibrary, UserCommands, substituted
 from acp_agent.extend.sources import ExtensionSources, SourceFile, SourceKind
 from acp_agent.gates.selection import GROUPS
 from acp_agent.session.slash.commands import CommandName

@@ -33,13 +33,12 @@ from acp_agent.execution.wrappers import (
     ToolRetries,
     Transaction,
 )
-from acp_agent.gates.anomaly import AnomalyDetector, AnomalyGate
 from acp_agent.gates.blocklist import BlocklistGate
 from acp_agent.gates.gate import Gate, Gates
 from acp_agent.gates.git_calls import GitGuard
 from acp_agent.gates.grants import GrantsInForce, GrantStore, SessionAnswers
 from acp_agent.gates.grounding import Exists, GroundingGate, Mentioned, unknown
-from acp_agent.gates.limits import Quota, QuotaGate, RateLimit, RateLimitGate
+from acp_agent.gates.limits import AnomalyDetector, AnomalyGate, Quota, QuotaGate, RateLimit, RateLimitGate
 from acp_agent.gates.mode import AutonomyGate, ModeGate
 from acp_agent.gates.permission import PermissionGate, ours
 from acp_agent.gates.pins import PinsGate

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from acp_agent.agent.prompt import skills_block
 from acp_agent.core.errors import ToolError
-from acp_agent.extend.commands import UserCommands, substituted
-from acp_agent.extend.skills import SkillLibrary
+from acp_agent.extend.skills import SkillLibrary, UserCommands, substituted
 from acp_agent.extend.sources import SourceFile, SourceKind
 from tests.rows import each_row
 

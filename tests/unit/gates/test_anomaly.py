@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import Event, Notice, Severity
 from acp_agent.core.types import CallOrigin, Deny, Ruling, ToolResult
-from acp_agent.gates.anomaly import MIN_SAMPLES, AnomalyDetector, AnomalyGate, Outcome, outcome_of
 from acp_agent.gates.gate import CallFacts
+from acp_agent.gates.limits import MIN_SAMPLES, AnomalyDetector, AnomalyGate, Outcome, outcome_of
 from tests.unit.gates.chain import SPECS, Judged, Recorder, call
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from acp_agent.config.load import Flags, load
 from acp_agent.config.tool_settings import RateLimitSettings, ToolSettings
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import Access, PathSubject, ToolCall
-from acp_agent.gates.anomaly import Outcome
+from acp_agent.gates.limits import Outcome
 from acp_agent.gates.rules.policy_rules import TrustLevel
 from acp_agent.session.toolset.gate_factory import GateMemories
 from tests.unit.gates.chain import Chain, call

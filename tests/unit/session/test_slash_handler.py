@@ -17,7 +17,7 @@ from acp_agent.core.secrets import verbatim
 from acp_agent.core.session_options import Mode, SessionOptions
 from acp_agent.core.types import ToolCall
 from acp_agent.extend.sources import ExtensionSources
-from acp_agent.gates.anomaly import Outcome
+from acp_agent.gates.limits import Outcome
 from acp_agent.session.models import spent
 from acp_agent.session.session import SessionWorkspace
 from acp_agent.session.slash.commands import ALWAYS, CommandName

@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_agent.subagents.evaluation import judged
+from acp_agent.subagents.quality_gates import judged
 
 
 @pytest.mark.parametrize(

@@ -29,10 +29,9 @@ from acp_agent.core.types import (
     UrlSubject,
     Verdict,
 )
-from acp_agent.gates.anomaly import AnomalyDetector, AnomalyGate, Outcome
 from acp_agent.gates.blocklist import BlocklistGate, BlocklistPolicy
 from acp_agent.gates.gate import CallFacts, Gate
-from acp_agent.gates.limits import Quota, QuotaGate, RateLimit, RateLimitGate
+from acp_agent.gates.limits import AnomalyDetector, AnomalyGate, Outcome, Quota, QuotaGate, RateLimit, RateLimitGate
 from acp_agent.gates.mode import ModeGate
 from acp_agent.gates.paths.command_paths import MAX_WORDS
 from acp_agent.gates.verify.firewall import Firewall
