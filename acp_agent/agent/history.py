@@ -7,8 +7,8 @@
     - Tool uses and thoughts belong to the assistant, results and images to the user.
 
 Everything before the current turn can be shortened: old results become stubs, or a summary replaces all of it. The
-summaries stand at the head and form the knowledge block. A result never loses its tool use this way, because a turn
-begins with a prompt and what lies before it is replaced as a whole.
+summaries stand at the head and form the knowledge block. A turn begins with a prompt, and everything before it is
+replaced together. So no result is kept without its tool use.
 
 Appending takes constant time. Shortening looks at the whole conversation.
 """
@@ -108,7 +108,7 @@ class History:
             self.append(message)
 
     def messages(self) -> tuple[Message, ...]:
-        """All messages. They are valid in a request while `awaits_reply` is True."""
+        """Return all messages. They are valid in a request while `awaits_reply` is True."""
         if self._frozen is None:
             self._frozen = tuple(self._messages)
         return self._frozen
@@ -298,7 +298,7 @@ class History:
     # -------------------------------------------------------------------------------------- within
 
     def _end(self) -> tuple[int, int]:
-        """Return where the next user message would begin: it is merged into a preceding one."""
+        """Return where the next user message begins. It is merged into a user message before it."""
         count = len(self._messages)
         return (count - 1, len(self._messages[-1].parts)) if self.awaits_reply else (count, 0)
 
@@ -366,9 +366,9 @@ def restored(
     previous ones are left out or get a note before them.
 
     damaged   is called if rows could not be read or do not fit together
-    cut       the text of the unfinished answer that the user has seen, without secrets, if a turn broke off. It joins
-              the conversation. A note follows it
-    ended     results of that turn's calls that had ended, also in a round that had not
+    cut       the part of an unfinished answer that the user has seen, redacted; None if no turn broke off. It becomes
+              an assistant message, and a note follows it
+    ended     the results of that turn's finished calls, also of a round that was not finished
     """
     history = History()
     sound = state.lost == 0

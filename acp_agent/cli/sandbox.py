@@ -55,7 +55,7 @@ def _tell_refused(egress: Egress) -> None:
 
 
 def _with_walls(loaded: Loaded, profile: str | None) -> Loaded:
-    """Return the configuration with walls switched on. What it says of them stays."""
+    """Return the configuration with the sandbox switched on. Its other settings of the sandbox stay."""
     tools = loaded.settings.tools
     chosen = SandboxProfile(profile) if profile else tools.sandbox.profile
     walls = {

@@ -25,7 +25,7 @@ _TIMED_OUT = "[error] timed out"
 _OF_LINES = {"text", "output"}  # members of a message that may have several lines
 _OF_FILES = {"oldText", "newText"}  # members of which every character is shown
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_PAUSE = 1.0  # seconds without a word after which a message is said to go on
+_PAUSE = 1.0  # seconds without text after which the status line is drawn below an open message
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,13 +223,13 @@ class Screen:
             self._ended(call_id, call, update, time)
 
     def _ended(self, call_id: str, call: ShownCall, update: JsonObject, time: float) -> None:
-        """Draw the line of a call that has ended, and below it what came of it."""
+        """Draw the line of a call that has ended, and its output below."""
         content, said = objects_at(update, "content"), text_at(update, "rawOutput", "output")
         texts = [text_at(item, "content", "text") for item in content]
         walls = [texts.pop()] if call.walls and texts[-1:] == [call.walls] else []
         lines, passed = _lines_of(texts), text_at(update, "status") == "completed"
         count = [counted(len(lines), "line")] if call.kind == "read" and passed and lines else []
-        measured = at(update, "_meta", "claudeCode", "elapsedMs")  # it includes the time that an answer took
+        measured = at(update, "_meta", "claudeCode", "elapsedMs")  # it includes the time that the user took to answer
         elapsed = measured / 1000 if isinstance(measured, int) and not call.was_asked else time - call.since
         mark = self._paint("✔", GREEN) if passed else self._paint("✘", RED)
         behind = f"  {', '.join([*_ending(update, said), *count, *walls, seconds(elapsed)])}"
@@ -247,7 +247,7 @@ class Screen:
         if call_id not in self._in_terminal and not count:
             # A terminal that printed nothing has no text beside it.
             self._ends(_lines_of([said]) if any(item.get("type") == "terminal" for item in content) else lines)
-        elif text_at(update, "rawOutput", "process"):  # what is said of it stands behind its output
+        elif text_at(update, "rawOutput", "process"):  # the notes about the process follow its output
             for line in reversed(list(takewhile(lambda line: line.startswith("["), reversed(said.splitlines())))):
                 self._bar(line)
         raw, shown = at(update, "_meta", "acp_agent", "rawLines"), at(update, "_meta", "acp_agent", "shownLines")
@@ -256,7 +256,7 @@ class Screen:
             self.note(f"    {stats_line(stats, text_at(update, '_meta', 'claudeCode', 'toolName'))}")
 
     def _maker(self, update: JsonObject) -> str:
-        """Return whose call has ended, for a call of a sub-agent beside which others work; else an empty text."""
+        """Return the task of the sub-agent whose call has ended, if several sub-agents work; else ""."""
         parent = self._running.get(text_at(update, "_meta", "claudeCode", "parentToolUseId"))
         if parent is None or sum(each.name == parent.name for each in self._running.values()) == 1:
             return ""
@@ -268,7 +268,7 @@ class Screen:
         self._line(f"\n  {self._paint('●', YELLOW)} {self._paint(self._cut(title, 4), BOLD)}")
 
     def _output(self, call_id: str, text: str) -> None:
-        """Draw what a command has printed that the agent runs itself."""
+        """Draw new output of a command that the agent itself runs."""
         if text:
             if call_id != self._printing:
                 self._printing = self._in_terminal[call_id] = call_id
@@ -392,7 +392,7 @@ def _whole_seconds(elapsed: float) -> str:
 
 
 def _ending(update: JsonObject, said: str) -> list[str]:
-    """Return what the end of a call says of it besides whether it failed."""
+    """Return details about the end of a call: that it timed out, or its exit code."""
     code = at(update, "rawOutput", "exit_code")
     if said.startswith(_TIMED_OUT):
         return [said.removeprefix("[error] ").partition("\n")[0]]
@@ -400,7 +400,7 @@ def _ending(update: JsonObject, said: str) -> list[str]:
 
 
 def notice_of(update: JsonObject) -> str:
-    """Return the severity of an update that is a notice of the agent and no word of the model, else ""."""
+    """Return the severity of an update that is a notice of the agent, else ""."""
     return text_at(update, "_meta", "acp_agent", "notice")
 
 

@@ -59,7 +59,7 @@ class Secrecy(IntEnum):
 def secrecy(path: str) -> Secrecy:
     """Return how secret a file is, by the text of its path: absolute, relative, or below `~` or a variable.
 
-    Case does not count. A pattern (`~/.s*h/id_*`) counts as what it may match, if it begins like that.
+    Case does not count. A pattern (`~/.s*h/id_*`) counts as a secret name that it can match, if it spells enough of it.
     """
     if _hint().search(path) is None:
         return Secrecy.OPEN
@@ -105,7 +105,7 @@ def _guarded(parts: list[str], *, absolute: bool) -> bool:
 
 
 def _is(part: str, secret: str) -> bool:
-    """Return whether a name is the secret's, or a pattern that spells enough of it.
+    """Return whether a name is that of a secret file, or a pattern that matches it and spells enough of it.
 
     In bash no pattern matches the dot at the beginning of a name, and `*` or `*.yml` means no file in particular.
     """

@@ -4,8 +4,8 @@ The model gets the policies and a description of the call, and only the answer A
 gates. So the gate can refuse a call, but never lets one run that another gate stops. A call that a later gate refuses
 is not described to anybody.
 
-Whoever steers the first model also writes the arguments. They stand between two lines with a random id, as one line of
-JSON in ASCII, so nothing in them can end the description or look like another part of the request.
+A text that steers the first model can also choose the arguments of the call. They stand between two lines with a random
+id, as one line of JSON in ASCII, so nothing in them can end the description or look like another part of the request.
 """
 
 import json
@@ -107,12 +107,12 @@ class AdversarialGate(Gate):
         if not 0 < number <= len(self._policies):
             return Deny("blocked by a policy of the user ([tools.adversarial_policy])", rule="no policy was named")
         policy = self._policies[number - 1]
-        # Whoever knows every word of a policy can look for the way around it.
+        # A model that knows every word of a policy can look for a way around it.
         hint = policy[: min(_HINT, len(policy) // 2)].rstrip()
         return Deny(f"blocked by policy {number} of the user, which begins: {hint}…", rule=f"policy {number}")
 
     def _is_refused(self, facts: CallFacts) -> bool:
-        """Return whether a later gate refuses the call. None of them counts or asks anything for this."""
+        """Return whether a later gate refuses the call. `judge` is pure, so no gate counts or asks anything."""
         copied = facts.apart([*facts.asks])
         for gate in self._later:
             verdict = gate.judge(copied)
@@ -135,7 +135,7 @@ def _request(policies: Sequence[str], facts: CallFacts, redact: Redact) -> Model
 
 
 def _described(facts: CallFacts, redact: Redact) -> str:
-    """Return what a call is on one line of JSON: the tool, the phase, the arguments, and the programs that it runs."""
+    """Return a call as one line of JSON: the tool, the phase, the arguments, and the programs that it runs."""
     call = facts.call
     given: Json = call.raw_arguments if call.arguments is None else call.arguments
     arguments = _clipped(json.dumps(_clean(given, redact, 0)), _WHOLE)

@@ -28,7 +28,7 @@ _OTHERS = frozenset(("fetch", "pull", "push", "clone", "ls-remote", "fetch-pack"
 class GitCall(NamedTuple):
     """One call of git, or of a program that calls it.
 
-    subcommand   empty if unknown; for a `remote` or `submodule` that reaches another repository with its second word
+    subcommand   empty if unknown. The second word follows if `remote` or `submodule` reaches another repository with it
     args         the words behind the subcommand
     folder       the folder of `-C`, seen from that of the command; None if it is unclear
     others       words that may name other repositories, with values of options
@@ -211,7 +211,7 @@ def _bisect(args: Sequence[str]) -> IncomingSources | None:
             return None
 
 
-# Where a call takes the files from that it puts into the worktree. Other calls put none there.
+# The subcommands that put files into the worktree, each with a function that returns where the files come from.
 _READERS: dict[str, Callable[[Sequence[str]], IncomingSources | None]] = {
     "add": _add,
     "stage": _add,
@@ -256,13 +256,13 @@ class GitGuard:
         self._changes = changes
 
     def dangers(self, line: CommandFacts) -> tuple[GitDanger, ...]:
-        """Return why a command line asks, without repetition."""
+        """Return the reasons to ask about a command line, each once."""
         return tuple(dict.fromkeys(danger for placed in git_calls(line) for danger in self._of(placed)))
 
     async def bringing(self, line: CommandFacts) -> IncomingFiles | None:
         """Return the files that a command line brings through git; None if they are unclear.
 
-        Call it only for a line without `dangers` that name programs, because git itself answers.
+        This runs git. Call it only if none of the line's `dangers` names a program.
         """
         files, nested = dict[str, None](), dict[str, None]()
         calls = tuple(git_calls(line))
@@ -280,7 +280,7 @@ class GitGuard:
         return IncomingFiles(tuple(files), tuple(nested))
 
     def entering(self, folders: Sequence[str]) -> tuple[GitDanger, ...]:
-        """Return why a command that makes git enter other repositories asks."""
+        """Return the reasons to ask about a command that makes git enter other repositories."""
         if len(folders) > MAX_FOLDERS:
             return (_TOO_MANY,)
         found = [each for folder in folders for each in self._repositories(folder)]

@@ -18,9 +18,8 @@ These hold everywhere. An answer in a session holds for its project, the session
     "make test" = "allow"
 
 A denial in either place wins. `reject` means `deny`. Anything else in the file is skipped. The user is warned of a key
-that no call can have. All
-sessions of a process share the grants, and read the file again after it has changed. A new grant is merged with what
-other processes wrote meanwhile.
+that no call can have. All sessions of a process share the grants, and read the file again after it has changed. A new
+grant is merged with what other processes wrote meanwhile.
 """
 
 import os
@@ -151,7 +150,7 @@ class Grant:
 
     @property
     def widens(self) -> bool:
-        """Whether an answer of a project may hold everywhere: not for one text, which is of one folder."""
+        """Whether the user may let a project's answer hold everywhere. One about one text belongs to its folder."""
         return bool(self.project) and self.kind in (GrantKind.PREFIX, GrantKind.FOLDER)
 
 

@@ -102,7 +102,7 @@ class ModelSelection(NamedTuple):
 
 def for_model(general: ToolChoice, models: Iterable[ModelSelection], model: str) -> ToolChoice:
     """Return the choice for `provider:model`. The first match replaces parts of the general one; deny only grows."""
-    # Without a provider in it, a pattern is meant for the model of any: it must not fail to deny.
+    # A pattern without a provider is meant for the model of every provider: it must not fail to deny.
     names = (model.casefold(), model.casefold().partition(":")[2])
     found = next((each for each in models if any(fnmatchcase(name, each.pattern.casefold()) for name in names)), None)
     if found is None:

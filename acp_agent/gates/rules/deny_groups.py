@@ -148,7 +148,7 @@ def _fetched(fetches: str, fetchers: frozenset[str], commands: tuple[Command, ..
 
 
 def _lines(commands: tuple[Command, ...]) -> Iterator[tuple[Command, ...]]:
-    """Yield the groups of commands side by side: those of the text itself, then those of each text inside it."""
+    """Yield the commands of the text itself, then those of each text inside it."""
     yield commands
     for command in commands:
         if command.runs:
