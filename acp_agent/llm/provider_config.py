@@ -59,10 +59,10 @@ class ProviderConfig:
     timeout         the seconds of silence allowed between two pieces of an answer
     script          for `scripted`: a packaged name or a path; empty takes the model's id as the name
     context_window  tokens; None takes what is known about the model
-    max_tokens      tokens of one answer, likewise
-    images          whether its models take pictures, likewise
+    max_tokens      tokens of one answer; None as above
+    images          whether its models take pictures; None as above
     tools           False for models that are offered no tools
-    thinking        whether its models are asked to think, likewise
+    thinking        whether its models are asked to think; None as above
     effort          how hard thinking models think
     temperature     for models that do not think
     api             which of OpenAI's two APIs
@@ -352,7 +352,7 @@ def thinking_levels(
     """Return the levels of thinking of a model, or None if it cannot think or nothing is known.
 
     config   its provider, adapted to this model
-    said     what its server says of it
+    said     its description by the server; None if that is unknown
     """
     match config.type:
         case ProviderType.SCRIPTED:
@@ -371,8 +371,8 @@ def temperature_levels(
         case ProviderType.SCRIPTED:
             return None
         case ProviderType.ANTHROPIC | ProviderType.OPENAI:
-            by_nature = table.limits(config.type, model).thinking or (said is not None and said.thinking is True)
-            if by_nature or config.thinking:
+            thinks = table.limits(config.type, model).thinking or (said is not None and said.thinking is True)
+            if thinks or config.thinking:
                 return None
         case ProviderType.OLLAMA:
             pass
@@ -386,16 +386,16 @@ def options_for(config: ProviderConfig, level: str, preset: str) -> ModelOptions
 
     Empty names and DEFAULT change nothing.
     """
-    heat = TEMPERATURES.get(preset)
+    temperature = TEMPERATURES.get(preset)
     match level:
         case "" | "default":
-            return ModelOptions(temperature=heat)
+            return ModelOptions(temperature=temperature)
         case "off" if config.type is not ProviderType.OLLAMA:
-            return ModelOptions(effort=Effort.NONE, temperature=heat)
+            return ModelOptions(effort=Effort.NONE, temperature=temperature)
         case "on" | "off":
-            return ModelOptions(thinking=level == ON, temperature=heat)
+            return ModelOptions(thinking=level == ON, temperature=temperature)
         case _:
-            return ModelOptions(thinking=True, effort=Effort(level), temperature=heat)
+            return ModelOptions(thinking=True, effort=Effort(level), temperature=temperature)
 
 
 def least_thinking(config: ProviderConfig, model: str, table: ModelTable) -> ModelOptions:
@@ -426,8 +426,8 @@ def _remote(config: ProviderConfig, model: str, table: ModelTable, said: ModelIn
     anthropic = config.type is ProviderType.ANTHROPIC
     if anthropic and takes and efforts.no_thinking is not None:
         takes = (Effort.NONE, *takes)
-    resting = config.effort is Effort.NONE or (anthropic and config.thinking is False)
-    usual = Effort.NONE if resting else config.effort
+    off = config.effort is Effort.NONE or (anthropic and config.thinking is False)
+    usual = Effort.NONE if off else config.effort
     if usual is not None and not takes and (limits.thinking or config.thinking):
         takes = _LOCAL_EFFORTS  # the words that all servers with levels know
     if not takes:

@@ -321,7 +321,7 @@ class MessageChannel:
         await self.count_unrequested(size)
 
     async def count_unrequested(self, size: int, messages: int = 1) -> None:
-        """Count messages, or bytes that belong to none, that no request asked for. Pause after too many."""
+        """Count messages that no request asked for, and bytes that belong to no message. Pause after too many."""
         self._messages += messages
         self._bytes += size
         if self._messages >= _FREE_MESSAGES or self._bytes >= _FREE_BYTES:

@@ -83,7 +83,7 @@ _SETTLE: Final = 0.5
 """The seconds to wait after a change was announced, since servers often announce one change several times."""
 
 _REST: Final = 5.0
-"""The seconds between two lists."""
+"""The seconds to wait after a list before the next one."""
 
 
 class ToolListRefresh:

@@ -1,4 +1,4 @@
-"""Removes from text of commands, files and servers what acts on a terminal or misleads a reader, or shows it escaped.
+"""Remove or escape the characters in a text of a command, file or server that act on a terminal or mislead a reader.
 
 `faithful` prepares what a tool read for the model and the user. Nothing of a document is dropped: characters that a
 reader does not see are shown as escapes and named on their line (`text.escaped`), since a model edits by what it reads.

@@ -1,7 +1,7 @@
 """What the editor says of itself: its name, capabilities and spelling of paths (`initialize`), and its MCP servers.
 
-Only this module knows editors by their names. What an editor draws of a message stands in `DRAWINGS`, as far as no
-capability says it.
+Only this module knows editors by their names. `DRAWINGS` says what an editor draws of a message, where no capability
+does.
 
 An entry of `mcpServers` that cannot be used is left out and the user is told. The session still opens. Variables that
 would make a program run something else are dropped later, by the connection. See
@@ -26,7 +26,7 @@ class Drawing(NamedTuple):
     """What a client draws. The defaults are for unknown clients, and show the user everything in any of them.
 
     outside_turns     it shows messages, cards and questions that come while no prompt runs
-    early_updates     it keeps an update that arrives together with the answer that makes its session known
+    early_updates     it keeps an update that arrives together with the answer to `session/new`
     question_titles   a question shows the title of its call
     question_texts    a question shows texts. Otherwise they are told in a thought before it
     question_diffs    a question shows diffs. Otherwise a text says what changes
@@ -100,7 +100,7 @@ class Client:
 
     @property
     def is_agent(self) -> bool:
-        """Whether it is an acp-agent that has given us work: commands go through its own tool, whose lines they are."""
+        """Whether it is another acp-agent, which gave us a task. It runs our commands with its own tool."""
         return self.name == "acp-agent"
 
     @classmethod

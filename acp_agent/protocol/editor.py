@@ -120,7 +120,7 @@ async def replayed(stored: AsyncIterator[StoredEvent], updates: Updates) -> Asyn
 
     Ids and times are those of the stored events. Unlike the first time, consecutive pieces of a message are one chunk,
     only the last usage is shown, at the end, and no card refers to a terminal, which does not exist any more. A call
-    without an end has failed, because the process was killed, and its sub-agents have given back the tasks they had.
+    without an end is shown as failed, because the process was killed. Tasks of its sub-agents are free again.
 
     updates   those of the live session; their open cards do not change
     """
@@ -150,7 +150,7 @@ async def replayed(stored: AsyncIterator[StoredEvent], updates: Updates) -> Asyn
 
 
 def _without_sub_agents(plan: TranscriptEvent) -> TranscriptEvent:
-    """Return a plan as it is after the process that showed it."""
+    """Return a plan in which the tasks of sub-agents are free again, since they ended with the process."""
     if not isinstance(plan, PlanChanged) or not plan.tasks:
         return plan
     from acp_agent.subagents.board import abandoned, as_plan  # noqa: PLC0415 - few sessions have a board

@@ -79,7 +79,7 @@ class Conversation:
     def compactor_of(
         self, history: History, emit: EventSink, budget: Callable[[], int], kept: Summaries | None = None
     ) -> Compactor:
-        """Return what shortens a conversation by the session's settings: this one, or that of a sub-agent.
+        """Return the compactor of this conversation or of a sub-agent's, with the session's settings.
 
         budget   returns the tokens that the conversation may fill
         kept     the store of its summaries
@@ -205,7 +205,7 @@ class SessionAgent:
             if self._session.editor.offers_login:
                 raise LoginRequired(str(error)) from None
             raise
-        # The rules also count tools that the selection hides at the moment: so the prompt stays equal from call to call
+        # The prompt also names the tools that the selection hides at the moment. So it stays the same from call to call
         # and can be cached.
         tools = self._toolset.specs() if self._models.take_tools() else ()
         notes, more = "" if defined is not None else await self._notes(), self._session.workspace.additional

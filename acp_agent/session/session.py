@@ -270,7 +270,7 @@ class Session:
     async def announce(self, calm: Callable[[], Awaitable[object]] = anyio.lowlevel.checkpoint) -> None:
         """Send the editor the list of commands, then make the engine while the user types.
 
-        calm   awaited before the engine is made, which takes the event loop a while
+        calm   awaited before the engine is made, because that blocks the event loop for a while
         """
         always = commands.offered(commands.ALWAYS)
         await self._tell_commands(always)
@@ -496,7 +496,7 @@ class Session:
         self.activate_options()
 
     def hand_over(self, agent: str) -> None:
-        """Store under whose definition the session goes on; empty for its own."""
+        """Store the definition under which the session goes on. An empty name stands for the session's own agent."""
         self.options.choose(agent=agent)
         self.store_options()
 

@@ -74,7 +74,7 @@ class _Lane:
         with anyio.CancelScope(shield=True):  # short; a cancellation would leave the connection open
             try:
                 made = await anyio.to_thread.run_sync(opening)
-            finally:  # a file may have been set aside, and yet the new one be locked
+            finally:  # a file may have been set aside even if the new one is locked
                 for message in opening.messages:
                     warn(message)
             self._connection, self._made = await aiosqlite.Connection(lambda: made, 64), made
@@ -141,11 +141,11 @@ class _Lane:
 
 async def _settled(connection: aiosqlite.Connection) -> bool:
     """Interrupt a connection and roll it back. Return whether that was possible. Cannot be cancelled."""
-    for _ in range(_ATTEMPTS):  # a statement that was only waiting for its thread is not met by the first interrupt
+    for _ in range(_ATTEMPTS):  # the first interrupt does not reach a statement that waits for the thread
         with anyio.move_on_after(_LEAVE / _ATTEMPTS, shield=True), suppress(sqlite3.Error, ValueError):
             await connection.interrupt()
             await connection.rollback()  # in the thread, behind what was interrupted
-            await connection.execute_fetchall("SELECT 1")  # an interrupt that met nothing waits for the next to begin
+            await connection.execute_fetchall("SELECT 1")  # an interrupt that reached no statement ends this one
             return True
     return False
 
@@ -153,7 +153,7 @@ async def _settled(connection: aiosqlite.Connection) -> bool:
 class Database:
     """The database at an absolute path. It is created and opened at its first use and belongs to one event loop.
 
-    warn        called with one line for the user: a damaged file was set aside, or the disk is a network's
+    warn        called with one line for the user: a damaged file was set aside, or the file is on a network
     patience    most seconds that any work waits for other processes
 
     Reads have a connection of their own, so a write does not delay them. There is one read and one write at a time.

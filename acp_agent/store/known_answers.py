@@ -1,9 +1,9 @@
 """Answers to `session/new` that are known before the configuration is read.
 
-The answer names modes, models and options. They follow from the configuration, and to load that takes a quarter of a
-second. So the answer is kept with a digest of all that it follows from, and a later process with the same digest gives
-it at once. That process has stored the session by then. Behind the answer the server makes the session as always, and
-tells the editor what is different, if anything is. A kept answer is only shown: it decides nothing.
+The answer names modes, models and options. They depend on the configuration, which takes a quarter of a second to load.
+So the answer is kept with a digest of everything on which it depends. A later process with the same digest stores the
+session and gives the answer at once. Then its server makes the session as always, and tells the editor what is
+different, if anything is. A kept answer is only shown: it decides nothing.
 
 `new-session.json` in the data folder has the newest 16 answers by digest:
 
@@ -89,7 +89,7 @@ class KnownAnswers:
                 case _:
                     return None
         except (ConfigError, OSError, ValueError, sqlite3.Error):
-            return None  # the server meets the same, and says it
+            return None  # the server meets the same error and reports it
 
     def close(self) -> None:
         """Close the database. Blocks: the last process writes the log back."""
@@ -98,7 +98,7 @@ class KnownAnswers:
                 self._connection.close()
 
     def keep(self, params: JsonObject, answer: JsonObject, options: bytes, usage: bytes) -> None:
-        """Keep an answer, without the session's id, for the next process. Blocks. What cannot be kept is not."""
+        """Keep an answer, without the session's id, for the next process, if that is possible. Blocks."""
         with suppress(ConfigError, OSError, ValueError):
             digest = self._digest(params)
             if digest is None:
@@ -122,7 +122,7 @@ class KnownAnswers:
         return kept if isinstance(kept, dict) else {}
 
     def _digest(self, params: JsonObject) -> str | None:
-        """Return the digest of what the answer follows from; None for params that are not the usual ones."""
+        """Return the digest of what the answer depends on; None for params that are not the usual ones."""
         cwd = params.get("cwd")
         if not isinstance(cwd, str) or not set(params) <= _PLAIN or not os.path.isabs(cwd) or not os.path.isdir(cwd):
             return None
@@ -144,7 +144,7 @@ class KnownAnswers:
         return hashlib.sha256(json.dumps(about, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
 
     def _store(self, row: tuple[object, ...]) -> None:
-        """Create the session's row in a database that needs no care. Raises OSError, sqlite3.Error."""
+        """Create the session's row. Raises OSError if the database must be prepared first, and sqlite3.Error."""
         file = database_file(self._environ)
         with private_file(f"{file}.lock") as fd:
             lock(fd, seconds=_LOCK_SECONDS)
@@ -152,7 +152,7 @@ class KnownAnswers:
             self._connection = connection = TransactionConnection(uri, STATEMENT_WAIT)
             (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
             if os.path.islink(file) or version_of(connection) != VERSION or journal != "wal":
-                raise OSError("it is to be opened by the server")
+                raise OSError("the server has to prepare the database")
         connection.execute("PRAGMA synchronous = FULL")
         connection.transact(
             "BEGIN IMMEDIATE", lambda own: own.execute(CREATE_SESSION, row), durable=True, wait=STATEMENT_WAIT

@@ -470,7 +470,7 @@ class DatabaseOpener:
                 f"and this version knows formats up to {VERSION}; nothing was changed in it"
             )
         connection.execute("PRAGMA trusted_schema = OFF")
-        if version == 0:  # in a file that has tables they change nothing, and wait for who writes
+        if version == 0:  # a file that has tables would not change, and these would wait for its writer
             connection.execute(f"PRAGMA page_size = {_PAGE}")
             connection.execute("PRAGMA auto_vacuum = FULL")
         connection.execute("PRAGMA secure_delete = FAST")

@@ -44,7 +44,7 @@ class TextRange:
 
     @property
     def whole(self) -> str:
-        """Return both ends."""
+        """Both ends as `line:column-line:column`."""
         return f"{self}-{self.end_line}:{self.end_column}"
 
 

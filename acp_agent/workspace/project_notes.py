@@ -1,8 +1,8 @@
 """Find and read the files in which a project left notes for agents: AGENTS.md and the like, and `.claude/rules/*.md`.
 
 They are opened like any other file of the session: below its roots, never through a link that was swapped in, and only
-if `deny_read` allows it. Only the beginning of a file is read, once, whether it is a FIFO, a gigabyte, or a device
-behind a link. A thread reads it, which a prompt awaits for at most a second.
+if `deny_read` allows it. FIFOs and devices are refused, and only the beginning of a file is read. A thread reads it,
+and a prompt waits for the thread at most a second.
 """
 
 import os
@@ -83,9 +83,9 @@ class NoteReader:
 
 
 def project_files(roots: Roots, names: Sequence[str]) -> FoundNotes:
-    """Return the first file by one of `names` in each folder from the repository's top to the session's, and its rules.
+    """Return the notes of each folder from the repository's top to the session's: rules, and the first of `names`.
 
-    It blocks. Without a repository only the session's folder is searched. No folder outside the roots is.
+    It blocks. Without a repository only the session's folder is searched. Folders outside the roots are not searched.
     """
     files, troubles = list[NoteFile](), list[str]()
     allowed = frozenset(os.path.basename(name).lower() for name in names)

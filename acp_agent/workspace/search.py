@@ -3,8 +3,8 @@
 ripgrep searches. It opens files by name, so a link swapped in while it runs may trick it: every line it prints is
 compared with the file that is opened below the root, and what differs is dropped. What is left out of a directory:
 hidden and ignored entries, the folders of `SKIPPED`, links, binary and very large files, and whatever may not or
-cannot be read. A path that is named is searched even when it would be left out, and so is a hidden or skipped name
-that the glob names; a file that is named has any size and needs to match neither glob nor type.
+cannot be read. The path of a query is searched even when it would be left out, and so are hidden and skipped names that
+the glob spells. If that path is a file, its size, the glob and the type do not matter.
 """
 
 import os
@@ -312,7 +312,7 @@ class _Choice:
         return enters
 
     def _would_enter(self, directory: str) -> bool:
-        """Return whether a search enters a directory, also one that may not be listed: it is files that are judged."""
+        """Return whether a search enters a directory, even one that may not be listed: only its files are judged."""
         name = directory.rpartition("/")[2]
         if (name.startswith(".") or name in SKIPPED) and not self._named(name):
             return False

@@ -23,7 +23,7 @@ _log = Log(__name__)
 class ReloadingToolset:
     """A Toolset that follows the configuration files.
 
-    loaded   the configuration in force, at first that of the session's start, whose problems the user was told
+    loaded   the configuration in force. At first it is that of the session's start, and the user knows its problems
     tools    builds the snapshots
     reload   reads the configuration again; a file that is broken now keeps its earlier values
     adopt    called with the first usable configuration after an unusable one

@@ -158,7 +158,7 @@ class ToolDependencies:
     model        returns the model in force as `PROVIDER:MODEL`
     seen         the files that the session has read or written
     agents       the sub-agents
-    brought      the tools that there are because of what users bring; the same object until they change
+    brought      the tools for what users bring, such as skills; the same object until they change
     skills       returns the folders of the user's own skills
     custom       the definitions of custom tools; the same object until they change
     hooks        returns the user's hooks; None if there are none
@@ -196,7 +196,7 @@ class SessionTools:
         session: Session,
         cwd: str,
         backends: SessionBackends,
-        lasting: SessionGateState,
+        state: SessionGateState,
         dependencies: ToolDependencies,
         redactor: Redactor,
         snapshots: SessionSnapshots,
@@ -206,7 +206,7 @@ class SessionTools:
         self.snapshots = snapshots
         self.watch: FileWatch | None = None
         self.backends = backends
-        self._lasting = lasting
+        self._state = state
         self._needs = dependencies
         self._redactor = redactor
         self._cache = ResultCache(enabled=False)
@@ -274,7 +274,7 @@ class SessionTools:
 
     def look(self) -> Sequence[str]:
         """Reread "always" answers and filter rules that were changed by hand. Return the new problems."""
-        self._lasting.grants.refresh()
+        self._state.grants.refresh()
         before, now = self._faults, self._filters.warnings if self._filters else ()
         if now == before:
             return ()
@@ -283,7 +283,7 @@ class SessionTools:
 
     def snapshot(self, loaded: Loaded, warn: Callable[[str], None]) -> ToolsetSnapshot:
         """Return the snapshot of one configuration. Raises ConfigError."""
-        workspace, lasting = self._session.workspace, self._lasting
+        workspace, state = self._session.workspace, self._state
         loaded, faults = without_faulty_patterns(loaded, workspace.folders)
         for fault in faults:
             warn(str(fault))
@@ -291,27 +291,26 @@ class SessionTools:
         self._brought, self._skills, self._custom = self._needs.brought(), self._needs.skills(), self._needs.custom()
         self._hooks = self._needs.hooks()
         self.backends.adopt(wall_rules(loaded, workspace.cwd, workspace.additional, self._skills))
-        files, web = self.backends.files(roots), self.backends.web(loaded, lasting.auditor)
+        files, web = self.backends.files(roots), self.backends.web(loaded, state.auditor)
         registry = self._registry(loaded)
         context = self._gate_context(roots, shell_roots, web.refusal)
         kept = loaded.settings.tools.result_cache
         self._cache = ResultCache(enabled=kept.enabled, ttl=kept.ttl_secs)
         self._filters = filter_engine(loaded)
-        words = pipeline(loaded, self._redactor, self._filters)
         wrappers = ResultWrappers(
-            words,
+            pipeline(loaded, self._redactor, self._filters),
             self._cache,
             self.backends.stamp(roots),
             self._watch(loaded, roots),
         )
-        gates = session_gates(loaded, context, lasting, registry.names, warn, exists_in(files))
+        gates = session_gates(loaded, context, state, registry.names, warn, exists_in(files))
         backends = self._all_backends(loaded, files, web)
         self.watch = wrappers.watch
-        runner = ToolRunner(backends, self._cwd, lasting.emit)
-        executor = build_executor(loaded.settings, gates, lasting, wrappers, runner)
-        catalogue = registry if lasting.servers is None else McpCatalogue(registry, lasting.servers)
+        runner = ToolRunner(backends, self._cwd, state.emit)
+        executor = build_executor(loaded.settings, gates, state, wrappers, runner)
+        catalogue = registry if state.servers is None else McpCatalogue(registry, state.servers)
         toolset = self._front_door(catalogue, executor, gates, backends)
-        lasting.memory.limit(loaded.settings.tools)
+        state.memory.limit(loaded.settings.tools)
         self.gates = gates
         self.roots = roots
         return ToolsetSnapshot(toolset, backends)
@@ -338,7 +337,7 @@ class SessionTools:
         return FileWatch(roots, self.snapshots, limits)
 
     def _gate_context(self, files: Roots, shell: Roots, refuse_url: Callable[[str], str | None]) -> GateContext:
-        session, memory = self._session, self._lasting.memory
+        session, memory = self._session, self._state.memory
         return GateContext(
             session.active,
             files,
@@ -361,7 +360,7 @@ class SessionTools:
             self.backends.terminal,
             programs=self.backends.programs,
             web=web,
-            overflow=self._lasting.overflow,
+            overflow=self._state.overflow,
             memories=None if memories is None else RedactedMemories(memories, self._redactor),
             past=self._needs.past,
             compressor=self._needs.compressor,
@@ -378,7 +377,7 @@ class SessionTools:
         self.gates = Gates()
         self.roots = None
         backends = closed.backends(self._cwd, self._folders.open)
-        executor = GatedExecutor(closed.gates, ToolRunner(backends, self._cwd, self._lasting.emit))
+        executor = GatedExecutor(closed.gates, ToolRunner(backends, self._cwd, self._state.emit))
         return ToolsetSnapshot(self._front_door(closed, executor, closed.gates, backends), backends)
 
     def _languages(self, loaded: Loaded) -> SharedLanguages | None:
@@ -387,13 +386,13 @@ class SessionTools:
     def _front_door(
         self, catalogue: Catalogue, executor: ToolExecutor, gates: Gates, backends: Backends
     ) -> DynExecutor:
-        auditor, reformatter = self._lasting.auditor, self._needs.reformatter
+        auditor, reformatter = self._state.auditor, self._needs.reformatter
         return DynExecutor(
             catalogue,
             executor,
             gates,
             files=backends.files,
-            emit=self._lasting.emit,
+            emit=self._state.emit,
             misunderstood=auditor and auditor.record,
             repairer=reformatter and ArgumentRepairer(reformatter, reformatter.name),
             redact=self._redactor,

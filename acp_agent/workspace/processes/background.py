@@ -19,14 +19,14 @@ _MOST_ENDED = 8
 _FIRST_OUTPUT = 0.5
 """Seconds that a starting call waits for the first output."""
 _FIRST_END = 0.1
-"""Seconds after the first output in which the end of a command that fails at once is waited for."""
+"""Seconds to wait after the first output, in case the command fails at once."""
 _LOOK = 0.2
 """Seconds between two looks at an editor's terminal, which does not report new output."""
 _KEPT = 1024 * 1024
 _BEFORE = 8 * 1024
-"""Characters before a part of the output that are looked at for the beginning of a secret."""
+"""Characters before a part of the output that are searched for the beginning of a secret."""
 _WORD = re.compile(r"(?<![\w+/=-])[\w+/=-]{12,}+\Z")
-"""A last word that may be the first half of a secret: programs write what their buffers hold, which ends anywhere."""
+"""A last word that may be the first half of a secret: a program's buffer may end in the middle of a word."""
 _LONGEST_WORD = 4096
 _STOP_GRACE = 2.0
 _END_GRACE = 0.25
@@ -131,7 +131,7 @@ class RunningProcess:
             self._lasted = anyio.current_time() - self._began
             self._wake()
             with anyio.CancelScope(shield=True):
-                if self.outcome is None:  # this process ends
+                if self.outcome is None:  # the agent ends
                     await self._running.release()
             self.ended.set()
         await self.card_closed.wait()
@@ -153,7 +153,7 @@ class RunningProcess:
         await self.refresh()
         log = self._log
         start = max(position + log.end, 0) if position < 0 else position
-        # What was found or shown is known already.
+        # The model knows what `until` has found and what it was shown.
         self._seen = max(self._seen, self._found, log.end if self.outcome else log.end - log.last_word)
         text = log.since(start)
         return ProcessOutput(text[: max(len(text) - (log.end - self._seen), 0)], log.before(start))
@@ -236,7 +236,7 @@ class ProcessPool:
 
     @property
     def alive(self) -> list[RunningProcess]:
-        """Those that run."""
+        """The commands that still run."""
         return [each for each in self._processes.values() if each.outcome is None]
 
     async def start(self, command: str, cwd: str, *, unsandboxed: bool = False) -> RunningProcess:

@@ -1,9 +1,9 @@
-"""What commands are given: the variables of their environment, and private folders.
+"""The environment variables and the private folders of commands.
 
-One is for the scripts that an editor's terminal runs, others stand for /tmp and the home of contained commands. They
-lie among the temporary files, where other users may write. A folder there is ours only if it belongs to this user and
-no other user has access. Links are not followed, and a folder of scripts that contains a folder stays. The process
-holds its folders with `flock`, which ends with the process, however it dies. Folders of dead processes are removed.
+One folder holds the scripts that an editor's terminal runs. Others stand for /tmp and the home of contained commands.
+They lie among the temporary files, where other users may write. A folder there is ours only if it belongs to this user
+and no other user has access. Links are not followed, and a folder of scripts that contains a folder is not removed. The
+process holds its folders with `flock`, which ends with the process. Folders of dead processes are removed.
 """
 
 import fcntl
@@ -71,7 +71,7 @@ def child_environment(source: Mapping[str, str], extra: Iterable[str] = ()) -> d
 
 
 def hidden_variables(source: Mapping[str, str], extra: Iterable[str], keys: Iterable[str]) -> tuple[str, ...]:
-    """Return the variables to hide from a command to which another process, an editor, gives its environment.
+    """Return the variables to hide from a command whose environment comes from another process, the editor.
 
     Such a process may have keys that are not in `source`, so those of the usual providers are always included.
 
@@ -109,7 +109,7 @@ _ATTEMPTS = 10
 
 
 def input_file(data: bytes) -> IO[bytes]:
-    """Return a file without a name from which a command reads its input. Nobody has to wait for a reader of it."""
+    """Return a file without a name from which a command reads its input. The writer need not wait for the reader."""
     file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     file.write(data)
     file.seek(0)
@@ -119,7 +119,7 @@ def input_file(data: bytes) -> IO[bytes]:
 class PrivateFolder:
     """One folder, made when it is first needed. Only one thread may use it.
 
-    whole   whether `close` removes the folders in it as well: it is for contained commands, and not for scripts
+    whole   True for contained commands: `close` also removes the folders in it. False for scripts
     """
 
     def __init__(self, *, whole: bool = False) -> None:

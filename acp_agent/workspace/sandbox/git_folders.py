@@ -24,7 +24,7 @@ _LONGEST = 4096  # bytes of a file that names a folder
 
 
 def obeyed_by_git(git: str) -> Iterator[str]:
-    """Yield what is there of a repository's hooks and settings, with those of its submodules and worktrees."""
+    """Yield the existing hooks and settings of a repository, with those of its submodules and worktrees."""
     yield from filter(os.path.lexists, (os.path.join(git, name) for name in _OBEYED))
     yield from _submodules(git)
 
@@ -40,7 +40,7 @@ def _submodules(git: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class LinkedRepository:
-    """A repository outside the session's folders, of which some of them are linked worktrees. Paths are resolved.
+    """A repository outside the session's folders. Some of these are its linked worktrees. Paths are resolved.
 
     folder      the git folder that its worktrees share
     worktrees   the git folders of the session's worktrees; they are below `folder`
@@ -50,7 +50,7 @@ class LinkedRepository:
     worktrees: tuple[str, ...]
 
     def frozen(self) -> Iterator[str]:
-        """Yield what stays as it is: what git obeys, and the state of the main worktree and of all other worktrees."""
+        """Yield the paths that may not change: what git obeys, and the state of the main and of all other worktrees."""
         main = filter(os.path.lexists, (os.path.join(self.folder, name) for name in _OF_THE_MAIN_WORKTREE))
         yield from dict.fromkeys((*obeyed_by_git(self.folder), *main))
         with suppress(OSError), os.scandir(os.path.join(self.folder, "worktrees")) as entries:
@@ -60,11 +60,11 @@ class LinkedRepository:
 
 
 def linked_repositories(roots: Sequence[str]) -> tuple[LinkedRepository, ...]:
-    """Return the repositories of which roots are linked worktrees.
+    """Return the repositories that have a root as a linked worktree.
 
     Anybody can write a `.git` file, and it may have come with a checkout. So the repository must name the root in turn,
-    in `worktrees/NAME/gitdir`, which `git worktree add` writes. It must belong to the user, and no link may lead out of
-    it where a wall stands.
+    in `worktrees/NAME/gitdir`, which `git worktree add` writes. It must belong to the user, and none of the paths that
+    may not change may be a link.
     """
     found = dict[str, None]()
     for root in roots:
@@ -87,7 +87,7 @@ def _worktrees(common: str, roots: Sequence[str]) -> Iterator[str]:
 
 
 def _names_back(git: str, common: str, root: str) -> bool:
-    """Return whether a git folder is that of a worktree, and the worktree is a root."""
+    """Return whether a git folder is that of a worktree, and names the root as this worktree."""
     lies = os.path.dirname(git) == os.path.join(common, "worktrees")
     return (
         lies
