@@ -39,13 +39,21 @@ _TEMPLATES = frozenset(("example", "sample", "template", "dist", "default", "def
 
 
 @cache
-def _hint() -> re.Pattern[str]:
-    """Return a pattern that matches somewhere in every path that may be a secret file's. Most paths need no more."""
+def secrecy_hint() -> str:
+    """Return an expression, for `re` and for RE2, that matches in every path for which `secrecy` is not OPEN.
+
+    Case must not count. A NUL ends a path, so it may be searched for in many paths at once.
+    """
     folders = (part for folder in _GUARDED_FOLDERS for part in folder.split("/"))
     files = (name.rpartition("/")[2] for name in _GUARDED)
     names = "|".join(map(re.escape, sorted({*_SEALED_FOLDERS, *_PASSWORDS, *_PROCESS, *folders, *files})))
     ends = "|".join(map(re.escape, _GUARDED_ENDS))
-    return re.compile(rf"(?:(?:^|/)(?:{names})|{ends})(?=/|$)|(?:^|/)\.env\.|[*?\[]|[^\x00-\x7f]", re.IGNORECASE)
+    return rf"(?:(?:^|/)(?:{names})|{ends})(?:[/\x00]|$)|(?:^|/)\.env\.|[*?\[]|[^\x00-\x7f]"
+
+
+@cache
+def _hint() -> re.Pattern[str]:
+    return re.compile(secrecy_hint(), re.IGNORECASE)
 
 
 class Secrecy(IntEnum):

@@ -36,8 +36,10 @@ _FLAGS = (
     "--no-config", "--color=never", "--no-pre", "--no-search-zip", "--no-follow", "--no-ignore-dot",
     "--no-ignore-exclude", "--no-ignore-global", "--no-ignore-parent", "--no-require-git", "--no-messages", "--null",
 )  # fmt: skip
+_MOST_THREADS = 4  # each has caches of its own, and what all take is limited
+_ORDERED = ("--sort=path",)
+_UNORDERED = (f"--threads={min(os.cpu_count() or 1, _MOST_THREADS)}", "--stats")
 _SEARCH_FLAGS = (
-    "--sort=path",
     "--no-mmap",
     "--encoding=none",
     "--crlf",
@@ -78,16 +80,26 @@ class Ripgrep:
         self._folder = folder
 
     async def search(
-        self, arguments: Sequence[str], take: Callable[[bytes], Awaitable[bool]], stdin: int = DEVNULL
+        self,
+        arguments: Sequence[str],
+        take: Callable[[bytes], Awaitable[bool]],
+        stdin: int = DEVNULL,
+        *,
+        ordered: bool = True,
     ) -> None:
         """Hand the output of a search to `take` until that returns True. `MatchReader` reads it.
 
-        Files come in the order of their paths, component by component. Raises ToolError if ripgrep fails.
+        Files come in the order of their paths, component by component, which takes a single thread. Unordered, several
+        threads search, and the output ends with the number of files they searched. Raises ToolError if ripgrep fails.
         """
-        await self._run([*_SEARCH_FLAGS, *arguments], take, stdin)
+        await self._run([*_SEARCH_FLAGS, *(_ORDERED if ordered else _UNORDERED), *arguments], take, stdin)
 
     async def names(self, arguments: Sequence[str]) -> set[bytes]:
-        """Return the files that a search with these arguments would open; none if their names exceed 32 MiB.
+        """Return the files of `listing`."""
+        return set((await self.listing(arguments)).split(b"\0")[:-1])
+
+    async def listing(self, arguments: Sequence[str]) -> bytes:
+        """Return the files that a search with these arguments would open, a NUL after each. Empty above 32 MiB.
 
         Raises ToolError.
         """
@@ -98,7 +110,7 @@ class Ripgrep:
             return len(told) > _MOST_NAMES
 
         await self._run(["--files", "--threads=1", *arguments], take, DEVNULL)
-        return set() if len(told) > _MOST_NAMES else set(bytes(told).split(b"\0")[:-1])
+        return b"" if len(told) > _MOST_NAMES else bytes(told)
 
     async def _run(self, arguments: list[str], take: Callable[[bytes], Awaitable[bool]], stdin: int) -> None:
         command = [self._program, *_FLAGS, *arguments]
@@ -116,7 +128,8 @@ class Ripgrep:
             assert process.stderr is not None
             async for chunk in process.stdout:
                 if await take(chunk):
-                    process.kill()
+                    with suppress(ProcessLookupError):  # it may have ended by itself
+                        process.kill()
                     return
             told = b""
             async for chunk in process.stderr:
@@ -163,6 +176,7 @@ _RECORD = re.compile(rb"([^\0]++)\0(\d++)([:-])(\d++)[:-]([^\n]*+)\n")
 _BINARY = re.compile(
     rb'.*: (?:WARNING: stopped searching binary file after match|binary file matches) \(found "\\0".*?\)\n', re.DOTALL
 )
+_SEARCHED = re.compile(rb"\n(\d+) files searched\n(?:[^\n]*\n){4}\Z")  # at the end, where no name of a file stands
 
 
 class MatchReader:
@@ -198,6 +212,12 @@ class MatchReader:
     def path(self) -> bytes:
         """Return the path of the last file, as ripgrep prints it; empty if there was none."""
         return self._path
+
+    @property
+    def searched(self) -> int | None:
+        """Return the number of files that an unordered search has searched. None before its end."""
+        told = _SEARCHED.search(self._rest)
+        return told and int(told[1])
 
     def _complete(self) -> Iterator[tuple[bytes, list[FoundLine]]]:
         if self._lines:

@@ -86,6 +86,7 @@ class Root:
 
     def __init__(self, path: str, opener: Opener | None = None) -> None:
         self.path = os.path.realpath(path, strict=True)
+        self._prefix = self.path if self.path.endswith("/") else f"{self.path}/"
         self._fd = SharedFd(os.open(self.path, _ROOT_FLAGS))
         self._open = opener or self._fd.use(best_opener)
 
@@ -93,12 +94,11 @@ class Root:
         """Return a resolved path relative to the root ("." for the root), or None if it lies elsewhere."""
         if resolved == self.path:
             return "."
-        prefix = self.path if self.path.endswith("/") else self.path + "/"
-        return resolved[len(prefix) :] if resolved.startswith(prefix) else None
+        return resolved[len(self._prefix) :] if resolved.startswith(self._prefix) else None
 
     def absolute(self, relative: str) -> str:
         """Return the absolute path of a path below the root."""
-        return self.path if relative == "." else os.path.join(self.path, relative)
+        return self.path if relative == "." else self._prefix + relative
 
     def open(self, relative: str, flags: int) -> int:
         """Return a new fd. Raises OSError: ELOOP or EXDEV if there is a link, EBADF if the session was closed."""

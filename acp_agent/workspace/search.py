@@ -9,17 +9,18 @@ the glob spells. If that path is a file, its size, the glob and the type do not 
 
 import os
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
-from anyio import create_task_group, move_on_after, to_thread
+from anyio import Event, create_task_group, move_on_after, to_thread
 from anyio.from_thread import check_cancelled
 
 from acp_agent.core.backends import GrepMatch, GrepMatches, GrepQuery
 from acp_agent.core.errors import ToolError, ToolErrorCategory
-from acp_agent.core.secrets import Secrecy, secrecy
+from acp_agent.core.secrets import Secrecy, secrecy, secrecy_hint
 from acp_agent.core.types import Access
-from acp_agent.regex import LinearRegex
+from acp_agent.regex import LinearRegex, Regex, compiled
 from acp_agent.workspace.beneath import errors_about, holding, path_error
 from acp_agent.workspace.glob import REPOSITORIES, FileGlob
 from acp_agent.workspace.ripgrep import FoundLine, MatchReader, Ripgrep, file_type, respelled
@@ -32,6 +33,10 @@ _LONGEST_PATTERN = 4096
 _BLOCK = 1024 * 1024
 _MOST_COUNTED = 20_000
 """Matching lines that are counted in any case."""
+_MOST_UNORDERED, _MOST_HELD = 5000, 8 * 1024 * 1024
+"""Matching lines, and bytes, that are held until they can be put in order. If there are more, ripgrep orders them."""
+_UNORDERED_SHARE = 0.15
+"""Part of the time in which a search must end that has no order."""
 _SIMPLE_NAME = re.compile(r"[\w.*-]*(?:\{[\w.*-]+(?:,[\w.*-]+)+\})?[\w.*-]*")
 
 
@@ -118,25 +123,130 @@ async def _grep_directory(
     start = await to_thread.run_sync(choice.start)
     if start is None:
         return GrepMatches((), more=False, size_limit=largest)
-    walk, small = choice.flags(start), f"--max-filesize={largest}"
-    below = ["--", "./" if start == "." else f"./{start}"]
-    every, large = set[bytes](), set[bytes]()
-
-    async def list_files() -> None:
-        nonlocal every, large
-        every = await program.names([*walk, *below])
-        large = every - await program.names([*walk, small, *below])  # cheaper than asking for the size of each
-
+    names = _FileNames(program, choice.flags(start), largest, "./" if start == "." else f"./{start}")
+    arguments = [*names.searchable, *_arguments(query), *names.below]
     with move_on_after(seconds) as time:
         try:
-            async with create_task_group() as tasks:  # the search has one thread, because it is in order
-                tasks.start_soon(list_files)
-                await program.search([*walk, small, *_arguments(query), *below], lines.take)
+            async with create_task_group() as tasks:
+                tasks.start_soon(names.list_all)
+                few = await _few_lines(program, arguments, query, seconds * _UNORDERED_SHARE)
+                if few is None:
+                    tasks.start_soon(names.list_searchable)
+                    await program.search(arguments, lines.take)
+                else:
+                    await to_thread.run_sync(few.give_to, lines)
+                    if few.searched != await names.count():
+                        await names.list_searchable()
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
     found = await to_thread.run_sync(partial(lines.result, stopped=time.cancelled_caught))
-    too_large, secrets = await to_thread.run_sync(choice.left_out, every, large, found)
+    too_large, secrets = await to_thread.run_sync(choice.left_out, names, found)
     return replace(found, too_large=too_large, size_limit=largest, secrets=secrets)
+
+
+class _FileNames:
+    """The names of the files below a directory, as ripgrep spells them. Some or all may be missing: see `large`.
+
+    searchable, below   ripgrep's arguments for those that are not too large, and for where they are
+    """
+
+    def __init__(self, program: Ripgrep, walk: Sequence[str], largest: int, directory: str) -> None:
+        self._program = program
+        self._walk = walk
+        self.searchable = (*walk, f"--max-filesize={largest}")
+        self.below = ("--", directory)
+        self._all = b""
+        self._listed = Event()
+        self._searchable: set[bytes] | None = None
+
+    async def list_all(self) -> None:
+        """List the names of all files. Raises ToolError."""
+        self._all = await self._program.listing([*self._walk, *self.below])
+        self._listed.set()
+
+    async def list_searchable(self) -> None:
+        """List the names of those that are not too large: cheaper than asking for each size. Raises ToolError."""
+        self._searchable = await self._program.names([*self.searchable, *self.below])
+
+    async def count(self) -> int:
+        """Return the number of all files, once they are listed."""
+        await self._listed.wait()
+        return self._all.count(b"\0")
+
+    @property
+    def large(self) -> set[bytes]:
+        """The files that are too large. Empty unless both lists were made."""
+        return set[bytes]() if self._searchable is None else set(self._all.split(b"\0")[:-1]) - self._searchable
+
+    def that_may_be_secret(self, directory: str) -> Iterator[bytes]:
+        """Yield the files below the root `directory` that may be secret by their names, and some others."""
+        hint = _secrecy_hint()
+        if hint.search(os.fsencode(f"{directory}/")):
+            yield from self._all.split(b"\0")[:-1]
+            return
+        end = 0
+        while found := hint.search(self._all, end):
+            start, end = self._all.rfind(b"\0", 0, found.start()) + 1, self._all.index(b"\0", found.start())
+            yield self._all[start:end]
+
+
+@cache
+def _secrecy_hint() -> Regex:
+    return compiled(secrecy_hint().encode(), lines=True, captures=False, utf8=False, case_sensitive=False)
+
+
+async def _few_lines(
+    program: Ripgrep, arguments: Sequence[str], query: GrepQuery, seconds: float
+) -> "_UnorderedLines | None":
+    """Search with several threads. Return None if there is much to find, or it takes long, or it fails.
+
+    A search in order then says what there is to say: it ends where enough is found, and knows where time ran out.
+    """
+    lines = _UnorderedLines(min(_most(query), _MOST_UNORDERED))
+    with move_on_after(seconds):
+        try:
+            await program.search(arguments, lines.take, ordered=False)
+        except ToolError:
+            return None
+        return lines if lines.are_few else None
+    return None
+
+
+class _UnorderedLines:
+    """The lines of a search without an order.
+
+    are_few    whether all of them are there
+    searched   the number of files that were searched, None before the end
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._reader = MatchReader()
+        self._files = list[tuple[bytes, list[FoundLine]]]()
+        self._matched = self._held = 0
+
+    async def take(self, chunk: bytes) -> bool:
+        """Take what ripgrep printed. Return True if it is too much."""
+        self._held += len(chunk)
+        for name, lines in await to_thread.run_sync(lambda: list(self._reader.feed(chunk))):
+            self._files.append((name, lines))
+            self._matched += sum(line.matched for line in lines)
+        return not self.are_few
+
+    @property
+    def are_few(self) -> bool:
+        return self._matched <= self._most and self._held <= _MOST_HELD
+
+    @property
+    def searched(self) -> int | None:
+        return self._reader.searched
+
+    def give_to(self, lines: "_Lines") -> None:
+        """Add the lines in the order of their paths."""
+        self._files += self._reader.finish()
+        for name, found in sorted(self._files, key=lambda file: file[0].split(b"/")):
+            check_cancelled()
+            lines.add(name, found)
 
 
 class _Lines:
@@ -159,7 +269,7 @@ class _Lines:
     def _take(self, chunk: bytes) -> bool:
         check_cancelled()
         for name, lines in self._reader.feed(chunk):
-            self._add(name, lines)
+            self.add(name, lines)
             if self._counted > self._most:
                 return True
         return False
@@ -168,14 +278,14 @@ class _Lines:
         """Return what was found. `stopped` says that the time was over before the end."""
         capped = self._counted > self._most
         for name, lines in () if capped else self._reader.finish():
-            self._add(name, lines)
+            self.add(name, lines)
         more = self._counted > self._query.offset + self._query.limit
         last = self._place.relative if self._choice is None else relative_path(self._reader.path)
         where = self._place.root.absolute(last or self._place.relative) if stopped and not capped else None
         counts = tuple(self._counts.items())
         return GrepMatches(tuple(self._found), more, stopped=where, counts=counts, capped=self._counted > self._most)
 
-    def _add(self, name: bytes, lines: list[FoundLine]) -> None:
+    def add(self, name: bytes, lines: list[FoundLine]) -> None:
         """Count the matches of a file, and keep those that are asked for, with the lines around them."""
         path = self._place.relative
         if self._choice is not None:
@@ -269,36 +379,40 @@ class _Choice:
 
     def takes(self, path: str) -> bool:
         """Return whether a file is searched."""
-        return self._is_chosen(path) and not self._is_secret(path)
+        absolute = self._root.absolute(path)
+        return self._is_chosen(path, absolute) and not self._is_secret(absolute)
 
-    def left_out(
-        self, every: set[bytes], large: set[bytes], found: GrepMatches
-    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def left_out(self, names: _FileNames, found: GrepMatches) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the files that are too large and those that are too secret, absolute and in order.
 
-        `every` has all files as ripgrep names them, `large` those that are too large. If the search ended early,
-        files behind its last match do not count.
+        If the search ended early, files behind its last match do not count.
         """
         last = _order(found.counts[-1][0]) if found.capped else None
         too_large, secrets = list[str](), list[str]()
-        secret = () if self._query.secrets is Secrecy.SEALED else filter(self._may_be_secret, every)
-        names = map(relative_path, large.union(secret))
-        for path in sorted((path for path in names if path is not None), key=_order):
+        sealed = self._query.secrets is Secrecy.SEALED
+        secret = () if sealed else filter(self._may_be_secret, names.that_may_be_secret(self._root.path))
+        paths = map(relative_path, names.large.union(secret))
+        for path in sorted((path for path in paths if path is not None), key=_order):
             absolute = self._root.absolute(path)
             if last is not None and _order(absolute) > last:
                 break
-            if self._is_chosen(path):
-                (secrets if self._is_secret(path) else too_large).append(absolute)
+            if self._is_chosen(path, absolute):
+                (secrets if self._is_secret(absolute) else too_large).append(absolute)
         return tuple(too_large), tuple(secrets)
 
-    def _is_secret(self, path: str) -> bool:
-        return secrecy(self._root.absolute(path)) > self._query.secrets
+    def _is_secret(self, absolute: str) -> bool:
+        return secrecy(absolute) > self._query.secrets
 
     def _may_be_secret(self, name: bytes) -> bool:
-        return self._is_secret(name[len(b"./") :].decode(errors="replace"))
+        return self._is_secret(self._root.absolute(name[len(b"./") :].decode(errors="replace")))
 
-    def _is_chosen(self, path: str) -> bool:
-        return path.startswith(self._start) and self._enters(path.rpartition("/")[0]) and self._takes_name(path)
+    def _is_chosen(self, path: str, absolute: str) -> bool:
+        return (
+            path.startswith(self._start)
+            and self._enters(path.rpartition("/")[0])
+            and self._takes_name(path)
+            and self._roots.allows(absolute, Access.READ)
+        )
 
     def _enters(self, directory: str) -> bool:
         """Return whether a search comes into a directory at or below the start."""
@@ -327,9 +441,7 @@ class _Choice:
             return False
         if self._glob is not None and not self._glob.matches(path[len(self._start) :]):
             return False
-        if self._rules.ignores(path, is_directory=False):
-            return False
-        return self._roots.allows(self._root.absolute(path), Access.READ)
+        return not self._rules.ignores(path, is_directory=False)
 
 
 def _order(path: str) -> list[str]:

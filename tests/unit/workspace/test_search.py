@@ -1,6 +1,7 @@
 import os
 import re
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.secrets import Secrecy
 from acp_agent.core.types import Access
 from acp_agent.workspace.local_files import LocalFileSystem
-from acp_agent.workspace.ripgrep import FoundLine, MatchReader
+from acp_agent.workspace.ripgrep import FoundLine, MatchReader, Ripgrep
 from acp_agent.workspace.roots import Roots
 from acp_agent.workspace.search import grep
 from acp_agent.workspace.tree_walk import TimeLimit
@@ -373,3 +374,48 @@ def test_what_ripgrep_prints_is_read_the_same_in_pieces_of_any_size():
         reader = MatchReader()
         found = [each for at in range(0, len(printed), size) for each in reader.feed(printed[at : at + size])]
         assert [*found, *reader.finish()] == expected, size
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        GrepQuery("needle", "."),
+        GrepQuery("needle", ".", limit=3, offset=4, context=1),
+        GrepQuery("needle", ".", files_only=True),
+        GrepQuery("needle", ".", secrets=Secrecy.OPEN),
+        GrepQuery("needle|x", ".", limit=2),
+        GrepQuery("nothing", ".", secrets=Secrecy.OPEN),
+        GrepQuery("needle", "b", glob="*.py"),
+    ],
+)
+async def test_several_threads_find_what_one_finds_in_order(
+    roots: Roots, project: Path, monkeypatch: pytest.MonkeyPatch, query: GrepQuery
+):
+    for folder in ("a", "a-b", "b", "b/c", "Z"):
+        (project / folder).mkdir()
+        for name in ("é.py", "z.py", "k.pem", "x\ny.py"):
+            (project / folder / name).write_text("x\nneedle\nx\n" * 3)
+        (project / folder / "blob").write_bytes(b"needle\n" + b"\0")
+        (project / folder / "large.py").write_text("needle\n" * 100)
+    files = LocalFileSystem(roots, read_limit=100)
+    threads = await files.grep(query)
+    monkeypatch.setattr("acp_agent.workspace.search._MOST_UNORDERED", -1)
+    assert threads == await files.grep(query)
+    assert threads.too_large
+
+
+async def test_the_files_are_listed_once_if_none_is_too_large(
+    files: LocalFileSystem, project: Path, monkeypatch: pytest.MonkeyPatch
+):
+    listings = list[Sequence[str]]()
+    listing = Ripgrep.listing
+
+    async def noted(self: Ripgrep, arguments: Sequence[str]) -> bytes:
+        listings.append(arguments)
+        return await listing(self, arguments)
+
+    monkeypatch.setattr(Ripgrep, "listing", noted)
+    for name in ("a", "b", "blob", "empty"):
+        (project / name).write_bytes({"blob": b"needle\n\0", "empty": b""}.get(name, b"needle\n"))
+    assert await lines(files, "needle") == [(1, "needle"), (1, "needle")]
+    assert len(listings) == 1
