@@ -286,6 +286,7 @@ OPENS = {
     "workspace/git/changes.py": "what an interrupted command of git goes on with",
     "workspace/git/objects.py": "our own repository of old contents, in the data folder",
     "workspace/changed_files.py": "whether a root has a large index of git, and what the data folder really is",
+    "workspace/local_files.py": "whether a file that the session has seen is as it was; opens nothing",
     "workspace/undo.py": "the journal of changes, in the data folder",
     "workspace/tree_walk.py": "lines of ignore files, and where repositories begin; for a question",
     "workspace/git/index.py": "what a repository sets for git, and when files in its index were changed",

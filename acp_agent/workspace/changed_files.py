@@ -26,7 +26,7 @@ from acp_agent.core.types import Access, Diff, PathSubject
 from acp_agent.core.untrusted import now_ns
 from acp_agent.workspace.beneath import holding
 from acp_agent.workspace.git.objects import ObjectStore, SnapshotLimits, SnapshotOff, index_file, prune_stores
-from acp_agent.workspace.local_files import current_stamp, text_on_disk
+from acp_agent.workspace.local_files import current_stamp, stamp_at, text_on_disk
 from acp_agent.workspace.roots import Root, Roots
 from acp_agent.workspace.snapshots import (
     FILE,
@@ -71,11 +71,11 @@ class SessionSnapshots:
 
     def __init__(self, folder: str, session_id: str) -> None:
         self.folder = folder
-        self.session_id = session_id
         self.lock = threading.RLock()
         self.troubles: dict[str, str] = {}
         self.changes = 0
         self._store: ObjectStore | None = None
+        self._journal = Journal(folder, session_id)
         self._watches: dict[str, FolderWatch] = {}
         self._data = os.path.realpath(os.path.dirname(os.path.dirname(folder)))
         self._turn: int | None = None
@@ -97,10 +97,6 @@ class SessionSnapshots:
                 self._store = ObjectStore(self.folder)
             return self._store
 
-    def journal(self) -> Journal:
-        """Return the journal of the session."""
-        return Journal(self.folder, self.session_id)
-
     def restore(self, roots: Roots, limits: SnapshotLimits, number: int | None, *, redo: bool) -> RestoredTurn:
         """Take back a turn, by default the last one, or bring it back. Raises UndoError."""
         with self.lock:
@@ -115,7 +111,7 @@ class SessionSnapshots:
     def undo(self, roots: Roots, limits: SnapshotLimits) -> Undo:
         """Return what restores files of this session. Raises UndoError."""
         try:
-            return Undo(self.store(limits), self.journal(), roots.all, limits.file_bytes)
+            return Undo(self.store(limits), self._journal, roots.all, limits.file_bytes)
         except SnapshotOff as error:
             raise UndoError(f"Undo is off: {error}.") from error
 
@@ -161,11 +157,10 @@ class SessionSnapshots:
     def record(self, changes: Sequence[EntryChange], left_out: Sequence[str]) -> None:
         """Write what a call changed into the journal. Raises SnapshotOff."""
         with self.lock:
-            journal = self.journal()
             try:
                 if self._turn is None:
-                    self._turn = max(journal.turns(), default=0) + 1
-                journal.append(self._turn, changes, left_out)
+                    self._turn = self._journal.next_turn()
+                self._journal.append(self._turn, changes, left_out)
             except OSError as error:
                 raise SnapshotOff(f"the journal cannot be written: {error.strerror}") from error
 
@@ -540,14 +535,18 @@ class SeenFiles:
     def changed(self) -> tuple[str, ...]:
         """Return the paths whose content on disk is not what was noted any more, sorted. It looks at every file.
 
-        A file whose times and size are as they were costs one `stat`. Unsaved changes in an editor do not count here.
+        A file whose times and size are as they were costs one `stat`: whether it may be read is asked for the others.
+        Unsaved changes in an editor do not count here.
         """
-        return tuple(sorted(path for path, seen in list(self._files.items()) if self._has_changed(path, seen)))
+        roots, now = self._roots(), self._now()
+        if roots is None:
+            return ()
+        noted = list(self._files.items())
+        unlike = [(path, seen) for path, seen in noted if not seen.stamp or stamp_at(path, now) != seen.stamp]
+        return tuple(sorted(path for path, seen in unlike if self._has_changed(roots, path, seen)))
 
-    def _has_changed(self, path: str, seen: SeenFile) -> bool:
-        roots, stamp = self._roots(), self._stamp(path)
-        if roots is None or (stamp and stamp == seen.stamp):
-            return False
+    def _has_changed(self, roots: Roots, path: str, seen: SeenFile) -> bool:
+        stamp = self._stamp(path)
         try:
             text = text_on_disk(roots, path)
         except Refused:  # it may not be read any more

@@ -416,6 +416,14 @@ def current_stamp(roots: Roots, path: str, now: Callable[[], int]) -> str | None
     return None if status is None else _of(status, now())
 
 
+def stamp_at(path: str, now: int) -> str | None:
+    """Return the stamp of the file at an absolute path, whoever may read it. It blocks, for microseconds."""
+    try:
+        return _of(os.stat(path), now)
+    except (OSError, ValueError):
+        return None
+
+
 def _of(status: os.stat_result, now: int) -> str | None:
     """Return the stamp. It has the change time, because the modification time can be set back (`cp -p`, `touch -r`)."""
     settled = now - max(status.st_mtime_ns, status.st_ctime_ns) >= _SETTLED

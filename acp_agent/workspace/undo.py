@@ -76,6 +76,22 @@ class Journal:
 
     def __init__(self, folder: str, session_id: str) -> None:
         self._path = journal_file(folder, session_id)
+        self._inode = self._read = self._highest = 0  # of the lines that `next_turn` has read
+
+    def next_turn(self) -> int:
+        """Return the number of a new turn. Only the lines that were added since the last call are read."""
+        with suppress(OSError), open(self._path, "rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_ino != self._inode or status.st_size < self._read:
+                self._inode, self._read, self._highest = status.st_ino, 0, 0
+            file.seek(self._read)
+            for line in file:
+                if not line.endswith(b"\n"):  # a killed process cut it; the next line ends it
+                    break
+                self._read += len(line)
+                with suppress(ValueError, KeyError, TypeError):
+                    self._highest = max(self._highest, int(json.loads(line)["turn"]))
+        return self._highest + 1
 
     def turns(self) -> dict[int, ChangedTurn]:
         """Return the turns by their numbers, in order. A line that a killed process cut is left out."""

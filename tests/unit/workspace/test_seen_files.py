@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from acp_agent.core.sessions import SeenFile
+from acp_agent.core.types import Access
 from acp_agent.workspace.changed_files import SeenFiles
-from acp_agent.workspace.roots import Roots
+from acp_agent.workspace.roots import Place, Roots
 
 LATER = 10**15
 """Nanoseconds after every file of these tests was written, so that file times prove something."""
@@ -38,6 +39,42 @@ def test_an_unchanged_file_has_not_changed_and_a_touched_one_neither(seen: SeenF
     assert seen.changed() == ()
     os.utime(file, ns=(1, 1))
     assert seen.changed() == ()
+
+
+def test_files_that_are_as_they_were_cost_a_stat_and_no_question_whether_they_may_be_read(tmp_path: Path):
+    """A long session has seen a thousand files and looks at all of them before each prompt."""
+    asked: list[str] = []
+
+    class CountingRoots(Roots):
+        def place(self, path: str, access: Access, *, unasked: bool = False) -> Place:
+            asked.append(path)
+            return super().place(path, access, unasked=unasked)
+
+    paths = [tmp_path / f"{number}.py" for number in range(20)]
+    with CountingRoots(str(tmp_path)) as roots:
+        seen = SeenFiles(lambda: roots, now=lambda: 10**19)
+        for path in paths:
+            path.write_text("same\n")
+            seen.note(str(path), "same\n")
+        asked.clear()
+        assert seen.changed() == ()
+        assert asked == []
+        paths[7].write_text("other\n")
+        assert seen.changed() == (str(paths[7]),)
+        assert set(asked) == {str(paths[7])}
+
+
+def test_a_link_on_the_way_to_a_file_that_leads_elsewhere_now_is_a_change(roots: Roots, tmp_path: Path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(f"{name}\n")
+    (tmp_path / "link").symlink_to("one")
+    seen = SeenFiles(lambda: roots, now=lambda: 10**19)
+    seen.note(str(tmp_path / "link/file"), "one\n")
+    assert seen.changed() == ()
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to("two")
+    assert seen.changed() == (str(tmp_path / "link/file"),)
 
 
 def test_a_file_that_was_rewritten_or_deleted_has_changed(seen: SeenFiles, file: Path):

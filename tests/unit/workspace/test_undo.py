@@ -21,7 +21,7 @@ from acp_agent.workspace import snapshots
 from acp_agent.workspace.changed_files import FileWatch, SessionSnapshots
 from acp_agent.workspace.git.objects import ObjectStore, SnapshotLimits, SnapshotOff
 from acp_agent.workspace.roots import Roots
-from acp_agent.workspace.undo import RestoredTurn, UndoError
+from acp_agent.workspace.undo import Journal, RestoredTurn, UndoError
 
 LIMITS = SnapshotLimits()
 
@@ -212,6 +212,30 @@ HOSTILE = "* text=auto eol=crlf ident working-tree-encoding=UTF-16 filter=evil\n
 
 def git(folder: Path, *args: str) -> None:
     subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=n@example.com", *args], cwd=folder, check=True)
+
+
+def test_a_new_turn_reads_only_what_was_added_to_the_journal_since_the_last(tmp_path: Path) -> None:
+    (tmp_path / "sessions").mkdir()
+    journal, other = Journal(str(tmp_path), "session"), Journal(str(tmp_path), "session")
+    assert journal.next_turn() == 1
+    for number in range(1, 9):
+        journal.append(number, ())
+    assert journal.next_turn() == 9
+    (file,) = (tmp_path / "sessions").iterdir()
+    with file.open("r+") as lines:
+        lines.write('{"turn": 9')  # in place of turn 1
+    assert journal.next_turn() == 9, "what was read is not read again"
+    other.append(12, ())
+    other.begin(3)
+    assert journal.next_turn() == 13, "another process took something back meanwhile"
+    with file.open("a") as lines:
+        lines.write('{"turn": 70, "chan')  # it was killed
+    assert journal.next_turn() == 13
+    journal.append(13, ())
+    assert journal.next_turn() == 14
+    file.unlink()
+    other.append(2, ())
+    assert journal.next_turn() == 3, "the old journal was removed and a new one begun"
 
 
 def test_many_files_go_through_git_byte_for_byte_and_the_users_repository_is_not_touched(
