@@ -15,7 +15,7 @@ arrived, so a failure loses nothing.
 import math
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Self
 from uuid import uuid4
@@ -25,6 +25,7 @@ from anyio import to_thread
 
 from acp_agent.agent import summary
 from acp_agent.agent.history import History, messages_tokens, part_tokens, parts_tokens
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import AgentError, ProviderError, ProviderErrorKind, StoreUnavailable, ToolError
 from acp_agent.core.errors import ToolErrorCategory as Category
 from acp_agent.core.events import CompactionChanged, CompactionStatus, EventSink, Notice, Severity
@@ -76,7 +77,7 @@ _WORTH_IT = 100  # an output with fewer tokens is not cleared
 _REFERENCE = re.compile(rf"{OVERFLOW_PREFIX}[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pruning:
     """The results to replace, by id, and the estimated number of tokens that this frees."""
 
@@ -125,7 +126,7 @@ _LOOK_AGAIN = 0.05  # of the budget: how much must be added before clearing is p
 _KEPT_ROUNDS = 2  # rounds whose outputs are never cleared
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Thresholds:
     """Fractions of the budget at which the conversation is shortened. `soft` is below `hard`.
 
@@ -137,7 +138,7 @@ class Thresholds:
     automatic: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SummarySettings:
     """The settings of summaries.
 

@@ -1,15 +1,16 @@
 """Ports for the parts of a turn other than the model and its tools."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
+from acp_agent.core.data import frozen
 from acp_agent.core.messages import Message, ToolUsePart
 from acp_agent.core.ports import Toolset
 from acp_agent.core.types import ToolResult, ToolSpec
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Received:
     """An answer of the model in the form in which the history keeps it.
 
@@ -133,7 +134,7 @@ class Reports(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AnswerCheck:
     """What checks say of an answer that the model ended. `feedback` makes it go on, `note` is for the user."""
 
@@ -153,7 +154,7 @@ class AnswerChecks(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hooks:
     """The hooks of one conversation. They have state, so two conversations never share them.
 

@@ -6,9 +6,9 @@ comes first, then the text that depends on the session's settings, and last the 
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import assert_never
 
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.messages import TURN_CUT_OFF
 from acp_agent.core.session_options import Mode
@@ -27,7 +27,7 @@ If two notes disagree, follow the later one: it is nearer to the working directo
 _FOR_PATHS = "Notes with `paths` hold only for work on files that match one of them."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProjectNote:
     """A file with notes for agents, from the project or the user.
 

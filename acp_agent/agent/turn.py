@@ -20,7 +20,7 @@ import hashlib
 import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, auto
 from itertools import count
 from typing import assert_never
@@ -32,6 +32,7 @@ from acp_agent.agent import prompt as notes
 from acp_agent.agent.history import History
 from acp_agent.agent.hooks import Hooks, Received
 from acp_agent.agent.tool_calls import MOST_CALLS, NOT_RUN, ToolCalls, result_part, with_fit_calls
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.events import EventSink, TextDelta, ThoughtDelta, UsageChanged
 from acp_agent.core.messages import (
@@ -209,7 +210,7 @@ _UNACCEPTABLE = (ProviderErrorKind.INVALID_REQUEST, ProviderErrorKind.CONTEXT_TO
 """Errors that would occur again with every request if the prompt stayed in the history."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limits:
     """The limits at which a turn stops by itself.
 

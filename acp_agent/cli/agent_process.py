@@ -18,6 +18,7 @@ import anyio
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from acp_agent.core.data import frozen
 from acp_agent.core.types import Json, JsonObject
 
 
@@ -52,7 +53,7 @@ def objects_at(value: Json, *path: str | int) -> list[JsonObject]:
     return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordedFrame:
     """One JSON-RPC message. `time` is when it was written or read, in seconds of the monotonic clock."""
 

@@ -11,7 +11,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import anyio
@@ -20,6 +20,7 @@ from acp_agent.cli.config import loaded_for, warn
 from acp_agent.config.files import PERMISSION_FILE, data_path
 from acp_agent.config.layers import RULES, Layer, Reader, key_of
 from acp_agent.config.load import Loaded, options_at_start
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import AgentError, ConfigError
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.session_options import AutoApprove
@@ -59,7 +60,7 @@ _LONGEST_FILE = 1024 * 1024  # bytes
 _KEPT = 256  # sets of rules that are cached
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandVerdict:
     """The verdict on a command line.
 

@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, closing, suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import cast
@@ -33,6 +32,7 @@ from acp_agent.config.section import one_line
 from acp_agent.config.settings import Settings
 from acp_agent.config.vendors import model_advice
 from acp_agent.core.backends import CommandRequest
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import AgentError, ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import ModelEvent
 from acp_agent.core.ports import ModelRequest, Provider
@@ -54,7 +54,7 @@ class CheckLevel(StrEnum):
     FAIL = "FAIL"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckResult:
     """One line of the report. `advice` says what the user can do; it is empty for OK."""
 

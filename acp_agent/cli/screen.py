@@ -6,13 +6,14 @@ import re
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 from typing import TextIO
 
 from acp_agent.cli.agent_process import Direction, RecordedFrame, at, objects_at, text_at
 from acp_agent.cli.paragraph import BLUE, BOLD, DIM, GREEN, RED, YELLOW, Paragraph, cut_at, wrapped_at
 from acp_agent.cli.session_text import call_title, seconds
+from acp_agent.core.data import frozen
 from acp_agent.core.types import Json, JsonObject, OutputStats
 from acp_agent.output.pipeline import stats_line
 from acp_agent.text import BLANK, CONTINUED, counted
@@ -28,7 +29,7 @@ _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _PAUSE = 1.0  # seconds without text after which the status line is drawn below an open message
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShownCall:
     """A tool call that runs.
 

@@ -14,6 +14,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TextIO, TypeAlias, assert_never
 
+from acp_agent.core.data import frozen
 from acp_agent.core.events import (
     PlanChanged,
     PlanStatus,
@@ -48,7 +49,7 @@ class CallItem:
     nested: list["CallItem"] = field(default_factory=list["CallItem"])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MessageItem:
     """A whole message, a plan or a report of usage. `at` is in milliseconds since 1970, as in `CallItem`."""
 
@@ -56,7 +57,7 @@ class MessageItem:
     event: UserMessage | TextDelta | ThoughtDelta | PlanChanged | UsageChanged
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoAnswerItem:
     """The end of a turn without a final answer: it was cancelled or interrupted, or it is still running.
 
@@ -160,7 +161,7 @@ class LineChange(StrEnum):
 SIGNS = {LineChange.ADDED: "+", LineChange.REMOVED: "-", LineChange.UNCHANGED: " ", LineChange.OMITTED: "⋯"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DiffLine:
     """A line without its line end. `number` starts at 1, in the old file for a removed line, else in the new one."""
 

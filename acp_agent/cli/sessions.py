@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Sequence
 from contextlib import aclosing, closing, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import TextIO
 
@@ -20,6 +20,7 @@ from acp_agent.cli.config import warn
 from acp_agent.cli.session_text import dollars, when, write_text
 from acp_agent.config.files import DATA_VARIABLE, database_file, session_locks_file, snapshots_folder
 from acp_agent.config.load import Flags, load
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import AgentError, ConfigError
 from acp_agent.core.events import UserMessage
 from acp_agent.core.messages import TextPart
@@ -148,7 +149,7 @@ _TITLE, _FOLDER, _MODEL = 48, 36, 28
 """The most characters of a column."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionRow:
     """One session of the list. `words` is the beginning of its first prompt if it has no title."""
 

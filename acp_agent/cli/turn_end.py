@@ -3,7 +3,6 @@
 `acp-agent schema run` prints the schema of the lines.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import (
     TYPE_CHECKING,
@@ -20,6 +19,7 @@ from typing import (
 
 from acp_agent.cli.agent_process import AgentRefused, at
 from acp_agent.cli.session_text import dollars
+from acp_agent.core.data import frozen
 from acp_agent.core.types import JsonObject
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ async def session_usage(editor: "Editor", session: str) -> SessionUsage:
     return SessionUsage(usage, float(cast("float", cost)) if known else None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TurnEnd:
     """The end of a turn: what `--json` and the last line of a terminal say. `cost` is None if no price is known."""
 

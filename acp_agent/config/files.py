@@ -17,11 +17,12 @@ for providers that have a mark here. Entries of another form are skipped.
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 import platformdirs
 
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.untrusted import now_ns, toml_table
 
@@ -175,7 +176,7 @@ def snapshots_folder(environ: Mapping[str, str]) -> str:
     return os.path.join(data_path(environ), "undo")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Credential:
     """A stored key.
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import NamedTuple, cast
 
@@ -15,6 +15,7 @@ from acp_agent.config.mcp_settings import SERVERS, McpServerSettings
 from acp_agent.config.rules import TOOL_NAME, PermissionRule
 from acp_agent.config.section import ADDED, INSIDE, NARROWER, ProjectMay, Section, one_line, shown
 from acp_agent.config.settings import Settings
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import Json, JsonObject, tool_id
 
@@ -22,7 +23,7 @@ RULES = "tools.permissions"
 PROVIDERS = "llm.providers"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SettingKey:
     """One setting: its dotted name as the user wrote it, and the model and field that hold it.
 
@@ -258,7 +259,7 @@ class _UnknownName(NamedTuple):
     table: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layer:
     """The values of one source.
 

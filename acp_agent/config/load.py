@@ -19,7 +19,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import NamedTuple, TypeAlias, cast
 
@@ -46,6 +46,7 @@ from acp_agent.config.rules import PermissionRule, RuleAction, guarded
 from acp_agent.config.section import Section, Tightened, secret_values
 from acp_agent.config.settings import Settings
 from acp_agent.config.vendors import add_vendors, check_models
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.session_options import AutoApprove, Autonomy, Mode, SessionOptions, tighter
 
@@ -282,7 +283,7 @@ class Flags(NamedTuple):
         return cls(**dict(zip(names, argv[1::2], strict=True)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Loaded:
     """The configuration in force, and how it was made.
 

@@ -10,12 +10,13 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from acp_agent.core.data import frozen
 
 
 class Section(BaseModel):
@@ -76,7 +77,7 @@ class Tightened(NamedTuple):
     refused: tuple[object, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProjectMay:
     """The mark of a field that a project may make stricter.
 

@@ -1,10 +1,11 @@
 """The two ports through which tools reach the machine: files and terminals."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from acp_agent.core.data import frozen
 from acp_agent.core.secrets import Secrecy
 from acp_agent.core.types import Access
 
@@ -20,7 +21,7 @@ class EntryKind(StrEnum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """One name in a directory. `size` is in bytes."""
 
@@ -29,7 +30,7 @@ class Entry:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileHead:
     """The first bytes of a file on disk, and its size in bytes."""
 
@@ -37,7 +38,7 @@ class FileHead:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoundPaths:
     """Paths that matched, absolute and sorted.
 
@@ -55,7 +56,7 @@ class FoundPaths:
     capped: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lines:
     """Some lines of a file, without their ends.
 
@@ -74,7 +75,7 @@ class Lines:
     encoding: str = field(default="", compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Deleted:
     """The result of `delete`: the kind of the entry, and the number of entries below it."""
 
@@ -82,7 +83,7 @@ class Deleted:
     below: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Copied:
     """The result of `copy`: the kind of the source, the number of files, and that of links and devices left out."""
 
@@ -91,7 +92,7 @@ class Copied:
     left_out: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GrepQuery:
     """A search for a regular expression in files below a path.
 
@@ -122,7 +123,7 @@ class GrepQuery:
         return (0, 0) if self.files_only else (max(self.before, self.context), max(self.after, self.context))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GrepMatch:
     """One line: absolute path, 1-based number, text without its newline. `matched` is False for a line of context."""
 
@@ -132,7 +133,7 @@ class GrepMatch:
     matched: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GrepMatches:
     """The lines that a search found, in path and line order, no line twice. All paths are absolute.
 
@@ -247,7 +248,7 @@ class FileSystem(TextFiles, Protocol):
 # ------------------------------------------------------------------------------------- terminals
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandRequest:
     """A shell command line to run. `timeout` is in seconds; None means the backend's default.
 
@@ -268,7 +269,7 @@ class CommandRequest:
     stdin: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandOutcome:
     """The end of a command.
 

@@ -4,10 +4,10 @@ A sub-agent never has more rights than its session: its calls pass the session's
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from acp_agent.core.data import frozen
 from acp_agent.core.events import BoardTask, ToolProgress
 
 BACK = "back"
@@ -23,7 +23,7 @@ class RunState(StrEnum):
     CANCELLED = "cancelled"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OfferedAgent:
     """A sub-agent that can be given work.
 
@@ -55,7 +55,7 @@ RESERVED = {**{each.name: "built in" for each in BUILT_IN}, BACK: "the word that
 """The names that no other agent may have, with the reasons."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AgentRun:
     """A run as it is now.
 
@@ -76,7 +76,7 @@ class AgentRun:
     conversation: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EvaluationTask:
     """A task that one agent does and another judges, in rounds, until the work is approved.
 
@@ -91,7 +91,7 @@ class EvaluationTask:
     rounds: int = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Evaluation:
     """The end of an evaluation.
 
@@ -129,7 +129,7 @@ class RunSlots:
         self._of[agent] -= 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ParentCall:
     """The tool call on whose card a run is shown.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
+from acp_agent.core.data import frozen
 from acp_agent.core.secrets import Redact
 
 if TYPE_CHECKING:  # a session opens without the modules of its backends
@@ -61,7 +61,7 @@ class ContainedCommand(NamedTuple):
     afterwards: Callable[[], str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TerminalSettings:
     """The settings for commands in the editor's terminal.
 
@@ -88,7 +88,7 @@ class TerminalSettings:
     contain: Callable[[CommandRequest, Mapping[str, str]], ContainedCommand] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LanguageSettings:
     """The settings for the editor's language servers: timeouts, and limits of remembered diagnostics.
 

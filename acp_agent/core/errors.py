@@ -26,8 +26,9 @@
 these count against it.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from acp_agent.core.data import frozen
 
 
 class ToolErrorCategory(StrEnum):
@@ -87,7 +88,7 @@ _SUGGESTIONS = {
 """What the model is told to do if the error has no better advice."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolFailure:
     """The failure of a call. The model reads what happened and what to do; the audit also records the category."""
 

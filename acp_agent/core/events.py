@@ -4,10 +4,10 @@ Every tool call gives one ToolStarted, any number of ToolProgress, and one ToolF
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from acp_agent.core.data import frozen
 from acp_agent.core.messages import PromptPart
 from acp_agent.core.session_options import Choices, Freedom, SessionOptions
 from acp_agent.core.types import Containment, Diff, JsonObject, Location, ToolKind, ToolResult
@@ -29,7 +29,7 @@ class PlanPriority(StrEnum):
     LOW = "low"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlanEntry:
     """One step of the model's plan, in a few words (ACP "Agent Plan")."""
 
@@ -42,7 +42,7 @@ MAIN = "main"
 """The name of the session's own agent, beside those of its sub-agents' runs, which end with a number."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BoardTask:
     """A task of the board that the agents of a session share.
 
@@ -64,7 +64,7 @@ class BoardTask:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UserMessage:
     """A prompt of the user. An editor draws it by itself, so it is sent only when the conversation is shown again.
 
@@ -76,7 +76,7 @@ class UserMessage:
     scheduled: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextDelta:
     """A piece of the assistant's answer. Pieces of one message share `message_id` (a UUID)."""
 
@@ -84,7 +84,7 @@ class TextDelta:
     message_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ThoughtDelta:
     """A piece of the assistant's reasoning."""
 
@@ -92,7 +92,7 @@ class ThoughtDelta:
     message_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolStarted:
     """A tool call is about to pass the gates and run.
 
@@ -111,7 +111,7 @@ class ToolStarted:
     parent: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolProgress:
     """News of a running call: an editor's terminal to embed, or new output (a delta).
 
@@ -124,7 +124,7 @@ class ToolProgress:
     before: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolFinished:
     """A tool call ended.
 
@@ -147,7 +147,7 @@ class Severity(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Notice:
     """A message to the user that is not part of the conversation."""
 
@@ -155,7 +155,7 @@ class Notice:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UsageChanged:
     """The usage after a model call.
 
@@ -169,7 +169,7 @@ class UsageChanged:
     cost: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlanChanged:
     """The whole plan, whenever it changes.
 
@@ -190,7 +190,7 @@ class CompactionStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompactionChanged:
     """The compaction with this id (a UUID) changed its state. `summary` and `error` may be empty."""
 
@@ -208,14 +208,14 @@ TranscriptEvent: TypeAlias = (
 Event: TypeAlias = TranscriptEvent | ToolProgress | Notice | CompactionChanged
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModeChanged:
     """The session is in another mode."""
 
     mode: Freedom
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OptionsChanged:
     """The options or the user's choices have changed. The event always has all of them."""
 
@@ -223,7 +223,7 @@ class OptionsChanged:
     choices: Choices
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionInfoChanged:
     """The session's entry in lists of sessions.
 
@@ -237,7 +237,7 @@ class SessionInfoChanged:
     model: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OfferedCommand:
     """A slash command. `hint` describes its argument; a command without a hint takes none."""
 
@@ -246,7 +246,7 @@ class OfferedCommand:
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandsChanged:
     """The slash commands that are available now. The event always has all of them."""
 

@@ -1,9 +1,10 @@
 """MCP servers as the rest of the agent sees them, without the shapes of the protocol itself."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
+from acp_agent.core.data import frozen
 from acp_agent.core.types import ImagePart, JsonObject
 
 MAX_SERVERS = 64
@@ -18,7 +19,7 @@ class McpOrigin(StrEnum):
     PROJECT = "project"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StdioServer:
     """A program to start. `command` and `args` run as they are, without a shell. `env` is added to a clean one.
 
@@ -32,7 +33,7 @@ class StdioServer:
     allow_write: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HttpServer:
     """A streamable HTTP endpoint. If `allow_private`, the user allows it to be at a private address."""
 
@@ -45,7 +46,7 @@ McpReach: TypeAlias = StdioServer | HttpServer
 """The way to reach a server."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class McpServer:
     """An MCP server as it is configured.
 
@@ -66,7 +67,7 @@ class McpServer:
     read_only: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class McpDefinition:
     """A tool as its server describes it, bounded but not yet trusted. `description` is the server's text."""
 
@@ -75,7 +76,7 @@ class McpDefinition:
     parameters: JsonObject
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class McpReply:
     """The bounded result of a call. If `is_error`, the tool failed and `text` says why."""
 
@@ -137,7 +138,7 @@ class McpConnection(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListedServer:
     """An MCP server of a session. `tools` are the names that the model uses. `problem` is empty if there is none."""
 

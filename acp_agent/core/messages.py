@@ -5,10 +5,11 @@ together with that provider's name, and goes back to that provider byte for byte
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final, TypeAlias
 
+from acp_agent.core.data import frozen
 from acp_agent.core.types import ImagePart, JsonObject
 
 TURN_CUT_OFF: Final = "Do not go on with it unless asked to.]"
@@ -18,14 +19,14 @@ The user's next prompt follows it in the same message.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextPart:
     """A text."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ThoughtPart:
     """The model's visible reasoning. `opaque` is the provider's own block, sent back unchanged."""
 
@@ -34,7 +35,7 @@ class ThoughtPart:
     opaque: JsonObject | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolUsePart:
     """The model asks for a tool. `id` is the model's id and pairs with a ToolResultPart.
 
@@ -47,7 +48,7 @@ class ToolUsePart:
     raw_arguments: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolResultPart:
     """The answer to one ToolUsePart. Every tool use gets exactly one. `images` stand beside the text."""
 
@@ -57,7 +58,7 @@ class ToolResultPart:
     images: tuple[ImagePart, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpaquePart:
     """A block that only the provider that sent it understands."""
 
@@ -75,7 +76,7 @@ class Role(StrEnum):
     ASSISTANT = "assistant"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Message:
     """One entry of the history."""
 
@@ -93,7 +94,7 @@ class Message:
         return tuple(part for part in self.parts if isinstance(part, ToolUsePart))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Usage:
     """Tokens of one model call. `input` excludes cached tokens."""
 
@@ -135,21 +136,21 @@ class StopReason(StrEnum):
     CANCELLED = "cancelled"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelText:
     """A piece of the answer."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelThought:
     """A piece of the reasoning."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelDone:
     """The end of one model call: the whole message, why it ended, and its usage. It is always the last event."""
 
@@ -161,7 +162,7 @@ class ModelDone:
 ModelEvent: TypeAlias = ModelText | ModelThought | ModelDone
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LinkPart:
     """A link in a prompt."""
 
@@ -169,7 +170,7 @@ class LinkPart:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ResourcePart:
     """A text that is embedded in a prompt. `mime_type` is empty if the editor did not give one."""
 

@@ -1,11 +1,11 @@
 """The ports between the parts of the agent, and what passes through them."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 from acp_agent.core.backends import BackgroundProcesses, FileSystem, Terminal
+from acp_agent.core.data import frozen
 from acp_agent.core.delegation import SubAgents
 from acp_agent.core.editor import LanguageServers
 from acp_agent.core.events import PlanEntry, ToolProgress
@@ -33,7 +33,7 @@ class ElicitationAction(StrEnum):
     CANCEL = "cancel"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Form:
     """A form for the user to fill in (ACP "Elicitation"). It must not ask for secrets.
 
@@ -48,7 +48,7 @@ class Form:
     call_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Visit:
     """A page that the user should open in their browser. `id` names the request until it is complete."""
 
@@ -59,7 +59,7 @@ class Visit:
     call_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ElicitationAnswer:
     """The user's answer. `content` fits the form's schema if the action is ACCEPT; otherwise it is empty."""
 
@@ -96,7 +96,7 @@ class Elicitor(Protocol):
 # ------------------------------------------------------------------------------------------ tools
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Backends:
     """The files, terminals and services of a session.
 
@@ -128,7 +128,7 @@ class Backends:
     agents: SubAgents | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolContext:
     """The services for one running tool call. They end with the call.
 
@@ -158,7 +158,7 @@ class ToolContext:
         return self.backends.files
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Invocation:
     """A call understood: arguments parsed, subjects known, change previewed. What the chain passes on.
 
@@ -226,7 +226,7 @@ class Decision(StrEnum):
         return self in (Decision.ALLOW_ONCE, Decision.ALLOW_SESSION, Decision.ALLOW_ALWAYS)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Question:
     """A question to the user about one call.
 
@@ -271,7 +271,7 @@ class Approver(Protocol):
 # ---------------------------------------------------------------------------------------- models
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelRequest:
     """One call to a model. `system` and `tools` stay the same between calls, so that prompt caching works."""
 

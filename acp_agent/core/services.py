@@ -1,9 +1,10 @@
 """The services that tools use beside files and terminals: web, memories, long outputs, language servers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, Protocol
+
+from acp_agent.core.data import frozen
 
 
 class BlockReason(StrEnum):
@@ -15,7 +16,7 @@ class BlockReason(StrEnum):
     SCHEME = "scheme"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WebCaller:
     """The tool that makes a request, and the id of its call, for the audit."""
 
@@ -23,7 +24,7 @@ class WebCaller:
     call_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Egress:
     """One request of a `get`, or one connection of a contained command, made or refused, for the audit.
 
@@ -49,7 +50,7 @@ class Egress:
     method: Literal["GET", "CONNECT"] = "GET"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WebPage:
     """A text from the web.
 
@@ -87,7 +88,7 @@ class Web(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Remembered:
     """A note that the model saved.
 
@@ -121,7 +122,7 @@ class Memories(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PastMessage:
     """A message of an earlier conversation.
 
@@ -157,7 +158,7 @@ class Compaction(StrEnum):
     MANUAL = "manual"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Summary:
     """The summary that replaces older messages: how many `messages`, and their estimated size in `tokens`."""
 
@@ -217,7 +218,7 @@ class Overflow(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SkillText:
     """A skill as the model reads it, and a line about it for the user."""
 

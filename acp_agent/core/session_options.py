@@ -6,6 +6,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Protocol, TypeVar
 
+from acp_agent.core.data import frozen
+
 
 class Mode(StrEnum):
     """The kind of work that a session is for. `gates/mode.py` enforces it."""
@@ -190,7 +192,7 @@ ON: Final = "on"
 TEMPERATURES: Final[Mapping[str, float]] = MappingProxyType({"precise": 0.2, "balanced": 0.7, "creative": 1.0})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelChoice:
     """A model that can be chosen. `value` is `PROVIDER:MODEL`; title and description are for the user."""
 
@@ -204,7 +206,7 @@ class ModelChoice:
         return self.value.partition(":")[0]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Levels:
     """The values of a setting, least first. `usual` is the one in force until the user chooses."""
 
@@ -251,7 +253,7 @@ def model_in_force(options: SessionOptions, choices: Choices) -> str:
     return options.model or choices.initial
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Chosen:
     """The choices of a session that its model takes. Empty values are the configured ones."""
 

@@ -6,9 +6,10 @@ process that resumes a session reads a `SessionSnapshot`.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
+from acp_agent.core.data import frozen
 from acp_agent.core.events import BoardTask, PlanEntry, TextDelta, ThoughtDelta, ToolFinished, TranscriptEvent
 from acp_agent.core.messages import Message, Usage
 from acp_agent.core.session_options import SessionOptions
@@ -18,7 +19,7 @@ OVERFLOW_PREFIX = "overflow:"
 """The beginning of a reference to a stored output."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionRecord:
     """A session as the list of sessions shows it. Times are in milliseconds since 1970.
 
@@ -39,7 +40,7 @@ class SessionRecord:
     model: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UsageTotals:
     """The totals of what a session has used, and of what its gates have counted.
 
@@ -62,7 +63,7 @@ class UsageTotals:
     read_from: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HistoryState:
     """The conversation as the model reads it.
 
@@ -77,7 +78,7 @@ class HistoryState:
     lost: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SeenFile:
     """A file as the model knows it, since it read or wrote it.
 
@@ -91,7 +92,7 @@ class SeenFile:
     text: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """The changes of a session in one transaction. None and empty values leave the stored ones as they are.
 
@@ -117,7 +118,7 @@ class Change:
     seen: Mapping[str, SeenFile] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionSnapshot:
     """A stored session without its transcript, which may be long and is read page by page.
 
@@ -143,7 +144,7 @@ class SessionSnapshot:
     has_schedule: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScheduledPrompt:
     """A prompt that the session runs by itself, once or again and again. Times are in milliseconds since 1970.
 
@@ -165,7 +166,7 @@ class ScheduledPrompt:
     firing: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DuePrompt:
     """A scheduled prompt that is being carried out.
 
@@ -183,7 +184,7 @@ class DuePrompt:
     card: JsonObject
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredEvent:
     """An event of the transcript. `at` is in milliseconds since 1970; `seq` increases from one event to the next."""
 

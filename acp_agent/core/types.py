@@ -1,11 +1,12 @@
 """The parts of a tool call: the names of tools, the request, its subjects, the verdict of a gate, and the result."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TypeAlias
 
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.session_options import Mode
 
@@ -78,7 +79,7 @@ class Access(StrEnum):
         return self in (Access.MOVE, Access.DELETE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PathSubject:
     """A path as the model wrote it. A relative one starts at the session's folder."""
 
@@ -86,7 +87,7 @@ class PathSubject:
     access: Access
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandSubject:
     """A shell command line, whole.
 
@@ -101,14 +102,14 @@ class CommandSubject:
     unsandboxed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UrlSubject:
     """A URL that a call wants to reach."""
 
     url: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class McpSubject:
     """A tool on an MCP server."""
 
@@ -116,7 +117,7 @@ class McpSubject:
     tool: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AgentSubject:
     """Another agent's program, which works by itself beside what it asks us for.
 
@@ -130,7 +131,7 @@ class AgentSubject:
 Subject: TypeAlias = PathSubject | CommandSubject | UrlSubject | McpSubject | AgentSubject
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolSpec:
     """The description of a tool for the model, and for the execution of its calls.
 
@@ -169,7 +170,7 @@ class ToolSpec:
     acts_later: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Touches:
     """What a call shows and changes. By it the calls of one answer run together, or keep their order.
 
@@ -216,7 +217,7 @@ class CallOrigin(StrEnum):
     USER = "user"  # a slash command such as /run
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallingAgent:
     """The sub-agent that makes a call.
 
@@ -232,7 +233,7 @@ class CallingAgent:
     mode: Mode = Mode.CODE
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolCall:
     """A request to run a tool.
 
@@ -260,7 +261,7 @@ class ToolCall:
         return "" if self.agent is None else self.agent.card
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Location:
     """A place that an editor can open: absolute path, 1-based line."""
 
@@ -268,7 +269,7 @@ class Location:
     line: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Diff:
     """A change to one file, whole texts. `old_text` is None for a new file."""
 
@@ -277,7 +278,7 @@ class Diff:
     new_text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ImagePart:
     """A picture: base64 data and its MIME type."""
 
@@ -293,7 +294,7 @@ class Confidence(StrEnum):
     FALLBACK = "fallback"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutputStats:
     """The changes of a text by the output pipeline.
 
@@ -318,7 +319,7 @@ class ApprovedBy(StrEnum):
     POLICY = "policy"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ruling:
     """The reason why a call ran or not. Only the audit shows it, never the model or the user.
 
@@ -332,7 +333,7 @@ class Ruling:
     approved_by: ApprovedBy | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Frame:
     """Our own words around a text that comes from elsewhere. They are neither filtered nor cut.
 
@@ -346,7 +347,7 @@ class Frame:
     ending: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolResult:
     """The result of a call.
 
@@ -416,12 +417,12 @@ class ToolResult:
         return replace(cls.failed(ToolFailure(category, reason, advice)), ruling=ruling)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Allow:
     """A gate has no objection to a call."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ask:
     """A gate wants the user to decide. `reason` is shown in the question.
 
@@ -443,7 +444,7 @@ class Ask:
     each_time: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Deny:
     """A gate forbids the call.
 

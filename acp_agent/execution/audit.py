@@ -1,9 +1,9 @@
 """AuditExecutor: record every call before its result is shown."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import monotonic
 
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.ports import Invocation
 from acp_agent.core.services import Egress
@@ -64,7 +64,7 @@ _SOURCES_OF_SUBJECTS: dict[type[Subject], ClaimSource] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Caller:
     """The session whose calls are recorded.
 

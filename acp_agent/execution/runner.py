@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import monotonic
 from typing import Protocol, TypeAlias, assert_never
 
@@ -10,6 +10,7 @@ import anyio
 import anyio.lowlevel
 
 from acp_agent.core.backends import FileSystem
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory, ToolFailure
 from acp_agent.core.events import EventSink, Notice, Severity, ToolFinished, ToolStarted
 from acp_agent.core.ports import Backends, Invocation, ToolContext
@@ -46,7 +47,7 @@ REPAIRABLE = frozenset({ToolErrorCategory.INVALID_PARAMETERS, ToolErrorCategory.
 _LONGEST = 500  # characters of the reason, and of the arguments
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArgumentRepairer:
     """A function that repairs arguments, and its name for the user."""
 
@@ -54,7 +55,7 @@ class ArgumentRepairer:
     name: str = "a model"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RepairedArguments:
     """The reason why the model's own arguments did not fit, those that replace them, and their maker."""
 

@@ -15,7 +15,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import TypeAlias
@@ -23,6 +23,7 @@ from typing import TypeAlias
 import anyio
 import anyio.to_thread
 
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import StoreUnavailable, ToolErrorCategory, ToolFailure
 from acp_agent.core.services import Overflow
 from acp_agent.core.types import (
@@ -59,7 +60,7 @@ Stamp: TypeAlias = Callable[[str], Awaitable[str | None]]
 """Returns a text that differs for each state of the file at a call's path, or None. It never raises."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Key:
     """The question of a call, and the state of the files that it reads.
 
@@ -71,7 +72,7 @@ class Key:
     lasting: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Entry:
     """An answer, its size in bytes, and the time at which it was stored."""
 
@@ -336,7 +337,7 @@ _MOST_NAMED = 20
 """Changed files that the model is told by name."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Transaction:
     """What happens to the changes of a command that fails (`[tools.shell] transactional`).
 
@@ -455,7 +456,7 @@ class ChangesExecutor:
 _log = Log(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolRetries:
     """The limits for repeating a call. All times are in seconds.
 

@@ -17,11 +17,12 @@ import json
 import re
 from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
+from acp_agent.core.data import frozen
 from acp_agent.text import visible
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ Value: TypeAlias = "str | int | float | bool | list[Value] | dict[str, Value] | 
 """A value of front matter. Dates stay text."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DefinitionProblem:
     """What is wrong with a definition, for the user.
 
@@ -69,7 +70,7 @@ class DefinitionProblem:
         return visible(": ".join(filter(None, (place, self.key[:_LONGEST_KEY], self.reason))))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MarkdownFile:
     """A parsed file.
 

@@ -16,10 +16,11 @@ a hook is given, and what it may answer.
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TypeVar, cast
 
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.core.untrusted import json_value, toml_table
@@ -70,7 +71,7 @@ THEIR_TOOLS = {
 """The names of tools in Claude Code."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hook:
     """One hook.
 
@@ -107,7 +108,7 @@ class Hook:
 # ----------------------------------------------------------------------------------------- reading
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HookFile:
     """The hooks of one file, and its problems."""
 

@@ -19,13 +19,13 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
 from anyio import to_thread
 
 from acp_agent.config.files import Stamp, stamp
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.ports import Approver, Decision
 from acp_agent.core.types import Access
@@ -69,7 +69,7 @@ MOST_BYTES = 8 * 1024 * 1024
 """Bytes of the files of one kind, which stay in memory."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SourceFile:
     """A file with a definition, as it was read.
 

@@ -10,10 +10,11 @@ only a cron line whose hour is `*` means both. A period such as "every 2 hours" 
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from itertools import product
 from typing import TypeAlias
+
+from acp_agent.core.data import frozen
 
 SHORTEST = 60
 """Seconds of the shortest period."""
@@ -61,7 +62,7 @@ _ONCE = re.compile(rf"(?:on )?(?:next )?(?:(?P<day>\d{{4}}-\d\d-\d\d|[a-z]+)[ t]
 _PART = re.compile(r"(?:(?P<all>\*)|(?P<first>[a-z0-9]+)(?:-(?P<last>[a-z0-9]+))?)(?:/(?P<step>\d+))?")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Once:
     """One moment. `seconds` is the time until then if the user named that, else 0."""
 
@@ -74,7 +75,7 @@ class Once:
         return self.at if self.at > after else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Every:
     """A period of real time, in seconds."""
 
@@ -86,7 +87,7 @@ class Every:
         return after + self.seconds * _MILLI
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cron:
     """The five fields of a cron line. A day fires if either of its two fields names it, where both do.
 

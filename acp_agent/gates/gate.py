@@ -5,10 +5,10 @@ Every fact of a call is computed when it is first needed, and at most once.
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import (
@@ -264,7 +264,7 @@ class Gate:
         return ToolResult.refused(denial.reason, denial.category, Ruling(self.name, denial.rule), denial.advice)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Gates:
     """The gates of a session. Calls pass them from the first to the last.
 

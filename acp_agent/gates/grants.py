@@ -26,13 +26,14 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import assert_never, cast
 
 import anyio.to_thread
 
 from acp_agent.config.files import stamp
+from acp_agent.core.data import frozen
 from acp_agent.core.types import tool_id
 from acp_agent.gates.shell import programs
 from acp_agent.gates.shell.command import Command
@@ -111,7 +112,7 @@ class GrantKind(StrEnum):
     FOLDER = "folders"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Grant:
     """One decision.
 

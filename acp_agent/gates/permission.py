@@ -19,11 +19,12 @@ unless what may be read is limited: their folders may hold what is denied.
 import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import ClassVar, NamedTuple, assert_never
 
 import anyio
 
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Approver, Decision, Elicitor, Form, Invocation
 from acp_agent.core.session_options import AutoApprove, SessionOptions
@@ -69,7 +70,7 @@ _SHELL = "bash"  # the tool whose denials also hold for what is written to a she
 _TITLE = 100  # characters of a URL that every title shows
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Approved(Allow):
     """An Allow that says who approved the call."""
 
@@ -83,8 +84,7 @@ class Settlement(NamedTuple):
     reasons   why the user is asked, one line each
     always    what "always" would cover, in words; empty if it covers only this exact text
     grants    the grants of "allow always"
-    denial    the grant of "reject always", as an approval: the exact text if there are several prefixes, since it is
-              unknown which one the user means
+    denial    the grant of "reject always", as an approval: the exact text if the user may mean any of several prefixes
     whole     the tool, if "always" covers every use of it
     """
 
@@ -249,7 +249,7 @@ _NO_ANSWER = "the editor gave no usable answer to the question whether this may 
 _NOBODY = "this call needs the user's approval, and there is nobody to ask"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _PredictedFailure(Deny):
     """The end of a call whose preview failed. It would fail with any answer of the user."""
 

@@ -4,9 +4,9 @@ They only forbid. A call that they let through still passes every other gate.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import assert_never
 
+from acp_agent.core.data import frozen
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import Allow, Ask, Deny, ToolSpec, Verdict
 from acp_agent.gates.gate import CallFacts, Gate
@@ -24,7 +24,7 @@ _BLOCKED = "blocked by policy"
 _SHELL = "bash"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PolicyDecision:
     """The policy's decision about a call.
 
@@ -39,7 +39,7 @@ class PolicyDecision:
     steps: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Policy:
     """All rules in their order, those of the authorization last, and the default if none matches.
 

@@ -8,13 +8,14 @@ An entry names a tool (also by another agent's name for it), `group:NAME`, `mcp`
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple, cast
 
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import ALIASES, Allow, CallOrigin, Deny, Json, JsonObject, ToolSpec, Verdict
 from acp_agent.gates.gate import CallFacts, Gate
@@ -74,7 +75,7 @@ _SHELL = "bash"
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9_-]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolChoice:
     """A choice of tools. An empty `allow` allows all of the profile. `session` is None if no list was sent."""
 

@@ -6,9 +6,10 @@ import math
 import re
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from acp_agent.core.data import frozen
 from acp_agent.core.messages import Message, OpaquePart, Part, TextPart, ThoughtPart, ToolResultPart, ToolUsePart
 from acp_agent.core.types import ImagePart, Json, JsonObject, ToolSpec
 
@@ -23,7 +24,7 @@ _MOST_IMAGE_CHARS = 16 * 1024 * 1024
 _SNAPSHOT = re.compile(r"-\d{4}-?\d\d-?\d\d$")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelEndpoint:
     """One model behind one address. The catalog has filled in every default.
 

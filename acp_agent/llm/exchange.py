@@ -8,7 +8,6 @@ chunks survives. Source: WHATWG HTML, "Server-sent events".
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final, TypeVar
@@ -16,6 +15,7 @@ from typing import Final, TypeVar
 import anyio
 
 from acp_agent import __version__
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.llm.endpoint import ModelEndpoint, as_object, as_text, read_object, write
@@ -188,7 +188,7 @@ EVENT_LIMIT: Final = 32 * 1024 * 1024
 _BOM: Final = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerEvent:
     """One event: its name ("message" unless the server named it) and its data lines, joined by LF."""
 

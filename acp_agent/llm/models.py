@@ -3,7 +3,6 @@
 import re
 import tomllib
 from collections.abc import Container
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
@@ -12,6 +11,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from acp_agent.config.llm_settings import Effort
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.messages import Usage
 
@@ -143,7 +143,7 @@ def load_table() -> ModelTable:
     return ModelTable.model_validate(tomllib.loads((files("acp_agent.llm") / "models.toml").read_text("utf-8")))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelRef:
     """A model's name `PROVIDER:MODEL` in its two parts. The model's id may hold colons."""
 

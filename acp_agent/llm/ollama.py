@@ -14,10 +14,11 @@ import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, assert_never
 
 from acp_agent import __version__
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ProviderError
 from acp_agent.core.messages import (
     ImagePart,
@@ -63,7 +64,7 @@ from acp_agent.net.client import HttpClient, HttpRequest, StreamedResponse
 _NUM_CTX: Final = re.compile(r"^num_ctx\s+\"?(\d{1,9})\"?\s*$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelCard:
     """What an Ollama server says of one model (POST /api/show). Older servers leave out parts; those stay unknown.
 
@@ -113,7 +114,7 @@ def read_card(document: JsonObject) -> ModelCard:
 _NOTHING_SAID: Final = frozenset({"load", "unload"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Call:
     """A tool call, which the server sends in one piece. `arguments` is an object, or on some servers JSON text."""
 

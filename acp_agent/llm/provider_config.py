@@ -5,7 +5,7 @@ No adapter and no network is loaded.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import reduce
 from typing import Final, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
@@ -20,6 +20,7 @@ from acp_agent.config.llm_settings import (
     ProviderType,
 )
 from acp_agent.config.section import is_http_address
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ConfigError, MissingKey
 from acp_agent.core.session_options import DEFAULT, OFF, ON, TEMPERATURES, Levels
 from acp_agent.core.types import Json, JsonObject
@@ -51,7 +52,7 @@ class StoredKeys(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProviderConfig:
     """One `[[llm.providers]]` entry. The key and the variables in its headers are already read.
 
@@ -302,7 +303,7 @@ class ConfiguredProviders:
         return sorted(fitting, key=lambda entry: len(entry.id), reverse=True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelInfo:
     """One model of a provider. A value is None if it is unknown.
 

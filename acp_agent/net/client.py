@@ -8,11 +8,12 @@ import os
 import ssl
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import anyio
 
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.net.urls import httpx
 
@@ -24,7 +25,7 @@ _KEEPALIVE: Final = 60.0  # a tool call between two requests should not cost a n
 _LOOPBACK: Final = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HttpRequest:
     """A request: POST with a body, GET without. `peer` is the provider's name, for messages. Times are in seconds.
 

@@ -15,6 +15,7 @@ from typing import Final, Self, TypeAlias
 import httpcore
 
 from acp_agent import __version__
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.services import BlockReason, WebPage
 from acp_agent.net.connection import REDIRECTS, Dial, PinnedBackend, network_errors, status_error
@@ -168,7 +169,7 @@ _META: Final = re.compile(r"""<meta[\s/]((?:[^>"']|"[^"]*"|'[^']*')*)>""")
 _ATTRIBUTE: Final = re.compile(r"""([^\s=/"']+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"']+))""")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContentType:
     """A Content-Type header in lower case. Both members are empty if there was none."""
 
@@ -325,7 +326,7 @@ class Hop:
         self.host, self.blocked = self.host or host, reason
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Redirect:
     """The answer redirects to a URL that was not judged yet."""
 

@@ -10,13 +10,13 @@ import re
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, NamedTuple, Self, TypeAlias
 from urllib.parse import quote, urlsplit
 
 import anyio
 
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ConfigError, Refused
 from acp_agent.core.services import BlockReason
 
@@ -102,7 +102,7 @@ class RequestBlocked(Refused):
         self.host = host
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WebTarget:
     """A URL that keeps every rule that can be checked without a DNS look-up.
 
@@ -203,7 +203,7 @@ def why_local(host: str) -> str | None:
     return None if zone is None else f"{zone} means this machine, its network or its cloud"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostPattern:
     """An entry of a list of hosts in the settings: a host, or `*.` and a host for exactly one more label."""
 

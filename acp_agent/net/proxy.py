@@ -14,12 +14,12 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ToolError
 from acp_agent.core.services import BlockReason, Egress, WebCaller
 from acp_agent.log import Log
@@ -66,7 +66,7 @@ _FIELD: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\t -~\x80-\xff]*)"
 _FOR_PROXIES: Final = frozenset((b"host", b"connection", b"keep-alive", b"te", b"upgrade"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProxyRequest:
     """What a command asks the proxy for. `head` is what the host is sent first; empty for a tunnel."""
 

@@ -8,11 +8,11 @@ plain http. Link-local addresses, where clouds serve their metadata, are always 
 """
 
 from contextlib import suppress
-from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.services import BlockReason
 from acp_agent.log import without
@@ -107,7 +107,7 @@ _METADATA: Final = frozenset(map(read_address, ("100.100.100.200", "fd00:ec2::25
 _ALLOW: Final = "To reach a server on this machine or a private network, set `allow_private` for it."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerEndpoint:
     """The location of a server, as its URL gives it. If `private`, it may be on this machine or a private network."""
 

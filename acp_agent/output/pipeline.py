@@ -12,9 +12,10 @@ if it can, and calls `finish`.
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple, cast
 
+from acp_agent.core.data import frozen
 from acp_agent.core.types import Frame, Json, JsonObject, OutputStats, ToolKind, ToolResult, ToolSpec
 from acp_agent.output.filters.engine import FilterEngine
 from acp_agent.output.filters.strategy import CommandRun, Filtered, Restored
@@ -44,7 +45,7 @@ _SHORT = 2000
 """An output of fewer characters is not filtered: the notes about what is missing would cost as much as it saves."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sizes:
     """The number of characters that each reader gets.
 
@@ -81,7 +82,7 @@ class ResultSource(NamedTuple):
     source: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fitted:
     """A result that is complete but for its end.
 

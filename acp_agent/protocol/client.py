@@ -10,12 +10,12 @@ https://agentclientprotocol.com/protocol/session-setup.
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from acp_agent.capabilities import LSP_METHODS, at
+from acp_agent.core.data import frozen
 from acp_agent.core.mcp import MAX_SERVERS, HttpServer, McpOrigin, McpReach, McpServer, StdioServer
 from acp_agent.core.types import Json, JsonObject
 
@@ -66,7 +66,7 @@ DRAWINGS: Final = {
 """Clients by the name that they send in `clientInfo`. The table in docs/protocol.md says the same in words."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Client:
     """The editor, as `initialize` described it.
 

@@ -11,7 +11,6 @@ import binascii
 import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import NamedTuple, assert_never, cast
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -21,6 +20,7 @@ import anyio
 from anyio import to_thread
 
 from acp_agent.core.backends import EntryKind, FileSystem
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import AgentError
 from acp_agent.core.messages import ImagePart, LinkPart, Message, PromptPart, ResourcePart, Role, TextPart
 from acp_agent.core.secrets import Redact, verbatim
@@ -188,7 +188,7 @@ _LARGE_IMAGE = 256 * 1024
 """Base64 characters of an image that is checked in a thread."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Linked:
     """A link to be read.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from acp_agent.core.data import frozen
 from acp_agent.core.events import PlanChanged, SessionEvent, TextDelta, ThoughtDelta, UsageChanged, UserMessage
 from acp_agent.core.sessions import StoredEvent
 from acp_agent.protocol.client import Client, EditorPaths
@@ -101,7 +102,7 @@ class EditorSession:
         return EditorLanguages(self._peer, self._id, self._client, self._paths, folders, settings)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Connection:
     """An editor as it last described itself: an `EditorConnection` of core."""
 

@@ -7,9 +7,9 @@ raises.
 
 import json
 import math
-from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import InvalidField, InvalidState, LoginRequired, RequestError, SessionNotFound
 from acp_agent.core.types import Json, JsonObject
 
@@ -104,7 +104,7 @@ def internal_error() -> RpcError:
 # ----------------------------------------------------------------------------------------------- messages
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """A message that wants a response. The id is echoed as received."""
 
@@ -113,7 +113,7 @@ class Request:
     params: JsonObject
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Notification:
     """A message that wants no response."""
 
@@ -121,7 +121,7 @@ class Notification:
     params: JsonObject
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Response:
     """The response to our request `id`; `error` is a JSON-RPC error object, or None."""
 
@@ -143,7 +143,7 @@ class Response:
         raise RpcError(code if isinstance(code, int) else INTERNAL_ERROR, text)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Malformed:
     """A line that is not a message. `id` is the id of the request if it can be read, else None."""
 
@@ -152,7 +152,7 @@ class Malformed:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ignored:
     """A line that needs no reaction: blank, a response to no request of ours, or an invalid notification.
 

@@ -6,11 +6,11 @@ See https://agentclientprotocol.com/protocol/session-modes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 from typing import TypeAlias, TypeVar
 
+from acp_agent.core.data import frozen
 from acp_agent.core.session_options import (
     DEFAULT,
     FREEDOMS,
@@ -39,7 +39,7 @@ _Value: TypeAlias = tuple[str, str, str]
 """A value, its name and its description, which may be empty."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Option:
     """One config option. `groups` has the title and the values of each group."""
 

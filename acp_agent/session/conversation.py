@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from acp_agent.agent.aids.phases import PhaseCalls, Reflection, RememberedSummaries
@@ -12,6 +12,7 @@ from acp_agent.agent.hooks import AllTools, Hooks, ToolSelection
 from acp_agent.agent.prompt import system_prompt
 from acp_agent.agent.turn import PARAGRAPH, Agent, Limits
 from acp_agent.config.settings import Settings
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import LoginRequired, MissingKey
 from acp_agent.core.events import EventSink, Notice, Severity, TextDelta
 from acp_agent.core.ports import Embedder, Provider, Toolset
@@ -152,7 +153,7 @@ class _StoredSummaries:
         await RememberedSummaries(self._kept, self._phases, self._toolset()).add(summary)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DefinedAgent:
     """An agent to which the session was handed.
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import anyio
@@ -10,6 +10,7 @@ import anyio.to_thread
 
 from acp_agent.config.load import Loaded, options_at_start
 from acp_agent.config.settings import audit_file
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import InvalidField, InvalidState, SessionNotFound, StoreUnavailable
 from acp_agent.core.mcp import MAX_SERVERS, ListedServer, McpServer
 from acp_agent.core.session_options import SessionOptions
@@ -26,7 +27,7 @@ from acp_agent.store.credentials import CredentialStore
 from acp_agent.store.sessions import SessionStore
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionStatus:
     """The lines of /status, and the same data as values. `busy` says whether a turn runs."""
 

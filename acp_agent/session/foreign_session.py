@@ -9,12 +9,13 @@ import base64
 import binascii
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from enum import Enum
 from functools import cache
 from typing import TypeVar, cast
 from uuid import uuid4
 
+from acp_agent.core.data import frozen
 from acp_agent.core.events import ToolFinished, ToolStarted, TranscriptEvent, UsageChanged, UserMessage
 from acp_agent.core.messages import Message, OpaquePart, Part, PromptPart, TextPart, ThoughtPart, ToolResultPart, Usage
 from acp_agent.core.secrets import Redact, verbatim
@@ -124,7 +125,7 @@ def _tally(tally: UsageTotals) -> UsageTotals:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Shown:
     """The filter for events of an imported session with these folders."""
 

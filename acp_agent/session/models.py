@@ -1,7 +1,6 @@
 """The models of one session (for turns, for chores, for embeddings), and the tokens and costs of their calls."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import anyio.to_thread
@@ -10,6 +9,7 @@ from acp_agent.agent.aids.arguments import whole_answer
 from acp_agent.config.llm_settings import LlmSettings, ModelOptions, ProviderType
 from acp_agent.config.load import Loaded
 from acp_agent.config.vendors import model_advice
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import AgentError, ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import Usage
 from acp_agent.core.ports import Embedder, ModelRequest, Provider
@@ -73,7 +73,7 @@ _IMPATIENT = RetryPolicy(longest_asked=10.0)
 """For a model with a fallback: asking the fallback is better than waiting a minute."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Asked:
     """The models that run turns, with their options. All models after the first are fallbacks."""
 

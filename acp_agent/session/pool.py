@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
 from typing import TypeVar
 
 import anyio
 
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import InvalidState, RequestError, RequestFailed, SessionNotFound, StoreUnavailable
 from acp_agent.core.process_limits import can_open
 from acp_agent.core.session_options import SessionOptions
@@ -193,7 +193,7 @@ _EVICTION = 0.5
 """Seconds that the store may delay an eviction while another session waits for the place."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionLimits:
     """The settings `max_sessions` and `session_idle_timeout_secs` of `[acp]`. With 0 seconds, idle sessions stay."""
 

@@ -7,7 +7,7 @@ next prompt resumes it from the store.
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from math import inf
 from typing import Any
 
@@ -15,6 +15,7 @@ import anyio
 import anyio.lowlevel
 
 from acp_agent.config.load import Loaded, resumed_options
+from acp_agent.core.data import frozen
 from acp_agent.core.editor import LanguageSettings, ReadPrompt, SessionEditor, SharedLanguages
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import (
@@ -57,7 +58,7 @@ _EARLY = 0.1
 _LOST = "the end of this conversation is not kept: the database cannot be written"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionWorkspace:
     """The workspace of a session: its absolute folders, with `cwd` as the first root, and the editor's additions.
 
@@ -84,7 +85,7 @@ Background = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
 """Starts a task and does not wait for it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionDependencies:
     """The parts of the process that a session uses.
 
@@ -104,7 +105,7 @@ class SessionDependencies:
     schedule: Callable[["Session"], Scheduler | None] = lambda _: None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Opening:
     """The parts of a new Session object. `saved` is None if the conversation is new."""
 

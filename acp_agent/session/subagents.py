@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from acp_agent.config.external_agents import ExternalAgentSettings
 from acp_agent.config.load import Loaded
 from acp_agent.config.settings import QualityGateSettings
 from acp_agent.core.backends import FileSystem
+from acp_agent.core.data import frozen
 from acp_agent.core.delegation import (
     BACK,
     BUILT_IN,
@@ -110,7 +110,7 @@ class AgentLibrary:
         return (f"Agents: {theirs}, beside {', '.join(each.name for each in BUILT_IN)}",) if theirs else ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubAgentSession:
     """The parts of a session that its sub-agents share.
 

@@ -2,11 +2,11 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Protocol
 
 import anyio
 
+from acp_agent.core.data import frozen
 from acp_agent.core.editor import ReadPrompt
 from acp_agent.core.errors import AgentError, InvalidState, RequestError, RequestFailed
 from acp_agent.core.events import OfferedCommand
@@ -20,7 +20,7 @@ _CLOSING = 5.0
 """Seconds that a cancelled turn may take to end. After that the session is closed anyway."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """The end of a turn. `failure` is the error that stopped it, which the user has already been shown."""
 

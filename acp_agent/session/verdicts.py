@@ -5,11 +5,11 @@ The user is not asked, and nothing runs.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, assert_never
 
 from acp_agent.config.load import Loaded
+from acp_agent.core.data import frozen
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.types import (
@@ -54,7 +54,7 @@ _CONTAINED = "nothing asks about it within the sandbox"
 _FULL_AUTO = "full-auto (acp.auto_approve, tools.autonomy_level): nothing asks"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """The outcome that a call would have.
 

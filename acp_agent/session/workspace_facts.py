@@ -16,7 +16,6 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import date
 from itertools import islice
 
@@ -26,6 +25,7 @@ from anyio import to_thread
 from acp_agent.agent.prompt import ProjectNote, notes_block
 from acp_agent.config.files import RULES_FOLDER
 from acp_agent.config.settings import InstructionSettings
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.secrets import Redact
@@ -121,7 +121,7 @@ class ProjectNotes:
                 self._warn(trouble)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Look:
     """One look at a folder: its uncommitted files, None if that is not known, and how it is tested, "" likewise."""
 

@@ -33,13 +33,13 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
 from io import BytesIO
 from itertools import count
 from typing import BinaryIO, TypeAlias, cast
 
+from acp_agent.core.data import frozen
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.store.audit_record import ContinuesRecord, LostRecord, Record, TornRecord, members
 from acp_agent.store.private_file import lock, private_file
@@ -52,7 +52,7 @@ _SHORT = 128  # characters of each string in a record that would be too long: tw
 _SEAL = len(',"hash":""}') + 64
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChainLink:
     """A position in the chain: the number of a record and its hash."""
 
@@ -67,7 +67,7 @@ class BrokenLine(ValueError):
     """A line that is not a complete, unchanged record. The message says what is wrong with it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SealedRecord:
     """A record that was read: its position, the hash of the record before it, and its members."""
 
@@ -138,7 +138,7 @@ _LENGTH = 107
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe in the place of a file must not hold us
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChainHead:
     """The last complete record, and the size of the audit file in bytes when it was written."""
 
@@ -155,7 +155,7 @@ def head_file(path: str) -> str:
     return f"{path}.head"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AuditSnapshot:
     """An audit file at one moment: open, with its size in bytes and its head, if it had one."""
 
@@ -272,7 +272,7 @@ _WINDOW = 4 * MAX_LINE
 """Bytes at the end of a file in which its last complete record is searched."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _End:
     """The end of a file, where the next record goes.
 

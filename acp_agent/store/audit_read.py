@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import BinaryIO
 
+from acp_agent.core.data import frozen
 from acp_agent.core.types import JsonObject
 from acp_agent.store.audit import (
     BEGINNING,
@@ -157,7 +158,7 @@ def _replaced(file: BinaryIO, path: str) -> bool:
 _MOST_NOTES = 100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AuditFinding:
     """A remark about a line. `line` counts from 1 and is 0 for the file as a whole."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from typing import ClassVar, Literal, TypeAlias, cast
 
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.services import BlockReason
 from acp_agent.core.types import ApprovedBy, CallOrigin, Json, JsonObject, Phase
@@ -51,14 +52,14 @@ class SandboxAround(StrEnum):
     UNSANDBOXED = "unsandboxed"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Success:
     """The call ran. A command may have ended with any exit code: that is its own answer."""
 
     type: Literal["success"] = "success"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Blocked:
     """The call did not run: a gate, the sandbox or the user said no."""
 
@@ -68,7 +69,7 @@ class Blocked:
     type: Literal["blocked"] = "blocked"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failed:
     """The call failed, crashed or was cancelled; `error_category` says which."""
 
@@ -78,14 +79,14 @@ class Failed:
     type: Literal["error"] = "error"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimedOut:
     """The call took too long and was ended."""
 
     type: Literal["timeout"] = "timeout"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RolledBack:
     """The command failed, and what it had changed in files was taken back."""
 

@@ -10,10 +10,10 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from acp_agent.config.files import Credential, credentials_file, data_dir, plain_address, read_credentials, understood
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ConfigError
 from acp_agent.store.private_file import (
     DamagedFile,
@@ -115,7 +115,7 @@ _KEY = re.compile(r"""\bkey["']?[ \t]*=[ \t]*["']+([^"'\r\n]+)""")
 """A key in a damaged file, with or without its quotation marks."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeyLocation:
     """Where a key was stored: the keyring's name or the file's path. `remark` is for the user and may be ""."""
 
@@ -123,7 +123,7 @@ class KeyLocation:
     remark: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RemovedKeys:
     """The providers whose keys were removed. `remark` names keys that the keyring still holds, or is ""."""
 

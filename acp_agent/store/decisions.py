@@ -24,10 +24,10 @@ is unreadable, no tool counts as unseen: `trouble` says so, and the caller has t
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from acp_agent.config.files import stamp
+from acp_agent.core.data import frozen
 from acp_agent.store.private_file import (
     DamagedFile,
     lock,
@@ -118,7 +118,7 @@ def _writable(folder: str) -> bool:
 _LONGEST_DESCRIPTION = 2048
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pin:
     """An allowed definition: its SHA-256 in hexadecimal and its description."""
 
@@ -126,7 +126,7 @@ class Pin:
     description: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Server:
     name: str
     tools: Mapping[str, Pin]

@@ -14,13 +14,13 @@ import sys
 import time
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from operator import mul
 from typing import Any
 
 import anyio
 from anyio import to_thread
 
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ProviderError, StoreUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.ports import Embedder
 from acp_agent.core.services import Remembered
@@ -185,7 +185,7 @@ _UNSPACED = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Terms:
     """The terms of a search: at most 32 of each kind, in lower case, without duplicates.
 

@@ -9,12 +9,13 @@ Messages are kept in memory, since no sub-agent outlives the turn.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 
 import anyio
 
 from acp_agent.agent.tool_calls import ShownPlan
+from acp_agent.core.data import frozen
 from acp_agent.core.delegation import BoardChange, Mail, RunState
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.events import MAIN, BoardTask, PlanEntry, PlanPriority, PlanStatus
@@ -342,7 +343,7 @@ class SessionMail:
         return f"[{counted(len(unread), 'unread message')} from {senders}: read with the tool messages]"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SharedWork:
     """What the agents of one session share."""
 

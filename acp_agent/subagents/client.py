@@ -21,6 +21,7 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from acp_agent.core.backends import FileSystem
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.events import ToolProgress
 from acp_agent.core.ports import Toolset
@@ -172,7 +173,7 @@ class WaitsForUs(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClientDependencies:
     """What the client of an agent needs.
 

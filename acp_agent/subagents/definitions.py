@@ -19,12 +19,13 @@ Keys that only Claude Code knows are ignored.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, cast
 
+from acp_agent.core.data import frozen
 from acp_agent.core.delegation import BUILT_IN, RESERVED, OfferedAgent
 from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.core.session_options import Mode
@@ -66,7 +67,7 @@ _FAMILIES = ("sonnet", "opus", "haiku", "inherit", "default")
 """Names of models that other agents know. They stand for the session's model here."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Definition:
     """A sub-agent as it was defined.
 
@@ -116,7 +117,7 @@ class Definition:
         return Selection(replace(self.tools, deny=denied, also_allow=rest), ALIASES, servers)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Definitions:
     """All definitions of a session by name in lower case, the built-in ones first, and what is wrong with others."""
 

@@ -15,6 +15,7 @@ from acp import PROTOCOL_VERSION, RequestError, connect_to_agent, text_block
 from acp.schema import ClientCapabilities, FileSystemCapabilities, Implementation
 
 from acp_agent.core.backends import FileSystem
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.mcp import StdioServer
 from acp_agent.core.ports import Toolset
@@ -44,7 +45,7 @@ _REMEMBERED: Final = 20_000
 """Characters of the conversation that an agent is told again when it is steered."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExternalAgent:
     """An agent as it is configured.
 
@@ -63,7 +64,7 @@ class ExternalAgent:
     idle_timeout: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExternalDependencies:
     """What the session gives to other agents.
 

@@ -16,6 +16,7 @@ from uuid import uuid4
 import anyio
 
 from acp_agent.agent.prompt import fenced
+from acp_agent.core.data import frozen
 from acp_agent.core.delegation import AgentRun, OfferedAgent, ParentCall, RunSlots, RunState
 from acp_agent.core.errors import AgentError, StoreUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.events import MAIN, EventSink, ToolFinished, ToolStarted
@@ -40,7 +41,7 @@ _MOST_KEPT = 50
 Background = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunLimits:
     """How many runs there may be: in the process and in the session. Ended ones are forgotten after these minutes."""
 
@@ -49,7 +50,7 @@ class RunLimits:
     archive_minutes: float = 60
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunDependencies:
     """What the runs of a session need.
 

@@ -1,13 +1,14 @@
 """What carries out a run: a model with a conversation of its own and a part of the session's tools."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from acp_agent.agent.compaction import MakeCompactor
 from acp_agent.agent.history import History
 from acp_agent.agent.hooks import Hooks, Reports
 from acp_agent.agent.turn import Agent, Limits
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.events import Event, Notice, TextDelta, ToolProgress
 from acp_agent.core.messages import Message, Role, StopReason, TextPart, ToolResultPart, ToolUsePart
@@ -21,7 +22,7 @@ if TYPE_CHECKING:  # few sessions have a board
     from acp_agent.subagents.board import SharedWork
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WorkOutcome:
     """The end of a run.
 
@@ -122,7 +123,7 @@ class NarrowedTools:
         return replace(call, agent=self._caller, use_id="")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelDependencies:
     """What the session gives to the models of its sub-agents.
 

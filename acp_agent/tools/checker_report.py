@@ -2,9 +2,10 @@
 
 import posixpath
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from acp_agent.core.backends import CommandOutcome
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.types import Json, JsonObject, Location, ToolResult
 from acp_agent.text import visible
@@ -18,7 +19,7 @@ _EXCERPT_LINES = 5
 _EXCERPT_CHARS = 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckerResult:
     """The result of one check. `warning` says why the list may not be complete."""
 

@@ -9,13 +9,13 @@ import posixpath
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias, cast
 
 from anyio import to_thread
 
 from acp_agent.core.backends import CommandOutcome, EntryKind, FileSystem
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access, Json, JsonObject
 from acp_agent.core.untrusted import json_value_at, toml_table
@@ -34,7 +34,7 @@ class ProblemSeverity(StrEnum):
     WARNING = "warning"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Problem:
     """One problem.
 
@@ -57,7 +57,7 @@ VIRTUAL_ENVIRONMENT = (".venv/bin", "venv/bin")
 """Folders in which a Python project keeps programs."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Checker:
     """A program that finds problems.
 
@@ -350,7 +350,7 @@ MARKERS = ("Cargo.toml", *_PYTHON_MARKERS, "tsconfig.json", "go.mod")
 """Files that mark a folder as a project."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProjectCheck:
     """A checker to run in the project's folder.
 
@@ -365,7 +365,7 @@ class ProjectCheck:
     unused: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckerChoice:
     """The checks to run for the project in `folder` (absolute). Without a marker file there are none."""
 

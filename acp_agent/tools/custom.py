@@ -8,12 +8,13 @@ code for the shell.
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from math import isfinite
 from typing import Any
 
 from acp_agent.core.backends import FileSystem
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import Json, JsonObject, ToolCall, ToolKind, ToolSpec
@@ -24,7 +25,7 @@ _PLAIN = re.compile(r"[\w@%+:,./-]+", re.ASCII)
 _MOST_PROBLEMS = 5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CustomTool:
     """The definition of a custom tool.
 

@@ -9,7 +9,6 @@ import os
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Any, ClassVar
 from urllib.parse import quote, unquote_to_bytes, urlsplit
@@ -17,6 +16,7 @@ from urllib.parse import quote, unquote_to_bytes, urlsplit
 from pydantic import Field
 
 from acp_agent.core.backends import FileSystem
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, Json, JsonObject, Location, PathSubject, Subject, ToolKind, ToolResult
@@ -317,7 +317,7 @@ class LspWorkspaceSymbol(LanguageServerTool[LspWorkspaceSymbolParams]):
 _LONGEST_NEW_TEXT = 2_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileEdit:
     """A change to a file: a new text for a span, or an operation on the whole file."""
 
@@ -327,7 +327,7 @@ class FileEdit:
     operation: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OfferedAction:
     """An action that a language server offers."""
 
@@ -431,7 +431,7 @@ def _edit(edit: FileEdit, names: Names) -> str:
     return f"{name}:{edit.span.whole} -> {visible(json.dumps(edit.new_text, ensure_ascii=False))}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LspLimits:
     """The most entries of an answer that are shown."""
 

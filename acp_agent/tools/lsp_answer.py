@@ -5,9 +5,9 @@ without hidden characters. On the wire positions count from 0, here from 1; colu
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.text import visible
@@ -30,7 +30,7 @@ _KINDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextRange:
     """A range in a file. The end is not part of it."""
 
@@ -48,7 +48,7 @@ class TextRange:
         return f"{self}-{self.end_line}:{self.end_column}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FilePlace:
     """A place in a file. `span` is None if only the file is known."""
 
@@ -56,7 +56,7 @@ class FilePlace:
     span: TextRange | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LspDiagnostic:
     """A problem. `uri` is empty if the question named the file. `severity` is error, warning, info or hint."""
 
@@ -82,7 +82,7 @@ class LspDiagnostic:
         return wire if self.span is None else {**wire, "range": to_wire(self.span)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Symbol:
     """A symbol. `depth` counts the symbols around it. `uri` is empty in the list of one file."""
 

@@ -16,10 +16,10 @@ import stat
 import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from acp_agent.core.backends import EntryKind
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 
 _PATH_BYTES = 4095
@@ -267,7 +267,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _BARRED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Leaf:
     """An entry that was not entered.
 
@@ -283,7 +283,7 @@ class Leaf:
     error: OSError | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entered:
     """A directory before its entries. `at` is the directory itself."""
 
@@ -292,7 +292,7 @@ class Entered:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Left:
     """A directory after its entries. `at` is the directory that it is in."""
 

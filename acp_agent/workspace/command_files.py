@@ -9,9 +9,9 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.secrets import secrecy
 from acp_agent.core.types import Access
@@ -255,7 +255,7 @@ def real_path(path: str, folder: str) -> str:
     return path if real == written else real
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Look:
     """The way in which a command finds its files below a folder.
 

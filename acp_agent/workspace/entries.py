@@ -20,12 +20,12 @@ import stat
 import sys
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 from anyio.from_thread import check_cancelled
 
 from acp_agent.core.backends import Deleted, EntryKind
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.new_file import NewFile, remove_leftovers
 from acp_agent.core.types import Access
@@ -99,7 +99,7 @@ _NEW_FILE_MODE = 0o666
 _PERMISSIONS = 0o777  # never set-user-id and the like: writing to a file takes them away too
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OldFile:
     """A file to replace: an fd for reading, its status, and its bytes, which were read after the status."""
 

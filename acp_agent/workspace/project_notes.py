@@ -9,13 +9,13 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import anyio
 from anyio import to_thread
 
 from acp_agent.config.files import RULES_FOLDER
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access
 from acp_agent.workspace.beneath import errors_about
@@ -30,7 +30,7 @@ _DEEPEST = 16  # folders that are searched
 _MOST_RULES = 50
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoteFile:
     """The beginning of one file: whole lines, unless the first one is too long.
 
@@ -45,7 +45,7 @@ class NoteFile:
     more: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoundNotes:
     """The files that were found, and why others were left out.
 

@@ -10,13 +10,14 @@ import posixpath
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase, translate
 from functools import cache
 from importlib.resources import files
 from itertools import chain, dropwhile
 from typing import NamedTuple, TypeAlias, cast
 
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import Access
 from acp_agent.workspace.read_policy import folded, spellings
@@ -37,7 +38,7 @@ class Protection(NamedTuple):
     everyday: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PatternName:
     """One name of a pattern: its text, and an expression if it is a glob."""
 
@@ -64,7 +65,7 @@ class PatternName:
 ANY_DEPTH = PatternName("**", None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProtectionRule:
     """One pattern.
 

@@ -12,7 +12,6 @@ import sys
 import tomllib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.resources import files
 from subprocess import DEVNULL
@@ -22,6 +21,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import Process
 
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 
 LONGEST_LINE = 64 * 1024
@@ -156,7 +156,7 @@ def _limit_memory(pid: int) -> None:
             resource.prlimit(pid, resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoundLine:
     """A line that ripgrep printed.
 
@@ -265,7 +265,7 @@ def _respelled(token: re.Match[str]) -> str:
 _MOST_QUOTED = 40
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileType:
     """One type: its other names, what its files' names end with behind a dot, and whole names."""
 

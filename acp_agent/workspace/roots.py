@@ -11,9 +11,9 @@ import stat
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Self, TypeAlias, TypeVar
 
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ConfigError, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.secrets import secrecy
 from acp_agent.core.types import Access
@@ -184,7 +184,7 @@ class Root:
         self._fd.close()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """A path that was judged: `relative` below `root`. `given` is the path as the model wrote it."""
 

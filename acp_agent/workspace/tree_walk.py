@@ -4,7 +4,6 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
 from time import monotonic
@@ -15,6 +14,7 @@ from pathspec import GitIgnoreSpec
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from acp_agent.core.backends import EntryKind, FoundPaths
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.new_file import is_temporary
 from acp_agent.core.types import Access
@@ -25,7 +25,7 @@ from acp_agent.workspace.roots import Place, Root, Roots
 from acp_agent.workspace.text_files import BOM
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Met:
     """An entry that the walk meets. `path` is relative to the root. `depth` is 1 for the children of the base."""
 

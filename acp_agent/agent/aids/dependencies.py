@@ -4,13 +4,13 @@ A tool is hidden until every tool it requires has succeeded. It ranks higher onc
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.types import ToolResult, tool_id
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Needs:
     """The dependencies of a tool, by name or alias.
 
@@ -21,7 +21,7 @@ class Needs:
     prefers: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SelectionChanges:
     """The changes that dependencies make to the tools that passed the filter.
 

@@ -10,11 +10,11 @@ no text of the model can claim one.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from uuid import uuid4
 
 import anyio
 
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.messages import Message, ToolUsePart
 from acp_agent.core.ports import Toolset
@@ -132,7 +132,7 @@ def _told(tool: str, result: ToolResult) -> str:
     return f"{ITSELF}has called {tool}; it says:]\n{result.text}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Record:
     """The number of calls of one model, and how many of them were mistakes of the model."""
 

@@ -4,7 +4,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from hashlib import sha256
 from math import isfinite
@@ -16,6 +16,7 @@ import anyio
 from acp_agent.agent.aids.arguments import Tafc, strip
 from acp_agent.agent.aids.dependencies import Dependencies, SelectionChanges
 from acp_agent.agent.hooks import Received
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ProviderError
 from acp_agent.core.messages import Message, ToolUsePart
 from acp_agent.core.ports import Embedder
@@ -201,7 +202,7 @@ class Inclusion(StrEnum):
     UNFILTERED = "no filter"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rank:
     """The rank of a tool by similarity: `place` counts from 1, `score` includes its boosts."""
 
@@ -212,7 +213,7 @@ class Rank:
         return f"rank {self.place}, score {self.score:.3f}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FilterResult:
     """What the filter decided for each tool, by name, in the order of the catalogue."""
 

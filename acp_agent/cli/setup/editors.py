@@ -10,18 +10,19 @@ import shlex
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.resources import files
 from typing import Protocol, cast
 
 from acp_agent.cli.setup.jsonc import JsoncNode, is_bare, node_at, value_at, with_value, without_value
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import AgentError
 from acp_agent.core.types import Json, JsonObject
 
 NAME = "acp-agent"  # as which the agent stands in the settings
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AgentCommand:
     """What starts an agent: a program with its arguments, and variables added to the environment."""
 
@@ -75,7 +76,7 @@ class EditorSetup(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JsonSettings:
     """An editor whose settings are JSON, with comments or without.
 
@@ -142,7 +143,7 @@ def _restored(text: str, path: Sequence[str], old: JsoncNode | None) -> str:
     return without_value(text, path) if old is None else with_value(text, path, old.value)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnFile:
     """An editor that is configured by a program: a file of our own that the user's configuration loads.
 
@@ -209,7 +210,7 @@ def _lisp(text: str) -> str:
     return f'"{inside}"'
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MarimoFlag:
     """marimo, whose agents are behind a flag of its configuration. Its list of agents cannot be extended."""
 
@@ -271,7 +272,7 @@ class MarimoFlag:
             raise AgentError(f"{self.file} is no TOML: {error}; nothing was changed") from error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoFile:
     """An editor for which nothing can be written. `why` says so, `steps` what the user does instead."""
 

@@ -6,8 +6,8 @@ The settings of Zed and VS Code are such files. A file that is strict JSON stays
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from acp_agent.core.data import frozen
 from acp_agent.core.types import Json
 
 _MARK = "\ufeff"  # of the byte order, at the start of a file
@@ -31,7 +31,7 @@ class JsoncFault(Exception):
         super().__init__(f"line {lines + 1}, column {column}: {what}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JsoncMember:
     """A member of an object. `start` is where its key begins; `comma` where the comma behind it is, or -1."""
 
@@ -41,7 +41,7 @@ class JsoncMember:
     comma: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JsoncNode:
     """A value and its place in the text. `members` is None if it is no object; of equal keys the last one counts."""
 

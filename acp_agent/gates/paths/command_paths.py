@@ -8,10 +8,11 @@ not begin like a path.
 import posixpath
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
+from acp_agent.core.data import frozen
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.grammar import ParsedArguments, WordKind, grammar_of
 from acp_agent.gates.shell.options import tables
@@ -69,7 +70,7 @@ def unexpanded(pattern: str, folder: str) -> Sequence[str]:
     return ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Folders:
     """The folders in which a command may run, relative to the session's: `cd a && …` is certain, `cd a; …` is not.
 
@@ -146,7 +147,7 @@ def _union(*folders: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chain(*folders)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Shell:
     """Where a shell may be.
 

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from acp_agent.core.data import frozen
 from acp_agent.regex import LinearRegex
 
 _CHARACTER = "[^\\n]"
@@ -74,7 +74,7 @@ def one_line(text: str) -> str:
     return text.replace("\n", " ")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """The words of one command as rules read them. All but `text` are in lower case, without line ends.
 
@@ -113,7 +113,7 @@ class Call:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Word:
     """One word of a pattern; `stem` is its text in front of the first wildcard."""
 
@@ -145,7 +145,7 @@ class _Word:
         return False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallPattern:
     """A command pattern whose options may stand anywhere.
 

@@ -20,12 +20,12 @@ import json
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from itertools import chain
 from typing import NamedTuple
 
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ConfigError, Refused, ToolError
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import Access, PathSubject, UrlSubject
@@ -56,7 +56,7 @@ _UNFIT = re.compile(r"[^a-z0-9_-]")  # for the name of a tool
 _STRICTEST = (Action.DENY, Action.ASK, Action.ALLOW)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rule:
     """One rule of one tool. Made by `parse`.
 
@@ -332,7 +332,7 @@ def denial_of(shell: ShellText, rules: tuple[Rule, ...], granted: Granted) -> Ju
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Court:
     """A judge of single commands by one set of rules and grants."""
 

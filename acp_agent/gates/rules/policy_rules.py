@@ -8,10 +8,11 @@ doubt.
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, StrEnum, auto
 from typing import NamedTuple, TypeVar, assert_never
 
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import Phase, tool_id
 from acp_agent.gates.gate import CallFacts, CommandFacts, texts_in
@@ -65,7 +66,7 @@ RealPath = Callable[[str], str]
 """Returns where an absolute path leads, links followed, like `os.path.realpath`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """A path or URL of a call.
 
@@ -228,7 +229,7 @@ class Miss(NamedTuple):
 _ELSEWHERE = Miss("other paths")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TargetGlob:
     """A glob on paths and URLs. `*` matches slashes as well."""
 
@@ -264,7 +265,7 @@ def _folded(text: str) -> str:
     return text.casefold().replace("\n", " ")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PolicyRule:
     """One compiled rule.
 

@@ -11,11 +11,11 @@ when the first other text is read.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from acp_agent.core.data import frozen
 from acp_agent.gates.shell.options import option_texts, tables
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ _PROJECT_TOOLS = ("gradlew", "mvnw")
 _HARMLESS_FILES = ("/dev/null", "/dev/stdout", "/dev/stderr")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Redirection:
     """One redirection: `2>&1` is operator ">&", target "1", descriptor "2"."""
 
@@ -76,7 +76,7 @@ class Redirection:
         return f"{self.descriptor}{self.operator}{self.target}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Command:
     """One simple command.
 
@@ -142,14 +142,14 @@ class Command:
             yield from command.walk()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plain:
     """A proof that bash runs these commands and no others, in this order."""
 
     commands: tuple[Command, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Opaque:
     """A text that is not proven. `reason` is for people: "uses a command substitution"."""
 

@@ -7,9 +7,9 @@ a command line most likely does, with its variables unknown, and gives up where 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from acp_agent.core.data import frozen
 from acp_agent.gates.shell.command import MAX_BYTES, MAX_DEPTH, MAX_TREE_DEPTH, ShellText
 from acp_agent.gates.shell.options import peel, shell_call, tables
 from acp_agent.gates.shell.words import fields, pieces
@@ -96,7 +96,7 @@ def printing_commands(shell: ShellText) -> tuple[str, ...]:
     return tuple(each.words for each in found if each.shown) or tuple(each.words for each in found)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Reading:
     """A reader of texts that are `depth` shells deep."""
 

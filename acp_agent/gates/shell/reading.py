@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 
+from acp_agent.core.data import frozen
 from acp_agent.gates.shell.command import (
     DAMAGED,
     MAX_BYTES,
@@ -146,7 +147,7 @@ def _survey(text: str, findings: _Findings, guesses: Guesses, depth: int) -> tup
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Inside:
     """A reader of the texts inside a text at `depth`, with the values of its `guesses`."""
 

@@ -3,9 +3,10 @@
 import posixpath
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
+from acp_agent.core.data import frozen
 from acp_agent.gates.shell.command import MAX_DEPTH, Command
 from acp_agent.gates.shell.options import Wrapper, option_texts, parameters, peel, shell_call, tables
 
@@ -43,7 +44,7 @@ ReadText = Callable[[str, Mapping[str, tuple[str, ...]]], Nested]
 """Reads a nested text with the values of its parameters (`$0`, `$1`, `$@`)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Expander:
     """A reader of what commands start: `runs`, `wrapper`, `appended`, `unclear` and the assignments of a command.
 

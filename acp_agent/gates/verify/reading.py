@@ -6,10 +6,11 @@ a file again, hidden or not. So does a type that names it.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from itertools import product
 
+from acp_agent.core.data import frozen
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.grammar import Argument, ParsedArguments, grammar_of
 from acp_agent.workspace.command_files import FoundSecret, Look
@@ -23,7 +24,7 @@ def everything(found: FoundSecret) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reading:
     """The files that a command reads without naming them.
 

@@ -6,7 +6,6 @@ A mistake in one rule disables only that rule.
 import time
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import TypeAlias, assert_never, cast
@@ -15,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from acp_agent.config.files import read_toml
+from acp_agent.core.data import frozen
 from acp_agent.output.filters.git import GitDiff, GitStatus
 from acp_agent.output.filters.line_rules import Dedup, GroupByRule, KeepMatching, StripAnnotated, StripNoise, Truncate
 from acp_agent.output.filters.rule_model import (
@@ -84,7 +84,7 @@ class CommandMatcher:
 _SUMMARIES = (KeepMatchingSpec, TestSummarySpec, GroupByRuleSpec, GitStatusSpec, GitDiffSpec)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompiledRule:
     """An enabled rule. `restored` says which lines come back if the strategy leaves them out."""
 
@@ -153,7 +153,7 @@ _LONGEST_SHOWN = 60  # characters of a wrong value in a warning
 _Table: TypeAlias = Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FilterRuleSet:
     """The rules of a file in their order.
 

@@ -6,15 +6,15 @@ lines are found as one run. One call of RE2 costs as much as the search of some 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
+from acp_agent.core.data import frozen
 from acp_agent.core.types import Confidence
 from acp_agent.regex import Regex, compiled
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandRun:
     """A command that has ended, as the filters see it.
 
@@ -49,7 +49,7 @@ class Restored(IntEnum):
     SUSPECTS = 2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Filtered:
     """A text after all matching rules.
 

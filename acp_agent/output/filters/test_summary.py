@@ -9,26 +9,27 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from acp_agent.core.data import frozen
 from acp_agent.core.types import Confidence
 from acp_agent.output.filters.strategy import Applied, CommandRun, Strategy
 from acp_agent.text import lines_left_out, shortened_line
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeptLines:
     """Lines that are always kept: errors, names of failures, totals."""
 
     lines: list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UnknownLines:
     """Lines that no parser knows: output of tests or of other commands. Together they are kept up to a limit."""
 
     lines: list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failure:
     """One failure as it was printed, its heading first.
 
@@ -94,7 +95,7 @@ class ParsedOutput:
         self.pieces.append(Failure(lines, said, whole))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Format:
     """A test runner whose output can be parsed.
 

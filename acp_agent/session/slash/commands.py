@@ -9,11 +9,11 @@ exit code counts, because its output has names from the repository, and is cut a
 import re
 import shlex
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from uuid import uuid4
 
 from acp_agent.core.backends import FileSystem
+from acp_agent.core.data import frozen
 from acp_agent.core.events import OfferedCommand
 from acp_agent.core.ports import Toolset
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
@@ -50,7 +50,7 @@ class CommandName(StrEnum):
     TRUST = "trust"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlashCommand:
     """The description of a command. `hint` names its argument; a command without a hint takes none."""
 
@@ -246,7 +246,7 @@ WHERE = f"{GIT} rev-parse --is-inside-work-tree {_PLACES}"
 """Prints four lines: whether this is a work tree, its folder, git's folder, and the folder that work trees share."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Places:
     """The folders in the output of WHERE. `look` compares them with git's own answers."""
 
@@ -323,7 +323,7 @@ nothing else. Answer with your findings, the worst first, each with file and lin
 If you find nothing, say so. Change nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Review:
     """A prompt for the model, for a turn in which it can only read."""
 

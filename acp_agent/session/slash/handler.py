@@ -2,13 +2,14 @@
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, Protocol, assert_never
 from uuid import uuid4
 
 from acp_agent.agent.prompt import fenced, ran
 from acp_agent.config.load import Loaded
 from acp_agent.core.backends import FileSystem
+from acp_agent.core.data import frozen
 from acp_agent.core.delegation import SubAgents
 from acp_agent.core.errors import AgentError, StoreUnavailable
 from acp_agent.core.events import EventSink, OfferedCommand, UsageChanged
@@ -91,7 +92,7 @@ class Restore(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandDependencies:
     """The dependencies of the commands, except the session and its conversation.
 

@@ -4,7 +4,6 @@ Nothing is loaded for a session without definitions. See docs/skills.md.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,6 +12,7 @@ from anyio import to_thread
 
 from acp_agent.agent.prompt import skills_block
 from acp_agent.config.settings import Settings
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import ToolError
 from acp_agent.core.events import OfferedCommand
 from acp_agent.core.ports import Approver
@@ -41,7 +41,7 @@ _SHOWN, _SHOWN_ACTION = 300, 2000  # characters of a description, and of what a 
 _IN_PART = "not all of it is shown: read the file before you answer"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Expansion:
     """What a command of the user sends to the model. `tools` are the only tools of its turn; None for all."""
 

@@ -6,7 +6,7 @@ What the gates have counted and learned stays when a changed configuration build
 import os
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakMethod
@@ -14,6 +14,7 @@ from weakref import WeakMethod
 from acp_agent.config.load import Loaded
 from acp_agent.config.settings import Settings
 from acp_agent.config.tool_settings import ToolSettings
+from acp_agent.core.data import frozen
 from acp_agent.core.events import EventSink
 from acp_agent.core.ports import Approver, Elicitor, Invocation, ModelRequest
 from acp_agent.core.secrets import Redact, verbatim
@@ -77,7 +78,7 @@ _MOST_REMEMBERED = 1000
 """The most sessions whose memory is kept. The least recently used is forgotten first."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GateMemory:
     """The counts, the typed words, the trust and the answers for one session so far."""
 
@@ -131,7 +132,7 @@ class GateMemory:
         self.rate.limit_to(tools.rate_limit.calls_per_hour)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Carried:
     """The memory of a session between two engines. `folder` is the session's folder at that time."""
 
@@ -164,7 +165,7 @@ class GateMemories:
         return memory
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GateContext:
     """The dependencies of the gates of a session, except the configuration.
 
@@ -193,7 +194,7 @@ class GateContext:
     agent: Callable[[], Selection | None] = lambda: None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionGateState:
     """The state of a session's gates, which outlasts a change of the configuration.
 
@@ -223,7 +224,7 @@ class SessionGateState:
     redact: Redact = verbatim
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ResultWrappers:
     """The executors between the gates and the tools under one configuration. Another configuration has its own cache.
 

@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from time import monotonic
 from uuid import uuid4
@@ -17,6 +17,7 @@ from uuid import uuid4
 import anyio
 
 from acp_agent.core.backends import CommandOutcome, CommandRequest, Terminal
+from acp_agent.core.data import frozen
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory, ToolFailure
 from acp_agent.core.ports import Backends, Invocation, ToolContext
 from acp_agent.core.secrets import Redact
@@ -58,7 +59,7 @@ _MOST_BEGUN = 1000  # calls whose beginning is remembered
 _CANCELLED = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "[cancelled] the hook did not end"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HookDependencies:
     """The dependencies of a session's hooks.
 
@@ -86,7 +87,7 @@ class HookDependencies:
     agent: Callable[[], str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HookAnswer:
     """What a hook answered.
 

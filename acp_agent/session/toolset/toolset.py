@@ -1,7 +1,6 @@
 """How the tools, gates and backends of a session are built from one configuration (see `reloading`)."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Never
 
@@ -12,6 +11,7 @@ from acp_agent.agent.tool_calls import ShownPlan
 from acp_agent.config.load import Loaded
 from acp_agent.config.settings import AgentsSettings
 from acp_agent.core.backends import FileSystem
+from acp_agent.core.data import frozen
 from acp_agent.core.delegation import SubAgents
 from acp_agent.core.editor import SharedLanguages
 from acp_agent.core.errors import AgentError, ConfigError, Refused
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 _log = Log(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolsetSnapshot:
     """The tools and the backends of a session under one configuration."""
 
@@ -144,7 +144,7 @@ class _DenyAll(Gate):
         return Deny(self._reason)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolDependencies:
     """The dependencies of a session's tools, except files, terminals and the web.
 

@@ -9,12 +9,13 @@ config.c. Includes are not followed.
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import translate
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple, TypeAlias, cast
 from urllib.parse import unquote
+
+from acp_agent.core.data import frozen
 
 MAX_BYTES = 512 * 1024
 """The largest file that is read."""
@@ -143,7 +144,7 @@ _SIGNATURE = re.compile(r"%[-+ ]?G")
 _USUAL_LFS = re.compile(r"git-lfs (?:clean -- %f|smudge (?:--skip )?-- %f|filter-process(?: --skip)?)")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Repository:
     """One repository that a command of git may obey.
 
@@ -277,7 +278,7 @@ def _is_spared_alias(setting: Setting, subcommand: str, settings: Sequence[Setti
 # ------------------------------------------------------------------------------------------- the table
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Group:
     """A group of settings that are judged alike; the keys are explained in `settings.toml`."""
 

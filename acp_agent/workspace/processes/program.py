@@ -10,13 +10,14 @@ import shutil
 import subprocess
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import anyio
 import anyio.to_thread
 
+from acp_agent.core.data import frozen
 from acp_agent.core.mcp import StdioServer
 from acp_agent.core.process_limits import restore_limits
 from acp_agent.text import visible
@@ -66,7 +67,7 @@ def server_environment(
     return environment, tuple(dropped)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProgramStart:
     """How a program is started.
 

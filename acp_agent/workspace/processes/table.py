@@ -8,10 +8,10 @@ import os
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
 
+from acp_agent.core.data import frozen
 from acp_agent.core.process_limits import tag_of_process
 
 MARK = "ACP_COMMAND_ID"
@@ -21,7 +21,7 @@ _LOOK_AGAIN = 0.001
 _MOST_LOOKS = 50
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Status:
     """A process: its parent, its session (0 when unknown), and whether it has ended but not been reaped."""
 
@@ -227,7 +227,7 @@ MOST_TASKS = max(4096, 128 * _CPUS)
 """The processes and threads that a contained command can have. On many CPUs, many programs start many threads each."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandLimits:
     """What a contained command may take of the machine before it is ended.
 

@@ -8,8 +8,8 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
+from acp_agent.core.data import frozen
 from acp_agent.workspace.roots import is_below
 
 _OBEYED = ("hooks", "config", "config.worktree", "info/attributes", "commondir", "gitdir")
@@ -38,7 +38,7 @@ def _submodules(git: str) -> Iterator[str]:
             names[:] = [name for name in names if name not in UNSEARCHED]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LinkedRepository:
     """A repository outside the session's folders. Some of these are its linked worktrees. Paths are resolved.
 

@@ -4,10 +4,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import TypeAlias, TypeVar
 
+from acp_agent.core.data import frozen
 from acp_agent.core.types import Access
 from acp_agent.net.hosts import HostPattern
 from acp_agent.workspace.sandbox.git_folders import LinkedRepository, linked_repositories, obeyed_by_git
@@ -70,7 +71,7 @@ class NetworkReach(StrEnum):
     ALL = "all"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Walls:
     """What a contained command may change, read and reach. Paths are absolute and resolved.
 
@@ -112,7 +113,7 @@ class Walls:
         return replace(unchanged, network=network, proxied=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Launch:
     """A command as it is started within walls, or free.
 
@@ -182,7 +183,7 @@ class PrivateHome:
         return {**variables, "HOME": home, **own}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WallRules:
     """From what the walls of a session are made.
 
