@@ -42,6 +42,7 @@ EXTERNALS = {
         )
     },
     "bs4": {"tools"},
+    "certifi": {"net"},
     "httpcore": {"net"},
     "httpx": {"net"},
     "idna": {"net"},

@@ -1,7 +1,7 @@
 """The catalog: it builds a Provider from the configuration and a model's name.
 
-Only this module knows every adapter. It imports an adapter, and with it httpx, when the first model of that type is
-built.
+Only this module knows every adapter. It imports an adapter, and with it the HTTP client, when the first model of that
+type is built.
 """
 
 import importlib

@@ -161,7 +161,7 @@ class ServerConnection(McpConnection):
 
     changed       called after each change of state, problem or definitions; must be quick
     start         how a server's program is started
-    dial, resolve, trust   how to reach an HTTP server; see net.mcp_http
+    dial, resolve, trust   how to reach an HTTP server; see net.connection
     elicitor      returns the object that asks the user what the server wants to know, or None if the editor cannot ask
     sleep         waits between tries, pings and lists
     """

@@ -24,9 +24,8 @@ from acp_agent.mcp.channel import (
     Sleep,
     SseSplitter,
 )
-from acp_agent.net.connection import Dial
+from acp_agent.net.connection import Dial, McpHttpClient, McpResponse
 from acp_agent.net.hosts import Resolve
-from acp_agent.net.mcp_http import McpHttpClient, McpResponse
 from acp_agent.workspace.processes.program import PipedProgram, ProgramStart, server_environment
 
 _SESSION: Final = "mcp-session-id"

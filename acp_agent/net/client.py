@@ -1,58 +1,91 @@
-"""The HTTP client for model APIs. It is created at the first use.
+"""The HTTP client for model APIs. Connections are kept and used again.
 
 A model answers slowly and in pieces, so there is no total timeout. `CONNECT_TIMEOUT` limits connecting, and the
 request's `read_timeout` limits the silence between two pieces.
+
+A request goes over a connection of ours (`http1.py`). Where the environment names a proxy, httpx does the work.
 """
 
 import os
 import ssl
+import sys
 from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import aclosing, asynccontextmanager, contextmanager
-from dataclasses import field
-from typing import Final
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Final, Protocol
+from urllib.parse import urlsplit
 
 import anyio
+from anyio import to_thread
 
-from acp_agent.core.data import frozen
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
-from acp_agent.net.urls import httpx
+from acp_agent.net.http1 import (
+    BROKEN,
+    BROKEN_OFF,
+    CONNECT_TIMEOUT,
+    KEEPALIVE,
+    NO_ADDRESS,
+    NO_CONNECTION,
+    NOT_HTTP,
+    NOT_SENDABLE,
+    NOT_TAKEN,
+    SILENT,
+    UNREACHABLE,
+    WRITE_TIMEOUT,
+    WRONGLY_PACKED,
+    Address,
+    DirectExchange,
+    HttpConnection,
+    HttpError,
+    HttpRequest,
+    address_of,
+    connect,
+    request_bytes,
+    system_trust,
+    unusable,
+)
 
-CONNECT_TIMEOUT: Final = 10.0
-WRITE_TIMEOUT: Final = 60.0
+if TYPE_CHECKING:
+    import httpx
+
+
 ERROR_BODY_LIMIT: Final = 64 * 1024
 ERROR_BODY_PATIENCE: Final = 5.0
-_KEEPALIVE: Final = 60.0  # a tool call between two requests should not cost a new TLS handshake
-_LOOPBACK: Final = ("all://localhost", "all://127.0.0.1", "all://[::1]")
+_MOST_IDLE: Final = 20
+"""Connections to one address that are kept without a request."""
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+
+_Kind = ProviderErrorKind
 
 
-@frozen
-class HttpRequest:
-    """A request: POST with a body, GET without. `peer` is the provider's name, for messages. Times are in seconds.
+class _Exchange(Protocol):
+    """A request that was sent, and its response. `headers` have lower-case names."""
 
-    Headers and body are not in the repr, since they hold the key and the conversation.
-    """
+    @property
+    def status(self) -> int: ...
 
-    peer: str
-    url: str
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes | None = field(default=None, repr=False)
-    read_timeout: float = 300.0
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    def body(self) -> AsyncGenerator[bytes]:
+        """Yield the decoded body as it arrives. Raises HttpError."""
+        ...
 
 
 class StreamedResponse:
     """A response whose body is still being received. It is valid inside `HttpClient.send`."""
 
-    def __init__(self, request: HttpRequest, response: httpx.Response) -> None:
+    def __init__(self, request: HttpRequest, exchange: _Exchange) -> None:
         self._request = request
-        self._response = response
-        self.status = response.status_code
-        self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
+        self._exchange = exchange
+        self.status = exchange.status
+        self.headers = exchange.headers
 
     async def chunks(self) -> AsyncGenerator[bytes]:
         """Yield the decoded body piece by piece as the network delivers it. Raises ProviderError."""
-        with _translated(self._request):
-            async for piece in self._response.aiter_bytes():
-                yield piece
+        with translated(self._request):
+            async with aclosing(self._exchange.body()) as pieces:
+                async for piece in pieces:
+                    yield piece
 
     async def body(self, limit: int) -> bytes:
         """Return the whole decoded body. Raises ProviderError, of kind PROTOCOL if it is longer than `limit` bytes."""
@@ -83,14 +116,11 @@ class StreamedResponse:
 class HttpClient:
     """The HTTP client of all model APIs. Proxies and certificates come from the environment.
 
-    There is one instance per process. The connection pool is created by the first request and belongs to its event
-    loop.
+    There is one instance per process. Its connections belong to the event loop of the first request.
     """
 
-    def __init__(
-        self, headers: Mapping[str, str] | None = None, *, connections: dict[bool, httpx.AsyncClient] | None = None
-    ) -> None:
-        self._clients = {} if connections is None else connections  # by whether TLS is used
+    def __init__(self, headers: Mapping[str, str] | None = None, *, connections: "_Connections | None" = None) -> None:
+        self._connections = connections or _Connections()
         self._headers = {name.lower(): value for name, value in (headers or {}).items()}
 
     def with_headers(self, headers: Mapping[str, str]) -> "HttpClient":
@@ -99,7 +129,7 @@ class HttpClient:
         Closing either closes both.
         """
         lowered = {name.lower(): value for name, value in headers.items()}
-        return HttpClient({**self._headers, **lowered}, connections=self._clients)
+        return HttpClient({**self._headers, **lowered}, connections=self._connections)
 
     @asynccontextmanager
     async def send(self, request: HttpRequest) -> AsyncGenerator[StreamedResponse]:
@@ -111,91 +141,38 @@ class HttpClient:
             ProviderError: Of kind NETWORK, TIMEOUT or PROTOCOL; NOT_CONFIGURED for unusable proxy or TLS settings.
 
         """
-        patience, method = request.read_timeout, "GET" if request.body is None else "POST"
-        timeout = httpx.Timeout(patience, connect=CONNECT_TIMEOUT, write=WRITE_TIMEOUT, pool=CONNECT_TIMEOUT)
         headers = {**{name.lower(): value for name, value in request.headers.items()}, **self._headers}
-        tls = not request.url.startswith("http://")
-        with _translated(request):
-            if tls not in self._clients:
-                self._clients[tls] = _new_client(request.peer, tls=tls)
-            async with self._clients[tls].stream(
-                method, request.url, headers=headers, content=request.body, timeout=timeout
-            ) as response:
-                yield StreamedResponse(request, response)
+        with translated(request):
+            async with self._connections.exchange(request, headers) as exchange:
+                yield StreamedResponse(request, exchange)
 
     async def aclose(self) -> None:
         """Close every connection. A later request opens new ones."""
-        clients = list(self._clients.values())
-        self._clients.clear()
-        for client in clients:
-            await client.aclose()
-
-
-def _new_client(peer: str, *, tls: bool) -> httpx.AsyncClient:
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=_KEEPALIVE)
-    # Reading the certificate store takes tens of milliseconds. Plain HTTP needs none, so its context trusts no one.
-    verify = True if tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    try:
-        return httpx.AsyncClient(
-            verify=verify,
-            trust_env=True,
-            limits=limits,
-            follow_redirects=False,
-            mounts=dict.fromkeys(_LOOPBACK),  # a model on this machine is never behind the proxy
-        )
-    except (OSError, ValueError, ImportError, httpx.InvalidURL) as error:
-        # The values may contain a proxy's password, so the message has only the names.
-        message = (
-            f"{peer} cannot be reached: the proxy or certificate settings of the environment are unusable "
-            f"({type(error).__name__}): check HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, SSL_CERT_FILE and SSL_CERT_DIR"
-        )
-        raise ProviderError(message, kind=ProviderErrorKind.NOT_CONFIGURED) from error
-
-
-_Kind = ProviderErrorKind
-
-_TRANSLATIONS: Final[tuple[tuple[type[Exception], ProviderErrorKind, str], ...]] = (
-    # Most specific first. {peer}, {origin}, {reason} and {read:g} are filled in. Of an error of httpx, the message has
-    # only the cause in the operating system: the error's own text may quote headers, and so the key.
-    (httpx.ConnectTimeout, _Kind.TIMEOUT, "no connection to {peer} at {origin} within 10 s: check network and proxy"),
-    (httpx.ReadTimeout, _Kind.TIMEOUT, "{peer} sent nothing for {read:g} s"),
-    (httpx.TimeoutException, _Kind.TIMEOUT, "{peer} at {origin} did not take the request in time"),
-    (httpx.ConnectError, _Kind.NETWORK, "cannot reach {peer} at {origin}{reason}: check base_url and the network"),
-    (httpx.ProxyError, _Kind.NETWORK, "the proxy refused to connect to {peer} at {origin}: check HTTPS_PROXY"),
-    (httpx.NetworkError, _Kind.NETWORK, "the connection to {peer} broke{reason}"),
-    (httpx.RemoteProtocolError, _Kind.NETWORK, "{peer} at {origin} closed the connection before its answer ended"),
-    (httpx.DecodingError, _Kind.PROTOCOL, "{peer} sent a body that does not match its content-encoding"),
-    (httpx.UnsupportedProtocol, _Kind.PROTOCOL, "base_url of {peer} is not an http or https address"),
-    (httpx.InvalidURL, _Kind.PROTOCOL, "base_url of {peer} is not a valid address"),
-    (httpx.LocalProtocolError, _Kind.PROTOCOL, "the request to {peer} cannot be sent: check its API key and base_url"),
-    (httpx.HTTPError, _Kind.NETWORK, "the exchange with {peer} failed{reason}"),
-)
+        await self._connections.aclose()
 
 
 @contextmanager
-def _translated(request: HttpRequest) -> Generator[None]:
-    """Raise every error of httpx as a ProviderError, by the table above."""
+def translated(request: HttpRequest) -> Generator[None]:
+    """Raise a failure of an exchange as a ProviderError."""
     try:
         yield
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise _translation(request, error) from error
-
-
-def _translation(request: HttpRequest, error: Exception) -> ProviderError:
-    kind, text = next((kind, text) for cls, kind, text in _TRANSLATIONS if isinstance(error, cls))
-    origin, reason = _origin(request.url), _reason(error)
-    message = text.format(peer=request.peer, origin=origin, reason=reason, read=request.read_timeout)
-    return ProviderError(message, kind=kind)
+    except HttpError as error:
+        reason = _reason(error)
+        message = error.text.format(
+            peer=request.peer, origin=_origin(request.url), reason=reason, read=request.read_timeout
+        )
+        raise ProviderError(message, kind=error.kind) from error
 
 
 def _origin(url: str) -> str:
     """Return scheme, host and port of a URL. User, path and query may hold secrets."""
     try:
-        parsed = httpx.URL(url)
-    except httpx.InvalidURL:
+        parsed = urlsplit(url)
+        port = f":{parsed.port}" if parsed.port else ""
+    except ValueError:
         return "its address"
-    port = f":{parsed.port}" if parsed.port else ""
-    return f"{parsed.scheme}://{parsed.host}{port}"
+    host = parsed.hostname or ""
+    return f"{parsed.scheme}://{f'[{host}]' if ':' in host else host}{port}"
 
 
 def _reason(error: BaseException) -> str:
@@ -210,3 +187,160 @@ def _reason(error: BaseException) -> str:
             said = os.strerror(cause.errno) if cause.errno > 0 else cause.strerror or ""
         cause = cause.__cause__ or cause.__context__
     return f" ({said})" if said else ""
+
+
+# -------------------------------------------------------------------------------------------- connections
+
+
+class _Connections:
+    """The connections to model servers. They belong to one event loop."""
+
+    def __init__(self) -> None:
+        self._idle: dict[Address, list[HttpConnection]] = {}
+        self._tls: ssl.SSLContext | None = None
+        self._proxied: bool | None = None  # None until it was looked up
+        self._httpx: httpx.AsyncClient | None = None
+
+    @asynccontextmanager
+    async def exchange(self, request: HttpRequest, headers: Mapping[str, str]) -> AsyncGenerator[_Exchange]:
+        """Send a request with these headers and hold its response. Raises HttpError."""
+        try:
+            parsed = urlsplit(request.url)
+        except ValueError:
+            raise HttpError(_Kind.PROTOCOL, NO_ADDRESS) from None
+        address = address_of(parsed)
+        if self._proxied is None:
+            self._proxied = _names_proxy()
+        if self._proxied and address.host not in _LOOPBACK:  # a model on this machine is never behind the proxy
+            if self._httpx is None:
+                self._httpx = _httpx_client()
+            async with _proxied_exchange(self._httpx, request, headers) as proxied:
+                yield proxied
+            return
+        sent = request_bytes(request, parsed, address, headers)
+        connection = self._take(address) or await connect(address, await self._trusted(address))
+        exchange = DirectExchange(connection, request.read_timeout)
+        try:
+            await exchange.begin(sent)
+            yield exchange
+        finally:
+            self._give_back(address, connection, usable=exchange.reusable)
+
+    def _take(self, address: Address) -> HttpConnection | None:
+        idle = self._idle.get(address, [])
+        while idle:
+            connection = idle.pop()
+            if connection.is_usable:
+                return connection
+            connection.close()
+        return None
+
+    def _give_back(self, address: Address, connection: HttpConnection, *, usable: bool) -> None:
+        idle = self._idle.setdefault(address, [])
+        if not usable or len(idle) >= _MOST_IDLE:
+            connection.close()
+            return
+        connection.rest()
+        idle.append(connection)
+
+    async def _trusted(self, address: Address) -> ssl.SSLContext | None:
+        """Return what TLS to an address trusts; None for plain HTTP."""
+        if address.scheme == "https" and self._tls is None:
+            self._tls = await to_thread.run_sync(system_trust)
+        return self._tls if address.scheme == "https" else None
+
+    async def aclose(self) -> None:
+        """Close every connection without a request."""
+        for connection in (each for idle in self._idle.values() for each in idle):
+            connection.close()
+        self._idle.clear()
+        through, self._httpx = self._httpx, None
+        if through is not None:
+            await through.aclose()
+
+
+# ------------------------------------------------------------------------------------------------ proxies
+
+
+def _names_proxy() -> bool:
+    """Return whether the environment, or the system's settings, name a proxy."""
+    if sys.platform == "linux" and not any(name.lower().endswith("_proxy") for name in os.environ):
+        return False
+    from urllib.request import getproxies  # noqa: PLC0415 - it loads all of Python's HTTP
+
+    found = getproxies()
+    return any(found.get(scheme) for scheme in ("http", "https", "all"))
+
+
+def _httpx_client() -> "httpx.AsyncClient":
+    """Return a client that takes its proxies from the environment. Raises HttpError."""
+    from acp_agent.net.urls import httpx  # noqa: PLC0415 - only where there is a proxy
+
+    try:
+        return httpx.AsyncClient(
+            trust_env=True,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=_MOST_IDLE, keepalive_expiry=KEEPALIVE),
+            follow_redirects=False,
+        )
+    except (OSError, ValueError, ImportError, httpx.InvalidURL) as error:
+        raise unusable(error) from error
+
+
+@asynccontextmanager
+async def _proxied_exchange(
+    client: "httpx.AsyncClient", request: HttpRequest, headers: Mapping[str, str]
+) -> "AsyncGenerator[_ProxiedExchange]":
+    from acp_agent.net.urls import httpx  # noqa: PLC0415 - only where there is a proxy
+
+    timeout = httpx.Timeout(request.read_timeout, connect=CONNECT_TIMEOUT, write=WRITE_TIMEOUT, pool=CONNECT_TIMEOUT)
+    async with AsyncExitStack() as stack:
+        with translated_httpx():
+            method = "GET" if request.body is None else "POST"
+            sending = client.stream(method, request.url, headers=headers, content=request.body, timeout=timeout)
+            response = await stack.enter_async_context(sending)
+        yield _ProxiedExchange(response)
+
+
+class _ProxiedExchange:
+    """A request over a proxy. See _Exchange."""
+
+    def __init__(self, response: "httpx.Response") -> None:
+        self._response = response
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
+
+    async def body(self) -> AsyncGenerator[bytes]:
+        """See _Exchange."""
+        with translated_httpx():
+            async for piece in self._response.aiter_bytes():
+                yield piece
+
+
+_TRANSLATIONS: Final[tuple[tuple[str, ProviderErrorKind, str], ...]] = (
+    # The errors of httpx, most specific first.
+    ("ConnectTimeout", _Kind.TIMEOUT, NO_CONNECTION),
+    ("ReadTimeout", _Kind.TIMEOUT, SILENT),
+    ("TimeoutException", _Kind.TIMEOUT, NOT_TAKEN),
+    ("ConnectError", _Kind.NETWORK, UNREACHABLE),
+    ("ProxyError", _Kind.NETWORK, "the proxy refused to connect to {peer} at {origin}: check HTTPS_PROXY"),
+    ("NetworkError", _Kind.NETWORK, BROKEN),
+    ("RemoteProtocolError", _Kind.NETWORK, BROKEN_OFF),
+    ("DecodingError", _Kind.PROTOCOL, WRONGLY_PACKED),
+    ("UnsupportedProtocol", _Kind.PROTOCOL, NOT_HTTP),
+    ("InvalidURL", _Kind.PROTOCOL, NO_ADDRESS),
+    ("LocalProtocolError", _Kind.PROTOCOL, NOT_SENDABLE),
+    ("HTTPError", _Kind.NETWORK, "the exchange with {peer} failed{reason}"),
+)
+
+
+@contextmanager
+def translated_httpx() -> Generator[None]:
+    """Raise every error of httpx as an HttpError. Its own text may quote headers, and so the key."""
+    from acp_agent.net.urls import httpx  # noqa: PLC0415 - only where there is a proxy
+
+    try:
+        yield
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        failure: Exception = error
+        kind, text = next((kind, text) for cls, kind, text in _TRANSLATIONS if isinstance(failure, getattr(httpx, cls)))
+        raise HttpError(kind, text) from error

@@ -125,7 +125,7 @@ class KnownModels:
         return sum(1 for _ in self.offered(provider))
 
     async def _ask(self, catalog: "Catalog", provider: str, configured: Sequence[str]) -> None:
-        for module in _HEAVY:  # off the event loop: it is httpx
+        for module in _HEAVY:  # off the event loop
             await anyio.to_thread.run_sync(importlib.import_module, module, abandon_on_cancel=True)
         try:
             with anyio.fail_after(_PATIENCE):

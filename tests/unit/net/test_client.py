@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
-from acp_agent.net.client import ERROR_BODY_LIMIT, HttpClient, HttpRequest, _translated
+from acp_agent.net.client import ERROR_BODY_LIMIT, HttpClient, HttpRequest, translated, translated_httpx
 from tests.fakes.scripted_http import Cut, Hang, Reply, Reset, ScriptedHttp, Send
 from tests.rows import each_row
 
@@ -216,7 +216,7 @@ def every_error_of_httpx() -> list[type[Exception]]:
 
 @each_row("cls", every_error_of_httpx())
 async def test_every_error_of_httpx_becomes_ours_and_never_quotes_its_text(cls: type[Exception]) -> None:
-    with pytest.raises(ProviderError) as caught, _translated(post("http://127.0.0.1:1")):
+    with pytest.raises(ProviderError) as caught, translated(post("http://127.0.0.1:1")), translated_httpx():
         raise cls(f"header {KEY}")
     kinds = (ProviderErrorKind.NETWORK, ProviderErrorKind.TIMEOUT, ProviderErrorKind.PROTOCOL)
     assert caught.value.kind in kinds

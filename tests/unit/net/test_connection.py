@@ -1,4 +1,4 @@
-"""The dialler and the resolver on real sockets, what the backend will not do, and the errors of statuses."""
+"""The dialler and the resolver on real sockets, what the backend refuses, errors of statuses, headers for MCP."""
 
 import asyncio
 import re
@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.errors import Refused, ToolErrorCategory
-from acp_agent.net.connection import REDIRECTS, PinnedBackend, category_of, status_error, system_dial
+from acp_agent.net.connection import (
+    REDIRECTS,
+    McpHttpClient,
+    PinnedBackend,
+    category_of,
+    status_error,
+    system_dial,
+)
 from acp_agent.net.hosts import ResolvedTarget, WebTarget, system_resolve
 from acp_agent.net.web import GuardedWeb, WebLimits
 
@@ -136,3 +143,28 @@ def test_a_status_nobody_knows_has_no_phrase() -> None:
 def test_every_status_has_a_category_and_retrying_is_left_to_servers_and_limits() -> None:
     retried = {status for status in range(300, 1000) if status not in REDIRECTS and category_of(status).retryable}
     assert retried == {429, *range(500, 600)}
+
+
+@pytest.mark.parametrize(
+    "value", ["Bearer fäke", "fake-token\n", "a\r\nEvil: b", "\0", "\u2028", " fake", "fake\t", "\x7f"]
+)
+def test_a_value_that_cannot_be_sent_is_refused_by_the_name_of_its_header(value: str) -> None:
+    with pytest.raises(Refused, match="X-Token") as refused:
+        McpHttpClient("https://mcp.example.com/", {"X-Token": value})
+    assert "cannot be sent" in str(refused.value)
+    assert "ke" not in str(refused.value).replace("X-Token", "")
+    assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize("name", ["", "two words", "größe", "a:", "a\r\nb", "x\0"])
+def test_a_name_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(Refused, match="no name of a header") as refused:
+        McpHttpClient("https://mcp.example.com/", {name: "fake"})
+    assert str(refused.value).isprintable()
+    assert str(refused.value).isascii()
+
+
+def test_ordinary_headers_pass() -> None:
+    McpHttpClient(
+        "https://mcp.example.com/", {"Authorization": "Bearer fake=", "X-A": "", "x.b!": "two  words\tand a tab"}
+    )

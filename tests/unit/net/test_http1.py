@@ -1,0 +1,235 @@
+"""What servers may do with HTTP/1.1, byte for byte: framing, ends, connections that are kept or not, and TLS."""
+
+import asyncio
+import gzip
+import ssl
+import subprocess
+import sys
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import anyio
+import pytest
+import trustme
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_agent.core.errors import ProviderError, ProviderErrorKind
+from acp_agent.net.client import HttpClient, HttpRequest
+from acp_agent.net.http1 import ChunkDecoder
+
+pytestmark = pytest.mark.anyio
+
+
+class RawServer:
+    """A server that answers the requests of each connection in order with these bytes. None closes the connection."""
+
+    def __init__(self, *answers: bytes | None) -> None:
+        self.answers = list(answers)
+        self.heads: list[bytes] = []
+        self.connections = 0
+        self.idle_closed = anyio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while self.answers:
+                self.heads.append(await reader.readuntil(b"\r\n\r\n"))
+                answer = self.answers.pop(0)
+                if answer is None:
+                    break
+                writer.write(answer)
+                if self.answers and self.answers[0] is None:
+                    self.answers.pop(0)
+                    break
+            else:
+                await reader.read()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        writer.close()
+        self.idle_closed.set()
+
+
+@asynccontextmanager
+async def serving(raw: RawServer, tls: ssl.SSLContext | None = None) -> AsyncGenerator[int]:
+    async with await asyncio.start_server(raw.serve, "127.0.0.1", 0, ssl=tls) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[HttpClient]:
+    client = HttpClient()
+    yield client
+    await client.aclose()
+
+
+async def get(http: HttpClient, port: int, *, path: str = "/", timeout: float = 5.0) -> bytes:
+    with anyio.fail_after(10):
+        async with http.send(HttpRequest("acme", f"http://127.0.0.1:{port}{path}", {}, None, timeout)) as answer:
+            return await answer.body(1_000_000)
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40), max_size=8), st.lists(st.integers(0, 400), max_size=8))
+async def test_a_chunked_body_is_the_same_however_it_arrives(pieces: Sequence[bytes], cuts: Sequence[int]) -> None:
+    body = b"".join(b"%x;ext=1\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\nTrailer: x\r\n\r\nrest"
+    chunks, edges, got = ChunkDecoder(), [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)], b""
+    for start, end in pairwise(edges):
+        if not chunks.ended:
+            got += chunks.feed(body[start:end])
+    assert got == b"".join(pieces)
+    assert chunks.ended
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab",
+        b"HTTP/1.1 200\r\ncontent-length: 2, 2\r\n\r\nab",
+        b"HTTP/1.1 200 OK\nContent-Length:2\n\nab",
+        CHUNKED + b"1\r\na\r\n1\r\nb\r\n0\r\n\r\n",
+        CHUNKED.replace(b"chunked", b"Chunked") + b"2\na\x62\n0\n\n",
+    ],
+)
+async def test_an_answer_that_says_its_end_leaves_the_connection_for_the_next(http: HttpClient, answer: bytes) -> None:
+    raw = RawServer(answer, answer)
+    async with serving(raw) as port:
+        assert [await get(http, port), await get(http, port)] == [b"ab", b"ab"]
+        await http.aclose()
+    assert raw.connections == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\ncontent-length: 2\r\n\r\nab",
+        b"HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nab",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nabHTTP/1.1 200 OK\r\n",
+        CHUNKED + b"2\r\nab\r\n0\r\n\r\nmore",
+    ],
+)
+async def test_a_connection_that_must_not_serve_again_does_not(http: HttpClient, answer: bytes) -> None:
+    raw = RawServer(answer, answer)
+    async with serving(raw) as port:
+        assert [await get(http, port), await get(http, port)] == [b"ab", b"ab"]
+        await http.aclose()
+    assert raw.connections == 2
+
+
+async def test_a_body_without_a_length_ends_with_the_connection(http: HttpClient) -> None:
+    async with serving(RawServer(b"HTTP/1.1 200 OK\r\n\r\nab", None)) as port:
+        assert await get(http, port) == b"ab"
+
+
+async def test_an_idle_connection_that_the_server_closed_is_not_used(http: HttpClient) -> None:
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nab"
+    raw = RawServer(answer, None, answer)
+    async with serving(raw) as port:
+        assert await get(http, port) == b"ab"
+        await raw.idle_closed.wait()
+        assert await get(http, port) == b"ab"
+        await http.aclose()
+    assert raw.connections == 2
+
+
+async def test_who_leaves_with_the_last_piece_leaves_the_connection_too(http: HttpClient) -> None:
+    answer = CHUNKED + b"2\r\nab\r\n0\r\n\r\n"
+    raw = RawServer(answer, answer)
+    async with serving(raw) as port:
+        async with http.send(HttpRequest("acme", f"http://127.0.0.1:{port}/", {})) as response:
+            assert await anext(response.chunks()) == b"ab"
+        assert await get(http, port) == b"ab"
+        await http.aclose()
+    assert raw.connections == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/2 200 OK\r\n\r\n",
+        b"hello, this is no HTTP at all",
+        b"HTTP/1.1 200 OK\r\nno header\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2, 3\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\ncontent-length: -2\r\n\r\nab",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\nab",
+        CHUNKED + b"xyz\r\nab\r\n",
+        CHUNKED + b"2\r\nabc\r\n",
+        CHUNKED + b"1" * 5000,
+        b"HTTP/1.1 200 OK\r\nx: " + b"a" * 200_000,
+    ],
+)
+async def test_an_answer_that_breaks_the_rules_is_a_network_error(http: HttpClient, answer: bytes) -> None:
+    async with serving(RawServer(answer, b"")) as port:
+        with pytest.raises(ProviderError, match="closed the connection before its answer ended") as caught:
+            await get(http, port)
+        assert caught.value.kind is ProviderErrorKind.NETWORK
+        await http.aclose()
+
+
+@pytest.mark.parametrize(
+    ("coding", "packed"), [(b"gzip", gzip.compress(b"ab" * 900)), (b"deflate", zlib.compress(b"ab" * 900))]
+)
+async def test_a_packed_body_is_unpacked(http: HttpClient, coding: bytes, packed: bytes) -> None:
+    head = b"HTTP/1.1 200 OK\r\ncontent-encoding: %s\r\ncontent-length: %d\r\n\r\n" % (coding, len(packed))
+    async with serving(RawServer(head + packed)) as port:
+        assert await get(http, port) == b"ab" * 900
+        await http.aclose()
+
+
+async def test_a_path_is_sent_as_it_stands_and_made_sendable(http: HttpClient) -> None:
+    answer = b"HTTP/1.1 204 No Content\r\n\r\n"
+    raw = RawServer(answer, answer, answer)
+    async with serving(raw) as port:
+        for path in ("/v1%2Fx/a:b?q=1&r=%20", "/größe x", ""):
+            assert await get(http, port, path=path) == b""
+        await http.aclose()
+    lines = [head.split(b"\r\n")[0] for head in raw.heads]
+    assert lines == [
+        b"GET /v1%2Fx/a:b?q=1&r=%20 HTTP/1.1",
+        b"GET /gr%C3%B6%C3%9Fe%20x HTTP/1.1",
+        b"GET / HTTP/1.1",
+    ]
+    assert f"host: 127.0.0.1:{port}".encode() in raw.heads[0]
+
+
+TRUSTING = """
+import anyio, sys
+from acp_agent.core.errors import ProviderError
+from acp_agent.net.client import HttpClient, HttpRequest
+
+async def main():
+    http = HttpClient()
+    for _ in range(2):
+        try:
+            async with http.send(HttpRequest("acme", sys.argv[1], {}, b"{}")) as answer:
+                print(answer.status, (await answer.body(100)).decode())
+        except ProviderError as error:
+            print(error.kind.value, error)
+    await http.aclose()
+
+anyio.run(main)
+"""
+
+
+async def test_tls_goes_to_servers_that_a_trusted_certificate_names(tmp_path: Path) -> None:
+    ca, tls = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert("localhost").configure_cert(tls)  # pyright: ignore[reportUnknownMemberType]
+    ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nab"
+    raw = RawServer(answer, answer)
+
+    async def told(url: str, **environment: str) -> str:
+        command = [sys.executable, "-c", TRUSTING, url]
+        return (await anyio.run_process(command, env=environment, stderr=subprocess.STDOUT)).stdout.decode()
+
+    async with serving(raw, tls) as port:
+        trusted = str(tmp_path / "ca.pem")
+        assert await told(f"https://localhost:{port}/", SSL_CERT_FILE=trusted) == "200 ab\n200 ab\n"
+        assert raw.connections == 1
+        assert "CERTIFICATE_VERIFY_FAILED" in await told(f"https://localhost:{port}/")
+        assert "CERTIFICATE_VERIFY_FAILED" in await told(f"https://127.0.0.1:{port}/", SSL_CERT_FILE=trusted)
