@@ -124,11 +124,6 @@ def _clipped(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
-RULES_BYTES = 3072
-"""Largest size of the rules in bytes of UTF-8. Tests compare every size here with the text."""
-FACTS_BYTES = 4096
-"""Largest size of the facts about the session. The working directory is always whole and not counted."""
-
 _SHOWN_ROOTS = 4
 _LONGEST_ROOT = 200
 

@@ -285,9 +285,9 @@ class _Broken(Exception):
     """The conversation cannot go on. The text says why."""
 
 
-def check_editor(name: str, file: str | None = None) -> list[CheckResult]:
+def check_editor(name: str) -> list[CheckResult]:
     """Return whether an editor is set up, and whether the agent answers as the editor would start it."""
-    editor = editor_setup(name, os.environ, file)
+    editor = editor_setup(name, os.environ)
     own = this_installation()
     found = _looked_up(name, editor, own)
     launch = own if not editor.file else found[1]

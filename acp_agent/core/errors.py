@@ -6,8 +6,7 @@
     ├── BackendUnavailable  one backend cannot do this; the composite tries the next
     ├── ProviderError       the model API failed; retried, else the turn ends with a message
     ├── StoreUnavailable    nothing can be kept or looked up now; work goes on without
-    ├── ConfigError         the user mends a file, a variable or a flag
-    └── Fatal               a bug or a broken machine; the turn ends
+    └── ConfigError         the user mends a file, a variable or a flag
 
     category            retryable  quality failure
     tool_not_found      no         yes
@@ -213,10 +212,6 @@ class ConfigError(AgentError):
 
 class MissingKey(ConfigError):
     """A model's server wants a key, and there is none. The user must log in."""
-
-
-class Fatal(AgentError):
-    """An error that neither a retry nor the model nor the user can mend while the turn runs."""
 
 
 class RequestError(Exception):

@@ -64,10 +64,9 @@ _PART = re.compile(r"(?:(?P<all>\*)|(?P<first>[a-z0-9]+)(?:-(?P<last>[a-z0-9]+))
 
 @frozen
 class Once:
-    """One moment. `seconds` is the time until then if the user named that, else 0."""
+    """One moment."""
 
     at: int
-    seconds: int = 0
 
     def next(self, after: int, zone: tzinfo | None) -> int | None:
         """Return the moment if it is later than `after`."""
@@ -173,7 +172,7 @@ def _timing(said: str, now: int, zone: tzinfo | None) -> Timing | None:
     match first:
         case "in":
             seconds = _seconds(rest)
-            return Once(now + seconds * _MILLI, seconds) if seconds else None
+            return Once(now + seconds * _MILLI) if seconds else None
         case "every" | "each":
             seconds = _seconds(rest)
             return Every(seconds) if seconds else _daily(rest)

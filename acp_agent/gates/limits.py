@@ -131,7 +131,7 @@ class RateLimit:
 
     @property
     def used(self) -> int:
-        """The number of calls in the last hour, for /status."""
+        """The number of calls in the last hour."""
         return len(self._recent(self._clock()))
 
     def wait(self, call: ToolCall) -> float:

@@ -49,7 +49,6 @@ from acp_agent.llm.exchange import (
     anthropic_headers,
     broken_stream,
     parse_event,
-    post_json,
     read_rest,
     stream_failure,
 )
@@ -340,29 +339,3 @@ class AnthropicProvider(HttpProvider):
             return False
         self._refused |= sent
         return True
-
-
-_COUNTED: Final = frozenset({"messages", "model", "output_config", "system", "thinking", "tool_choice", "tools"})
-"""The fields of a request that this API takes. It refuses all others."""
-_COUNT_PATIENCE: Final = 15.0
-_LIMIT: Final = 64 * 1024
-
-
-class TokenCounter:
-    """A counter of tokens behind /v1/messages/count_tokens, which is free. Source: "Count tokens in a Message"."""
-
-    def __init__(self, endpoint: ModelEndpoint, http: HttpClient) -> None:
-        self._endpoint = endpoint
-        self._http = http
-
-    async def count(self, request: ModelRequest) -> int | None:
-        """Return the tokens of exactly the body that a call would send, or None if they cannot be counted now."""
-        endpoint = self._endpoint
-        whole = request_body(endpoint, request, DEFAULT_MAX_TOKENS)
-        body = {name: value for name, value in whole.items() if name in _COUNTED}
-        headers, path = anthropic_headers(endpoint), "/v1/messages/count_tokens"
-        try:
-            answer = await post_json(self._http, endpoint, path, headers, body, patience=_COUNT_PATIENCE, limit=_LIMIT)
-        except ProviderError:
-            return None
-        return as_count(answer.get("input_tokens")) or None

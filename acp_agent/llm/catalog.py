@@ -22,7 +22,6 @@ from acp_agent.llm.provider_config import ConfiguredProviders, ModelInfo, Provid
 from acp_agent.llm.retry import ToollessProvider, closing_stream
 
 if TYPE_CHECKING:
-    from acp_agent.llm.anthropic import TokenCounter
     from acp_agent.net.client import HttpClient
 
 
@@ -212,15 +211,6 @@ class Catalog:
             return make(endpoint, self._client(config), ollama=config.type is ProviderType.OLLAMA)
 
         return DeferredEmbedder(str(ref), build)
-
-    def counter(self, ref: ModelRef) -> "TokenCounter | None":
-        """Return a counter that asks the server, or None if the API has none. Imports a module. Raises ConfigError."""
-        config = self.find(ref)
-        if config.type is not ProviderType.ANTHROPIC:
-            return None
-        make: Callable[..., TokenCounter] = importlib.import_module("acp_agent.llm.anthropic").TokenCounter
-        limits, efforts = load_table().limits(config.type, ref.model), load_table().efforts_of(ref.model)
-        return make(endpoint_of(config, ref.model, limits, efforts), self._client(config))
 
     async def aclose(self) -> None:
         """Close the connections of every model that this catalog has built."""

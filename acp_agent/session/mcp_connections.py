@@ -235,11 +235,6 @@ class McpConnections:
         every = (tool for served in self.served.values() for tool in served.tools.values())
         return [tool.withheld() if self._has_changed(tool) else tool.spec() for tool in every]
 
-    @property
-    def remembered(self) -> Collection[str]:
-        """The names of all tools whose calls are answered, in lower case, including removed tools."""
-        return [name for served in self.served.values() for name in served.known]
-
     async def understand(self, call: ToolCall) -> Invocation | None:
         """Return a call of a server's tool, with its name in any case; None for other tools. The server may be gone.
 

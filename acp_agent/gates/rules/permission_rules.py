@@ -278,16 +278,16 @@ class _Verdict(NamedTuple):
     reads: bool = False
 
 
-def judge(shell: ShellText, rules: tuple[Rule, ...], granted: Granted, *, reads: bool = False) -> Judgement:
-    """Judge a shell text.
-
-    reads   whether commands that only read need no rule
-    """
-    return denial_of(shell, rules, granted) or allowance(shell, rules, granted, reads=reads)
+def judge(shell: ShellText, rules: tuple[Rule, ...], granted: Granted) -> Judgement:
+    """Judge a shell text."""
+    return denial_of(shell, rules, granted) or allowance(shell, rules, granted)
 
 
 def allowance(shell: ShellText, rules: tuple[Rule, ...], granted: Granted, *, reads: bool = False) -> Judgement:
-    """Judge a shell text that nothing denies."""
+    """Judge a shell text that nothing denies.
+
+    reads   whether commands that only read need no rule
+    """
     analysis = shell.analysis
     if isinstance(analysis, Opaque):
         return Judgement(None, (f"cannot be checked: it {analysis.reason}",))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.agent.prompt import FACTS_BYTES, RULES_BYTES, system_prompt
+from acp_agent.agent.prompt import system_prompt
 from acp_agent.core.session_options import Mode
 from acp_agent.core.types import ToolKind, ToolSpec
 from acp_agent.tools.registry import default_tools
@@ -140,8 +140,8 @@ NAMES = st.text(min_size=1, max_size=300)
 def test_every_block_keeps_its_budget(roots: Sequence[str], cwd: str) -> None:
     everything = [spec("process"), spec("edit")]
     most = system_prompt("", [], "", Mode.ARCHITECT, tools=everything).partition("\n\nWorking directory")[0]
-    assert len(most.encode()) <= RULES_BYTES
+    assert len(most.encode()) <= 3072
     rules = system_prompt("", [], "", Mode.ARCHITECT).partition("\n\nWorking directory")[0]
     without = system_prompt("", roots, "linux", Mode.ARCHITECT)
-    assert len(without.encode("utf-8", "replace")) - len(rules.encode()) <= FACTS_BYTES
+    assert len(without.encode("utf-8", "replace")) - len(rules.encode()) <= 4096
     assert len(system_prompt(cwd, [], "linux", Mode.ASK)) > len(cwd)

@@ -579,7 +579,7 @@ async def test_a_server_that_is_never_the_same_twice_costs_no_end_of_memory_or_n
     assert len(session.notices) == 6
     assert session.notices[-1].text == "the MCP server 'srv': no more notices about it are shown; see /mcp"
     assert [(await session.call(f"mcp_srv_tool{number}")).failure is None for number in (999, 998)] == [True, False]
-    assert len(session.servers.remembered) <= 100
+    assert sum(len(served.known) for served in session.servers.served.values()) <= 100
     failure = (await session.call("mcp_srv_tool990")).failure
     assert failure is not None
     assert "removed this tool" in failure.message
