@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import partial
-from typing import NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 from pydantic import ValidationError
 
@@ -98,6 +98,7 @@ def tighten(reader: Reader, user: Layer, project: Layer) -> Mapping[str, object]
 
 Table: TypeAlias = Mapping[str, object]
 """The parsed content of a file."""
+S = TypeVar("S", bound=Section)
 
 
 class Files:
@@ -339,7 +340,7 @@ def load(flags: Flags, environ: Mapping[str, str], cwd: str | None = None, befor
         layer.values[name] = guarded(layer.rules(name))
     if table is None:  # the file may have held deny rules
         layer.put("acp.auto_approve", AutoApprove.SUGGEST, f"{file} cannot be read")
-    settings = Settings.model_validate(_tree(Settings, "", layer.values))
+    settings = _section(Settings, "", layer.values) or Settings.model_construct()
     files.look_for_policy(settings, cwd)
     return Loaded(
         settings,
@@ -381,20 +382,26 @@ def _stored(reader: Reader, files: Files, environ: Mapping[str, str]) -> tuple[s
         return ()
 
 
-def _tree(model: type[Section], prefix: str, values: Mapping[str, object]) -> dict[str, object]:
-    """Return the nested tables of values with dotted names."""
-    tables, tree = sections(model, prefix), dict[str, object]()
+def _section(model: type[S], prefix: str, values: Mapping[str, object]) -> S | None:
+    """Return a table of values with dotted names; None if all its values are the defaults.
+
+    Only tables that the user has written are validated, since pydantic makes their validators first. The values are
+    valid already, but one may not fit another.
+    """
+    tables, members = sections(model, prefix), dict[str, object]()
     for entry in model.model_fields:
         name = f"{prefix}.{entry}" if prefix else entry
         if name in tables:
-            tree[entry] = _tree(tables[name], name, values)
+            if (table := _section(tables[name], name, values)) is not None:
+                members[entry] = table
         elif name == RULES:
-            tree[entry] = {
-                key.rpartition(".")[2]: rules for key, rules in values.items() if key.startswith(f"{RULES}.")
-            }
+            if rules := {key.rpartition(".")[2]: each for key, each in values.items() if key.startswith(f"{RULES}.")}:
+                members[entry] = rules
         elif name in values:
-            tree[entry] = values[name]
-    return tree
+            members[entry] = values[name]
+    if not members:
+        return None
+    return model.model_validate(members) if prefix else model.model_construct(None, **members)
 
 
 def options_at_start(loaded: Loaded) -> SessionOptions:
