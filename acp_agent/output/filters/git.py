@@ -14,6 +14,8 @@ from acp_agent.output.filters.strategy import Applied, CommandRun
 
 _FILE = ("diff --git ", "diff --cc ", "diff --combined ")
 _BEGINS = (*_FILE, "@@")
+_FIRST = frozenset(each[:2] for each in _BEGINS)
+_PLAIN_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 _HUNK = re.compile(r"(?P<ats>@@+) (?P<ranges>(?:[-+]\d+(?:,\d+)? )+)@@+")
 _CONFLICT = re.compile(r"[ +]+(?:<{7}|>{7})(?: |$)")
 _RANGE = re.compile(r"[-+]\d+(?:,(\d+))?")
@@ -46,9 +48,10 @@ class FileDiff:
         """The number of lines of the hunks."""
         return sum(map(len, self.hunks))
 
-    @property
-    def counts(self) -> str:
-        """`path | +a -b`, and the number of conflict markers if there are any."""
+    def counts(self, *, conflicts: bool) -> str:
+        """Return `path | +a -b`, and the number of conflict markers if there may be any."""
+        if not conflicts:
+            return f"{self.path} | +{self.added} -{self.removed}"
         marked = (line for hunk in self.hunks for line in hunk if "<<<<<<<" in line or ">>>>>>>" in line)
         markers = sum(_CONFLICT.match(line) is not None for line in marked)
         said = f", {markers} conflict marker{'' if markers == 1 else 's'}" if markers else ""
@@ -57,11 +60,11 @@ class FileDiff:
 
 def files_of(lines: Sequence[str]) -> tuple[list[str], list[FileDiff]]:
     """Return the lines before the first file, such as a --stat table, and the files."""
-    found = [at for at, line in enumerate(lines) if line.startswith(_BEGINS)]
-    headers = [at for at in found if lines[at][0] == "d" or _HUNK.match(lines[at])]
+    found = [at for at, line in enumerate(lines) if line[:2] in _FIRST and line.startswith(_BEGINS)]
+    headers = [(at, hunk) for at in found if (hunk := _HUNK.match(lines[at])) or lines[at][0] == "d"]
     prelude, files = list(lines), list[FileDiff]()
-    for at, end in pairwise((*headers, len(lines))):
-        if (hunk := _HUNK.match(lines[at])) is None:
+    for (at, hunk), (end, _) in pairwise((*headers, (len(lines), None))):
+        if hunk is None:
             prelude = prelude if files else prelude[:at]
             after = _header_end(lines, at + 1, end)
             files.append(FileDiff(_path(lines[at]), list(lines[at:after])))
@@ -97,6 +100,8 @@ def _path(line: str) -> str:
 
 def _hunk_end(lines: Sequence[str], at: int, end: int, hunk: re.Match[str], file: FileDiff) -> int:
     """Count the lines of the hunk at `at`. Return its end: after as many lines as it announces, else `end`."""
+    if _counted(lines, at, end, file):
+        return end
     ats, ranges = hunk.group("ats", "ranges")
     parents = len(ats) - 1  # more than one for a merge
     sizes = [int(count or 1) for count in _RANGE.findall(ranges)]  # of the old files, then of the new one
@@ -108,6 +113,21 @@ def _hunk_end(lines: Sequence[str], at: int, end: int, hunk: re.Match[str], file
     file.added += sum(count for mark, count in counts.items() if "+" in mark)
     file.removed += sum(count for mark, count in counts.items() if "-" in mark)
     return at + 1 + len(marks)
+
+
+def _counted(lines: Sequence[str], at: int, end: int, file: FileDiff) -> bool:
+    """Count the lines of the hunk if it has one old file and all lines up to `end` are its own: of most hunks."""
+    if (header := _PLAIN_HUNK.match(lines[at])) is None:
+        return False
+    old, new = (int(size or 1) for size in header.groups())
+    marks = "".join([line[:1] for line in lines[at + 1 : end]])  # none for an empty line, which is in both files
+    size, added, removed = end - at - 1, marks.count("+"), marks.count("-")
+    same = marks.count(" ") + size - len(marks)
+    if (removed + same, added + same, added + removed + same + marks.count("\\")) != (old, new, size):
+        return False
+    file.added += added
+    file.removed += removed
+    return True
 
 
 def _sizes_of(counts: Mapping[str, int], parents: int) -> list[int] | None:
@@ -174,20 +194,21 @@ class GitDiff:
         prelude, files = files_of(text.split("\n"))
         if not files:
             return Applied(text, Confidence.FALLBACK)
-        shorter = "\n".join((*prelude, *self._shown(files)))
+        conflicts = "<<<<<<<" in text or ">>>>>>>" in text
+        shorter = "\n".join((*prelude, *self._shown(files, conflicts=conflicts)))
         return Applied(shorter, Confidence.PARTIAL) if len(shorter) < len(text) else Applied(text, Confidence.FULL)
 
-    def _shown(self, files: Sequence[FileDiff]) -> list[str]:
-        """Return the lines of the files in their order."""
+    def _shown(self, files: Sequence[FileDiff], *, conflicts: bool) -> list[str]:
+        """Return the lines of the files in their order. `conflicts` tells whether there may be conflict markers."""
         lines: list[str] = []
         rest: list[str] = []
         room = self._limit
         full = False
         for file in files:
-            if file.size and _GENERATED.search(file.path):
-                lines += [*file.header, f"[left out: {file.counts}, generated]"]
+            if file.hunks and _GENERATED.search(file.path):
+                lines += [*file.header, f"[left out: {file.counts(conflicts=conflicts)}, generated]"]
             elif full:
-                rest.append(f"[left out: {file.counts}]")
+                rest.append(f"[left out: {file.counts(conflicts=conflicts)}]")
             else:
                 shown = _hunks_within(file, room)
                 size = sum(map(len, shown))
@@ -195,7 +216,7 @@ class GitDiff:
                 lines += [*file.header, *chain.from_iterable(shown)]
                 if full:
                     hunks = f"{len(file.hunks) - len(shown)} of {len(file.hunks)} hunks of " if shown else ""
-                    lines.append(f"[left out: {hunks}{file.counts}]")
+                    lines.append(f"[left out: {hunks}{file.counts(conflicts=conflicts)}]")
             lines += [] if rest else file.trailer
             rest += file.trailer if rest and any(file.trailer) else []
         if full:  # a note for each file without a shown hunk, and the totals of all files
