@@ -62,7 +62,7 @@ _ESCAPES = re.compile(r"(?:\\u[0-9A-Fa-f]{4})+")
 _LINE_NUMBER = re.compile(r" *(\d{1,9})\t")
 _LISTED_NUMBER = re.compile(r" *(\d{1,9})[\t:-]")
 _FLAG = re.compile("\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{3,6}\U000e007f")
-_PLAIN_ASCII = bytes([9, 10, *range(0x20, 0x5B), *range(0x5C, 0x7F)])
+_PLAIN_ASCII = bytes([9, 10, *range(0x20, 0x7F)])
 _SLICE = 1 << 20
 _MOST_NAMED = 8
 
@@ -79,7 +79,7 @@ def escaped(text: str, *, listed: bool = False) -> str:
     The number of the line is the one it begins with (`12<TAB>`; if the text is `listed`, also `12:` or `12-`), or else
     its place in the text.
     """
-    if _is_plain(text):
+    if is_plain(text):
         return text
     lines = text.split("\n")
     for at, line in enumerate(lines):
@@ -89,13 +89,16 @@ def escaped(text: str, *, listed: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _is_plain(text: str) -> bool:
-    """Return whether nothing is to be escaped. Printable ASCII is deleted first, at memory speed."""
+def is_plain(text: str) -> bool:
+    """Return whether nothing is to be escaped: a text without carriage returns, controls and invisible characters.
+
+    Printable ASCII is deleted first, at memory speed.
+    """
     for start in range(0, len(text), _SLICE):
         rest = text[start : start + _SLICE].encode("utf-8", "surrogatepass").translate(None, _PLAIN_ASCII)
         if rest and _UNSEEN.search(rest.decode("utf-8", "surrogatepass")) is not None:
             return False
-    return " holds U+" not in text
+    return "+" not in text or " holds U+" not in text  # one character is found at memory speed
 
 
 def _escaped_line(line: str, number: str) -> str:
@@ -204,7 +207,9 @@ def lines_of(text: str) -> int:
 
 def measure(raw: str, shown: str) -> OutputStats:
     """Return the lines and characters of `raw` and of what is shown of it."""
-    return OutputStats(raw_lines=lines_of(raw), shown_lines=lines_of(shown), raw_chars=len(raw), shown_chars=len(shown))
+    lines = lines_of(raw)
+    shown_lines = lines if shown is raw else lines_of(shown)
+    return OutputStats(raw_lines=lines, shown_lines=shown_lines, raw_chars=len(raw), shown_chars=len(shown))
 
 
 CONTINUED = "↪ "

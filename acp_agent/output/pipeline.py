@@ -21,7 +21,7 @@ from acp_agent.output.filters.engine import FilterEngine
 from acp_agent.output.filters.strategy import CommandRun, Filtered, Restored
 from acp_agent.output.redaction.redactor import Redacted, Redactor
 from acp_agent.output.sanitize import faithful, fence, sanitize
-from acp_agent.text import SMALLEST_LIMIT, clip, lines_of, measure
+from acp_agent.text import SMALLEST_LIMIT, clip, is_plain, lines_of, measure
 
 _CATEGORY = re.compile(r"[a-z0-9_-]{1,40}")
 
@@ -205,7 +205,9 @@ class _Strings:
         Invisible characters that split a secret are removed, with all others in the text.
         """
         if text not in self._clean:
-            clean, bare = faithful(text, terminal=self._terminal), sanitize(text, terminal=self._terminal)
+            clean = bare = text
+            if not is_plain(text):
+                clean, bare = faithful(text, terminal=self._terminal), sanitize(text, terminal=self._terminal)
             before = sanitize(before, terminal=self._terminal)
             self._clean[text], found = self._redactor.redact(clean, before)
             split = self._redactor.redact(bare, before) if bare != clean else Redacted(bare)

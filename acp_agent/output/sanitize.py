@@ -24,7 +24,7 @@ that do not compare ids. The system prompt (`agent/prompt.py`) explains the fenc
 import hashlib
 import re
 
-from acp_agent.text import defanged, escaped
+from acp_agent.text import defanged, escaped, is_plain
 
 _SLICE = 1 << 20  # characters handled at once: limits the memory of a regular expression beside the text
 # a longer piece of a line is not a progress bar: it stays, and the CR after it ends the line
@@ -76,6 +76,8 @@ def faithful(text: str, *, terminal: bool) -> str:
 
     `terminal` is True for the output of a command. Otherwise the text is a document, of which nothing is dropped.
     """
+    if is_plain(text):
+        return text
     if terminal:
         text = _SEQUENCE.sub("", text).replace("\r\n", "\n")
         for _ in range(_MOST_OVERSTRUCK if "\b" in text else 0):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from acp_agent.output.markdown_images import AnswerGuard, ControlGuard, defused
 from acp_agent.output.sanitize import Escapes, faithful, fence, sanitize
+from acp_agent.text import is_plain
 from tests.rows import each_row
 
 LONG = "x" * 8192  # the length from which a piece of a line is no longer taken for a progress bar
@@ -311,3 +312,12 @@ def test_a_source_cannot_add_a_line_or_an_attribute():
 
 def test_the_same_call_is_fenced_the_same_so_that_prompts_stay_cached():
     assert fence("x", CALL) == fence("x", CALL)
+
+
+@given(st.one_of(TEXTS, st.text(), CHARACTERS, st.text("ab[ +\n", max_size=20)))
+def test_in_a_plain_text_is_nothing_to_drop_or_to_escape(text: str):
+    for each in (text, f"{text} [line 1 holds U+200B]"):
+        if is_plain(each):
+            assert not FORBIDDEN & {*each}
+            assert sanitize(each) == sanitize(each, terminal=False) == each
+            assert each == text
