@@ -275,7 +275,7 @@ class PermissionGate(Gate):
     """The gate that decides about the questions of those before it. A session has one open question at a time.
 
     rules      by tool name, in order
-    conduct    the approval level in force, which is read for each call
+    options    the approval level in force, which is read for each call
     approver   None if no user can be asked; then calls that ask are refused as confirmation_required
     files      the directories of the file tools; paths are matched as given and as resolved
     consent    returns what a lasting yes to a tool covers besides its name; "" for a built-in tool. Another server
@@ -290,7 +290,7 @@ class PermissionGate(Gate):
         self,
         *,
         rules: Mapping[str, tuple[Rule, ...]],
-        conduct: SessionOptions,
+        options: SessionOptions,
         grants: GrantsInForce,
         approver: Approver | None,
         files: Roots,
@@ -303,7 +303,7 @@ class PermissionGate(Gate):
         self._elicitor = elicitor
         self._all_readable = all_readable
         self._consent = consent
-        self._conduct = conduct
+        self._options = options
         self._grants = grants
         self._approver = approver
         self._resolve = files.resolve_readable
@@ -424,7 +424,7 @@ class PermissionGate(Gate):
             settlement = self._settle_command(facts, facts.command)
         else:
             settlement = self._settle_urls(facts) if facts.urls else self._settle_tool(facts)
-        full_auto = self._conduct.auto_approve is AutoApprove.FULL_AUTO
+        full_auto = self._options.auto_approve is AutoApprove.FULL_AUTO
         if isinstance(settlement.verdict, Ask) and full_auto and not any(ask.each_time for ask in facts.asks):
             return Settlement(unasked("; ".join(ask.reason for ask in facts.asks if ask.firm)))
         return settlement
@@ -485,7 +485,7 @@ class PermissionGate(Gate):
 
     def _runs_contained(self, facts: CallFacts, judgement: Judgement) -> bool:
         """Return whether a command may run unasked because walls contain it, and no rule asks about it."""
-        return facts.contained and judgement.action is None and self._conduct.auto_approve is AutoApprove.AUTO_EDIT
+        return facts.contained and judgement.action is None and self._options.auto_approve is AutoApprove.AUTO_EDIT
 
     @property
     def _reads_freely(self) -> bool:
@@ -581,7 +581,7 @@ class PermissionGate(Gate):
             return False
         if not facts.spec.mutates:
             return bool(rules)
-        return self._conduct.auto_approve is not AutoApprove.AUTO_EDIT or not facts.only_edits
+        return self._options.auto_approve is not AutoApprove.AUTO_EDIT or not facts.only_edits
 
     def _free(self, facts: CallFacts) -> Approved | None:
         """Return why the call runs unasked: the user typed it or chose full-auto, or it is our own housekeeping."""
@@ -591,7 +591,7 @@ class PermissionGate(Gate):
         at_home = not facts.spec.server and len(facts.paths) == len(facts.subjects)
         if facts.call.phase is Phase.AUTONOMOUS and at_home and not facts.asks:
             return Approved(ApprovedBy.AUTO)
-        if self._conduct.auto_approve is not AutoApprove.FULL_AUTO or (facts.asks and any(a.firm for a in facts.asks)):
+        if self._options.auto_approve is not AutoApprove.FULL_AUTO or (facts.asks and any(a.firm for a in facts.asks)):
             return None
         return Approved(ApprovedBy.AUTO)
 

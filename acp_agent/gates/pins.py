@@ -94,14 +94,14 @@ class PinBook:
 class PinsGate(Gate):
     """A gate that asks about changed definitions, and pins those of tools that run.
 
-    conduct   the approval level in force, which is read for each call
+    options   the approval level in force, which is read for each call
     """
 
     name = "pins"
 
-    def __init__(self, book: PinBook, conduct: SessionOptions) -> None:
+    def __init__(self, book: PinBook, options: SessionOptions) -> None:
         self._book = book
-        self._conduct = conduct
+        self._options = options
 
     def judge(self, facts: CallFacts) -> Verdict:
         change = ""
@@ -110,7 +110,7 @@ class PinsGate(Gate):
                 change = change or self._book.change(each.tool, facts.spec)
         if not change:
             return Allow()
-        settled = self._conduct.auto_approve is AutoApprove.FULL_AUTO or facts.call.origin is CallOrigin.USER
+        settled = self._options.auto_approve is AutoApprove.FULL_AUTO or facts.call.origin is CallOrigin.USER
         if settled:  # later gates would not ask; the model reads this, so it has no word of the new definition
             told = f"a tool of the server {facts.spec.server} is not known to be what you let run; {_UNASKED}"
             return Deny(told, ToolErrorCategory.CONFIRMATION_REQUIRED, rule="changed definition")

@@ -42,7 +42,7 @@ class ProtectedGate(Gate):
     """A gate that judges the paths which calls and commands change.
 
     paths             the protected paths
-    conduct           the approval level in force, which is read for each call
+    options           the approval level in force, which is read for each call
     resolve           resolves paths that a tool itself touches (FileSystem.resolve)
     resolve_command   resolves paths that a command names
     git               judges calls of git by the repositories in which they run
@@ -54,14 +54,14 @@ class ProtectedGate(Gate):
         self,
         *,
         paths: ProtectedPaths,
-        conduct: SessionOptions,
+        options: SessionOptions,
         resolve: Resolve,
         resolve_command: Resolve,
         git: GitGuard,
     ) -> None:
         self._git = git
         self._find = paths.find
-        self._conduct = conduct
+        self._options = options
         self._resolve = resolve
         self._resolve_command = resolve_command
 
@@ -93,7 +93,7 @@ class ProtectedGate(Gate):
 
     def _ask(self, facts: CallFacts, reason: str, *, firm: bool, by_rule: bool = False) -> Verdict:
         """Return the question, or the refusal of a firm one at a level that does not ask."""
-        full_auto = self._conduct.auto_approve is AutoApprove.FULL_AUTO
+        full_auto = self._options.auto_approve is AutoApprove.FULL_AUTO
         if firm and full_auto and facts.call.origin is CallOrigin.MODEL:
             return unasked(reason)
         return Ask(reason, firm, by_rule=by_rule)

@@ -153,14 +153,14 @@ class TrustGate(Gate):
     next command then asks, whatever rules allow, unless a sandbox contains it or it only reads. The user's yes holds
     until another source is read. Full-auto does not ask about this.
 
-    conduct   the approval level in force, which is read for each call
+    options   the approval level in force, which is read for each call
     """
 
     name = "trust"
 
-    def __init__(self, trust: SessionTrust, conduct: SessionOptions) -> None:
+    def __init__(self, trust: SessionTrust, options: SessionOptions) -> None:
         self._trust = trust
-        self._conduct = conduct
+        self._options = options
 
     def allows(self, spec: ToolSpec) -> bool:
         """Return whether a tool is offered to the model."""
@@ -186,7 +186,7 @@ class TrustGate(Gate):
             return self._after_reading(facts) if self._trust.read_from else Allow()
         else:
             reason = "this folder is not trusted"
-        if self._conduct.auto_approve is AutoApprove.FULL_AUTO and facts.call.origin is CallOrigin.MODEL:
+        if self._options.auto_approve is AutoApprove.FULL_AUTO and facts.call.origin is CallOrigin.MODEL:
             return unasked(reason)
         return Ask(reason, of_tool=tool is TrustLevel.UNTRUSTED)
 

@@ -139,21 +139,21 @@ def _options_object(options: SessionOptions) -> JsonObject:
     }
 
 
-def _usage_object(tally: UsageTotals) -> JsonObject:
+def _usage_object(totals: UsageTotals) -> JsonObject:
     """Return the tokens, cost and calls of a session so far, with ACP's names of tokens."""
-    usage = tally.usage
+    usage, cost = totals.usage, totals.cost
     return {
-        "used": tally.used,
-        "size": tally.size,
+        "used": totals.used,
+        "size": totals.size,
         "usage": {
             "inputTokens": usage.input,
             "outputTokens": usage.output,
             "cachedReadTokens": usage.cache_read,
             "cachedWriteTokens": usage.cache_write,
         },
-        "cost": None if tally.cost is None else {"amount": tally.cost, "currency": "USD", "complete": tally.complete},
-        "calls": tally.calls,
-        "batches": tally.batches,
+        "cost": None if cost is None else {"amount": cost, "currency": "USD", "complete": totals.complete},
+        "calls": totals.calls,
+        "batches": totals.batches,
     }
 
 

@@ -78,58 +78,58 @@ def _select_value(entry: _Value) -> JsonObject:
     return {**wire, "description": description} if description else wire
 
 
-def modes(conduct: SessionOptions) -> JsonObject:
+def modes(options: SessionOptions) -> JsonObject:
     """Return ACP `SessionModeState`."""
     available: list[Json] = [
         {"id": each.value, "name": name, "description": description} for each, (name, description) in FREEDOMS.items()
     ]
-    return {"currentModeId": conduct.freedom.value, "availableModes": available}
+    return {"currentModeId": options.freedom.value, "availableModes": available}
 
 
-def config_options(conduct: SessionOptions, choices: Choices, *, boolean: bool) -> list[Json]:
+def config_options(options: SessionOptions, choices: Choices, *, boolean: bool) -> list[Json]:
     """Return all options that the present model has, the most important first.
 
     boolean   whether the editor draws options that are on or off as toggles
     """
-    return [option.to_wire(boolean=boolean) for option in _options(conduct, choices)]
+    return [option.to_wire(boolean=boolean) for option in _options(options, choices)]
 
 
-def set_mode(conduct: SessionOptions, mode_id: Json) -> None:
+def set_mode(options: SessionOptions, mode_id: Json) -> None:
     """Set the mode. Raises RpcError for an unknown one."""
-    if not isinstance(mode_id, str) or not conduct.choose_freedom(mode_id):
+    if not isinstance(mode_id, str) or not options.choose_freedom(mode_id):
         raise invalid_request(f"unknown mode: {_shown(mode_id)}; expected one of {', '.join(Freedom)}")
 
 
-def set_model(conduct: SessionOptions, model_id: Json, choices: Choices) -> None:
+def set_model(options: SessionOptions, model_id: Json, choices: Choices) -> None:
     """Set the model. Raises RpcError for one that cannot be chosen."""
     if not isinstance(model_id, str) or not choices.has(model_id):
-        values = [choice.value for choice in choices.models(model_in_force(conduct, choices))]
+        values = [choice.value for choice in choices.models(model_in_force(options, choices))]
         raise invalid_request(f"model not in allowed list: {_shown(model_id)}; expected one of {_named(values)}")
-    if model_id != model_in_force(conduct, choices):
-        conduct.choose(model=model_id)
+    if model_id != model_in_force(options, choices):
+        options.choose(model=model_id)
 
 
-def set_option(conduct: SessionOptions, config_id: Json, value: Json, choices: Choices) -> None:
+def set_option(options: SessionOptions, config_id: Json, value: Json, choices: Choices) -> None:
     """Set one option. Raises RpcError for an unknown option or value.
 
     A switch accepts true, false and their words, whether it was drawn as a toggle or not. A model may be one that is
     not listed. Approval level and autonomy are no longer shown, and clients that know them may still set them.
     """
-    options = {option.id: option for option in _options(conduct, choices)}
+    offered = {option.id: option for option in _options(options, choices)}
     match config_id:
-        case "model" if config_id in options and value != options[config_id].current:
-            set_model(conduct, value, choices)
+        case "model" if config_id in offered and value != offered[config_id].current:
+            set_model(options, value, choices)
         case "auto_approve":
-            conduct.choose(auto_approve=_word(config_id, value, AutoApprove))
+            options.choose(auto_approve=_word(config_id, value, AutoApprove))
         case "autonomy_level":
-            conduct.choose_autonomy(_word(config_id, value, Autonomy))
-        case str() if config_id in options:
-            _set_shown(conduct, options[config_id], value)
+            options.choose_autonomy(_word(config_id, value, Autonomy))
+        case str() if config_id in offered:
+            _set_shown(options, offered[config_id], value)
         case _:
-            raise invalid_request(f"unknown config_id: {_shown(config_id)}; expected one of {', '.join(options)}")
+            raise invalid_request(f"unknown config_id: {_shown(config_id)}; expected one of {', '.join(offered)}")
 
 
-def _set_shown(conduct: SessionOptions, option: _Option, value: Json) -> None:
+def _set_shown(options: SessionOptions, option: _Option, value: Json) -> None:
     values = ["true", "false", *option.values] if option.is_switch else option.values
     word = _switched(value) if option.is_switch else value
     if word == option.current:
@@ -138,16 +138,16 @@ def _set_shown(conduct: SessionOptions, option: _Option, value: Json) -> None:
         raise _wrong_value(option.id, value, values)
     match option.id:
         case "mode":
-            conduct.choose_freedom(word)
+            options.choose_freedom(word)
         case "temperature":
-            conduct.choose(temperature=word)
+            options.choose(temperature=word)
         case _:  # thinking or thought_level
-            conduct.choose(thought_level=word)
+            options.choose(thought_level=word)
 
 
-def _options(conduct: SessionOptions, choices: Choices) -> Iterator[_Option]:
-    yield _Option("mode", "Mode", "How freely the agent acts", "mode", conduct.freedom.value, _table(FREEDOMS))
-    model = model_in_force(conduct, choices)
+def _options(options: SessionOptions, choices: Choices) -> Iterator[_Option]:
+    yield _Option("mode", "Mode", "How freely the agent acts", "mode", options.freedom.value, _table(FREEDOMS))
+    model = model_in_force(options, choices)
     by_provider = groupby(choices.models(model), key=lambda choice: choice.provider)
     models = [(name, [(each.value, each.title, each.description) for each in found]) for name, found in by_provider]
     if models and not model:
@@ -155,18 +155,18 @@ def _options(conduct: SessionOptions, choices: Choices) -> Iterator[_Option]:
     if models:
         yield _Option("model", "Model", "Which model answers", "model", model or _NO_MODEL, models)
     if model:
-        yield from _model_options(conduct, choices, model)
+        yield from _model_options(options, choices, model)
 
 
-def _model_options(conduct: SessionOptions, choices: Choices, model: str) -> Iterator[_Option]:
+def _model_options(options: SessionOptions, choices: Choices, model: str) -> Iterator[_Option]:
     if levels := choices.thinking(model):
         names = ("thinking", "Thinking", "Whether the model thinks before it answers")
         if not levels.is_switch:
             names = ("thought_level", "Thinking", "How hard the model thinks before it answers")
-        yield _Option(*names, "thought_level", levels.in_force(conduct.thought_level), _levels(levels))
+        yield _Option(*names, "thought_level", levels.in_force(options.thought_level), _levels(levels))
     if presets := choices.temperature(model):
         names = ("temperature", "Temperature", "How freely the model chooses its words")
-        yield _Option(*names, "model_config", presets.in_force(conduct.temperature), _levels(presets))
+        yield _Option(*names, "model_config", presets.in_force(options.temperature), _levels(presets))
 
 
 def _levels(levels: Levels) -> list[tuple[str, list[_Value]]]:

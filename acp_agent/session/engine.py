@@ -145,14 +145,14 @@ class SessionState:
         self._memory = memory
         self._fill = (0, 0)  # tokens used, and the window's size
 
-    def restore(self, tally: UsageTotals, typed: Sequence[str] = ()) -> None:
+    def restore(self, totals: UsageTotals, typed: Sequence[str] = ()) -> None:
         """Continue from the totals of a stored session, and remember what the user typed in it."""
         for text in typed:
             self._memory.learn(text)
-        self._fill = (tally.used, tally.size)
-        self._models.ledger.restore(tally)
-        self._memory.quota.restore(tally.batches, tally.calls)
-        self._memory.trust.has_read(tally.read_from)
+        self._fill = (totals.used, totals.size)
+        self._models.ledger.restore(totals)
+        self._memory.quota.restore(totals.batches, totals.calls)
+        self._memory.trust.has_read(totals.read_from)
 
     def measured(self, event: UsageChanged) -> UsageChanged:
         """Record how full the window is. Return the event with the cost of the session so far."""
@@ -170,9 +170,9 @@ class SessionState:
         used, size = self._fill
         under_way, sources = self._history.in_turn, tuple(self._memory.trust.read_from)
         spent = ledger.usage, ledger.cost, ledger.complete
-        tally = UsageTotals(used, size, *spent, use.calls, use.batches, under_way, sources)
+        totals = UsageTotals(used, size, *spent, use.calls, use.batches, under_way, sources)
         model = self._models.in_use or None
-        return Change(history=self._redacted.state(), usage=tally, model=model, seen=self._seen())
+        return Change(history=self._redacted.state(), usage=totals, model=model, seen=self._seen())
 
 
 class TurnEngine:

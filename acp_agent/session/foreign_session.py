@@ -98,7 +98,7 @@ def sound(
     shown = _Shown((record.cwd, *record.additional), redact)
     events = [replace(one, at=min(one.at, now), event=shown.event(one.event)) for one in told]
     history = replace(saved.history, messages=tuple(_message(each, redact) for each in saved.history.messages))
-    return replace(saved, record=record, options=options, usage=_tally(saved.usage), history=history), events
+    return replace(saved, record=record, options=options, usage=_totals(saved.usage), history=history), events
 
 
 def _record(record: SessionRecord, now: int, redact: Redact) -> SessionRecord:
@@ -112,16 +112,16 @@ def _record(record: SessionRecord, now: int, redact: Redact) -> SessionRecord:
     )
 
 
-def _tally(tally: UsageTotals) -> UsageTotals:
-    usage = tally.usage
+def _totals(totals: UsageTotals) -> UsageTotals:
+    usage = totals.usage
     return replace(
-        tally,
-        used=_number(tally.used),
-        size=_number(tally.size),
+        totals,
+        used=_number(totals.used),
+        size=_number(totals.size),
         usage=Usage(*map(_number, (usage.input, usage.output, usage.cache_read, usage.cache_write))),
-        cost=_cost(tally.cost),
-        calls=_number(tally.calls),
-        batches=_number(tally.batches),
+        cost=_cost(totals.cost),
+        calls=_number(totals.calls),
+        batches=_number(totals.batches),
     )
 
 

@@ -34,9 +34,9 @@ class UsageLedger:
         self.cost: float | None = None
         self.complete = True
 
-    def restore(self, tally: UsageTotals) -> None:
+    def restore(self, totals: UsageTotals) -> None:
         """Continue from the totals of a stored session."""
-        self.usage, self.cost, self.complete = tally.usage, tally.cost, tally.complete
+        self.usage, self.cost, self.complete = totals.usage, totals.cost, totals.complete
 
     def add(self, price: Callable[[ModelRef], Price | None], ref: ModelRef, usage: Usage | None) -> None:
         """Count one call. `usage` is None if the server did not report it."""

@@ -174,9 +174,9 @@ class SqliteSessionRepository:
         if row is None:
             return None
         self._row = row
-        *record, options, tally, knowledge, tokens = row
+        *record, options, totals, knowledge, tokens = row
         messages, lost = self._history.read(connection)
-        took = self._readable(UsageTotals(), tally)
+        took = self._readable(UsageTotals(), totals)
         plan = session_rows.last_plan(connection, self._column)
         return SessionSnapshot(
             record_of((self._column, *record)),
@@ -294,7 +294,7 @@ class SessionStore:
         self,
         record: SessionRecord,
         options: SessionOptions,
-        tally: UsageTotals | None = None,
+        totals: UsageTotals | None = None,
         *,
         patience: float | None = None,
     ) -> SqliteSessionRepository:
@@ -303,7 +303,7 @@ class SessionStore:
         A stored session stays as it is; a deleted one is refused. A time of 0 means now.
         """
         repository = self.of(record.id)
-        await repository.create(self._row(record, options, tally or UsageTotals()), patience=patience)
+        await repository.create(self._row(record, options, totals or UsageTotals()), patience=patience)
         return repository
 
     async def find(self, session_id: str) -> SessionRecord | None:
@@ -395,7 +395,7 @@ class SessionStore:
     def _now(self) -> int:
         return int(self._seconds() * 1000)
 
-    def _row(self, record: SessionRecord, options: SessionOptions, tally: UsageTotals) -> tuple[object, ...]:
+    def _row(self, record: SessionRecord, options: SessionOptions, totals: UsageTotals) -> tuple[object, ...]:
         now = self._now()
         return (
             to_column(record.id),
@@ -407,7 +407,7 @@ class SessionStore:
             record.prompts,
             to_column(record.model),
             json_bytes(to_json(options)),
-            json_bytes(to_json(tally)),
+            json_bytes(to_json(totals)),
         )
 
 

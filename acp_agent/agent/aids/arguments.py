@@ -57,21 +57,21 @@ class Tafc:
 
     def __init__(self, threshold: float = DEFAULT_THRESHOLD) -> None:
         self.threshold = fit_threshold(threshold)
-        self._dressed: dict[str, tuple[ToolSpec, ToolSpec]] = {}
+        self._with_field: dict[str, tuple[ToolSpec, ToolSpec]] = {}
 
-    def dressed(self, spec: ToolSpec) -> ToolSpec:
+    def with_field(self, spec: ToolSpec) -> ToolSpec:
         """Return the spec with the field before its properties, or the spec itself if it is simple."""
-        known = self._dressed.get(spec.name)
+        known = self._with_field.get(spec.name)
         if known is None or known[0] != spec:
-            known = self._dressed[spec.name] = (spec, self._dress(spec))
+            known = self._with_field[spec.name] = (spec, self._add_field(spec))
         return known[1]
 
     def status(self, specs: Sequence[ToolSpec]) -> str:
         """Return one line for /status: how many of `specs` get the field."""
-        thinking = sum(self.dressed(spec) is not spec for spec in specs)
+        thinking = sum(self.with_field(spec) is not spec for spec in specs)
         return f"Thinking before calls (TAFC): {thinking} of {len(specs)} tools ask for it"
 
-    def _dress(self, spec: ToolSpec) -> ToolSpec:
+    def _add_field(self, spec: ToolSpec) -> ToolSpec:
         own = spec.parameters.get("properties")
         if not isinstance(own, dict) or not own or complexity(spec.parameters) < self.threshold:
             # without properties there is nothing to reason about, and every call would contain only the thought

@@ -354,9 +354,9 @@ class AidedToolSelection:
 
     def offered(self, specs: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
         self._specs = tuple(specs)
-        dressed = specs if self._tafc is None else [self._tafc.dressed(spec) for spec in specs]
+        extended = specs if self._tafc is None else [self._tafc.with_field(spec) for spec in specs]
         if self._filter is None and self._dependencies is None:
-            return tuple(dressed)
+            return tuple(extended)
         if self._filter is None:
             selection = FilterResult({spec.name: Inclusion.UNFILTERED for spec in specs}, {})
         else:
@@ -369,7 +369,7 @@ class AidedToolSelection:
         )
         shown = tuple(
             spec
-            for spec in dressed
+            for spec in extended
             if spec.name in changes.added or spec.name in selection.included.keys() - changes.hidden
         )
         self._explain(selection, changes, tuple(spec.name for spec in shown))

@@ -253,7 +253,7 @@ def permission_gate(
     """Return the permission gate. Without an approver it refuses calls about which it would ask."""
     return PermissionGate(
         rules=rules,
-        conduct=context.options,
+        options=context.options,
         grants=GrantsInForce(grants, answers),
         approver=approver,
         files=context.files,
@@ -416,7 +416,7 @@ def _protected(loaded: Loaded, context: GateContext) -> ProtectedGate:
     resolve_command = context.shell.resolve
     return ProtectedGate(
         paths=protected_paths(loaded, context.shell.cwd),
-        conduct=context.options,
+        options=context.options,
         resolve=context.files.resolve_readable,
         resolve_command=resolve_command,
         git=GitGuard(GitRepositories(resolve_command, context.shell.cwd), GitChanges(resolve_command)),

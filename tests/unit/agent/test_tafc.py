@@ -48,7 +48,7 @@ def calling(arguments: JsonObject | None, raw: str = "") -> Message:
 def test_a_demanding_tool_gets_the_field_in_front_and_need_not_fill_it():
     spec = tool(DEMANDING)
 
-    dressed = Tafc(0.6).dressed(spec)
+    dressed = Tafc(0.6).with_field(spec)
 
     assert [*dressed.parameters["properties"]] == [FIELD, "owner", "repo", "event", "comments"]
     assert dressed.parameters["properties"][FIELD]["type"] == "string"
@@ -59,27 +59,27 @@ def test_a_demanding_tool_gets_the_field_in_front_and_need_not_fill_it():
 
 def test_none_of_the_built_in_tools_is_demanding():
     tafc = Tafc()
-    assert all(tafc.dressed(each.spec()) is each.spec() for each in default_tools())
+    assert all(tafc.with_field(each.spec()) is each.spec() for each in default_tools())
 
 
 def test_the_score_just_at_the_threshold_counts():
     score = complexity(DEMANDING)
-    assert Tafc(score).dressed(tool(DEMANDING)) != tool(DEMANDING)
-    assert Tafc(min(1.0, score + 1e-9)).dressed(tool(DEMANDING)) == tool(DEMANDING)
+    assert Tafc(score).with_field(tool(DEMANDING)) != tool(DEMANDING)
+    assert Tafc(min(1.0, score + 1e-9)).with_field(tool(DEMANDING)) == tool(DEMANDING)
 
 
 def test_a_tool_without_parameters_is_left_alone_at_any_threshold():
     for parameters in ({"type": "object"}, {"type": "object", "properties": {}}):
-        assert Tafc(0.0).dressed(tool(parameters)) == tool(parameters)
+        assert Tafc(0.0).with_field(tool(parameters)) == tool(parameters)
 
 
 def test_the_same_spec_gives_the_same_object_and_a_changed_one_is_looked_at_anew():
     tafc = Tafc()
-    first = tafc.dressed(tool(DEMANDING))
-    assert tafc.dressed(tool(json.loads(json.dumps(DEMANDING)))) is first
+    first = tafc.with_field(tool(DEMANDING))
+    assert tafc.with_field(tool(json.loads(json.dumps(DEMANDING)))) is first
     plain = tool({"type": "object", "properties": {"a": {}}})
-    assert tafc.dressed(plain) is plain
-    assert tafc.dressed(tool(DEMANDING)) == first
+    assert tafc.with_field(plain) is plain
+    assert tafc.with_field(tool(DEMANDING)) == first
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ JSONS = st.recursive(
 @given(st.dictionaries(st.sampled_from(["properties", "required", "items", "oneOf", "$defs"]), JSONS, max_size=5))
 def test_any_schema_has_a_score_from_0_to_1_and_is_dressed_the_same_way_twice(schema):
     assert 0.0 <= complexity(schema) <= 1.0
-    made = [json.dumps(Tafc(0.3).dressed(tool(schema)).parameters) for _ in range(2)]
+    made = [json.dumps(Tafc(0.3).with_field(tool(schema)).parameters) for _ in range(2)]
     assert made[0] == made[1]
 
 

@@ -309,7 +309,7 @@ def gate_of(root: str, conduct: SessionOptions | None = None, *behind: Gate) -> 
     resolve = inside(root)
     gate = ProtectedGate(
         paths=ProtectedPaths(),
-        conduct=conduct or SessionOptions(),
+        options=conduct or SessionOptions(),
         resolve=resolve,
         resolve_command=resolve,
         git=GitGuard(lambda folder, others=(): (), GitChanges(resolve)),

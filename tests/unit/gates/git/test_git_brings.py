@@ -53,7 +53,7 @@ async def fate(root: Path, text: str, conduct: SessionOptions | None = None) -> 
     resolve = inside(str(root))
     gate = ProtectedGate(
         paths=ProtectedPaths(),
-        conduct=conduct or SessionOptions(),
+        options=conduct or SessionOptions(),
         resolve=resolve,
         resolve_command=resolve,
         git=GitGuard(GitRepositories(resolve, str(root)), changes=GitChanges(resolve)),
