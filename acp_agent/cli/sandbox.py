@@ -14,7 +14,7 @@ from acp_agent.core.errors import AgentError
 from acp_agent.core.services import Egress
 from acp_agent.net.proxy import AllowlistProxy
 from acp_agent.session.toolset.sandboxing import network_words, wanted_tier
-from acp_agent.session.toolset.settings import wall_rules
+from acp_agent.session.toolset.settings import FolderRules
 from acp_agent.text import visible
 from acp_agent.workspace.processes.environment import child_environment
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, sandbox_tier, why_missing
@@ -27,7 +27,7 @@ def sandbox(args: argparse.Namespace) -> int:
     """Run the command with this terminal, and return its exit code. Raises AgentError if no walls can be built."""
     cwd = os.getcwd()
     loaded = _with_walls(load(Flags(config=args.config), os.environ, cwd), args.profile)
-    rules = wall_rules(loaded, cwd)
+    rules = FolderRules(loaded, cwd).walls()
     assert rules is not None
     if args.network:
         rules = replace(rules, network=NetworkReach.ALL)

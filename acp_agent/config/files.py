@@ -18,6 +18,7 @@ import os
 import stat
 from collections.abc import Mapping
 from dataclasses import field
+from functools import cache
 from typing import TypeAlias
 
 import platformdirs
@@ -154,11 +155,17 @@ def data_path(environ: Mapping[str, str]) -> str:
     """Return the path of the data folder and create nothing. Raises ConfigError if $ACP_AGENT_DATA_DIR is relative."""
     chosen = environ.get(DATA_VARIABLE)
     if not chosen:
-        return platformdirs.user_data_dir(APP, appauthor=False)
+        return _users_data(os.environ.get("HOME"), os.environ.get("XDG_DATA_HOME"))
     path = os.path.expanduser(chosen)
     if not os.path.isabs(path):  # editors start the agent in folders of their own choice
         raise ConfigError("environment", DATA_VARIABLE, chosen, "an absolute path")
     return os.path.normpath(path)
+
+
+@cache
+def _users_data(*_follows_from: str | None) -> str:
+    """Return the platform's folder for data, which is looked up many times for each session."""
+    return platformdirs.user_data_dir(APP, appauthor=False)
 
 
 def database_file(environ: Mapping[str, str]) -> str:

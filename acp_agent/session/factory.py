@@ -37,7 +37,7 @@ from acp_agent.session.toolset.extensions import SessionExtensions, kinds_wanted
 from acp_agent.session.toolset.gate_factory import GateMemory, SessionGateState
 from acp_agent.session.toolset.reloading import ReloadingToolset, same_model
 from acp_agent.session.toolset.sandboxing import sandbox_status, session_sandbox
-from acp_agent.session.toolset.settings import redactor, wall_rules
+from acp_agent.session.toolset.settings import FolderRules, redactor
 from acp_agent.session.toolset.toolset import SessionTools, ToolDependencies
 from acp_agent.session.workspace_facts import ProjectNotes, WorkspaceFacts
 from acp_agent.store.memories import MemoryStore
@@ -251,6 +251,7 @@ class SessionFactory:
             process.background,
         )
         needs = ToolDependencies(
+            self._rules,
             self._memories,
             process.past(session),
             self._conversation.compactor,
@@ -271,13 +272,15 @@ class SessionFactory:
 
     def _sandbox(self) -> SessionSandbox | None:
         """Return the sandbox, if there is to be one. Where its rules cannot be read, no command runs, so it is None."""
-        workspace = self._session.workspace
         try:
-            walls = wall_rules(self._loaded, workspace.cwd, workspace.additional)
+            walls = self._rules(self._loaded).walls()
         except ConfigError:
             return None
         record = recorder(self._gate_state.auditor)
         return walls and session_sandbox(walls, self._loaded.settings, self._warn, record)
+
+    def _rules(self, loaded: Loaded) -> FolderRules:
+        return self._process.rules(loaded, self._session.workspace.folders)
 
     def _make_gate_state(self, approver: RedactedApprover, memory: GateMemory) -> SessionGateState:
         settings, connections = self._loaded.settings, self._mcp.connections
@@ -401,7 +404,7 @@ class SessionFactory:
             self._tools.seen.changed,
             messages,
             self._plain,
-            self._process.background,
+            lambda: self._process.folder_look(self.in_force(), self._session.workspace.folders),
             wanted=lambda: self.in_force().settings.agent.facts,
         )
 

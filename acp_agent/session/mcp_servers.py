@@ -26,7 +26,6 @@ from acp_agent.gates.rules.policy_rules import TrustLevel
 from acp_agent.gates.trust import workspace_trust
 from acp_agent.session.mcp_connections import McpConnections, RunningConnection
 from acp_agent.session.toolset.sandboxing import is_contained, server_sandbox
-from acp_agent.session.toolset.settings import wall_rules
 from acp_agent.store.decisions import TrustedFolders
 from acp_agent.workspace.sandbox.walls import WallRules
 
@@ -154,8 +153,8 @@ class SessionMcpServers:
 
     def _note_walls(self, loaded: Loaded) -> None:
         """Note what stands around the programs of the servers that start next. Raises ConfigError."""
-        workspace = self._session.workspace
-        self._settings, self._walls = loaded.settings, wall_rules(loaded, self._cwd, workspace.additional)
+        self._settings = loaded.settings
+        self._walls = self._process.rules(loaded, self._session.workspace.folders).walls()
 
     def _connection(self, server: McpServer, changed: Callable[[], None]) -> RunningConnection:
         from acp_agent.mcp.connection import ServerConnection  # noqa: PLC0415 - only sessions with servers need it

@@ -1,6 +1,7 @@
 """The services that all sessions of a process share: models, keys, answers, audit, stores."""
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from weakref import WeakSet
@@ -13,6 +14,7 @@ from acp_agent.config.files import PERMISSION_FILE, data_dir, database_file
 from acp_agent.config.llm_settings import LlmSettings, ModelSettings, ProviderSettings
 from acp_agent.config.load import Loaded
 from acp_agent.config.settings import audit_file
+from acp_agent.config.tool_settings import FileSettings
 from acp_agent.core.delegation import RunSlots
 from acp_agent.core.errors import ConfigError, StoreUnavailable
 from acp_agent.core.mcp import McpDefinition
@@ -29,7 +31,8 @@ from acp_agent.session.mcp_connections import Background
 from acp_agent.session.model_choices import ModelChoices
 from acp_agent.session.session import Session
 from acp_agent.session.toolset.gate_factory import GateMemories
-from acp_agent.session.toolset.settings import known_secrets, redactor
+from acp_agent.session.toolset.settings import FolderRules, known_secrets, redactor
+from acp_agent.session.workspace_facts import FolderLook
 from acp_agent.store.audit import AuditLog
 from acp_agent.store.conversations import ConversationSummaries, FolderConversations, OverflowStore
 from acp_agent.store.credentials import CredentialStore
@@ -41,6 +44,10 @@ from acp_agent.workspace.processes.environment import PrivateFolder, remove_aban
 from acp_agent.workspace.processes.tree import CommandWatchdog, OrphanReaper, harden_process, kill_everything
 
 _log = log.Log(__name__)
+_MOST_LOOKS = 32
+"""The most folders whose newest look is kept."""
+_TOGETHER = 5.0
+"""Seconds within which new sessions of a folder share its rules and its cleaning. Later ones follow its links anew."""
 
 
 class ProcessServices:
@@ -78,6 +85,9 @@ class ProcessServices:
         self.watchdog = CommandWatchdog()
         self._orphans = OrphanReaper()
         self.gate_memories = GateMemories()
+        self._swept: tuple[tuple[str, ...], float] = (), 0.0
+        self._looks: dict[tuple[tuple[str, ...], FileSettings], FolderLook] = {}
+        self._rules: tuple[float, FolderRules] | None = None  # the newest
         self.run_slots = RunSlots()
         self.title_slot = anyio.Semaphore(1)
         self.mcp_definitions: dict[str, tuple[McpDefinition, ...]] = {}
@@ -117,8 +127,31 @@ class ProcessServices:
         for problem in self._problems:
             session.notices.warn(problem)
         self.background(partial(self._fetch_models, session, loaded.settings.llm))
-        self.background(partial(_sweep, session.workspace.folders))
+        folders, (swept, at) = session.workspace.folders, self._swept
+        if folders != swept or time.monotonic() - at > _TOGETHER:
+            self._swept = folders, time.monotonic()
+            self.background(partial(_sweep, folders))
         return SessionFactory(self, session, loaded, reload, saved).engine()
+
+    def rules(self, loaded: Loaded, folders: Sequence[str]) -> FolderRules:
+        """Return what a configuration says about a session's folders. Sessions that open together share it."""
+        now = time.monotonic()
+        if self._rules is not None:
+            made, rules = self._rules
+            if rules.given is loaded and rules.folders == tuple(folders) and now - made < _TOGETHER:
+                return rules
+        rules = FolderRules(loaded, folders[0], folders[1:])
+        self._rules = now, rules
+        return rules
+
+    def folder_look(self, loaded: Loaded, folders: Sequence[str]) -> FolderLook:
+        """Return the look at a session's folder. Sessions share it that may read the same of the same folders."""
+        key = tuple(folders), loaded.settings.tools.file
+        look = self._looks.pop(key, None) or FolderLook(self.background)
+        self._looks[key] = look  # the newest is last
+        for oldest in [*self._looks][: max(len(self._looks) - _MOST_LOOKS, 0)]:
+            del self._looks[oldest]
+        return look
 
     def grants(self, chosen: str | None) -> GrantStore:
         """Return the store of "always" answers, one per file, so that sessions share them.

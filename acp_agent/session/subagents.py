@@ -40,7 +40,7 @@ from acp_agent.gates.selection import ToolChoice
 from acp_agent.session.models import SessionModels
 from acp_agent.session.session import Background, Session
 from acp_agent.session.toolset.sandboxing import is_contained, server_sandbox
-from acp_agent.session.toolset.settings import wall_rules
+from acp_agent.session.toolset.settings import FolderRules
 from acp_agent.text import visible
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class OtherAgents:
         shared, loaded = self._shared, self._shared.loaded()
         shared.learn(entry.referred(os.environ))
         program, contain = entry.program(os.environ, shared.cwd), None
-        walls = wall_rules(loaded, shared.cwd, shared.session.workspace.additional)
+        walls = FolderRules(loaded, shared.cwd, shared.session.workspace.additional).walls()
         if walls is not None and self._contained(entry):
             contain = partial(server_sandbox, _server(entry.name, program), walls, loaded.settings, shared.homes)
         start = ProgramStart(os.environ, contain)

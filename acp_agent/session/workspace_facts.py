@@ -17,6 +17,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import date
+from functools import partial
 from itertools import islice
 
 import anyio
@@ -122,11 +123,68 @@ class ProjectNotes:
 
 
 @frozen
-class _Look:
-    """One look at a folder: its uncommitted files, None if that is not known, and how it is tested, "" likewise."""
+class FolderState:
+    """What one look saw: uncommitted files, None if that is not known, and how the folder is tested, "" likewise."""
 
     dirty: tuple[str, ...] | None = None
     tests: str = ""
+
+
+class FolderLook:
+    """The newest look at a folder. Sessions that may read the same of it share it.
+
+    newest       what was seen
+    background   starts a task
+    status       returns the uncommitted files below a folder, or None
+    """
+
+    def __init__(
+        self,
+        background: Callable[[Callable[[], Awaitable[None]]], object],
+        status: Callable[[str], Awaitable[tuple[str, ...] | None]] = uncommitted,
+    ) -> None:
+        self.newest = FolderState()
+        self._background = background
+        self._status = status
+        self._roots: Callable[[], Roots | None] = lambda: None
+        self._asked = self._done = 0
+        self._looking = False
+        self._looked = anyio.Event()
+
+    def begin(self, roots: Callable[[], Roots | None]) -> int:
+        """Look at the folder in the background. A look under way is followed by another one, for all who asked.
+
+        Return the number of the look, for `wait`.
+        """
+        self._asked += 1
+        if roots() is not None:  # a session that may read nothing does not look for others
+            self._roots = roots
+        if not self._looking:
+            self._looking = True
+            self._background(self._look_around)
+        return self._asked
+
+    async def wait(self, number: int) -> None:
+        """Wait until a look is over that began after `begin` returned this number."""
+        while self._done < number:
+            await self._looked.wait()
+
+    async def _look_around(self) -> None:
+        try:
+            while self._done < self._asked:
+                asked, roots = self._asked, self._roots()
+                if roots is not None:
+                    tests = await to_thread.run_sync(command_for_tests, roots, abandon_on_cancel=True)
+                    self.newest = FolderState(await self._status(roots.cwd), tests)
+                self._over(asked)
+        finally:
+            self._looking = False
+            self._over(self._asked)
+
+    def _over(self, number: int) -> None:
+        self._done = number
+        self._looked.set()
+        self._looked = anyio.Event()
 
 
 class WorkspaceFacts:
@@ -136,10 +194,9 @@ class WorkspaceFacts:
     changed      returns the absolute paths of files that changed on disk since the model saw them. It blocks
     messages     returns the conversation, in which the facts stand that the model was told
     clean        removes secrets and invisible characters from a text
-    background   starts a task
+    folder       returns the look at the folder, under the configuration in force
     wanted       returns whether the model is told facts
     today        returns the date
-    status       returns the uncommitted files below a folder, or None
     """
 
     def __init__(
@@ -148,52 +205,38 @@ class WorkspaceFacts:
         changed: Callable[[], Sequence[str]],
         messages: Callable[[], Sequence[Message]],
         clean: Redact,
-        background: Callable[[Callable[[], Awaitable[None]]], object],
+        folder: Callable[[], FolderLook],
         *,
         wanted: Callable[[], bool] = lambda: True,
         today: Callable[[], date] = date.today,
-        status: Callable[[str], Awaitable[tuple[str, ...] | None]] = uncommitted,
     ) -> None:
         self._roots = roots
         self._changed = changed
         self._messages = messages
         self._clean = clean
-        self._background = background
+        self._folder = folder
         self._wanted = wanted
         self._today = today
-        self._status = status
-        self._look = _Look()
-        self._looking = False
-        self._outdated = False  # whether something may have changed since the look under way began
-        self._looked = anyio.Event()
+        self._looked = False
+        self._first: Callable[[], Awaitable[None]] | None = None  # waits for the first look
         self._known = frozenset[str]()  # changed files that the model was told of, and has not read since
 
     def look(self) -> None:
-        """Look at the folder in the background. A look under way is followed by another one."""
-        self._outdated = True
-        if self._wanted() and not self._looking:
-            self._looking = True
-            self._background(self._look_around)
-
-    async def _look_around(self) -> None:
-        try:
-            while self._outdated:
-                self._outdated = False
-                roots = self._roots()
-                if roots is not None:
-                    tests = await to_thread.run_sync(command_for_tests, roots, abandon_on_cancel=True)
-                    self._look = _Look(await self._status(roots.cwd), tests)
-        finally:
-            self._looking = False
-            self._looked.set()
+        """Look at the folder in the background."""
+        if self._wanted():
+            folder = self._folder()
+            number = folder.begin(self._roots)
+            self._first = self._first if self._looked else partial(folder.wait, number)
+            self._looked = True
 
     async def news(self) -> str:
         """Return the block of those facts that the model does not know yet; "" if there are none."""
         if not self._wanted():
             return ""
-        if self._looking:
-            with anyio.move_on_after(0 if self._looked.is_set() else _FIRST_LOOK):
-                await self._looked.wait()
+        if self._first is not None:
+            first, self._first = self._first, None
+            with anyio.move_on_after(_FIRST_LOOK):
+                await first()
         told = told_facts(self._messages())
         facts = [pair for pair in await self._facts() if pair[1]]
         lines = [f"{name}: {fact}" for name, fact in facts if name == _CHANGED or told.get(name) != fact]
@@ -205,10 +248,10 @@ class WorkspaceFacts:
         roots = self._roots()
         if roots is not None:
             with anyio.move_on_after(_DISK):
-                facts += await to_thread.run_sync(self._of_disk, roots, self._look, abandon_on_cancel=True)
+                facts += await to_thread.run_sync(self._of_disk, roots, self._folder().newest, abandon_on_cancel=True)
         return facts
 
-    def _of_disk(self, roots: Roots, look: _Look) -> list[tuple[str, str]]:
+    def _of_disk(self, roots: Roots, look: FolderState) -> list[tuple[str, str]]:
         changed = self._changed()
         new = [path for path in changed if path not in self._known]
         self._known = frozenset(changed)

@@ -12,7 +12,16 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from acp_agent.config.files import Credential, credentials_file, data_dir, plain_address, read_credentials, understood
+from acp_agent.config.files import (
+    Credential,
+    Stamp,
+    credentials_file,
+    data_dir,
+    plain_address,
+    read_credentials,
+    stamp,
+    understood,
+)
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import ConfigError
 from acp_agent.store.private_file import (
@@ -149,6 +158,7 @@ class CredentialStore:
         self._keyring = OsKeyring(patience)
         self._one_at_a_time = threading.Lock()  # so that several models do not raise several dialogs
         self._from_keyring: dict[Credential, str] = {}
+        self._introduced: tuple[str, Stamp] | None = None
 
     def all(self) -> tuple[Credential, ...]:
         """Return the stored credentials. Reads a small file. Raises ConfigError if it cannot be read."""
@@ -158,9 +168,16 @@ class CredentialStore:
         return found
 
     def introduce(self) -> None:
-        """Pass the keys in the file, and in damaged copies of it, to `tell` before anything could show them."""
+        """Pass the keys in the file, and in damaged copies of it, to `tell` before anything could show them.
+
+        A file that is as it was the last time costs one `stat`.
+        """
         with suppress(ConfigError):  # loading the configuration reports it
             path = credentials_file(self._environ)
+            now = path, stamp(path)
+            if now == self._introduced:
+                return
+            self._introduced = now
             try:
                 self.all()
             except ConfigError:

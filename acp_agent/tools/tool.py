@@ -165,6 +165,12 @@ def told_schema(node: Json) -> Json:
             return node
 
 
+@cache
+def _told(model: type[Params]) -> tuple[str, JsonObject]:
+    """Return the description and the schema of a tool's parameters for the model. Nobody may change it."""
+    return " ".join((model.__doc__ or "").split()), cast("JsonObject", told_schema(schema(model)))
+
+
 def no_object(tool: str, sent: str) -> ToolError:
     """Return the error of a call whose arguments are not a JSON object. `sent` is what came instead."""
     message = f"{tool}: the arguments are not a JSON object: {quote(sent) if sent else 'nothing'}"
@@ -468,19 +474,8 @@ class Tool(ABC, Generic[P]):
 
     @cached_property
     def _spec(self) -> ToolSpec:
-        description = " ".join((self.params.__doc__ or "").split())
-        return ToolSpec(
-            self.name,
-            description,
-            cast("JsonObject", told_schema(schema(self.params))),
-            self.kind,
-            self.mutates,
-            cacheable=self.cacheable,
-            external=self.external,
-            asks=self.asks,
-            polls=self.polls,
-            commands=self.commands,
-        )
+        spec = partial(ToolSpec, self.name, *_told(self.params), self.kind, self.mutates, cacheable=self.cacheable)
+        return spec(external=self.external, asks=self.asks, polls=self.polls, commands=self.commands)
 
     def fitted(self, arguments: JsonObject) -> JsonObject:
         """Return the arguments, under the tool's own names and with values of its types if they do not fit as sent."""

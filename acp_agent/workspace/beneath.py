@@ -16,6 +16,7 @@ import stat
 import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Protocol, TypeAlias
 
 from acp_agent.core.backends import EntryKind
@@ -191,11 +192,16 @@ class _OpenHow(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
 class KernelOpener:
     """An opener by openat2 with BENEATH, NO_SYMLINKS and NO_MAGICLINKS: one system call without a race."""
 
     def __init__(self) -> None:
-        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._libc = _libc()
 
     def __call__(self, root_fd: int, relative: str, flags: int) -> int:
         how = _OpenHow(flags | _ALWAYS, 0, _BENEATH | _NO_SYMLINKS | _NO_MAGIC_LINKS)

@@ -161,7 +161,7 @@ class ProtectedPaths:
         mine = tuple(
             ProtectionRule(tuple(PatternName(name, None) for name in names_of(folded(path))), _OWN, anchored=True)
             for given in own
-            for path in spellings(given)
+            for path in dict.fromkeys(spellings(given))
         )
         more = (
             *(_users_rule("protected_paths", pattern, _ADDED, fold=True) for pattern in added),

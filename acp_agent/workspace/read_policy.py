@@ -61,7 +61,7 @@ class ReadPolicy:
     def __init__(
         self, deny: Sequence[str], allow: Sequence[str] = (), *, carve_out: bool = False, folders: Sequence[str]
     ) -> None:
-        real = [os.path.realpath(folder) for folder in folders]
+        real = [os.path.realpath(folder) for folder in folders] if deny or allow else []
         self._carve_out = carve_out
         self._deny = _Patterns("deny_read", deny, real, (str, folded), os.path.realpath)
         self._allow = _Patterns("allow_read", allow, real, (str,), lambda path: _entered(path, real))

@@ -54,11 +54,11 @@ from acp_agent.gates.utility import TurnCalls, UtilityGate
 from acp_agent.gates.verify.verifiers import UrlMemory, VerifierGate
 from acp_agent.output.pipeline import Pipeline
 from acp_agent.session.toolset.settings import (
+    FolderRules,
     Warn,
     blocklist_policy,
     every_choice,
     permission_rules,
-    protected_paths,
     selection_in_force,
     session_policy,
     verifiers,
@@ -68,6 +68,7 @@ from acp_agent.workspace.command_files import WorkspaceFiles, shell_names
 from acp_agent.workspace.git.changes import GitChanges
 from acp_agent.workspace.git.repositories import GitRepositories
 from acp_agent.workspace.glob import Glob
+from acp_agent.workspace.protected_paths import ProtectedPaths
 from acp_agent.workspace.roots import Roots
 
 if TYPE_CHECKING:  # `acp-agent check` has no servers, and few users have hooks
@@ -178,6 +179,7 @@ class GateContext:
     narrowed     returns the only tools of the running turn; None for all
     hooks        the user's hooks about calls; None if there are none
     agent        returns the tools that the definition of the session's agent allows; None if it has no definition
+    protected    the protected paths; None for those of the configuration
     """
 
     options: SessionOptions
@@ -192,6 +194,7 @@ class GateContext:
     narrowed: Callable[[], tuple[str, ...] | None] = lambda: None
     hooks: "ToolHooks | None" = None
     agent: Callable[[], Selection | None] = lambda: None
+    protected: ProtectedPaths | None = None
 
 
 @frozen
@@ -415,7 +418,7 @@ def _transaction(settings: Settings) -> Transaction | None:
 def _protected(loaded: Loaded, context: GateContext) -> ProtectedGate:
     resolve_command = context.shell.resolve
     return ProtectedGate(
-        paths=protected_paths(loaded, context.shell.cwd),
+        paths=context.protected or FolderRules(loaded, context.shell.cwd).protected,
         options=context.options,
         resolve=context.files.resolve_readable,
         resolve_command=resolve_command,

@@ -144,7 +144,7 @@ def server_sandbox(server: McpServer, walls: WallRules, settings: Settings, home
 
 def _home_name(server: McpServer, walls: WallRules) -> str:
     """Return the name of a server's home. Projects cannot choose that of a server of the user."""
-    whose = walls.roots[:1] if server.origin is McpOrigin.PROJECT else ()
+    whose = map(os.path.realpath, walls.roots[:1]) if server.origin is McpOrigin.PROJECT else ()
     return hashlib.sha256("\0".join((*whose, server.name)).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 

@@ -8,9 +8,9 @@ the user forbids, so it is left out and the user is told.
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import islice
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 from anyio import to_thread
 
@@ -282,6 +282,8 @@ def without_faulty_patterns(loaded: Loaded, folders: Sequence[str]) -> tuple[Loa
 
     An unusable pattern of the user stays and raises ConfigError where it is used.
     """
+    if not loaded.untightened:
+        return loaded, ()
     faults: list[ConfigError] = []
     for key in (key for key in _BUILD if key in loaded.untightened):
         _, section, field = key.split(".")
@@ -350,114 +352,148 @@ def _usable(key: str, patterns: _Words, users: _Words, folders: Sequence[str], f
     return kept
 
 
+class _Reach(NamedTuple):
+    """What the file tools, or commands, reach of the folders outside the session's own, and what they may read."""
+
+    folders: tuple[str, ...]
+    reading: ReadPolicy
+    dependencies: ProjectDependencies
+
+
+class FolderRules:
+    """What a configuration says about a session's folders: their roots, the walls around them, the protected paths.
+
+    Each part is made at its first use, and all who use it share it; so may sessions of the same folders. Unusable
+    patterns of a project are left out.
+
+    given     the configuration as it was given
+    folders   the session's folders
+    loaded    the configuration without the project's unusable patterns
+    faults    what is wrong with these
+    """
+
+    def __init__(self, given: Loaded, cwd: str, additional: Sequence[str] = ()) -> None:
+        self.given = given
+        self.folders = (cwd, *additional)
+        tools = given.settings.tools
+        allowed = filter(os.path.isdir, dict.fromkeys((*tools.file.allowed_paths, *tools.shell.allowed_paths)))
+        self.loaded, self.faults = without_faulty_patterns(given, (*self.folders, *allowed))
+
+    @cached_property
+    def protected(self) -> ProtectedPaths:
+        """The protected paths: those that must not be changed without the user's knowledge. Raises ConfigError."""
+        protection, obeyed = self.loaded.settings.tools.protection, self.loaded.settings.agent.instructions.files
+        return ProtectedPaths(protection.protected_paths, protection.unprotected_paths, self._written_by_us, obeyed)
+
+    def roots(
+        self,
+        *,
+        for_shell: bool = False,
+        open_root: Callable[[str], Root] | None = None,
+        skills: Callable[[], Sequence[ReadableFolder]] = tuple,
+    ) -> Roots:
+        """Return new roots, with the paths below them that file tools or commands may use.
+
+        skills   returns the folders of the user's own skills, which may be read if the user agrees
+
+        Raises ConfigError if a folder cannot be opened, or if a pattern for denied paths is malformed.
+        """
+        if self.loaded.fault is not None:
+            raise self.loaded.fault
+        (cwd, *extra), reading, dependencies = self._of_commands if for_shell else self._of_files
+        policy = all_of(self._own_files, self.protected, reading)
+
+        def found(path: str, resolved: str) -> ReadableFolder | None:
+            mine = next((each for each in skills() if is_below(resolved, each.path)), None)
+            return dependencies.find(path, resolved) if mine is None or secrecy(resolved) else mine
+
+        readable = ReadableFolders(found, open_root or Root)
+        return Roots(cwd, extra, policy=policy, open_root=open_root, readable=readable)
+
+    def walls(self, skills: Sequence[ReadableFolder] = ()) -> WallRules | None:
+        """Return what the walls around commands are made from; None if they are switched off.
+
+        skills   the folders of the user's own skills, whose scripts commands may run
+
+        Raises ConfigError if a pattern is malformed.
+        """
+        sandbox = self.loaded.settings.tools.sandbox
+        if sandbox.mode is SandboxMode.OFF or sandbox.profile is SandboxProfile.OFF:
+            return None
+        protected = self.protected
+
+        def protects(path: str) -> bool:
+            found = protected.find(path)
+            return found is not None and not found.everyday
+
+        return WallRules(
+            roots=self._of_commands.folders,
+            protects=protects,
+            refuses=self._of_commands.reading,
+            allow_write=sandbox.allow_write,
+            allow_read=(*sandbox.allow_read, *(each.path for each in skills)),
+            hidden=(*sandbox.deny_read, *self._ours),
+            read_only=sandbox.profile is SandboxProfile.READ_ONLY,
+            network=NetworkReach.ALL if sandbox.profile is SandboxProfile.NETWORK_ALLOW_ALL else NetworkReach.SESSION,
+            hosts=allowed_hosts(sandbox.network_allow),
+        )
+
+    @cached_property
+    def _of_files(self) -> _Reach:
+        file = self.loaded.settings.tools.file
+        return self._reach(file.allowed_paths, file.allow_read)
+
+    @cached_property
+    def _of_commands(self) -> _Reach:
+        # Any word of a command may be a path, so a list of allowed files would make every command ask.
+        tools = self.loaded.settings.tools
+        carve_out = tools.file.read_policy is ReadRule.CARVE_OUT
+        return self._reach(tools.shell.allowed_paths, tools.file.allow_read if carve_out else ())
+
+    def _reach(self, allowed: Sequence[str], allow_read: Sequence[str]) -> _Reach:
+        """Raises ConfigError for a malformed pattern, because it may be meant to deny."""
+        file, folders = self.loaded.settings.tools.file, (*self.folders, *filter(os.path.isdir, allowed))
+        carve_out = file.read_policy is ReadRule.CARVE_OUT
+        try:
+            reading = ReadPolicy(file.deny_read, allow_read, carve_out=carve_out, folders=folders)
+        except ConfigError as error:
+            where = self.loaded.origins.get(error.key, error.where)
+            raise ConfigError(where, error.key, error.value, error.expected) from error
+        return _Reach(folders, reading, ProjectDependencies([os.path.realpath(each) for each in folders], os.environ))
+
+    @cached_property
+    def _own_files(self) -> OwnFiles:
+        """The policy for our own files. Tools neither read the credentials and old contents nor delete the locks."""
+        closed = (credentials_file, database_file, session_locks_file, snapshots_folder)
+        return OwnFiles(self._written_by_us, [place(os.environ) for place in closed])
+
+    @cached_property
+    def _ours(self) -> tuple[str, ...]:
+        """The data folder, the configuration, and what the user keeps outside the data folder."""
+        settings, found = self.loaded.settings, [data_path(os.environ), self.loaded.file]
+        if settings.acp.permission_file:
+            found.append(settings.acp.permission_file)
+        if settings.audit.file:
+            found += [settings.audit.file, f"{settings.audit.file}.head"]
+        if settings.tools.policy.policy_file:
+            found.append(os.path.join(self.folders[0], settings.tools.policy.policy_file))
+        return tuple(found)
+
+    @cached_property
+    def _written_by_us(self) -> tuple[str, ...]:
+        """Our own files, and the places of the user's own definitions, which tools may read and not change."""
+        beside = os.path.dirname(self.loaded.file)
+        definitions = (os.path.join(beside, name) for name in (*SourceKind, "hooks.toml")) if self.loaded.file else ()
+        return (*self._ours, *definitions)
+
+
 def session_roots(
     loaded: Loaded,
     cwd: str,
     additional: Sequence[str] = (),
     *,
     for_shell: bool = False,
-    open_root: Callable[[str], Root] | None = None,
     skills: Callable[[], Sequence[ReadableFolder]] = tuple,
 ) -> Roots:
-    """Return the roots of a session, with the paths below them that file tools and commands may use.
-
-    skills   returns the folders of the user's own skills, which may be read if the user agrees
-
-    Raises ConfigError if a folder cannot be opened, or if a pattern for denied paths is malformed.
-    """
-    if loaded.fault is not None:
-        raise loaded.fault
-    tools = loaded.settings.tools
-    allowed = tools.shell.allowed_paths if for_shell else tools.file.allowed_paths
-    folders = (cwd, *additional, *filter(os.path.isdir, allowed))
-    loaded, _ = without_faulty_patterns(loaded, folders)
-    # Tools may neither read the credentials or old contents of other files, nor delete the locks.
-    closed = (
-        credentials_file(os.environ),
-        database_file(os.environ),
-        session_locks_file(os.environ),
-        snapshots_folder(os.environ),
-    )
-    own = OwnFiles((*_own_files(loaded, cwd), *_definitions(loaded)), closed)
-    reading = _read_policy(loaded, folders, for_shell=for_shell)
-    policy = all_of(own, protected_paths(loaded, cwd), reading)
-    dependencies = ProjectDependencies([os.path.realpath(folder) for folder in folders], os.environ)
-
-    def found(path: str, resolved: str) -> ReadableFolder | None:
-        mine = next((each for each in skills() if is_below(resolved, each.path)), None)
-        return dependencies.find(path, resolved) if mine is None or secrecy(resolved) else mine
-
-    readable = ReadableFolders(found, open_root or Root)
-    return Roots(cwd, folders[1:], policy=policy, open_root=open_root, readable=readable)
-
-
-def protected_paths(loaded: Loaded, cwd: str) -> ProtectedPaths:
-    """Return the protected paths: those that must not be changed without the user's knowledge. Raises ConfigError."""
-    loaded, _ = without_faulty_patterns(loaded, (cwd,))
-    protection = loaded.settings.tools.protection
-    own, obeyed = (*_own_files(loaded, cwd), *_definitions(loaded)), loaded.settings.agent.instructions.files
-    return ProtectedPaths(protection.protected_paths, protection.unprotected_paths, own, obeyed)
-
-
-def _own_files(loaded: Loaded, cwd: str) -> Iterator[str]:
-    """Yield our own files: the data folder, the configuration, and what the user keeps outside the data folder."""
-    settings = loaded.settings
-    yield from (data_path(os.environ), loaded.file)
-    if settings.acp.permission_file:
-        yield settings.acp.permission_file
-    if settings.audit.file:
-        yield from (settings.audit.file, f"{settings.audit.file}.head")
-    if settings.tools.policy.policy_file:
-        yield os.path.join(cwd, settings.tools.policy.policy_file)
-
-
-def _definitions(loaded: Loaded) -> Iterator[str]:
-    """Yield the places of the user's own definitions, which tools may read and not change."""
-    if loaded.file:
-        yield from (os.path.join(os.path.dirname(loaded.file), name) for name in (*SourceKind, "hooks.toml"))
-
-
-def _read_policy(loaded: Loaded, folders: Sequence[str], *, for_shell: bool) -> ReadPolicy:
-    """Return the policy for reading. Raises ConfigError for a malformed pattern, because it may be meant to deny."""
-    file = loaded.settings.tools.file
-    carve_out = file.read_policy is ReadRule.CARVE_OUT
-    # Any word of a command may be a path, so a list of allowed files would make every command ask.
-    allow = file.allow_read if carve_out or not for_shell else ()
-    try:
-        return ReadPolicy(file.deny_read, allow, carve_out=carve_out, folders=folders)
-    except ConfigError as error:
-        where = loaded.origins.get(error.key, error.where)
-        raise ConfigError(where, error.key, error.value, error.expected) from error
-
-
-def wall_rules(
-    loaded: Loaded, cwd: str, additional: Sequence[str] = (), skills: Sequence[ReadableFolder] = ()
-) -> WallRules | None:
-    """Return what the walls around a session's commands are made from; None if they are switched off.
-
-    skills   the folders of the user's own skills, whose scripts commands may run
-
-    Raises ConfigError if a pattern is malformed.
-    """
-    tools = loaded.settings.tools
-    sandbox, profile = tools.sandbox, tools.sandbox.profile
-    if sandbox.mode is SandboxMode.OFF or profile is SandboxProfile.OFF:
-        return None
-    folders = (cwd, *additional, *filter(os.path.isdir, tools.shell.allowed_paths))
-    protected, own = protected_paths(loaded, cwd), tuple(_own_files(loaded, cwd))
-
-    def protects(path: str) -> bool:
-        found = protected.find(path)
-        return found is not None and not found.everyday
-
-    return WallRules(
-        roots=folders,
-        protects=protects,
-        refuses=_read_policy(loaded, folders, for_shell=True),
-        allow_write=sandbox.allow_write,
-        allow_read=(*sandbox.allow_read, *(each.path for each in skills)),
-        hidden=(*sandbox.deny_read, *own),
-        read_only=profile is SandboxProfile.READ_ONLY,
-        network=NetworkReach.ALL if profile is SandboxProfile.NETWORK_ALLOW_ALL else NetworkReach.SESSION,
-        hosts=allowed_hosts(sandbox.network_allow),
-    )
+    """Return the roots of a session; see `FolderRules.roots`. Raises ConfigError."""
+    return FolderRules(loaded, cwd, additional).roots(for_shell=for_shell, skills=skills)

@@ -37,12 +37,10 @@ from acp_agent.session.toolset.gate_factory import (
     session_gates,
 )
 from acp_agent.session.toolset.settings import (
+    FolderRules,
     RedactedMemories,
     filter_engine,
     pipeline,
-    session_roots,
-    wall_rules,
-    without_faulty_patterns,
 )
 from acp_agent.tools.agent import AgentAction, AgentTool, EvaluateTool, HandoffTool
 from acp_agent.tools.bash import Bash
@@ -53,6 +51,7 @@ from acp_agent.workspace.changed_files import FileWatch, SeenFiles, SessionSnaps
 from acp_agent.workspace.git.objects import SnapshotLimits
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.processes.terminal import LocalTerminal
+from acp_agent.workspace.protected_paths import ProtectedPaths
 from acp_agent.workspace.roots import ReadableFolder, Root, RootPool, Roots
 from acp_agent.workspace.undo import report
 
@@ -148,6 +147,7 @@ class _DenyAll(Gate):
 class ToolDependencies:
     """The dependencies of a session's tools, except files, terminals and the web.
 
+    rules        returns what a configuration says about the session's folders
     memories     returns the notes of all sessions under a configuration, not redacted; None if memory is switched off
     past         the earlier conversations in the session's folder
     compressor   shortens the conversation
@@ -164,6 +164,7 @@ class ToolDependencies:
     hooks        returns the user's hooks; None if there are none
     """
 
+    rules: Callable[[Loaded], FolderRules]
     memories: Callable[[Loaded], Memories | None]
     past: PastConversations
     compressor: Compressor
@@ -283,17 +284,18 @@ class SessionTools:
 
     def snapshot(self, loaded: Loaded, warn: Callable[[str], None]) -> ToolsetSnapshot:
         """Return the snapshot of one configuration. Raises ConfigError."""
-        workspace, state = self._session.workspace, self._state
-        loaded, faults = without_faulty_patterns(loaded, workspace.folders)
-        for fault in faults:
+        state, rules = self._state, self._needs.rules(loaded)
+        loaded = rules.loaded
+        for fault in rules.faults:
             warn(str(fault))
-        roots, shell_roots = self._open_roots(loaded)
+        opened = partial(rules.roots, open_root=self._folders.open, skills=self._needs.skills)
+        roots, shell_roots = opened(), opened(for_shell=True)
         self._brought, self._skills, self._custom = self._needs.brought(), self._needs.skills(), self._needs.custom()
         self._hooks = self._needs.hooks()
-        self.backends.adopt(wall_rules(loaded, workspace.cwd, workspace.additional, self._skills))
+        self.backends.adopt(rules.walls(self._skills))
         files, web = self.backends.files(roots), self.backends.web(loaded, state.auditor)
         registry = self._registry(loaded)
-        context = self._gate_context(roots, shell_roots, web.refusal)
+        context = self._gate_context(roots, shell_roots, web.refusal, rules.protected)
         kept = loaded.settings.tools.result_cache
         self._cache = ResultCache(enabled=kept.enabled, ttl=kept.ttl_secs)
         self._filters = filter_engine(loaded)
@@ -315,19 +317,6 @@ class SessionTools:
         self.roots = roots
         return ToolsetSnapshot(toolset, backends)
 
-    def _open_roots(self, loaded: Loaded) -> tuple[Roots, Roots]:
-        """Return the roots of the file tools, and those of commands. Raises ConfigError."""
-        workspace = self._session.workspace
-        opened = partial(
-            session_roots,
-            loaded,
-            workspace.cwd,
-            workspace.additional,
-            open_root=self._folders.open,
-            skills=self._needs.skills,
-        )
-        return opened(), opened(for_shell=True)
-
     def _watch(self, loaded: Loaded, roots: Roots) -> FileWatch | None:
         undo, shell = loaded.settings.tools.undo, loaded.settings.tools.shell
         most = min(undo.max_bytes, (shell.transactional and shell.max_snapshot_bytes) or undo.max_bytes)
@@ -336,7 +325,9 @@ class SessionTools:
             return None
         return FileWatch(roots, self.snapshots, limits)
 
-    def _gate_context(self, files: Roots, shell: Roots, refuse_url: Callable[[str], str | None]) -> GateContext:
+    def _gate_context(
+        self, files: Roots, shell: Roots, refuse_url: Callable[[str], str | None], protected: ProtectedPaths
+    ) -> GateContext:
         session, memory = self._session, self._state.memory
         return GateContext(
             session.active,
@@ -351,6 +342,7 @@ class SessionTools:
             lambda: session.only_tools,
             self._hooks,
             lambda: session.agent_tools,
+            protected,
         )
 
     def _all_backends(self, loaded: Loaded, files: FileSystem, web: Web) -> Backends:

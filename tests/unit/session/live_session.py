@@ -1,6 +1,7 @@
 """A session's real tools over real files, in this process, with a user who says yes."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,8 @@ from acp_agent.session.factory import SessionFactory
 from acp_agent.session.model_choices import ModelChoices, ModelLists
 from acp_agent.session.session import Opening, Session, SessionDependencies, SessionWorkspace
 from acp_agent.session.toolset.gate_factory import GateMemories
-from acp_agent.session.toolset.settings import known_secrets
+from acp_agent.session.toolset.settings import FolderRules, known_secrets
+from acp_agent.session.workspace_facts import FolderLook
 from acp_agent.store.credentials import CredentialStore
 from acp_agent.store.decisions import McpPins, TrustedFolders
 from acp_agent.workspace.processes.tree import CommandWatchdog
@@ -74,6 +76,12 @@ class Shop:
 
     def data_file(self, name: str) -> str:
         return os.path.join(data_dir(os.environ), name)
+
+    def rules(self, loaded: Loaded, folders: Sequence[str]) -> FolderRules:
+        return FolderRules(loaded, folders[0], folders[1:])
+
+    def folder_look(self, *_: Any) -> FolderLook:
+        return FolderLook(self.background)
 
     def auditor(self, *_: Any) -> None:
         return None

@@ -1,7 +1,7 @@
 """The extension methods' answers over a real store, with sessions whose engines are real but for the model."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,6 +37,7 @@ from acp_agent.session.mcp_servers import SessionMcpServers
 from acp_agent.session.model_choices import ModelChoices, ModelLists
 from acp_agent.session.session import Session, SessionDependencies, SessionWorkspace
 from acp_agent.session.slash.commands import ALWAYS, CommandName, offered
+from acp_agent.session.toolset.settings import FolderRules
 from acp_agent.store.decisions import McpPins
 from acp_agent.store.session_locks import SessionLocks
 from acp_agent.store.sessions import SessionStore
@@ -153,6 +154,9 @@ class World:
         return SessionEngine(*parts, tools)
 
     # ------------------------------------------------------------------------ as a workshop
+
+    def rules(self, loaded: Loaded, folders: Sequence[str]) -> FolderRules:
+        return FolderRules(loaded, folders[0], folders[1:])
 
     @property
     def pins(self) -> McpPins:

@@ -11,7 +11,7 @@ from acp_agent.config.load import MOST_ENTRIES, Flags, Loaded, load
 from acp_agent.core.errors import ConfigError, Refused
 from acp_agent.core.types import Access
 from acp_agent.regex import LinearRegex
-from acp_agent.session.toolset.settings import protected_paths, session_roots, without_faulty_patterns
+from acp_agent.session.toolset.settings import FolderRules, session_roots, without_faulty_patterns
 
 BAD = ["../x", "$HOME/x", "~nobody-at-all/x", "x" * 1025, "{a,b}" * 9, "[b-a]", "", "/a/../b", "a\\u0000b"]
 Loading = Callable[..., Loaded]
@@ -116,7 +116,7 @@ def test_a_list_of_the_users_is_as_long_as_they_like(loading: Loading):
 
 def test_protected_paths_of_the_project_hold_without_the_bad_ones(loading: Loading, tmp_path: Path):
     paths = '[tools.protection]\nprotected_paths = ["deploy.sh", "../x", "~nobody-at-all/x"]\n'
-    found = protected_paths(loading("", paths), str(tmp_path / "p"))
+    found = FolderRules(loading("", paths), str(tmp_path / "p")).protected
     assert found.find(f"{tmp_path}/p/deploy.sh") is not None
     assert found.find(f"{tmp_path}/p/other.sh") is None
 
@@ -137,3 +137,11 @@ def test_no_project_can_make_readable_what_the_user_denies_nor_take_all_away(
         for name in ("a.txt", "b.txt", "c.txt", "d.txt", "e.txt"):
             denied = name in users or name in projects
             assert roots.allows(str(folder / name), Access.READ) is not denied
+
+
+@pytest.mark.parametrize("bad", [pattern for pattern in BAD if pattern])
+def test_a_pattern_of_the_project_that_is_none_takes_no_wall_away(loading: Loading, tmp_path: Path, bad: str):
+    for wish in (deny(bad), f'[tools.protection]\nprotected_paths = ["{bad}"]\n'):
+        walls = FolderRules(loading("", wish), str(tmp_path / "p")).walls()
+        assert walls is not None
+        assert walls.roots == (str(tmp_path / "p"),)

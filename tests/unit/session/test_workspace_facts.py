@@ -10,7 +10,7 @@ import pytest
 
 from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.types import Access
-from acp_agent.session.workspace_facts import WorkspaceFacts, command_for_tests, told_facts
+from acp_agent.session.workspace_facts import FolderLook, WorkspaceFacts, command_for_tests, told_facts
 from acp_agent.workspace.roots import Roots
 
 pytestmark = pytest.mark.anyio
@@ -32,19 +32,25 @@ class Folder:
         self.looks: list[Callable[[], Awaitable[None]]] = []
         self.answers = anyio.Event()
         self.answers.set()
-        self.facts = WorkspaceFacts(
+        self.shared = FolderLook(self.looks.append, self._status)
+        self.facts = self.another()
+        self.looked = 0
+
+    def another(self) -> WorkspaceFacts:
+        """The facts of another session of the folder."""
+        return WorkspaceFacts(
             lambda: self.roots,
             lambda: [str(self.path / name) for name in self.changed],
             lambda: self.messages,
             lambda text: text.replace("ghp_fake", "[REDACTED]"),
-            self.looks.append,
+            lambda: self.shared,
             wanted=lambda: self.wanted,
             today=lambda: self.today,
-            status=self._status,
         )
 
     async def _status(self, folder: str) -> tuple[str, ...] | None:
         assert folder == str(self.path)
+        self.looked += 1
         await self.answers.wait()
         return self.dirty and tuple(str(self.path / name) for name in self.dirty)
 
@@ -156,6 +162,23 @@ async def test_the_first_prompt_waits_only_a_moment_for_git_and_later_ones_not_a
     assert await folder.told() == {"Uncommitted files": "none"}
 
 
+async def test_sessions_of_a_folder_share_one_look_and_each_waits_for_one_that_began_after_it(folder: Folder):
+    second = Folder(folder.path)
+    second.facts = folder.another()
+    folder.answers = anyio.Event()
+    folder.facts.look()
+    look = folder.looks.pop()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(look)
+        await anyio.wait_all_tasks_blocked()  # it has asked git before the second session begins
+        second.facts.look()
+        assert not folder.looks
+        folder.dirty = ("new.py",)
+        folder.answers.set()
+        assert (await second.told())["Uncommitted files"] == "new.py"
+    assert folder.looked == 2
+
+
 async def test_whoever_wants_no_facts_gets_none(folder: Folder):
     folder.wanted = False
     folder.facts.look()
@@ -164,7 +187,7 @@ async def test_whoever_wants_no_facts_gets_none(folder: Folder):
 
 
 async def test_a_folder_that_may_not_be_read_has_only_a_date(folder: Folder):
-    blind = WorkspaceFacts(lambda: None, tuple, tuple, str, folder.looks.append, today=lambda: SUNDAY)
+    blind = WorkspaceFacts(lambda: None, tuple, tuple, str, lambda: folder.shared, today=lambda: SUNDAY)
     blind.look()
     await folder.looks.pop()()
     assert told_facts([Message(Role.USER, (TextPart(await blind.news()),))]) == {"Date": "2026-11-22, a Sunday"}
