@@ -157,7 +157,7 @@ async def _run(
 
 
 class ShownPlan:
-    """The plan of one conversation, and the board of tasks of which it is made where there is one.
+    """The plan of one conversation. Where there is a board of tasks, the plan shows the board.
 
     redact    removes secrets from it
     entries   what the user saw last, also before a restart of the agent

@@ -122,8 +122,8 @@ def _told(command: Command, joined: str) -> Iterator[tuple[str, str]]:
 class CommandJudge:
     """Judges command lines as a session in this folder would. It runs none of them and asks no question.
 
-    It asks git, as the session does, which files a line would bring into the worktree. The approval level is that in
-    which a session starts, and the sandbox that which it has on this machine.
+    It asks git, as the session does, which files a line would bring into the worktree. It has the approval level with
+    which a session starts, and the sandbox of this machine.
 
     files, shell    the directories of a session, for its file tools and for its commands
     rules           rules for bash instead of the configured ones; the user's "always" answers do not count then

@@ -74,7 +74,7 @@ def _is_json(value: object, levels: int) -> bool:
 
 
 ExtraBody = Annotated[Mapping[str, object], BeforeValidator(_extra_body), Field(strict=False)]
-"""Further fields of every request body: JSON values, none of which replaces a field that the agent sets."""
+"""Further fields of every request body, with JSON values. They replace no field that the agent sets."""
 
 
 class ModelOptions(Section):

@@ -333,7 +333,7 @@ class SessionSchedule:
         return 0.0
 
     async def _fire(self, each: ScheduledPrompt) -> None:
-        """Carry out a prompt. One of which nothing came, because the user went first, fires again."""
+        """Carry out a prompt. If nothing came of it because the user went first, it fires again."""
         firing, claimed, done = str(uuid4()), False, True
 
         async def claim() -> DuePrompt | None:

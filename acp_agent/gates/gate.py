@@ -118,7 +118,7 @@ class CommandFacts(ShellText):
 
 
 ACTS_LATER = "this runs later, and you may not be there then"
-"""The question about a call of which more comes later."""
+"""The question about a call that goes on after the turn."""
 
 
 def _first_asks(spec: ToolSpec, repair: str) -> list[Ask]:
@@ -140,8 +140,8 @@ class CallFacts:
     repaired   whether a model made its arguments fit; `repair` is the sentence that tells the user so
     attempts   how often it was tried
     unsandboxed  whether a command of it is to run outside the session's sandbox
-    contained  whether a sandbox contains its commands: not what a server or a process that runs already is sent
-    suspects   what it names that is not there and was never mentioned
+    contained  whether a sandbox contains its commands. Input for a server or for a running process is not contained
+    suspects   the names in it that do not exist and that nobody has mentioned
     opinions   what a second model said of it, for the audit
     clean_up   gives back what the tool opened, after the call's last update was sent
     """
@@ -294,6 +294,6 @@ class Gates:
         return isinstance(verdict, Ask)
 
     def offered(self, specs: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
-        """Return the tools that the model may see: those of which no gate refuses every call."""
+        """Return the tools that the model may see. A tool is left out if a gate refuses all its calls."""
         choosing = [gate for gate in self.in_order if type(gate).allows is not Gate.allows]
         return [spec for spec in specs if all(gate.allows(spec) for gate in choosing)]

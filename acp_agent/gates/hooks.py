@@ -1,8 +1,8 @@
 """The gates through which a user's hooks see calls. A hook can forbid a call or have it asked about, and allow none.
 
-There are two, because their places differ: the one that runs hooks before a call is the last before the permission
-gate, so that no hook runs for a call that is refused anyway. The one that sees what came of a call is the first of all,
-so that it sees every refusal.
+There are two, because their places differ. HookGate, which runs hooks before a call, stands right before the permission
+gate, so that no hook runs for a call that another gate refuses. HookWatchGate, which runs them after a call, is the
+first of all, so that it sees every refusal.
 """
 
 from typing import ClassVar, Protocol

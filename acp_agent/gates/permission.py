@@ -9,11 +9,11 @@ The first of these that applies decides:
 5. Rules and stored approvals let it run.
 6. The approval level decides. Auto-edit runs the commands that walls of the kernel contain.
 
-A command that is to leave the walls asks each time, at every level.
+A command that asks to run outside of the walls is asked about each time, at every level.
 
-Tools that change nothing do not ask by themselves, except those that reach a host which the user has not allowed yet,
-and those whose rules do not match the call. Nor do commands that are proven to change nothing and to reach no host,
-unless what may be read is limited: their folders may hold what is denied.
+Tools that change nothing do not ask by themselves. There are two exceptions: they reach a host that the user has not
+allowed yet, or they have rules and none matches the call. Commands that are proven to change nothing and to reach no
+host do not ask either, unless the configuration limits what may be read: their folders may hold what is denied.
 """
 
 import hashlib
@@ -430,7 +430,7 @@ class PermissionGate(Gate):
         return settlement
 
     def _denied_as(self, tool: str, facts: CallFacts) -> Deny | None:
-        """Return the refusal of a call that does what a tool does whose calls are denied; None if they are not."""
+        """Return the refusal of a call that does the work of another, denied tool; None if that is not denied."""
         if tool == _SHELL and facts.command is not None:
             verdict = self._settle_command_of(tool, facts, facts.command).verdict
             return verdict if isinstance(verdict, Deny) else None

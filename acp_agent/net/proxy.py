@@ -1,11 +1,11 @@
 """AllowlistProxy: the HTTP proxy through which contained commands reach the hosts that the user lists.
 
 A command names a host (`CONNECT host:443`, or `GET http://host/`). The name is compared with the list before anything
-is looked up, so that no name leaves this machine that is not on it. What the name resolves to is judged as for the web
-tools, and only these addresses are dialled. What then passes is not looked at: https stays closed to the proxy.
+is looked up, so that only listed names leave this machine. The addresses of the name are judged as for the web tools,
+and only these are dialled. The proxy does not look at the data: https stays closed to it.
 
-It runs in a thread with an event loop of its own, because sandboxes are built from code that does not wait, and so that
-a command that floods it slows itself down only. The limits below hold for one session.
+It runs in a thread with an event loop of its own, because sandboxes are built from code that is not asynchronous. A
+command that floods the proxy then slows down only itself. The limits below hold for one session.
 """
 
 import asyncio

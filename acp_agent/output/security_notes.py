@@ -268,7 +268,7 @@ def preserved(raw: str, filtered: str, whole: str = "", *, suspects: bool = Fals
 
 
 def _without_nothing(lines: list[str]) -> dict[str, str]:
-    """Return the lines by what is left of them without totals of nothing, which is what is searched."""
+    """Return the lines by their searched part. That part has no totals of nothing, such as "0 errors"."""
     totals = frozenset(_split(TOTALS.lines(encoded("\n".join(lines)))))
     own: dict[str, str] = {}
     for line in lines:

@@ -202,7 +202,7 @@ class Updates:
         return fenced(text) if self.client.drawing.markdown else text.rstrip()
 
     def _title(self, title: str) -> str:
-        """Return a title of which the client draws all."""
+        """Return a title in a form that the client draws to its end."""
         return f"`{title}`" if ":" in title and "`" not in title and not self.client.drawing.whole_titles else title
 
     def _locations(self, locations: tuple[Location, ...]) -> JsonObject:

@@ -1,4 +1,4 @@
-"""The verdict of the gates on a call that is only checked, and /policy, which shows it and what is allowed.
+"""The verdict of the gates on a call that is only checked. /policy shows it, and what is allowed.
 
 The user is not asked, and nothing runs.
 """

@@ -152,7 +152,7 @@ class SessionBoard:
         return found
 
     def _check_open(self, task: BoardTask, who: str) -> None:
-        """Raise ToolError for a task that is done, that another agent has, or that waits for others."""
+        """Raise ToolError if a task is done, belongs to another agent, or waits for other tasks."""
         if task.status is PlanStatus.COMPLETED:
             raise _refused(f"{task.id} is {_state(task)} already", "Go on with another task.")
         if task.owner not in ("", who):

@@ -339,7 +339,7 @@ class SubAgentRuns:
         return [run for run in self._runs.values() if run.beside and not run.over.is_set()]
 
     def _untold(self) -> list[_Run]:
-        """Return the runs that ended and that the model does not know about, also those that ended with their turn."""
+        """Return the ended runs that the model has not been told of, including those that ended with their turn."""
         return [run for run in self._runs.values() if run.over.is_set() and not run.told]
 
     # ------------------------------------------------------------------------------------- finding

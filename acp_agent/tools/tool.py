@@ -209,7 +209,7 @@ _ALIASES = {
 }
 """For parameters, the other names that models know from other tools. A tool's own parameters come first."""
 _DROPPED = frozenset(("description", "explanation", "reason", "-n"))
-"""Arguments that only say what a call is for, or what a tool does anyway, which models send unasked."""
+"""Arguments that models add unasked. They only say what a call is for, or what the tool does anyway."""
 
 _MILLISECONDS = 1000
 _SPELLED = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|-")  # the places of `_` in filePath, file-path and -C

@@ -42,7 +42,7 @@ from acp_agent.workspace.text_files import MOST_WHOLE, is_binary, text_digest
 from acp_agent.workspace.undo import Journal, PartlyRestored, RestoredTurn, Undo, UndoError
 
 MOST_DIFFS = 10
-"""The most files of one command of which the difference is shown."""
+"""The most files of one command whose differences are shown."""
 DIFF_CHARS = 200 * 1024
 """Characters of all differences of one command, both sides together."""
 _TEXT_BYTES = DIFF_CHARS // 2
@@ -50,7 +50,7 @@ _MOST_COMPARED_FILES = 50
 _TEXTS = SnapshotLimits(_TEXT_BYTES, 1 << 62)
 """What is kept to show differences if nothing is kept for `/undo`."""
 _MOST_CAPTURED = 5000
-"""Entries below a path that a file tool changes, of which the contents are kept."""
+"""The most entries below a path that a file tool changes whose contents are kept."""
 
 
 class CommandChanges(NamedTuple):

@@ -5,8 +5,8 @@ Everything happens by the fds of directories, so that no link is followed or can
 A file is replaced all or nothing, and only the file that was meant. The new bytes go into a new file of the same
 directory (`core.new_file`), reach the disk, and take the name in one step. The old file is untouched until then. The
 other names of a hard-linked file keep the old bytes. No kernel compares and renames in one step: the old file is
-compared just before the rename. A program that has it open and writes to it after that loses what it writes. A new file
-never replaces anything.
+compared just before the rename. Another program that still has the old file open then writes to a file without a name.
+A new file never replaces anything.
 
 `shutil.rmtree` does not serve here: it checks no entry, goes into other file systems, cannot be cancelled, and fails in
 deep trees, since it recurses.

@@ -417,7 +417,7 @@ def current_stamp(roots: Roots, path: str, now: Callable[[], int]) -> str | None
 
 
 def stamp_at(path: str, now: int) -> str | None:
-    """Return the stamp of the file at an absolute path, whoever may read it. It blocks, for microseconds."""
+    """Return the stamp of the file at an absolute path, even of one that no tool may read. Blocks for microseconds."""
     try:
         return _of(os.stat(path), now)
     except (OSError, ValueError):

@@ -166,7 +166,14 @@ class _Conflict(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """What is to be restored, what is there now, the contents, what was too large to be kept, and folders that stay."""
+    """What a restore will do.
+
+    wanted     the entries to restore, by path
+    found      the entries that exist now
+    contents   the contents to write
+    left_out   the paths whose contents were too large to be kept
+    staying    the folders that stay, because they hold other files
+    """
 
     wanted: Mapping[str, EntryChange]
     found: Mapping[str, TreeEntry | None]

@@ -45,7 +45,7 @@ class EditorSetup(Protocol):
 
     title     its name, for people
     file      the file that is written; empty if nothing can be written for this editor
-    evidence  programs and folders of which one is there if the editor is installed
+    evidence  programs and folders. At least one exists if the editor is installed
     """
 
     @property

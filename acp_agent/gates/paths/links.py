@@ -335,7 +335,7 @@ def _made(what: str, maker: str) -> LinkDoubt:
 
 
 def _first_after_links(steps: Sequence[CommandStep], workspace: Workspace) -> tuple[int, str]:
-    """Return the step from which on files may be links that the line makes, and the command that makes them."""
+    """Return the first step after which files may be links that the line made, and the command that made them."""
     for at, step in enumerate(steps):
         outer = _outer(step)
 

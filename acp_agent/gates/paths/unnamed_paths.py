@@ -194,9 +194,9 @@ class Followed(NamedTuple):
 class _Follower(NamedTuple):
     """A program that follows links by an option.
 
-    letters   short options, one of which makes it follow
-    long      long options, one of which makes it follow
-    needs     short options, one of which must be given as well
+    letters   the short options that make it follow links
+    long      the long options that make it follow links
+    needs     short options; one of them must be given as well
     """
 
     letters: str

@@ -151,8 +151,8 @@ def rules_of(rules: Mapping[str, tuple[Rule, ...]], tool: str, server: str = "")
 
     server   the MCP server of the tool; empty for built-in ones
 
-    The part of a tool's name for its server has no `_`, so rules for one server are for no other. If the server's own
-    name has one, `mcp_MY_SERVER_*` may be a slip, so rules that deny or ask count by that spelling, too.
+    In a tool's name the server's part has no `_`, so the rules for one server fit no other. If the server's own name
+    has a `_`, users may write `mcp_MY_SERVER_*`. Rules with that spelling count if they deny or ask.
 
     Several lists have no order among each other. Their rules that deny come first, then those that ask, so that another
     list never loosens anything.

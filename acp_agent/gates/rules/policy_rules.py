@@ -270,7 +270,7 @@ class PolicyRule:
     """One compiled rule.
 
     place   its name for the user: "tools.policy.rules[0]"
-    unset   the environment variables that it requires and that are not set
+    unset   the environment variables that it requires and that are missing now
     phases  the only phases to which it applies; empty for all
     """
 

@@ -476,7 +476,7 @@ _CARRIERS = frozenset(
         "sqlite3", "ftp", "sftp", "ipython", "ptpython", "irb", "pry", "jshell", "gnuplot", "bc",
     )
 )  # fmt: skip
-"""Programs that run, here or elsewhere, what they read, whatever their operands are."""
+"""Programs that run their input as commands, here or elsewhere, whatever their operands are."""
 _CONSOLES = frozenset(("code", "pdb", "asyncio", "IPython", "ptpython", "idlelib"))
 _READS = re.compile(r"\b(?:eval|read|source|mapfile|readarray)\b")
 _OWN_INPUT = re.compile(r"/dev/(?:stdin|fd/0|tty)|/proc/\S*/fd/0")

@@ -238,7 +238,7 @@ class _Operation(StrEnum):
 
 
 class _Fallback(Generic[B]):
-    """Several backends, of which each operation goes to the first that can do it.
+    """Several backends. Each operation goes to the first that can do it.
 
     A backend that raises BackendUnavailable is skipped for that call, and for the rest of the session if the error is
     permanent. The errors of the last backend go to the caller.

@@ -64,7 +64,7 @@ class GitContents:
     def hooks(self) -> tuple[str, tuple[str, ...], bool]:
         """Return the folder of hooks, the programs in it, and whether all are the workspace's or the repository's.
 
-        Git may leave out config.worktree, so what that names counts beside what config names.
+        Git may ignore config.worktree, so the folders that it names count beside those that config names.
         """
         usual, given = os.path.join(self._common, "hooks"), self._hook_folders(self._shared)[-1:]
         folders = [*(given or [usual]), *self._hook_folders(self._own)]

@@ -209,7 +209,7 @@ class PsutilProcessTable:
 
 @cache
 def system_table() -> ProcessTable:
-    """Return the process table of this system, one for all: it remembers what it looked at in vain."""
+    """Return the process table of this system. It is shared: it remembers processes that erased their arguments."""
     return LinuxProcessTable() if sys.platform == "linux" else PsutilProcessTable()
 
 

@@ -120,7 +120,7 @@ class CommandOutput:
         """Add bytes of a stream. Return them as whole characters of valid UTF-8.
 
         An incomplete character waits for its rest, or for `final`. A byte that is not UTF-8 is read as Windows-1252, as
-        in files, so that a line that was printed is the file's.
+        in files, so that the printed line of a file equals the line that `read` shows.
         """
         decoded = self._decoders[stream].decode(data, final)
         try:

@@ -205,7 +205,7 @@ def _end(
 
 
 def claim(pid: int) -> None:
-    """Note a child that belongs to no command, and that the code which started it reaps."""
+    """Note a child that belongs to no command. The code that started it reaps it."""
     _leaders.add(pid)
 
 
@@ -309,8 +309,8 @@ class ProcessTree:
     def living(self) -> list[int]:
         """Return the processes that have not ended, parents first. It is fast if there are none.
 
-        Those that have ended and became our children are reaped. One that ends during a look may have left a child that
-        is ours only now, such as a daemon that forks twice; then we look again.
+        Ended processes that became our children are reaped. If a process ends during a look, its own child may have
+        become ours only then (a daemon that forks twice). So we look again.
         """
         gone = set[int]()
         for _ in range(_LOOKS):
@@ -359,7 +359,7 @@ class ProcessTree:
 
     @property
     def contained(self) -> bool:
-        """Whether it runs in a namespace of its own, all of which ends with its first process."""
+        """Whether it runs in a namespace of its own. All of that ends with its first process."""
         return self._keepers > 0
 
     def limit_reached(self) -> str:

@@ -2,8 +2,8 @@
 
 The commands of a session share one network, in which there is nothing but 127.0.0.1: a server and the request to it
 meet, and no packet leaves. A small process holds that network until the session ends; a command enters it by nsenter
-and then drops all capabilities. Hosts of `network_allow` are reached through a proxy whose socket listens in that
-network, and which this process serves. https://github.com/containers/bubblewrap
+and then drops all capabilities. Hosts of `network_allow` are reached through a proxy in this process, whose socket
+listens in that network. https://github.com/containers/bubblewrap
 """
 
 import json
@@ -273,7 +273,7 @@ class BubblewrapSandbox:
 
 
 class _Mount(NamedTuple):
-    """A file system of which `root` is mounted, as mountinfo writes it. `kind` is its type."""
+    """A mount in mountinfo. `root` is the mounted part of the file system, and `kind` the type of the file system."""
 
     root: str
     kind: str

@@ -102,7 +102,7 @@ def _is_usual(path: str, linked: Sequence[str]) -> bool:
     if f"{os.sep}.git{os.sep}" in path:
         if name == "config":
             return _is_harmless(path)
-        if name == "commondir":  # of a worktree, and it leads to the repository of which that is one
+        if name == "commondir":  # a worktree has it, and it names the repository
             worktrees = os.path.dirname(above)
             return os.path.basename(worktrees) == "worktrees" and named_folder(path) == os.path.dirname(worktrees)
         return name not in ("gitdir", "config.worktree") and not os.path.islink(path) and not _runs(path)
