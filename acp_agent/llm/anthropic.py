@@ -9,7 +9,7 @@ the history.
 """
 
 import re
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, assert_never
@@ -46,10 +46,12 @@ from acp_agent.llm.endpoint import (
 )
 from acp_agent.llm.exchange import (
     HttpProvider,
+    ServerEvent,
     anthropic_headers,
     broken_stream,
     parse_event,
     read_rest,
+    shown_deltas,
     stream_failure,
 )
 from acp_agent.log import Log
@@ -310,19 +312,22 @@ class AnthropicProvider(HttpProvider):
         endpoint = self._endpoint
         reply = AnthropicReply(endpoint.maker)
         body, adapts = partial(self._body, request), partial(self._adapts, request)
-        async with self._events("/v1/messages", body, adapts) as events:
-            async for event in events:
-                message = parse_event(endpoint, event)
-                if message.get("type") == "error":
-                    raise stream_failure(endpoint, as_object(message.get("error")))
-                delta = reply.feed(message)
-                if delta is not None:
-                    yield delta
-                if reply.complete:
-                    break
-            else:
+
+        def feed(event: ServerEvent) -> Sequence[ModelText | ModelThought]:
+            if reply.complete:
+                return ()
+            message = parse_event(endpoint, event)
+            if message.get("type") == "error":
+                raise stream_failure(endpoint, as_object(message.get("error")))
+            delta = reply.feed(message)
+            return () if delta is None else (delta,)
+
+        async with self._events("/v1/messages", body, adapts) as blocks:
+            async for delta in shown_deltas(blocks, feed, lambda: reply.complete):
+                yield delta
+            if not reply.complete:
                 raise broken_stream(endpoint, "ended its answer before it was whole")
-            await read_rest(events, _PATIENCE)
+            await read_rest(blocks, _PATIENCE)
         yield reply.done()
 
     def _body(self, request: ModelRequest) -> JsonObject:

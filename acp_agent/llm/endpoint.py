@@ -64,6 +64,8 @@ class ModelEndpoint:
 
     def fit_images(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Return the conversation with a short text in place of each picture that the model cannot get."""
+        if not any(_images(part) for message in messages for part in message.parts):
+            return messages
         sizes = [len(image.data) for message in messages for part in message.parts for image in _images(part)]
         left_out = _left_out(sizes) if self.images else len(sizes)
         why = (
@@ -212,7 +214,7 @@ def read_object(text: str) -> JsonObject:
         raise ValueError("not a JSON object")  # noqa: TRY004 - the text is wrong, not the caller
     if text.count("{") + text.count("[") > MAX_DEPTH:
         _check_depth(value)
-    if _SURROGATE_ESCAPE.search(text) or not _encodable(text):
+    if ("\\u" in text and _SURROGATE_ESCAPE.search(text)) or not (text.isascii() or _encodable(text)):
         return {replace_surrogates(key): _mended(item) for key, item in value.items()}
     return value
 

@@ -6,17 +6,18 @@ chunks survives. Source: WHATWG HTML, "Server-sent events".
 """
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import anyio
 
 from acp_agent import __version__
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
+from acp_agent.core.messages import ModelText, ModelThought
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.llm.endpoint import ModelEndpoint, as_object, as_text, read_object, write
 from acp_agent.net.client import HttpClient, HttpRequest, StreamedResponse
@@ -221,8 +222,13 @@ class EventSplitter:
         *ends, rest = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         for end in ends:
             self._grow(len(end))
-            line = b"".join((*self._pending, end)) if self._pending else end
-            self._pending.clear()
+            line = end
+            if self._pending:
+                line = b"".join((*self._pending, end))
+                self._pending.clear()
+            if line.startswith(b"data: ") and not self._first:  # most lines
+                self._data.append(line[6:].decode("utf-8", "replace"))
+                continue
             event = self._line(line)
             if event is not None:
                 yield event
@@ -252,15 +258,56 @@ class EventSplitter:
             raise EventTooLarge(f"an event of more than {EVENT_LIMIT} bytes")
 
 
-async def server_events(chunks: AsyncIterable[bytes]) -> AsyncGenerator[ServerEvent]:
+Block: TypeAlias = Sequence[ServerEvent]
+"""Events that arrived together."""
+
+
+async def server_events(chunks: AsyncIterable[bytes]) -> AsyncGenerator[Block]:
     """Yield the events of a byte stream. The standard drops an event that the end of the stream cuts off.
 
     Raises EventTooLarge, and the errors of `chunks`.
     """
     splitter = EventSplitter()
     async for chunk in chunks:
-        for event in splitter.feed(chunk):
-            yield event
+        yield tuple(splitter.feed(chunk))
+
+
+Delta: TypeAlias = ModelText | ModelThought
+
+
+async def shown_deltas(
+    blocks: AsyncIterable[Block], feed: Callable[[ServerEvent], Iterable[Delta]], over: Callable[[], bool]
+) -> AsyncGenerator[Delta]:
+    """Yield what the model shows, until its answer is over or the stream ends. What arrived together is one piece.
+
+    Raises what `feed` raises, after the pieces before it.
+
+    feed   takes an event and returns what it shows
+    over   returns whether the answer is over
+    """
+    async for block in blocks:
+        for delta in _joined(delta for event in block for delta in feed(event)):
+            yield delta
+        if over():
+            return
+
+
+def _joined(deltas: Iterable[Delta]) -> Iterator[Delta]:
+    """Yield the pieces, adjacent ones of one kind as one."""
+    kind, texts = ModelText, list[str]()
+    try:
+        for delta in deltas:
+            if texts and type(delta) is not kind:
+                yield kind("".join(texts))
+                texts.clear()
+            kind = type(delta)
+            texts.append(delta.text)
+    except ProviderError:
+        if texts:
+            yield kind("".join(texts))
+        raise
+    if texts:
+        yield kind("".join(texts))
 
 
 ANSWER_LIMIT: Final = 64 * 1024 * 1024
@@ -272,7 +319,7 @@ _NOT_EVENTS: Final = ("text/html", "application/xhtml", "application/json", "app
 @asynccontextmanager
 async def open_event_stream(
     http: HttpClient, endpoint: ModelEndpoint, path: str, headers: Mapping[str, str], body: JsonObject
-) -> AsyncGenerator[AsyncGenerator[ServerEvent]]:
+) -> AsyncGenerator[AsyncGenerator[Block]]:
     """POST `body` to `base_url` + `path` and hold its event stream open. Leaving the context closes it.
 
     Raises:
@@ -393,7 +440,7 @@ class HttpProvider:
     @asynccontextmanager
     async def _events(
         self, path: str, body: Callable[[], JsonObject], adapts: Callable[[ProviderError], bool]
-    ) -> AsyncGenerator[AsyncGenerator[ServerEvent]]:
+    ) -> AsyncGenerator[AsyncGenerator[Block]]:
         """Open the event stream of a request. If the server refuses a part of it, ask again at once without it.
 
         body     makes the body without the parts that were refused before

@@ -7,7 +7,6 @@ OpenAI's form, and a server's refusal teaches the provider what to leave out.
 import json
 import re
 from collections.abc import AsyncGenerator
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
@@ -44,7 +43,15 @@ from acp_agent.llm.endpoint import (
     read_arguments,
     tool_use,
 )
-from acp_agent.llm.exchange import HttpProvider, ServerEvent, broken_stream, parse_event, read_rest, stream_failure
+from acp_agent.llm.exchange import (
+    HttpProvider,
+    ServerEvent,
+    broken_stream,
+    parse_event,
+    read_rest,
+    shown_deltas,
+    stream_failure,
+)
 from acp_agent.net.client import HttpClient
 
 _STOPS: Final = {
@@ -88,8 +95,17 @@ class OpenAIReply:
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
         self.finish_reason = ""
-        self._refused = False
+        self._refused = self._ended = False
         self._usage = Usage()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the server has said that the answer is over. The usage may follow."""
+        return self._ended or bool(self.finish_reason)
+
+    def end(self) -> None:
+        """Take note that the server ends the answer."""
+        self._ended = True
 
     def feed(self, chunk: JsonObject) -> list[ModelText | ModelThought]:
         """Read one chunk. Return the deltas to show now."""
@@ -124,6 +140,9 @@ class OpenAIReply:
         return ModelDone(Message(Role.ASSISTANT, tuple(parts)), stop, self._usage)
 
     def _delta(self, delta: JsonObject) -> list[ModelText | ModelThought]:
+        if len(delta) == 1 and isinstance(content := delta.get("content"), str):  # most pieces
+            self._text.append(content)
+            return [ModelText(content)] if content else []
         shown: list[ModelText | ModelThought] = []
         for key in REASONING_KEYS:
             thought = as_text(delta.get(key))
@@ -325,21 +344,15 @@ class OpenAIProvider(HttpProvider):
         A stream that ends without a finish reason and without `[DONE]` is a ProviderError (PROTOCOL).
         """
         reply = OpenAIReply(self._endpoint.maker)
-        body = partial(self._body, request)
-        async with self._events("/chat/completions", body, self._adapts) as events:
-            async for event in events:
-                if event.data.strip() == _DONE:
-                    break
-                for delta in reply.feed(self._chunk(event)):
-                    yield delta
-                if reply.finish_reason:
-                    break
-            else:
+        body, feed = partial(self._body, request), partial(self._feed, reply)
+        async with self._events("/chat/completions", body, self._adapts) as blocks:
+            async for delta in shown_deltas(blocks, feed, lambda: reply.is_whole):
+                yield delta
+            if not reply.is_whole:
                 raise broken_stream(self._endpoint, "ended its answer before it was whole")
-            for event in await read_rest(events, _PATIENCE):
-                with suppress(ProviderError):  # the answer is already whole
-                    for delta in [] if event.data.strip() == _DONE else reply.feed(self._chunk(event)):
-                        yield delta
+            for block in await read_rest(blocks, _PATIENCE):
+                for delta in (delta for event in block for delta in feed(event)):
+                    yield delta
         if reply.finish_reason == "error":
             raise stream_failure(self._endpoint, {"message": "the model stopped with an error"})
         yield reply.done()
@@ -353,6 +366,18 @@ class OpenAIProvider(HttpProvider):
             return False
         self._quirks |= {quirk}
         return True
+
+    def _feed(self, reply: OpenAIReply, event: ServerEvent) -> list[ModelText | ModelThought]:
+        """Read an event. Return the deltas to show now."""
+        if event.data.strip() == _DONE:
+            reply.end()
+            return []
+        try:
+            return reply.feed(self._chunk(event))
+        except ProviderError:
+            if reply.is_whole:
+                return []
+            raise
 
     def _chunk(self, event: ServerEvent) -> JsonObject:
         """Return one chunk. Raises ProviderError for an error in its place."""

@@ -14,7 +14,7 @@ items are kept whole.
 
 import json
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -49,7 +49,15 @@ from acp_agent.llm.endpoint import (
     tool_use,
     without_thoughts,
 )
-from acp_agent.llm.exchange import HttpProvider, broken_stream, parse_event, read_rest, stream_failure
+from acp_agent.llm.exchange import (
+    HttpProvider,
+    ServerEvent,
+    broken_stream,
+    parse_event,
+    read_rest,
+    shown_deltas,
+    stream_failure,
+)
 from acp_agent.llm.responses_request import (
     ResponsesQuirk,
     quirk_in,
@@ -399,23 +407,26 @@ class ResponsesProvider(HttpProvider):
         """
         reply = ResponsesReply(self._endpoint.provider, family(self._endpoint.model))
         body, adapts = partial(self._body, request), partial(self._adapts, request)
-        async with self._events("/responses", body, adapts) as events:
-            async for event in events:
-                if event.data.strip() == _DONE:
-                    break
-                message = parse_event(self._endpoint, event)
-                kind = as_text(message.get("type")) or event.name
-                error = _failure_in(kind, message)
-                if error is not None:
-                    raise stream_failure(self._endpoint, error)
-                for delta in reply.feed(kind, message):
-                    yield delta
-                if reply.ended:
-                    break
-            else:
-                if not reply.settled:
-                    raise broken_stream(self._endpoint, "ended its answer before it was whole")
-            await read_rest(events, _PATIENCE)
+        said_done = False
+
+        def feed(event: ServerEvent) -> Sequence[ModelText | ModelThought]:
+            nonlocal said_done
+            said_done = said_done or event.data.strip() == _DONE
+            if said_done or reply.ended:
+                return ()
+            message = parse_event(self._endpoint, event)
+            kind = as_text(message.get("type")) or event.name
+            error = _failure_in(kind, message)
+            if error is not None:
+                raise stream_failure(self._endpoint, error)
+            return reply.feed(kind, message)
+
+        async with self._events("/responses", body, adapts) as blocks:
+            async for delta in shown_deltas(blocks, feed, lambda: said_done or reply.ended):
+                yield delta
+            if not (said_done or reply.ended or reply.settled):
+                raise broken_stream(self._endpoint, "ended its answer before it was whole")
+            await read_rest(blocks, _PATIENCE)
         yield reply.done()
 
     def _body(self, request: ModelRequest) -> JsonObject:

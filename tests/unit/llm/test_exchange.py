@@ -87,7 +87,7 @@ async def test_events_come_as_their_chunk_comes() -> None:
 
     seen: list[str] = []
     with anyio.fail_after(5):
-        async for event in server_events(chunks()):
-            seen.append(event.data)
+        async for block in server_events(chunks()):
+            seen += [event.data for event in block]
             second.set()
     assert seen == ["1", "2"]
