@@ -48,8 +48,6 @@ from acp_agent.store.sessions import SessionStore
 _log = Log(__name__)
 _PATIENCE = 1.0
 """Seconds `session/new` waits for a busy database; then the session is written with its first turn."""
-_MOST_KNOWN = 1000
-"""The most evicted sessions that stay known. Older ones are forgotten by this process and can be loaded again."""
 _NOT_STORED = "the session is open, but it is not kept: only a session in the database can be forked"
 _TICK = 60.0
 _UNUSED_DAYS = 7
@@ -293,8 +291,9 @@ class SessionManager:
             session.transcript.store(Change(touch=True))
 
     def _remember(self, session: Session) -> None:
+        """Make a session known. Of too many, those are forgotten that were not used for the longest time."""
         self._known[session.id] = session
-        for old in [*self._known.values()][: max(len(self._known) - _MOST_KNOWN, 0)]:
+        for old in [*self._known.values()][: max(len(self._known) - self.limits().known, 0)]:
             if not old.resident and not old.turns.busy and old.transcript.stored:
                 del self._known[old.id]
 

@@ -195,10 +195,14 @@ _EVICTION = 0.5
 
 @frozen
 class SessionLimits:
-    """The settings `max_sessions` and `session_idle_timeout_secs` of `[acp]`. With 0 seconds, idle sessions stay."""
+    """The settings `max_sessions` and `session_idle_timeout_secs` of `[acp]`. With 0 seconds, idle sessions stay.
+
+    known   the most sessions of which this process knows, unless more are in use. Others can be loaded again
+    """
 
     resident: int = 64
     idle_seconds: float = 1800.0
+    known: int = 1000
 
 
 class SessionPool:
@@ -207,7 +211,7 @@ class SessionPool:
     Idle sessions are also evicted if this process is close to its limit of open files. An evicted session releases
     its lock, so that another process may continue it. Callers hold the session's KeyedLock.
 
-    known    all sessions of this process, by their ids
+    known    all sessions of this process by their ids, those that were evicted last at the end
     limits   returns the limits of the configuration
     store    the store of sessions; None if sessions are not stored
     acts     the locks of operations on single sessions
@@ -305,6 +309,8 @@ class SessionPool:
     async def evict(self, session: Session) -> None:
         """Evict an idle session. If it is not stored, it stays in memory and locked until it is stored."""
         await session.evict(_EVICTION)
+        if self.known.get(session.id) is session:
+            self.known[session.id] = self.known.pop(session.id)
         self.share(session)
 
     def share(self, session: Session) -> None:

@@ -331,13 +331,20 @@ class Outcome:
 
 @asynccontextmanager
 async def process(
-    root: Path, *, most: int = 16, locking: bool = True, patience: float = 5.0, lock_seconds: float = 3.0
+    root: Path,
+    *,
+    most: int = 16,
+    known: int = 1000,
+    locking: bool = True,
+    patience: float = 5.0,
+    lock_seconds: float = 3.0,
 ) -> AsyncIterator[Process]:
     """A process of its own, but for the locks: with `locking` only one of those that run here may use them."""
     async with opened(root / "agent.db", patience=patience) as database, anyio.create_task_group() as tasks:
         locks = SessionLocks(str(root / "sessions.lock")) if locking else None
+        limits = SessionLimits(most, known=known)
         try:
-            yield Process(root, tasks, SessionStore(database), locks, SessionLimits(most), lock_seconds=lock_seconds)
+            yield Process(root, tasks, SessionStore(database), locks, limits, lock_seconds=lock_seconds)
         finally:
             tasks.cancel_scope.cancel()
             if locks is not None:

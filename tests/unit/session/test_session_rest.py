@@ -24,6 +24,21 @@ async def mode_of(root: Path, session: str) -> Mode:
         return elsewhere.session(session).options.mode
 
 
+async def test_of_too_many_sessions_those_are_forgotten_that_were_used_least_recently(tmp_path: Path) -> None:
+    """An editor opens sessions for a day, and one of them is the user's."""
+    async with process(tmp_path, most=2, known=6) as here:
+        users, unused = await here.new(), await here.new()
+        await here.say(users, "one")
+        for _ in range(8):
+            await here.new()
+            await here.new()
+            await here.say(users, "again")
+        assert len(here.sessions.all()) <= 6 + 1
+        assert (await here.error("prompt", unused, **METHODS["prompt"])).code == NOT_FOUND
+        await here.ask("load", unused)
+        await here.say(unused, "one")
+
+
 async def test_what_is_chosen_for_a_session_at_rest_outlasts_the_process(tmp_path: Path) -> None:
     async with process(tmp_path) as here:
         session = await here.new()
