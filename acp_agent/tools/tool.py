@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property, partial
-from typing import Annotated, Any, ClassVar, Generic, TypeVar, cast
+from typing import Annotated, ClassVar, Generic, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -24,8 +24,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import ErrorDetails, core_schema
+from pydantic_core import ErrorDetails
 
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import AgentError, BackendUnavailable, Refused, ToolError, ToolErrorCategory
@@ -44,11 +43,11 @@ from acp_agent.core.types import (
     ToolSpec,
 )
 from acp_agent.text import NOTE_SIZE, title, visible
+from acp_agent.tools.schema import schema, stored_schemas, told_schema
 
 _MAX_PROBLEMS = 10
 _MAX_QUOTED = 80
 _ROOT = "the arguments"
-_KEYWORDS = ("type", "properties", "required", "additionalProperties")
 
 
 def _whole(value: object) -> object:
@@ -81,9 +80,10 @@ class Params(BaseModel):
     """Base of every tool's parameters. The docstring of a subclass is the tool's description for the model.
 
     A parameter of type `X | None` with the default None has the schema of X, since null means "not given".
+    pydantic makes the validator with the first call.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 class Part(Params):
@@ -102,73 +102,12 @@ class Part(Params):
 P = TypeVar("P", bound=Params)
 
 
-class _Lean(GenerateJsonSchema):
-    """A schema without what the model does not need: titles, null types and null defaults."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        del schema
-        return False
-
-    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
-        return self.generate_inner(schema["schema"])
-
-    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        lean = super().default_schema(schema)
-        return {key: value for key, value in lean.items() if key != "default" or value is not None}
-
-
-@cache
-def schema(model: type[Params]) -> JsonObject:
-    """Return the JSON Schema of a tool's parameters without `$ref`, which some models refuse. Nobody may change it."""
-    full = model.model_json_schema(schema_generator=_Lean)
-    return {key: _spelled_out(full[key], full.get("$defs", {})) for key in _KEYWORDS if key in full}
-
-
-def _spelled_out(node: Json, parts: JsonObject) -> Json:
-    """Return the schema with each Part written out where it is referred to."""
-    match node:
-        case {"$ref": str(reference)}:
-            part = parts[reference.removeprefix("#/$defs/")]
-            assert isinstance(part, dict)
-            return _spelled_out({key: part[key] for key in _KEYWORDS if key in part}, parts)
-        case dict():
-            return {key: _spelled_out(value, parts) for key, value in node.items()}
-        case list():
-            return [_spelled_out(item, parts) for item in node]
-        case _:
-            return node
-
-
-_FARTHEST = 10**9
-_UNTOLD = {"additionalProperties": (False,), "minLength": (1,), "minimum": (0, 1), "default": (False, 0, "")}
-_NEVER_TOLD = ("maxLength", "maxItems")
-
-
-def told_schema(node: Json) -> Json:
-    """Return a schema without what a model takes for granted, and without limits that no sensible call reaches.
-
-    The model pays for every word in each request. Arguments are parsed by the whole schema.
-    """
-    match node:
-        case dict():
-            told: JsonObject = {}
-            for key, value in node.items():
-                is_limit = key in ("minimum", "maximum") and isinstance(value, int) and abs(value) >= _FARTHEST
-                is_word = not isinstance(value, dict | list)
-                if is_limit or (is_word and (key in _NEVER_TOLD or value in _UNTOLD.get(key, ()))):
-                    continue
-                told[key] = told_schema(value)
-            return told
-        case list():
-            return [told_schema(item) for item in node]
-        case _:
-            return node
-
-
 @cache
 def _told(model: type[Params]) -> tuple[str, JsonObject]:
     """Return the description and the schema of a tool's parameters for the model. Nobody may change it."""
-    return " ".join((model.__doc__ or "").split()), cast("JsonObject", told_schema(schema(model)))
+    stored = stored_schemas().get(f"{model.__module__}.{model.__qualname__}")
+    told = told_schema(schema(model)) if stored is None else stored
+    return " ".join((model.__doc__ or "").split()), cast("JsonObject", told)
 
 
 def no_object(tool: str, sent: str) -> ToolError:

@@ -1,6 +1,9 @@
 """Names, aliases, arguments: what is understood and what is refused."""
 
+import importlib
 import json
+import os
+import pkgutil
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+import acp_agent.tools
 from acp_agent.core.errors import AgentError, BackendUnavailable, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import ALIASES, CommandSubject, McpSubject, PathSubject, UrlSubject
 from acp_agent.tools.agent import AgentTool, EvaluateTool, HandoffTool
 from acp_agent.tools.registry import Registry, catalogue, default_tools, every_tool, reserved_names
-from acp_agent.tools.tool import Tool, schema, told_schema
+from acp_agent.tools.schema import schema, stored_schemas, told_schema
+from acp_agent.tools.tool import Params, Part, Tool
 from tests.fakes.memory_files import MemoryFileSystem
 from tests.unit.tools.workbench import Workbench, call
 
@@ -272,6 +277,24 @@ OURS = {
 }
 OPTIONAL = {"evaluate", "handoff", "load_skill", "invoke_skill", "skill_search", "tasks", "messages", "scheduler"}
 each_tool = pytest.mark.parametrize("tool", ALL_TOOLS, ids=lambda tool: tool.name)
+
+
+def test_what_models_are_told_of_parameters_is_stored_as_it_would_be_made():
+    """`ACP_AGENT_GOLDEN=write` stores it. Parts are told with the parameters that hold them."""
+    for module in pkgutil.iter_modules(acp_agent.tools.__path__):
+        importlib.import_module(f"acp_agent.tools.{module.name}")
+    kinds = [kind for kind in subclasses(Params) if kind.__module__.startswith("acp_agent.tools.")]
+    made = {f"{kind.__module__}.{kind.__qualname__}": told_schema(schema(kind)) for kind in kinds}
+    file = Path(acp_agent.tools.__path__[0]) / "parameters.json"
+    if os.environ.get("ACP_AGENT_GOLDEN") == "write":
+        file.write_text(json.dumps(dict(sorted(made.items())), indent=1, ensure_ascii=False) + "\n")
+        stored_schemas.cache_clear()
+    assert stored_schemas() == made
+
+
+def subclasses(kind: type[Params]) -> list[type[Params]]:
+    direct = [each for each in kind.__subclasses__() if each is not Part]
+    return [*direct, *(each for child in direct for each in subclasses(child))]
 
 
 def test_the_committed_catalogue_is_what_the_tools_say():
