@@ -44,6 +44,7 @@ EXTERNALS = {
     "bs4": {"tools"},
     "certifi": {"net"},
     "httpcore": {"net"},
+    "httptools": {"net"},
     "httpx": {"net"},
     "idna": {"net"},
     "jsonrpcserver": {"protocol"},

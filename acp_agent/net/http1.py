@@ -1,7 +1,7 @@
 """HTTP/1.1 to a model server: one request at a time over a connection of our own.
 
-Every turn waits for it, so it does what model servers need and nothing else. A request is one write, and what has
-arrived is one piece, of however many chunks the server made it. Sources: RFC 9112 (HTTP/1.1), RFC 9110 (its semantics).
+Every turn waits for it, so a request is one write, and what has arrived is one piece, of however many chunks the
+server made it. llhttp, the parser of Node.js, reads the responses. Sources: RFC 9112 (HTTP/1.1), RFC 9110 (semantics).
 """
 
 import asyncio
@@ -12,12 +12,12 @@ import select
 import ssl
 import zlib
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
 from dataclasses import field
 from typing import Final, NamedTuple, cast
 from urllib.parse import SplitResult, quote, unquote
 
 import anyio
+import httptools
 
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import ProviderErrorKind
@@ -26,8 +26,8 @@ CONNECT_TIMEOUT: Final = 10.0
 WRITE_TIMEOUT: Final = 60.0
 KEEPALIVE: Final = 60.0  # a tool call between two requests should not cost a new TLS handshake
 _HEAD_LIMIT: Final = 100 * 1024
-_LINE_LIMIT: Final = 4096
-"""The most bytes of the line with a chunk's size."""
+_FINAL: Final = 200
+"""The first status that answers a request; those below announce an answer."""
 _BACKLOG: Final = 1024 * 1024
 """Bytes of an answer that are received before they are asked for. With more, the server has to wait."""
 _UNPACKED: Final = 1024 * 1024
@@ -264,10 +264,6 @@ async def connect(address: Address, tls: ssl.SSLContext | None) -> HttpConnectio
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE: Final = re.compile(r"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
 _SAFE: Final = "/%:=&?~+!$,;'@()*[]"
-_HEAD_END: Final = re.compile(rb"\n\r?\n")
-_STATUS: Final = re.compile(rb"HTTP/1\.([01]) (\d\d\d)(?: .*)?", re.DOTALL)
-_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?\r?", re.DOTALL)
-_LINE_ENDS: Final = (b"", b"\r")
 
 
 def request_bytes(request: HttpRequest, parsed: SplitResult, address: Address, headers: Mapping[str, str]) -> bytes:
@@ -288,160 +284,122 @@ def request_bytes(request: HttpRequest, parsed: SplitResult, address: Address, h
     return "\r\n".join((*lines, "", "")).encode("latin-1") + (request.body or b"")
 
 
-class ChunkDecoder:
-    """A decoder of the chunked transfer coding (RFC 9112, 7.1).
+class _Response:
+    """What llhttp has read of a response: its head, and the pieces of the body that nobody has taken yet.
 
-    ended   whether the body is over
-    rest    what follows the body
+    ended       whether the response is complete
+    reusable    whether the connection may take another request after it
     """
 
     def __init__(self) -> None:
-        self._left = 0  # bytes of the chunk that are still to come
-        self._line = b""  # an incomplete line
-        self._after = self._trailing = self.ended = False
-        self.rest = b""
+        self.status = 0
+        self.headers = dict[str, str]()
+        self.ended = self.reusable = False
+        self._pieces = list[bytes]()
+        self._framed = False  # whether the head says where the body ends
+        self._parser = httptools.HttpResponseParser(self)
+        self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True)  # RFC 9112, 2.2
 
-    def feed(self, data: bytes) -> bytes:
-        """Return the content of these bytes. Raises HttpError."""
-        data, content, at = self._line + data, list[bytes](), 0
-        self._line = b""
-        while not self.ended:
-            if self._left:
-                piece = data[at : at + self._left]
-                content.append(piece)
-                at += len(piece)
-                self._left -= len(piece)
-                if self._left:
-                    break
-                self._after = True
-            end = data.find(b"\n", at)
-            if end < 0:
-                self._line = data[at:]
-                break
-            self._take_line(data[at:end])
-            at = end + 1
-        if len(self._line) > _LINE_LIMIT:
-            raise _broken_off()
-        self.rest = data[at:] if self.ended else b""
-        return b"".join(content)
+    def feed(self, data: bytes) -> None:
+        """Read on. b"" is the end of the connection. Raises HttpError."""
+        if not data:
+            self.ended = self.ended or (self.status >= _FINAL and not self._framed)
+            if not self.ended:
+                raise _broken_off()
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self.reusable = False
+            if not self.ended:
+                raise _broken_off() from error
 
-    def _take_line(self, line: bytes) -> None:
-        if self._trailing:
-            self.ended = line in _LINE_ENDS
-        elif self._after and line in _LINE_ENDS:
-            self._after = False
-        elif not self._after and (size := _SIZE.fullmatch(line)):
-            self._left = int(size[1], 16)
-            self._trailing = not self._left
-        else:
-            raise _broken_off()
+    def taken(self) -> bytes:
+        """Return what has arrived of the body, once."""
+        data = b"".join(self._pieces)
+        self._pieces.clear()
+        return data
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        self.reusable = False  # nobody has asked for a second response
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self.status:
+            known, said = name.decode("latin-1").lower(), value.decode("latin-1")
+            self.headers[known] = f"{self.headers[known]}, {said}" if known in self.headers else said
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if self.status or status < _FINAL:  # the latter announces a response
+            self.headers = self.headers if self.status else {}
+            return
+        coding = self.headers.get("transfer-encoding", "").lower()
+        if coding not in ("", "chunked"):
+            raise httptools.HttpParserError("an unknown transfer coding")
+        self._framed = bool(coding) or "content-length" in self.headers
+        self.status = status
+
+    def on_body(self, body: bytes) -> None:
+        if not self.ended:
+            self._pieces.append(body)
+
+    def on_message_complete(self) -> None:
+        if self.status and not self.ended:
+            self.ended, self.reusable = True, self._parser.should_keep_alive()
 
 
 class DirectExchange:
-    """A request over a connection of ours. See _Exchange.
-
-    reusable   whether the response was read to its end and the connection may take another request
-    """
+    """A request over a connection of ours. See _Exchange."""
 
     def __init__(self, connection: HttpConnection, patience: float) -> None:
         self._connection = connection
         self._patience = patience
-        self._received = b""
-        self._persistent = False
-        self.status = 0
-        self.headers: Mapping[str, str] = {}
-        self.reusable = False
+        self._response = _Response()
+
+    @property
+    def status(self) -> int:
+        return self._response.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._response.headers
+
+    @property
+    def reusable(self) -> bool:
+        """Whether the response was received to its end and the connection may take another request."""
+        return self._response.reusable
 
     async def begin(self, request: bytes) -> None:
         """Send the request and receive the head of its response. Raises HttpError."""
         self._connection.write(request)
-        while self.status < 200:  # the others announce a response
-            self._read_head(await self._head())
-
-    async def _head(self) -> bytes:
-        while not (end := _HEAD_END.search(self._received)):
-            if len(self._received) > _HEAD_LIMIT or not self._received.startswith(b"HTTP/1."[: len(self._received)]):
+        received = 0
+        while not self.status:
+            data = await self._connection.read(self._patience)
+            received += len(data)
+            self._response.feed(data)
+            if not self.status and received > _HEAD_LIMIT:
                 raise _broken_off()
-            self._received += await self._more()
-        head = self._received[: end.start()]
-        self._received = self._received[end.end() :]
-        return head
-
-    def _read_head(self, head: bytes) -> None:
-        first, *lines = re.split(rb"\r?\n", head.removesuffix(b"\r"))
-        status = _STATUS.fullmatch(first)
-        if status is None:
-            raise _broken_off()
-        headers = dict[str, str]()
-        for line in lines:
-            name, colon, value = line.decode("latin-1").partition(":")
-            if not colon or not _TOKEN.fullmatch(name):
-                raise _broken_off()
-            name, value = name.lower(), value.strip()
-            headers[name] = f"{headers[name]}, {value}" if name in headers else value
-        self.status, self.headers = int(status[2]), headers
-        said = headers.get("connection", "").lower()
-        self._persistent = "close" not in said if status[1] == b"1" else "keep-alive" in said
 
     async def body(self) -> AsyncGenerator[bytes]:
         """See _Exchange."""
         packing = self.headers.get("content-encoding", "").lower()
-        async with aclosing(self._content()) as pieces:
-            if packing in ("", "identity"):
-                async for piece in pieces:
-                    if piece:
-                        yield piece
-                return
-            if packing not in ("gzip", "x-gzip", "deflate"):
-                raise HttpError(_Kind.PROTOCOL, WRONGLY_PACKED)
-            inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)  # gzip or zlib
-            async for piece in pieces:
-                packed = piece
-                while packed and not inflate.eof:
-                    try:
-                        unpacked = inflate.decompress(packed, _UNPACKED)
-                    except zlib.error as error:
-                        raise HttpError(_Kind.PROTOCOL, WRONGLY_PACKED) from error
-                    packed = inflate.unconsumed_tail
-                    if unpacked:
-                        yield unpacked
-
-    async def _content(self) -> AsyncGenerator[bytes]:
-        """Yield the body without its transfer coding."""
-        coding, lengths = self.headers.get("transfer-encoding", ""), self.headers.get("content-length")
-        left = 0
-        if self.status in (204, 304):
-            lengths = "0"
-        elif coding:
-            if coding.lower() != "chunked":
-                raise _broken_off()
-            chunks = ChunkDecoder()
-            content = chunks.feed(self._received)
-            while not chunks.ended:
-                yield content
-                content = chunks.feed(await self._more())
-            self.reusable = self._persistent and not chunks.rest  # now: the last piece is often all that is wanted
-            yield content
-            return
-        piece = self._received
-        if lengths is None:  # the end of the connection ends it
-            yield piece
-            while piece := await self._connection.read(self._patience):
+        if packing not in ("", "identity", "gzip", "x-gzip", "deflate"):
+            raise HttpError(_Kind.PROTOCOL, WRONGLY_PACKED)
+        inflate = zlib.decompressobj(zlib.MAX_WBITS | 32) if packing not in ("", "identity") else None  # gzip or zlib
+        while True:
+            piece = self._response.taken()
+            if inflate is None and piece:
                 yield piece
-            return
-        each = {length.strip() for length in lengths.split(",")}
-        if len(each) != 1 or not (said := each.pop()).isdecimal() or len(said) > 18:
-            raise _broken_off()
-        left = int(said)
-        while left > len(piece):
-            left -= len(piece)
-            yield piece
-            piece = await self._more()
-        self.reusable = self._persistent and left == len(piece)
-        yield piece[:left]
-
-    async def _more(self) -> bytes:
-        data = await self._connection.read(self._patience)
-        if not data:
-            raise _broken_off()
-        return data
+            while inflate is not None and piece and not inflate.eof:
+                try:
+                    unpacked = inflate.decompress(piece, _UNPACKED)
+                except zlib.error as error:
+                    raise HttpError(_Kind.PROTOCOL, WRONGLY_PACKED) from error
+                piece = inflate.unconsumed_tail
+                if unpacked:
+                    yield unpacked
+            if self._response.ended:
+                return
+            self._response.feed(await self._connection.read(self._patience))

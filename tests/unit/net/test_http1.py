@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.net.client import HttpClient, HttpRequest
-from acp_agent.net.http1 import ChunkDecoder
+from acp_agent.net.http1 import DirectExchange, HttpConnection
 
 pytestmark = pytest.mark.anyio
 
@@ -75,25 +75,37 @@ async def get(http: HttpClient, port: int, *, path: str = "/", timeout: float = 
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
+class PieceByPiece(HttpConnection):
+    """A connection on which an answer arrives in these pieces."""
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        super().__init__()
+        self._left = [piece for piece in pieces if piece]
+
+    async def read(self, patience: float) -> bytes:
+        return self._left.pop(0) if self._left else b""
+
+
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=8), st.lists(st.integers(0, 400), max_size=8))
 async def test_a_chunked_body_is_the_same_however_it_arrives(pieces: Sequence[bytes], cuts: Sequence[int]) -> None:
-    body = b"".join(b"%x;ext=1\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\nTrailer: x\r\n\r\nrest"
-    chunks, edges, got = ChunkDecoder(), [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)], b""
-    for start, end in pairwise(edges):
-        if not chunks.ended:
-            got += chunks.feed(body[start:end])
-    assert got == b"".join(pieces)
-    assert chunks.ended
+    chunks = b"".join(b"%x;ext=1\r\n%s\r\n" % (len(piece), piece) for piece in pieces)
+    answer = CHUNKED + chunks + b"0\r\nTrailer: x\r\n\r\n"
+    edges = [0, *sorted(min(cut, len(answer)) for cut in cuts), len(answer)]
+    exchange = DirectExchange(PieceByPiece([answer[start:end] for start, end in pairwise(edges)]), 1.0)
+    await exchange.begin(b"")
+    assert b"".join([piece async for piece in exchange.body()]) == b"".join(pieces)
+    assert exchange.headers == {"transfer-encoding": "chunked"}
+    assert exchange.reusable
 
 
 @pytest.mark.parametrize(
     "answer",
     [
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab",
-        b"HTTP/1.1 200\r\ncontent-length: 2, 2\r\n\r\nab",
+        b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 200\r\ncontent-length: 2\r\n\r\nab",
         b"HTTP/1.1 200 OK\nContent-Length:2\n\nab",
         CHUNKED + b"1\r\na\r\n1\r\nb\r\n0\r\n\r\n",
-        CHUNKED.replace(b"chunked", b"Chunked") + b"2\na\x62\n0\n\n",
+        CHUNKED.replace(b"chunked", b"Chunked") + b"2\r\na\x62\r\n0\r\n\r\n",
     ],
 )
 async def test_an_answer_that_says_its_end_leaves_the_connection_for_the_next(http: HttpClient, answer: bytes) -> None:
@@ -155,6 +167,8 @@ async def test_who_leaves_with_the_last_piece_leaves_the_connection_too(http: Ht
         b"hello, this is no HTTP at all",
         b"HTTP/1.1 200 OK\r\nno header\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ncontent-length: 2, 3\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\nab",
+        b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ncontent-length: -2\r\n\r\nab",
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\nab",
         CHUNKED + b"xyz\r\nab\r\n",
