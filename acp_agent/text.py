@@ -183,6 +183,14 @@ def clip(text: str, limit: int) -> str:
     return f"{head}{before}{marker}\n{tail}"
 
 
+def head_and_tail(text: str, longest: int) -> str:
+    """Return a text, or its head and its tail with a note between: either end may be what matters."""
+    if len(text) <= longest:
+        return text
+    head = longest * 2 // 3
+    return f"{text[:head]} [... {len(text) - longest:,} characters ...] {text[len(text) - (longest - head) :]}"
+
+
 def lines_left_out(count: int, what: str = "") -> str:
     """Return the note that stands for lines which a reader does not get: `[12 lines left out]`."""
     return f"[{count:,} {what}line{'' if count == 1 else 's'} left out]"

@@ -41,7 +41,7 @@ from acp_agent.core.messages import (
 from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.core.types import Json
-from acp_agent.text import ITSELF, REFLECTION, defanged
+from acp_agent.text import ITSELF, REFLECTION, defanged, head_and_tail
 
 _SIZES = (4_000, 1_500, 500, 150)
 """How many characters of one entry are shown. They are tried in order; the last is for very long conversations."""
@@ -144,16 +144,9 @@ def _redacted(value: Json, redact: Redact) -> Json:
 
 
 def _line(entry: _Entry, size: int) -> str:
-    text = _clipped(entry.text, size if entry.speaker in _WHOLE else size // 2)
+    text = head_and_tail(entry.text, size if entry.speaker in _WHOLE else size // 2)
     line = json.dumps({"from": entry.speaker, "text": text}, ensure_ascii=False)
     return _LINE_ENDS.sub(lambda char: f"\\u{ord(char[0]):04x}", line)
-
-
-def _clipped(text: str, size: int) -> str:
-    if len(text) <= size:
-        return text
-    head = size * 2 // 3
-    return f"{text[:head]} [... {len(text) - size:,} characters ...] {text[len(text) - (size - head) :]}"
 
 
 def _without_middle(lines: Sequence[str], room: int) -> str:

@@ -22,6 +22,7 @@ from acp_agent.core.ports import ModelRequest
 from acp_agent.core.secrets import Redact
 from acp_agent.core.types import Allow, Ask, CallOrigin, Deny, Json, JsonObject, Verdict
 from acp_agent.gates.gate import CallFacts, Gate
+from acp_agent.text import head_and_tail
 
 Opinion = Callable[[ModelRequest], Awaitable[str]]
 """Returns a model's answer; empty if it was cut off or refused. Raises AgentError."""
@@ -138,11 +139,11 @@ def _described(facts: CallFacts, redact: Redact) -> str:
     """Return a call as one line of JSON: the tool, the phase, the arguments, and the programs that it runs."""
     call = facts.call
     given: Json = call.raw_arguments if call.arguments is None else call.arguments
-    arguments = _clipped(json.dumps(_clean(given, redact, 0)), _WHOLE)
+    arguments = head_and_tail(json.dumps(_clean(given, redact, 0)), _WHOLE)
     described: JsonObject = {"tool": facts.spec.name, "phase": call.phase, "arguments": arguments}
     if facts.command is not None:
         programs = dict.fromkeys(each.argv[0] for each in facts.command.commands if each.argv)
-        described["runs"] = _clipped(redact(" ".join(programs)), _PROGRAMS)
+        described["runs"] = head_and_tail(redact(" ".join(programs)), _PROGRAMS)
     return json.dumps(described)
 
 
@@ -150,12 +151,12 @@ def _clean(value: Json, redact: Redact, depth: int) -> Json:
     """Return a value without secrets, in which no text is long."""
     match value:
         case str():
-            return _clipped(redact(value), _VALUE)
+            return head_and_tail(redact(value), _VALUE)
         case dict() | list() if depth == _DEEPEST:
             return "[left out: too deep]"
         case dict():
             return {
-                _clipped(redact(key), _VALUE): f"[REDACTED:{len(each)} chars]"
+                head_and_tail(redact(key), _VALUE): f"[REDACTED:{len(each)} chars]"
                 if isinstance(each, str) and holds_secret(key)
                 else _clean(each, redact, depth + 1)
                 for key, each in value.items()
@@ -164,11 +165,3 @@ def _clean(value: Json, redact: Redact, depth: int) -> Json:
             return [_clean(each, redact, depth + 1) for each in value]
         case _:
             return value
-
-
-def _clipped(text: str, longest: int) -> str:
-    """Return a text, or its head and its tail: either end may be what matters."""
-    if len(text) <= longest:
-        return text
-    head = longest * 2 // 3
-    return f"{text[:head]} [... {len(text) - longest:,} characters ...] {text[len(text) - (longest - head) :]}"

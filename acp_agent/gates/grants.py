@@ -37,15 +37,7 @@ from acp_agent.core.data import frozen
 from acp_agent.core.types import tool_id
 from acp_agent.gates.shell import programs
 from acp_agent.gates.shell.command import Command
-from acp_agent.store.private_file import (
-    DamagedFile,
-    lock,
-    private_file,
-    quoted,
-    read_private,
-    replace_private,
-    set_aside,
-)
+from acp_agent.store.private_file import DamagedFile, locked, quoted, read_private, replace_private, set_aside
 
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 # No userinfo, no escapes, no brackets, only ASCII in front of the path, and no character at which some parsers of URLs
@@ -250,9 +242,7 @@ class GrantStore:
             if self._path == os.devnull:
                 return True
             try:
-                os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
-                with private_file(f"{self._path}.lock") as fd:
-                    lock(fd, seconds=_LOCK_SECONDS)
+                with locked(self._path, _LOCK_SECONDS):
                     merged = {**self._usable(), **self._unkept}
                     merged = {place: allowed for place, allowed in merged.items() if place not in removed}
                     replace_private(self._path, _toml(merged))

@@ -17,7 +17,7 @@ from acp_agent.core.errors import LoginRequired, MissingKey
 from acp_agent.core.events import EventSink, Notice, Severity, TextDelta
 from acp_agent.core.ports import Embedder, Provider, Toolset
 from acp_agent.core.secrets import Redact
-from acp_agent.core.services import Summaries, Summary
+from acp_agent.core.services import Summaries
 from acp_agent.core.sessions import SessionSnapshot
 from acp_agent.core.types import ToolSpec
 from acp_agent.log import Log
@@ -70,7 +70,7 @@ class Conversation:
         self._reflection = Reflection(self._model)
         phases = PhaseCalls(note_bytes=settings.memory.max_note_bytes, redact=redact)
         self._phases = phases if settings.tools.phases.enabled else None
-        kept = _StoredSummaries(summaries, self._phases, toolset) if self._phases else summaries
+        kept = RememberedSummaries(summaries, self._phases, toolset) if self._phases else summaries
         self._redact = redact
         self._thresholds = Thresholds(own.compaction_soft, own.compaction_hard, automatic=own.compaction)
         self.compactor = self.compactor_of(self.history, emit, self._budget, kept)
@@ -138,19 +138,6 @@ class Conversation:
     def _model(self) -> str:
         provider = self.agent and self.agent.provider
         return f"{provider.name}:{provider.model}" if provider else "no model"
-
-
-class _StoredSummaries:
-    """A store of summaries that also saves them to the memory, with an autonomous call."""
-
-    def __init__(self, kept: Summaries, phases: PhaseCalls, toolset: Callable[[], Toolset]) -> None:
-        self._kept = kept
-        self._phases = phases
-        self._toolset = toolset
-
-    async def add(self, summary: Summary) -> None:
-        """Store a summary."""
-        await RememberedSummaries(self._kept, self._phases, self._toolset()).add(summary)
 
 
 @frozen

@@ -22,21 +22,12 @@ Look-ups of pins use memory. The file is read again when it has changed, since o
 is unreadable, no tool counts as unseen: `trouble` says so, and the caller has to ask the user.
 """
 
-import os
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, cast
 
 from acp_agent.config.files import stamp
 from acp_agent.core.data import frozen
-from acp_agent.store.private_file import (
-    DamagedFile,
-    lock,
-    private_file,
-    quoted,
-    read_private,
-    replace_private,
-    set_aside,
-)
+from acp_agent.store.private_file import DamagedFile, locked, quoted, read_private, replace_private, set_aside
 
 _WORDS = {"trusted": True, "untrusted": False}
 
@@ -70,9 +61,7 @@ class TrustedFolders:
             self._warn(f"{folder!r}: this folder's name is not text, so the answer holds until the session ends")
             return
         try:
-            os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
-            with private_file(f"{self._path}.lock") as fd:
-                lock(fd)
+            with locked(self._path):
                 answers = self._usable()
                 answers.setdefault(folder, {})[digest] = trusted
                 replace_private(self._path, _answers_toml(answers))
@@ -163,9 +152,7 @@ class McpPins:
         pin = Pin(pin.definition, pin.description[:_LONGEST_DESCRIPTION])
         self._unkept = {**self._unkept, (server, tool): pin}
         try:
-            os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
-            with private_file(f"{self._path}.lock") as fd:
-                lock(fd)
+            with locked(self._path):
                 servers = self._usable()
                 known = servers.get(server, _Server(name, {}))
                 servers[server] = _Server(known.name, {**known.tools, tool: pin})

@@ -64,6 +64,15 @@ def lock(fd: int, kind: int = fcntl.LOCK_EX, seconds: float = _LOCK_SECONDS) -> 
             return
 
 
+@contextmanager
+def locked(path: str, seconds: float = _LOCK_SECONDS) -> Generator[None]:
+    """Hold the lock of a private file, which need not exist. Its folder is created. Raises OSError, TimeoutError."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    with private_file(f"{path}.lock") as fd:
+        lock(fd, seconds=seconds)
+        yield
+
+
 MAX_BYTES = 1024 * 1024
 """The most bytes of a TOML file. A larger one is not read, and nothing is added to it."""
 

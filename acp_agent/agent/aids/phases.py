@@ -109,7 +109,7 @@ class PhaseCalls:
 class RememberedSummaries:
     """A store of summaries that also saves them to the memory. `kept` is the store behind it, or None."""
 
-    def __init__(self, kept: Summaries | None, phases: PhaseCalls, toolset: Toolset) -> None:
+    def __init__(self, kept: Summaries | None, phases: PhaseCalls, toolset: Callable[[], Toolset]) -> None:
         self._kept = kept
         self._phases = phases
         self._toolset = toolset
@@ -119,7 +119,7 @@ class RememberedSummaries:
             if self._kept is not None:
                 await self._kept.add(summary)
         finally:
-            await self._phases.compacted(summary.text, self._toolset)
+            await self._phases.compacted(summary.text, self._toolset())
 
 
 def _has(result: ToolResult, name: str) -> bool:

@@ -154,13 +154,15 @@ def test_the_search_by_meaning_gives_up_well_before_the_planner_does():
 async def test_a_summary_is_kept_and_remembered_whichever_of_the_two_works():
     summary = Summary("what was done", Compaction.TRIGGERED, 8, 900)
     tools, kept = toolset(memory_save=ToolResult("Saved")), Kept()
-    await RememberedSummaries(kept, PhaseCalls(), tools).add(summary)
-    await RememberedSummaries(None, PhaseCalls(), tools).add(summary)
+    await RememberedSummaries(kept, PhaseCalls(), lambda: tools).add(summary)
+    await RememberedSummaries(None, PhaseCalls(), lambda: tools).add(summary)
     with pytest.raises(StoreUnavailable):
-        await RememberedSummaries(Kept(works=False), PhaseCalls(), tools).add(summary)
+        await RememberedSummaries(Kept(works=False), PhaseCalls(), lambda: tools).add(summary)
     assert kept.summaries == [summary]
     assert len(tools.calls) == 3
-    await RememberedSummaries(kept, PhaseCalls(), toolset(memory_save=failed(ToolErrorCategory.TIMEOUT))).add(summary)
+    await RememberedSummaries(kept, PhaseCalls(), lambda: toolset(memory_save=failed(ToolErrorCategory.TIMEOUT))).add(
+        summary
+    )
     assert len(kept.summaries) == 2
 
 
