@@ -93,6 +93,7 @@ class Fitted:
 
     result: ToolResult
     whole: str
+    lines: int
     long: bool
     telling: str
     _sizes: Sizes
@@ -122,7 +123,7 @@ class Fitted:
                 text = fence(text, self._source.call_id)
         kept = f"[the whole output was not kept: {trouble}]" if trouble else ""
         if reference:
-            size = f"{lines_of(self.whole)} lines, {len(self.whole)} chars"
+            size = f"{self.lines} lines, {len(self.whole)} chars"
             kept = f"[the whole output ({size}) is {reference}: read_overflow reads or searches it]"
         parts = (self._frame.head, text, self._frame.ending, self._note, kept)
         return replace(self.result, text="\n".join(filter(None, parts)), stats=stats, frame=None)
@@ -174,7 +175,8 @@ class Pipeline:
         is_document = filtered is None and self._filters is not None  # what no rule is for, such as `cat`, is no log
         telling = self._telling(text, whole) if long and source.run is not None and not is_document else ""
         left_out = long or len(text) < len(whole)
-        return Fitted(fitted, whole if left_out else "", long, telling, self._sizes, source, frame, note)
+        lines = (stats.raw_lines if whole is result.text else lines_of(whole)) if left_out else 0
+        return Fitted(fitted, whole if left_out else "", lines, long, telling, self._sizes, source, frame, note)
 
     def _telling(self, text: str, whole: str) -> str:
         """Return errors and warnings between the head and the tail of a preview, in two fifths of its room."""
