@@ -13,7 +13,7 @@ import tempfile
 import textwrap
 from typing import cast
 
-from acp_agent.config.external_agents import EXTERNAL_AGENTS
+from acp_agent.config.agents_settings import EXTERNAL_AGENTS
 from acp_agent.config.files import config_file
 from acp_agent.config.layers import PROVIDERS, RULES, SettingKey, keys
 from acp_agent.config.load import Flags, Loaded, load

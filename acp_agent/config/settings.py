@@ -11,8 +11,8 @@ from typing import Annotated, Self, cast
 
 from pydantic import AfterValidator, Field, model_validator
 
+from acp_agent.config.agents_settings import AgentsSettings
 from acp_agent.config.call_settings import SchedulerSettings, ToolFilterSettings
-from acp_agent.config.external_agents import ExternalAgentSettings, distinct_names
 from acp_agent.config.files import data_path
 from acp_agent.config.llm_settings import LlmSettings, OptionalModel, model_name
 from acp_agent.config.mcp_settings import McpSettings
@@ -25,7 +25,6 @@ from acp_agent.config.section import (
     PathText,
     Seconds,
     Section,
-    Words,
     no_looser,
 )
 from acp_agent.config.tool_settings import ToolSettings
@@ -303,118 +302,6 @@ class AgentSettings(Section):
         if self.compaction_soft >= self.compaction_hard:
             raise ValueError(f"compaction_soft below compaction_hard = {self.compaction_hard:g}")
         return self
-
-
-class QualityEvent(StrEnum):
-    """When a quality gate judges."""
-
-    TURN = "turn"
-    DELEGATION = "delegation"
-
-
-class QualityGateSettings(Section):
-    """`[[agents.gates]]`: a check of what the agent did. A command or an evaluator decides (docs/agents.md)."""
-
-    name: Annotated[str, Field(min_length=1, max_length=60, description="Its name in messages.")]
-    event: Annotated[
-        QualityEvent,
-        Field(
-            strict=False,
-            description="turn: when the model ends an answer in which files were changed; delegation: when a sub-agent "
-            "reports.",
-        ),
-    ] = QualityEvent.TURN
-    command: Annotated[
-        str, Field(max_length=4000, description="A shell command; exit code 0 passes. It is judged like any call.")
-    ] = ""
-    evaluator: Annotated[str, Field(max_length=64, description="Instead of a command: the sub-agent that judges.")] = ""
-    criteria: Annotated[str, Field(max_length=20_000, description="By what the evaluator judges.")] = ""
-    agents: Annotated[
-        Words, Field(description="The sub-agents whose reports are judged. Empty: those that may change files.")
-    ] = ()
-    block_on_failure: Annotated[
-        bool, Field(description="Whether the work goes on with the reason if it fails. false: you are told.")
-    ] = True
-    max_retries: Annotated[int, Field(ge=0, le=10, description="How often it goes on.")] = 2
-    timeout_secs: Annotated[int, Field(ge=1, le=86_400, description="Seconds the command may take.")] = 300
-
-    @model_validator(mode="after")
-    def _has_one_judge(self) -> Self:
-        if bool(self.command.strip()) == bool(self.evaluator.strip()):
-            raise ValueError("either command or evaluator")
-        if self.evaluator and not self.criteria.strip():
-            raise ValueError("criteria beside evaluator")
-        return self
-
-
-class AgentsSettings(Section):
-    """`[agents]`: sub-agents, which do a task in a conversation of their own and report (docs/agents.md)."""
-
-    enabled: Annotated[bool, Field(description="Whether the model has the tool agent."), OFF] = True
-    evaluate: Annotated[
-        bool,
-        Field(
-            description="Whether the model has the tool evaluate: one agent works, another judges, until it approves. "
-            "/evaluate works in both cases."
-        ),
-        OFF,
-    ] = False
-    handoff: Annotated[
-        bool,
-        Field(
-            description="Whether the model has the tool handoff: the session goes on under the definition of another "
-            "agent. /handoff works in both cases."
-        ),
-        OFF,
-    ] = False
-    board: Annotated[
-        bool,
-        Field(description="Whether the agents share a board of tasks, shown as the plan, and write to each other."),
-        OFF,
-    ] = False
-    max_running: Annotated[
-        int, Field(ge=1, le=64, description="Sub-agents that run at once in one process, in all its sessions.")
-    ] = 8
-    max_children: Annotated[
-        int, Field(ge=1, le=64, description="Sub-agents of one session that run at once."), SMALLER
-    ] = 5
-    archive_minutes: Annotated[
-        float,
-        Field(
-            ge=0,
-            le=10_080,
-            allow_inf_nan=False,
-            description="Minutes that a finished run is listed and can be given new words.",
-        ),
-    ] = 60.0
-    explore_model: Annotated[
-        OptionalModel,
-        Field(
-            description='Model of the built-in sub-agent explore, "PROVIDER:MODEL". Empty: the model of the '
-            "conversation. A small, cheap one is enough.",
-            examples=["ollama:qwen3:8b"],
-        ),
-    ] = ""
-    gates: Annotated[
-        tuple[QualityGateSettings, ...],
-        Field(
-            strict=False,
-            max_length=20,
-            description="Checks of what the agent did, in this order.",
-            examples=[[{"name": "tests", "command": "make test"}]],
-        ),
-        AfterValidator(distinct_names),
-    ] = ()
-    external: Annotated[
-        tuple[ExternalAgentSettings, ...],
-        Field(
-            strict=False,
-            max_length=100,
-            description="Other agents that speak ACP. The model may give them tasks; you are asked before.",
-            examples=[[{"name": "codex", "command": "codex-acp", "env": {"OPENAI_API_KEY": "${OPENAI_API_KEY}"}}]],
-        ),
-        AfterValidator(distinct_names),
-    ] = ()
 
 
 class TerminalForm(StrEnum):

@@ -11,9 +11,8 @@ from acp_agent.agent.hooks import AnswerCheck
 from acp_agent.agent.prompt import sub_agent_prompt
 from acp_agent.agent.tool_calls import ShownPlan
 from acp_agent.agent.turn import Limits
-from acp_agent.config.external_agents import ExternalAgentSettings
+from acp_agent.config.agents_settings import ExternalAgentSettings, QualityGateSettings
 from acp_agent.config.load import Loaded
-from acp_agent.config.settings import QualityGateSettings
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.data import frozen
 from acp_agent.core.delegation import (

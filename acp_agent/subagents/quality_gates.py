@@ -27,7 +27,7 @@ from uuid import uuid4
 
 from acp_agent.agent.hooks import AnswerCheck
 from acp_agent.agent.prompt import fenced
-from acp_agent.config.settings import QualityEvent, QualityGateSettings
+from acp_agent.config.agents_settings import QualityEvent, QualityGateSettings
 from acp_agent.core.delegation import AgentRun, Evaluation, EvaluationTask, RunState
 from acp_agent.core.ports import Toolset
 from acp_agent.core.session_options import Mode

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_agent.config.settings import AgentsSettings
+from acp_agent.config.agents_settings import AgentsSettings
 from tests.e2e.aided import aided, last, offered, system
 from tests.e2e.test_agents import FULL_AUTO, messages, nested, run
 from tests.e2e.test_board import tasks, team

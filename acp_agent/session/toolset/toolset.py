@@ -8,8 +8,8 @@ from anyio import to_thread
 
 from acp_agent.agent.aids.arguments import Reformatter
 from acp_agent.agent.tool_calls import ShownPlan
+from acp_agent.config.agents_settings import AgentsSettings
 from acp_agent.config.load import Loaded
-from acp_agent.config.settings import AgentsSettings
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.data import frozen
 from acp_agent.core.delegation import SubAgents

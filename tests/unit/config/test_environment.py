@@ -4,14 +4,13 @@ import json
 
 import pytest
 
+from acp_agent.config.agents_settings import ExternalAgentSettings, QualityGateSettings
 from acp_agent.config.call_settings import ToolNeeds
-from acp_agent.config.external_agents import ExternalAgentSettings
 from acp_agent.config.layers import PROVIDERS, RULES, keys
 from acp_agent.config.llm_settings import ModelSettings
 from acp_agent.config.load import PREFIX, Flags, load
 from acp_agent.config.mcp_settings import McpServerSettings
 from acp_agent.config.rules import PolicyRuleSettings
-from acp_agent.config.settings import QualityGateSettings
 from acp_agent.config.tool_settings import ModelTools
 from tests.rows import each_row
 from tests.unit.config.conftest import told
