@@ -29,6 +29,7 @@ from typing import Any, NoReturn
 
 from anyio.abc import Process
 
+from tests.fakes.rehearsal import rehearse
 from tests.fakes.short_waits import VARIABLE, shorten
 
 REQUEST_LIMIT = 256 * 1024  # bytes
@@ -58,6 +59,7 @@ def _rehearse() -> None:
         importlib.import_module("structlog")
     catalogue()
     Redactor()("A text without secrets.")
+    rehearse()
 
 
 def _read_tables(module: ModuleType) -> None:
