@@ -6,7 +6,7 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from enum import StrEnum
@@ -290,6 +290,14 @@ _SIGNS = (
 
 
 _LOOKED_AT = 16 * 1024  # characters
+_MOST_LINE = 500  # characters on each side of a telling word: the signs take the square of a line's length
+_TELLING = (
+    *("ead-only file system", "EROFS", "os error 30", "emporarily unavailable", "can't start new thread", "EAGAIN"),
+    *("ermission denied", "EACCES", "network_allow", " 403", "ould not resolve", "ENOTFOUND", "EAI_AGAIN"),
+    *("Max retries", "dial tcp: lookup", "name resolution", "Name or service", "getaddrinfo", "is unreachable"),
+    *("ENETUNREACH", "failed to lookup", "EAFNOSUPPORT", "Address family"),
+)
+"""Each sign contains one of these."""
 
 
 def wall_named(output: str, exit_code: int | None) -> str:
@@ -298,11 +306,20 @@ def wall_named(output: str, exit_code: int | None) -> str:
     What a command that succeeded printed counts only if it speaks of the network: others print such words of files.
     Only the end of an output is looked at, which is where programs say why they stop.
     """
-    output = output[-_LOOKED_AT:]
-    for sign, words in _SIGNS:
+    output = "\n".join(_telling_lines(output[-_LOOKED_AT:]))
+    for sign, words in _SIGNS if output else ():
         if exit_code == _NOT_RUNNABLE and words is _DENIED:  # it is a matter of the file's mode
             continue
         found = sign.search(output) if exit_code or "reached" in words else None
         if found is not None:
             return words.format(*found.groups())
     return ""
+
+
+def _telling_lines(output: str) -> Iterator[str]:
+    """Yield the lines that may say which wall stopped a command, of long ones the part around the telling word."""
+    telling = [word for word in _TELLING if word in output]
+    for line in output.split("\n") if telling else ():
+        at = next((line.find(word) for word in telling if word in line), -1)
+        if at >= 0:
+            yield line[max(0, at - _MOST_LINE) : at + _MOST_LINE]

@@ -184,6 +184,14 @@ def test_the_wall_that_stopped_a_command_is_named_by_what_it_printed():
     assert {text: wall_named(text, 1) for text in named} == named
 
 
+def test_a_wall_is_named_in_a_line_of_any_length_as_soon_as_in_a_short_one():
+    word = "x" * 16_000
+    assert wall_named(word, 1) == ""
+    said = f"{word} cannot touch '/etc/x': Read-only file system {word}"
+    assert wall_named(said[:-9_000], 1) == "/etc/x cannot be changed"
+    assert wall_named(f"{word}: Permission denied", 1).endswith("x may not be used")
+
+
 def test_a_pipe_does_not_hide_that_a_host_was_not_reached():
     said = "WARNING: Temporary failure in name resolution\nERROR: No matching distribution found for x\n"
     assert wall_named(said, 0) == "no host but this one can be reached"
