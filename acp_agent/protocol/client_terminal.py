@@ -1,7 +1,7 @@
 """Commands in the editor's own terminal, through `terminal/*`.
 
-The order on every path is: create, poll the output and wait for the exit, kill after a timeout or a cancellation, read
-the output, release after the caller's final update. See https://agentclientprotocol.com/protocol/terminals.
+The order on every path is: create, wait for the exit and look at the output now and then, kill after a timeout or a
+cancellation, read the output, release after the caller's final update. See https://agentclientprotocol.com/protocol/terminals.
 """
 
 import contextlib
@@ -155,14 +155,15 @@ def _written(path: str, command: str) -> str:
 
 
 _BACKEND = "editor terminal"
-_POLL_SECONDS = 0.2
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
+"""Seconds before the first look at the output of a command, which most do not reach, and between two later ones."""
 _KILL_GRACE = 5.0
 """Seconds that the editor gets to end a killed command and to send its output."""
 _DELTA_LIMIT = 64 * 1024
 """Characters of new output in one update."""
 _OUTPUT_LIMIT = 1024 * 1024
-"""Bytes that the editor is asked to keep. Every poll carries all of them, five times a second. TypeScript clients close
-the connection on a line over 32 MiB, which escaped output reaches at a sixth of that."""
+"""Bytes that the editor is asked to keep. Every look carries all of them. TypeScript clients close the connection on a
+line over 32 MiB, which escaped output reaches at a sixth of that."""
 _OVERLAP = 4096
 """Characters by which two readings are matched after the terminal dropped its oldest output."""
 _BLANK = re.compile(r"\s+")
@@ -322,10 +323,10 @@ class EditorCommand:
 
     async def _end_left_overs(self) -> None:
         """End what the shell has left running. Of a background command, wait for its end and take the last output."""
-        living = await to_thread.run_sync(self._tree.living)
+        living = await to_thread.run_sync(self._left_over)
         while living and self._background:
             await to_thread.run_sync(self._tree.wait, _LOOK_AFTER, abandon_on_cancel=True)
-            living = await to_thread.run_sync(self._tree.living)
+            living = await to_thread.run_sync(self._left_over)
         if living and (ended := await to_thread.run_sync(self._tree.finish)):
             self._note = f"\n[{ended} background process{'' if ended == 1 else 'es'} ended with the command]\n"
         self._alone = True
@@ -333,11 +334,22 @@ class EditorCommand:
         if self._background:
             await self.refresh()
 
-    async def _look_after(self) -> None:
+    def _left_over(self) -> list[int]:
+        """Return the processes that the shell has left running. If there are none, look after it at once. It blocks."""
+        living = self._tree.living()
+        if not living:
+            self._looked_after()
+        return living
+
+    def _looked_after(self) -> None:
         look, self._afterwards = self._afterwards, None
         if look is not None:
+            self._note += look()
+
+    async def _look_after(self) -> None:
+        if self._afterwards is not None:
             with anyio.CancelScope(shield=True):
-                self._note += await to_thread.run_sync(look)
+                await to_thread.run_sync(self._looked_after)
 
     async def _watch(self) -> wire.ExitStatus:
         """Wait for the exit, and pass on the output meanwhile."""
@@ -358,12 +370,14 @@ class EditorCommand:
         return wire.exit_status(await self._peer.request("terminal/wait_for_exit", self._target))
 
     async def _poll(self) -> None:
-        while True:  # read at once: if the last reading fails, this output is the only one
+        pause = _FIRST_PAUSE
+        while True:
+            await anyio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
             try:
                 await self._read()
             except RpcError:
                 return  # the final reading reports it
-            await anyio.sleep(_POLL_SECONDS)
 
     async def _read(self) -> None:
         """Hand over the output that is new. Raises RpcError."""

@@ -31,7 +31,7 @@ def shorten() -> None:
     set_default(SessionManager.__init__, "lock_seconds", 0.2)
     _set(schedule, "_QUIET", 0.05)
     _set(local_files, "_SETTLED", 200_000_000)  # nanoseconds
-    _set(client_terminal, "_POLL_SECONDS", 0.02)
+    _set(client_terminal, "_LONGEST_PAUSE", 0.02)
     _set(background, "_LOOK", 0.02)
     _set(background, "_FIRST_END", 0.01)
 

@@ -72,10 +72,10 @@ async def test_a_command_goes_as_a_private_script_and_comes_back_whole(tmp_path:
 
     async with editor(**{**HAPPY, "terminal_create": create}) as editing:
         outcome = await run(editing, tmp_path)
-        await settled(editing, 5)
+        await settled(editing, 4)
     assert (outcome.output, outcome.exit_code, outcome.truncated) == ("a\nb\n", 3, True)
     assert editing.methods[:2] == ["terminal/create", "terminal/wait_for_exit"]
-    assert editing.methods[2:] == ["terminal/output", "terminal/output", "terminal/release"]
+    assert editing.methods[2:] == ["terminal/output", "terminal/release"]
     create_params = editing.requests[0][1]
     assert (create_params["command"], create_params["cwd"], create_params["sessionId"]) == ("bash", "/w", "s1")
     assert create_params["outputByteLimit"] > 0
@@ -300,7 +300,7 @@ async def test_a_terminal_that_breaks_under_a_command_is_an_error_and_still_rele
     async with editor(**{**HAPPY, "terminal_wait_for_exit": refuse(-32603)}) as editing:
         with pytest.raises(BackendUnavailable):
             await run(editing, tmp_path)
-        await settled(editing, 4)
+        await settled(editing, 3)
     assert editing.methods[-1] == "terminal/release"
 
 
