@@ -116,10 +116,11 @@ class ToolCalls:
                     pending.touches = await toolset.announce(pending.call)
                 elif pending.result is not None and not pending.unseen:
                     await toolset.refuse(pending.call, pending.result)
-            limiter = anyio.CapacityLimiter(max_parallel)
-            if len(waiting) == 1:
-                await _run(waiting[0], (), toolset, limiter)
+            if len(waiting) == 1:  # there is nothing to wait for
+                waiting[0].started = True
+                waiting[0].result = await toolset.run(waiting[0].call, announced=waiting[0].touches is not None)
                 return
+            limiter = anyio.CapacityLimiter(max_parallel)
             async with anyio.create_task_group() as tasks:
                 for at, pending in enumerate(waiting):
                     tasks.start_soon(_run, pending, waiting[:at], toolset, limiter)
