@@ -19,6 +19,7 @@ from acp_agent.text import visible
 from acp_agent.tools.edit_match import Adapted, ExplainedFailure, NoMatch, adapted, check_readings, replace_exactly
 from acp_agent.tools.tool import Name, Params, Text, Tool, changed, cut
 from acp_agent.workspace.changed_files import SeenFiles, diff_lines
+from acp_agent.workspace.text_files import noted
 
 
 async def previous_text(files: FileSystem, path: str) -> str | None:
@@ -161,7 +162,7 @@ class FileWriter(Tool[P]):
         return replace(made, new_text=now), f". The editor changed it as it saved it:\n{shown}"
 
     async def _note(self, resolved: str, text: str) -> None:
-        await anyio.to_thread.run_sync(self._seen.note, resolved, text)
+        await noted(partial(self._seen.note, resolved, text), len(text))
 
     def failed(self, error: ToolError | Refused) -> ToolResult:
         """Return the error, with the lines that explain it below."""

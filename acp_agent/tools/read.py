@@ -4,6 +4,7 @@ import base64
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Annotated, Final, NamedTuple
 
 from anyio import to_thread
@@ -17,6 +18,7 @@ from acp_agent.core.untrusted import json_value
 from acp_agent.text import counted, escaped
 from acp_agent.tools.tool import WHOLE, Name, Params, Tool, cut, numbered, skipped
 from acp_agent.workspace.changed_files import SeenFiles
+from acp_agent.workspace.text_files import noted
 
 MAX_PICTURE: Final = 3_932_160
 """The largest picture in bytes: 5 MiB of base64, the smallest limit of the large model APIs."""
@@ -93,7 +95,8 @@ class Read(Tool[ReadParams]):
             raise _pdf(params.path)
         if lines.digest:
             resolved = files.resolve(params.path, Access.READ)
-            await to_thread.run_sync(self._seen.note_digest, resolved, lines.digest, lines.whole)
+            note = partial(self._seen.note_digest, resolved, lines.digest, lines.whole)
+            await noted(note, len(lines.whole or ""))
         return ToolResult(self._page(lines, params), locations=_location(params.path, lines.first, files))
 
     def _page(self, lines: Lines, params: ReadParams) -> str:

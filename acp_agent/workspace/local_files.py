@@ -53,6 +53,8 @@ MOST_KEPT = 16 * 1024 * 1024
 """The bytes of lines after which no further line is returned, however many were asked for."""
 _CHUNK = 256 * 1024  # stays in a processor's cache while it is read, searched and counted
 _SIZE_UNKNOWN = 32 * 1024 * 1024  # the most bytes read of a file that claims to be empty, as those of /proc do
+_AT_ONCE = 64 * 1024
+"""The most bytes that are read without a thread."""
 _CONTINUES = 0b1000_0000  # a byte of UTF-8 that is not the first of its character, under the mask 0b1100_0000
 
 
@@ -220,8 +222,9 @@ class LocalFileSystem:
     write_limit   the size in bytes of the largest text that is written
     ripgrep       the program that searches: a name beside this Python or on PATH, or a path
 
-    Blocking work runs in threads. A thread is always waited for: what it opened is closed and what it wrote is
-    whole when a method returns or is cancelled.
+    Blocking work runs in threads, but for looks at one entry and at the head of a file, which take less time than a
+    thread. A thread is always waited for: what it opened is closed and what it wrote is whole when a method returns or
+    is cancelled.
     """
 
     def __init__(
@@ -257,10 +260,16 @@ class LocalFileSystem:
 
         It is not in the port. A backend that asks an editor uses it to know what it would ask for.
         """
-        return await to_thread.run_sync(self._head, path, length)
+        place = self._roots.place(path, Access.READ)
+        status = place.status()
+        if status is None:
+            return None
+        if min(status.st_size, length) <= _AT_ONCE:
+            return _head_of(place, length)
+        return await to_thread.run_sync(_head_of, place, length)
 
     async def kind(self, path: str) -> EntryKind | None:
-        return await to_thread.run_sync(self._kind, path)
+        return self._kind(path)
 
     async def write_text(self, path: str, text: str, *, expected: str | None) -> str:
         await to_thread.run_sync(self._write, path, text, expected)
@@ -292,17 +301,6 @@ class LocalFileSystem:
     def _read(self, path: str) -> str:
         place = self._roots.place(path, Access.READ)
         return decode_text(_bytes_of(place, self._read_limit), place.given)
-
-    def _head(self, path: str, length: int) -> FileHead | None:
-        place = self._roots.place(path, Access.READ)
-        if place.status() is None:
-            return None
-        fd = place.open_regular()
-        try:
-            with errors_about(place.given):
-                return FileHead(os.pread(fd, length, 0), os.fstat(fd).st_size)
-        finally:
-            os.close(fd)
 
     def _kind(self, path: str) -> EntryKind | None:
         status = self._roots.place(path, Access.LIST).status()
@@ -373,6 +371,15 @@ def text_on_disk(roots: Roots, path: str) -> str | None:
     """Return the text of a file, in a worker thread; None if nothing is there. Raises what reading raises."""
     place = roots.place(path, Access.READ)
     return None if place.status() is None else decode_text(_bytes_of(place, MOST_COMPARED), place.given)
+
+
+def _head_of(place: Place, length: int) -> FileHead:
+    fd = place.open_regular()
+    try:
+        with errors_about(place.given):
+            return FileHead(os.pread(fd, length, 0), os.fstat(fd).st_size)
+    finally:
+        os.close(fd)
 
 
 def _bytes_of(place: Place, limit: int) -> bytes:

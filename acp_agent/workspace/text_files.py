@@ -3,7 +3,10 @@
 import hashlib
 import os
 import re
+from collections.abc import Callable
 from functools import partial
+
+from anyio import to_thread
 
 from acp_agent.core.backends import Lines
 from acp_agent.core.errors import ToolError, ToolErrorCategory
@@ -16,6 +19,9 @@ MOST_WHOLE = 256 * 1024
 MOST_COMPARED = 32 * 1024 * 1024
 """The size in bytes of the largest file that has a digest. Larger files cannot be edited."""
 
+_AT_ONCE = 16 * 1024
+"""Characters that are digested and redacted in less time than a thread takes."""
+
 TextDigest = partial(hashlib.blake2b, digest_size=16)
 """Makes a digest of the UTF-8 of a text without its BOM."""
 
@@ -23,6 +29,14 @@ TextDigest = partial(hashlib.blake2b, digest_size=16)
 def text_digest(text: str) -> str:
     """Return the digest of a text, for comparing it with a later one."""
     return TextDigest(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+async def noted(note: Callable[[], None], size: int) -> None:
+    """Call what notes a text of so many characters, in a worker thread if it is long."""
+    if size <= _AT_ONCE:
+        note()
+    else:
+        await to_thread.run_sync(note)
 
 
 def read_bounded(fd: int, limit: int, given: str) -> bytes:
