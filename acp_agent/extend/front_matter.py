@@ -358,7 +358,7 @@ class Fields:
     def name(self, form: re.Pattern[str], expected: str, default: str, *, titles: bool = False) -> str:
         """Return the name, by default that of the file. It is empty if it does not have the form.
 
-        titles   whether a name with blanks stands for the default, as public collections of skills have it
+        titles   whether a name with blanks is a title, as in public collections. The default is the name then
         """
         given = self._values.get("name")
         is_title = titles and isinstance(given, str) and " " in given.strip()
@@ -383,7 +383,7 @@ class Fields:
                 return default
 
     def description(self, default: str = "", *, most: int) -> str:
-        """Return the description, whose end is left out if it is too long: it may be meant for a larger room."""
+        """Return the description. The end of one that is too long is left out: other agents may allow more."""
         text = self.text("description", default, most=MAX_FRONT)
         if len(text) <= most:
             return text

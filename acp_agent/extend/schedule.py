@@ -2,8 +2,8 @@
 
 They are carried out only while an editor has the session open and no turn runs, one after another, the oldest first.
 A time that came while the session was not open, or the machine slept, was missed: the prompt fires once then, or the
-user is told, as the prompt says. The clock of the wall decides, and it is looked at every 30 seconds at the latest,
-because the clock that a process sleeps by stands still while a machine is suspended.
+user is told, as the prompt says. The wall clock decides. It is read at least every 30 seconds, because the clock by
+which a process sleeps stands still while a machine is suspended.
 """
 
 import re
@@ -210,7 +210,7 @@ class SessionSchedule:
         return f"{each.number}. **{each.words}**{''.join(extras)}: {short} ({following})"
 
     def _trouble(self) -> Sequence[str]:
-        """Return why nothing fires by itself here, if that is so."""
+        """Return a line with the reason if prompts do not fire by themselves in this session."""
         if not self._settings().enabled:
             return ("Nothing fires: `scheduler.enabled` is false.",)
         return () if self._session.shows_turns else (_HIDDEN,)
@@ -299,7 +299,7 @@ class SessionSchedule:
         return await self._fire_if_idle(due[0][2])
 
     async def _is_skipped(self, each: ScheduledPrompt, now: int) -> bool:
-        """Decide at the first look at a prompt that is due whether its time was missed, and skip it if it says so."""
+        """Skip a due prompt that missed its time and shall then not fire. Return whether it was skipped."""
         if (key := (each.number, each.due)) in self._why or each.due is None:
             return False
         missed = now - each.due > _LATE

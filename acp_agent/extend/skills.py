@@ -156,7 +156,7 @@ class UserCommands:
 
 
 MANY = 15
-"""Skills from which on the model can search them."""
+"""The number of skills from which on the model can search them."""
 _LONGEST = 40_000
 """Characters of a body that are shown at once; the rest can be read."""
 _YOURS = "which is your own"

@@ -124,7 +124,7 @@ def distinct(
 class ExtensionSources:
     """The files with definitions of one session.
 
-    What it returns is of the last `refresh`. `files` are the same objects until something changes.
+    `files`, `problems` and `waiting` are those of the last `refresh`, and the same objects until something changes.
 
     problems   files that cannot be read
     waiting    files of the project that are not used, since the user has not said yes to them, or has said no

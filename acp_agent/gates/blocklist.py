@@ -37,7 +37,7 @@ class _Transfer(NamedTuple):
     """The options of a program that names its host only by its operands, and writes only what an option names.
 
     letters, words   short and long options without a value
-    valued, named    those with one
+    valued, named    short and long options with a value
     due              one of each of these is needed, or the server chooses the name of a file or another host
     """
 

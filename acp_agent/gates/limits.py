@@ -208,7 +208,7 @@ class Outcome(StrEnum):
 
 
 def outcome_of(result: ToolResult) -> Outcome | None:
-    """Return what a result says about its tool; None if it says nothing, as that of a call which a gate ended."""
+    """Return what a result says about its tool; None if it says nothing, such as that of a refused call."""
     if result.ruling is not None and result.ruling.gate:
         return None
     if result.failure is None or "exit_code" in (result.envelope or {}):

@@ -118,7 +118,7 @@ class SubAgentSession:
     toolset  returns the session's tools
     notes    returns the notes of the project
     limits   returns the session's limits of a turn
-    room     makes what keeps a conversation within its budget of tokens
+    room     returns the compactor of a conversation, for its budget of tokens
     servers  returns the names of its MCP servers
     skills   returns the texts of the skills with these names
     changes  returns a number that grows with each call that changed files; None if that is not noticed

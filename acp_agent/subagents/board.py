@@ -26,7 +26,7 @@ MOST_TASKS = 100
 MOST_UNREAD = 20
 LONGEST_MESSAGE = 4000
 _READER = "messages"
-"""The tool that reads them."""
+"""The tool that reads messages."""
 _PRIORITIES = tuple(PlanPriority)
 _ID = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 

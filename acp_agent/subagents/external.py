@@ -53,7 +53,7 @@ class ExternalAgent:
     program           its command line
     start             how it is started
     startup_timeout   seconds until it must have opened a session
-    idle_timeout      seconds without a message of it until it has failed, while it waits for nothing of ours
+    idle_timeout      seconds without a message until it has failed. The time in which it waits for us does not count
     """
 
     name: str
@@ -95,7 +95,7 @@ class Patience:
     serving: int = 0
 
     def heard(self) -> None:
-        """Begin anew."""
+        """Restart the time, since a message came."""
         if not self.serving:
             self.scope.deadline = anyio.current_time() + self.seconds
 
@@ -233,7 +233,7 @@ class ExternalWorker:
     ) -> tuple[str, str]:
         """Have the agent do a task. All that it began is over on return.
 
-        Return why its turn ended, if not simply so, and why it did not do the task; empty if it did.
+        Return two texts: a note on an unusual end of its turn, and why it did not do the task. Either may be empty.
         """
         agent, needs = self._agent, self._needs
         patience = Patience(agent.idle_timeout)

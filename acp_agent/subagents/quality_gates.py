@@ -11,8 +11,8 @@ Quality gates check what a turn changed and what sub-agents report. The user con
 
 A gate is a command, whose exit code decides, or an evaluator, whose report begins with APPROVED or REJECTED. Both are
 calls of the session's own tools: they pass its gates, its sandbox and its audit, and each has a card. What fails and
-blocks goes back to the one who worked, at most so many times; then the user is told. A gate that cannot be run, because
-its call was refused for example, is no failure of the work: the user is told.
+blocks goes back to the agent that did the work, at most `max_retries` times; then the user is told. A gate that cannot
+be run, because its call was refused for example, is no failure of the work: the user is told.
 
 Nothing that runs inside of a gate fires one: `calls` has the ids of the gates' own calls, and the session's agent gives
 an answer only when all of them have ended.

@@ -282,7 +282,7 @@ class SubAgentRuns:
     async def steer(self, which: str, words: str) -> AgentRun:
         """End a run if it still goes on, and begin it anew, with its conversation and these words.
 
-        Raises ToolError if its agent is not what it was: the session's gates judge the present one.
+        Raises ToolError if its definition has changed: the run would go on under the former one.
         """
         run = self._known(which)
         if self._needs.definitions().get(run.definition.name.lower()) != run.definition:
@@ -295,14 +295,14 @@ class SubAgentRuns:
     # ------------------------------------------------------------------------------------- reports
 
     def news(self) -> str:
-        """Return how runs ended that the model has no result of, and a line about messages; empty for neither."""
+        """Return the ends of runs that the model does not know yet, and a line about messages; empty for neither."""
         ready = self._untold()
         for run in ready:
             run.told = True
         return "\n\n".join(filter(None, (*(_announced(run.shown()) for run in ready), self._mail())))
 
     async def wait(self) -> str:
-        """Wait until a spawned run ends or writes, and return the news. Empty at once if none goes on and none are."""
+        """Wait until a spawned run ends or writes, and return the news; empty if no run goes on and there are none."""
         while True:
             if mail := self._mail():
                 return mail

@@ -132,7 +132,7 @@ class ModelDependencies:
     prompt    returns the system prompt of a definition with these tools
     servers   returns the names of the session's MCP servers
     limits    returns the session's limits of a turn
-    room      makes what keeps a conversation within its budget of tokens
+    room      returns the compactor of a conversation, for its budget of tokens
     shared    returns the board and the mail of the session; None if it has none
     """
 

@@ -131,7 +131,7 @@ def _takes_names_whole(xargs: Command) -> bool:
 
 
 def _quiet(command: Command) -> bool:
-    """Return whether nothing but its output goes on: an error message may hold any text."""
+    """Return whether only its standard output goes on, and no error message, which may hold any text."""
     silenced = all(each.harmless and each.operator not in (">&", "<&") for each in command.redirections)
     blanks = any(char.isspace() for word in command.argv for char in word)
     options = any(word[:1] in "*?[" for word in command.patterns)  # a file may be called like an option

@@ -114,7 +114,7 @@ class ObjectStore:
             self._release()
 
     def wants(self, size: int) -> bool:
-        """Return True: it is the disk that is full or not."""
+        """Return True: only the disk limits the contents."""
         del size
         return True
 

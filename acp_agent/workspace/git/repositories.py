@@ -125,7 +125,7 @@ class GitContents:
                 yield Setting("git-rebase-todo.exec", "".join(rest))
 
     def _hook_folders(self, settings: tuple[Setting, ...]) -> list[str]:
-        """Return what core.hooksPath names. What git makes something else of than a path is a trouble."""
+        """Return the folders that core.hooksPath names. One that is no plain path to git is a trouble."""
         found = list[str]()
         for value in [each.value or "" for each in settings if each.key == "core.hookspath"]:
             if not value or value.startswith("%") or (value[0] == "~" and value[:2] != "~/"):
@@ -168,7 +168,7 @@ class GitContents:
             return False
 
     def _objects(self) -> Iterator[str]:
-        """Yield the folder outside the workspace that objects are taken from, also by one that lends them."""
+        """Yield the first folder outside the workspace from which git takes objects, directly or through another."""
         pending, seen = [os.path.join(self._common, "objects")], dict[str, None]()
         while pending:
             objects = pending.pop()
