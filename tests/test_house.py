@@ -156,6 +156,27 @@ def test_the_map_names_every_package_and_none_besides():
     }
 
 
+METHODS = {"session/new", "session/prompt", "session/update", "session/request_permission"}  # of ACP, and no files
+
+
+@each_row("page", ("docs/architecture.md", "CONTRIBUTING.md"))
+def test_the_pages_for_newcomers_name_only_files_and_names_that_exist(page: str):
+    text = (PACKAGE.parent / page).read_text(encoding="utf-8")
+    folders = {path.name for path in PACKAGE.iterdir() if path.is_dir()}
+    named = {name for name in re.findall(r"`([\w./]+)`", text) if name.partition("/")[0] in folders and "/" in name}
+    assert [name for name in sorted(named - METHODS) if "NAME" not in name and not _is_there(name)] == []
+
+
+def _is_there(name: str) -> bool:
+    """Whether `folder/module`, `folder/module.py` or `folder/module.name` stands for something in the package."""
+    if (PACKAGE / name).exists() or (PACKAGE / f"{name}.py").exists():
+        return True
+    module, _, attribute = name.rpartition(".")
+    file = PACKAGE / f"{module}.py"
+    defined = rf"^(?:\s*(?:async )?(?:def|class) )?{attribute}\b"
+    return file.exists() and re.search(defined, file.read_text(encoding="utf-8"), re.MULTILINE) is not None
+
+
 def test_no_file_is_longer_than_600_lines():
     assert {name: length for name, length in LINES.items() if length > 600} == {}
 
