@@ -142,6 +142,10 @@ class SessionSnapshots:
         self._watches[root.path].close()
         self._watches[root.path] = FolderWatch(root, TextStore(), _TEXTS, self._stop, self._data, wanted=limits)
 
+    def drop(self, root: Root) -> None:
+        """Forget what was seen of a root."""
+        self._watches.pop(root.path).close()
+
     def contents(self, names: set[str]) -> dict[str, bytes]:
         """Return the contents of entries, as far as they are kept."""
         found = dict[str, bytes]()
@@ -309,6 +313,7 @@ class FileWatch:
             except TooManyEntries as error:
                 self._limit = error.most
                 self._snapshots.troubles[root.path] = str(error)
+                self._snapshots.drop(root)
             except SnapshotOff as error:
                 self._snapshots.troubles[root.path] = str(error)
                 if self.limits is not None:

@@ -288,10 +288,32 @@ class FolderWatch:
             if met > most:
                 raise TooManyEntries(self.root.path, most)
             if whole and met > SMALL and self._watch_events():
+                self._count_entries()
                 pending, met = [""], 0
                 seen.clear()
         if whole:
             self._count = met
+
+    def _count_entries(self) -> None:
+        """Raise TooManyEntries for a tree that is too large, before what is found in it is held."""
+        pending, met = [""], 0
+        while pending:
+            path = pending.pop()
+            prefix = f"{path}/" if path else ""
+            try:
+                with holding(self.root.open_directory(path or ".")) as fd, os.scandir(fd) as entries:
+                    for entry in entries:
+                        is_folder = entry.is_dir(follow_symlinks=False)
+                        if is_folder and not self._is_entered(prefix + entry.name, entry.name):
+                            continue
+                        met += 1
+                        pending += [prefix + entry.name] if is_folder else []
+            except OSError:
+                continue
+            if self._stop.is_set():
+                raise SnapshotOff("the session ended")
+            if met > MOST_ENTRIES:
+                raise TooManyEntries(self.root.path, MOST_ENTRIES)
 
     def _watch_events(self) -> bool:
         """Ask the kernel from now on what changes. Return whether that is new, so that all folders are to be opened."""

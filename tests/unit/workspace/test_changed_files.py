@@ -120,6 +120,28 @@ def test_large_trees_are_not_looked_at_a_second_time(folder: Folder, monkeypatch
     assert folder.changes(new__txt="x") == CommandChanges([], [], ())
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the kernel does not tell which folders changed")
+def test_nothing_is_kept_of_a_tree_that_is_too_large(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "SMALL", 3)
+    monkeypatch.setattr(snapshots, "MOST_ENTRIES", 8)
+    for number in range(7):
+        folder.put(f"d/{number}.txt")
+        folder.put(f"node_modules/{number}.txt")  # is not entered
+    folder.watch.before()
+    assert folder.watch.limit == 0
+    watched = open_events()
+    folder.put("d/e/7.txt")
+    folder.watch.prepare()
+    assert folder.watch.limit == 8
+    assert open_events() < watched
+
+
+def open_events() -> int:
+    """The number of open descriptors of inotify."""
+    links = (Path(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd"))
+    return sum("inotify" in str(link.readlink()) for link in links if link.is_symlink())
+
+
 def apply(folder: Path, step: tuple[str, str, str]) -> None:
     """Do one step of a command. A step that cannot be done does nothing."""
     what, one, two = step
