@@ -4,20 +4,44 @@ import hashlib
 import json
 import re
 import unicodedata
+from functools import cached_property
+from typing import AnyStr, Generic, cast
 
 from acp_agent.core.types import OutputStats
+
+
+def lazy_regex(source: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
+    """Return what `re.compile` returns, but compile it when it is first used: most processes never use most of them.
+
+    Methods may be called; functions of `re` do not take it.
+    """
+    return cast("re.Pattern[AnyStr]", _LazyRegex(source, flags))
+
+
+class _LazyRegex(Generic[AnyStr]):
+    def __init__(self, source: AnyStr, flags: int) -> None:
+        self._source, self._flags = source, flags
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[AnyStr]:
+        return re.compile(self._source, self._flags)
+
+    def __getattr__(self, name: str) -> object:
+        """Return an attribute of the expression, and keep it, so that it is not looked for here again."""
+        return self.__dict__.setdefault(name, getattr(self._compiled, name))
+
 
 _TITLE_LIMIT = 120
 _SCAN_LIMIT = 2000  # characters: a title needs no more of a command of ten megabytes
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # controls, bidi and zero-width, surrogates, separators
 _BLANK_LETTERS = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
-BLANK = re.compile(f"[{_BLANK_LETTERS}\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+BLANK = lazy_regex(f"[{_BLANK_LETTERS}\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 """Letters, marks and symbols that are drawn as nothing, although their Unicode categories do not tell.
 
 These are the ones of Default_Ignorable_Code_Point in Unicode's DerivedCoreProperties, and the blank Braille pattern.
 """
 _BLANK = frozenset(_BLANK_LETTERS)  # without variation selectors, which belong to the symbol before them
-_LINE_END = re.compile(r"\s*[\r\n]+\s*")
+_LINE_END = lazy_regex(r"\s*[\r\n]+\s*")
 
 
 def visible(text: str) -> str:
@@ -51,17 +75,17 @@ def title(text: str) -> str:
 
 # ------------------------------------------------------------ characters that a reader does not see
 
-_UNSEEN = re.compile(
+_UNSEEN = lazy_regex(
     "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U0001d173-\U0001d17a\U000e0000-\U000e01ef]"
 )
 """Controls without tab and line end, invisible and bidirectional characters, line separators, lone surrogates."""
-_NOTE = re.compile(r" \[line \d+ holds U\+[0-9A-F]{4,6}(?:, U\+[0-9A-F]{4,6})*(?:, \.\.\.)?\]\Z")
-_ESCAPABLE = re.compile(rf"{_UNSEEN.pattern}|\\(?=u[0-9A-Fa-f]{{4}})|(?<= )\[(?=line \d+ holds U\+)")
-_ESCAPES = re.compile(r"(?:\\u[0-9A-Fa-f]{4})+")
-_LINE_NUMBER = re.compile(r" *(\d{1,9})\t")
-_LISTED_NUMBER = re.compile(r" *(\d{1,9})[\t:-]")
-_FLAG = re.compile("\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{3,6}\U000e007f")
+_NOTE = lazy_regex(r" \[line \d+ holds U\+[0-9A-F]{4,6}(?:, U\+[0-9A-F]{4,6})*(?:, \.\.\.)?\]\Z")
+_ESCAPABLE = lazy_regex(rf"{_UNSEEN.pattern}|\\(?=u[0-9A-Fa-f]{{4}})|(?<= )\[(?=line \d+ holds U\+)")
+_ESCAPES = lazy_regex(r"(?:\\u[0-9A-Fa-f]{4})+")
+_LINE_NUMBER = lazy_regex(r" *(\d{1,9})\t")
+_LISTED_NUMBER = lazy_regex(r" *(\d{1,9})[\t:-]")
+_FLAG = lazy_regex("\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{3,6}\U000e007f")
 _PLAIN_ASCII = bytes([9, 10, *range(0x20, 0x7F)])
 _SLICE = 1 << 20
 _MOST_NAMED = 8
@@ -223,8 +247,8 @@ def measure(raw: str, shown: str) -> OutputStats:
 CONTINUED = "↪ "
 """The beginning of a continued line. No line of a wrapped text may begin with it otherwise."""
 
-_TO_LAST_BLANK = re.compile(r".*\s", re.DOTALL)
-_TO_WORD_END = re.compile(r".*[^\w]", re.DOTALL)
+_TO_LAST_BLANK = lazy_regex(r".*\s", re.DOTALL)
+_TO_WORD_END = lazy_regex(r".*[^\w]", re.DOTALL)
 
 
 def wrap_line(line: str, width: int) -> list[str]:
@@ -261,7 +285,7 @@ ITSELF = "[the agent itself "
 REFLECTION = "[self_reflection]"
 """The first line of a note about calls that failed again and again."""
 
-_LIKE_OURS = re.compile(
+_LIKE_OURS = lazy_regex(
     rf"<(?=\s{{0,16}}/?\s{{0,16}}(?:{'|'.join(TAGS)})\b)|\[(?=\s{{0,16}}/?\s{{0,16}}(?:the\sagent\sitself|self_reflection)\b)",
     re.IGNORECASE,
 )

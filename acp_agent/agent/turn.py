@@ -50,6 +50,7 @@ from acp_agent.core.messages import (
 )
 from acp_agent.core.ports import ModelRequest, Provider, Toolset
 from acp_agent.core.types import ToolResult, ToolSpec, tool_id
+from acp_agent.text import lazy_regex
 
 _CLOSING = 2.0  # seconds a provider gets to close its connection
 
@@ -130,7 +131,7 @@ _LOOKED_AT = (
     4_000  # characters at the head and at the tail of an output that are compared, so that a hundred calls stay cheap
 )
 
-_VOLATILE = re.compile(
+_VOLATILE = lazy_regex(
     r"""
       [0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}                 # UUID
     | \d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?  # ISO date and time
@@ -142,7 +143,7 @@ _VOLATILE = re.compile(
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
 
-_OUR_IDS = re.compile(r'\bid="[0-9a-f]{8}"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b', re.ASCII)
+_OUR_IDS = lazy_regex(r'\bid="[0-9a-f]{8}"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b', re.ASCII)
 """The ids that we put around an output ourselves."""
 
 

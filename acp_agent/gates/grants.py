@@ -38,11 +38,12 @@ from acp_agent.core.types import tool_id
 from acp_agent.gates.shell import programs
 from acp_agent.gates.shell.command import Command
 from acp_agent.store.private_file import DamagedFile, locked, quoted, read_private, replace_private, set_aside
+from acp_agent.text import lazy_regex
 
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 # No userinfo, no escapes, no brackets, only ASCII in front of the path, and no character at which some parsers of URLs
 # stop and others go on. So every parser reads the same host.
-_PLAIN = re.compile(
+_PLAIN = lazy_regex(
     rf"https://(?P<host>{_LABEL}(?:\.{_LABEL}){{0,126}})\.?(?::(?P<port>[0-9]{{1,5}}))?(?:[/?#][^\s\x00-\x20\x7f-\x9f\\]*)?",
     re.IGNORECASE,
 )

@@ -21,20 +21,21 @@ from acp_agent.core.messages import ModelText, ModelThought
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.llm.endpoint import ModelEndpoint, as_object, as_text, read_object, write
 from acp_agent.net.client import HttpClient, HttpRequest, StreamedResponse
+from acp_agent.text import lazy_regex
 
 DETAIL_LIMIT: Final = 300
 
-_TOO_LONG: Final = re.compile(
+_TOO_LONG: Final = lazy_regex(
     r"context.?(length|window|size)|maximum context|prompt is too long|input is too long|too many tokens"
     r"|exceed_context|exceeds? the (model|available) ?\w* ?context|tokens? limit exceeded",
     re.IGNORECASE,
 )
-_NO_CREDIT: Final = re.compile(
+_NO_CREDIT: Final = lazy_regex(
     r"insufficient_quota|exceeded your current quota|credit balance|spend.?limit|billing|out of credits",
     re.IGNORECASE,
 )
-_KEY_LIKE: Final = re.compile(r"\b(sk|gsk|xai)-[A-Za-z0-9_*.\-]{6,}")
-_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
+_KEY_LIKE: Final = lazy_regex(r"\b(sk|gsk|xai)-[A-Za-z0-9_*.\-]{6,}")
+_UNPRINTABLE: Final = lazy_regex(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
 # The status that means the same as an error type (Anthropic "Errors"; OpenAI "Error codes").
 _STATUS_OF_TYPE: Final = {
     "invalid_request_error": 400,

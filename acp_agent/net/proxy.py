@@ -9,7 +9,6 @@ command that floods the proxy then slows down only itself. The limits below hold
 """
 
 import asyncio
-import re
 import socket
 import threading
 from collections.abc import Callable, Sequence
@@ -33,6 +32,7 @@ from acp_agent.net.hosts import (
     system_resolve,
     why_local,
 )
+from acp_agent.text import lazy_regex
 
 if TYPE_CHECKING:
     import httpcore
@@ -60,9 +60,9 @@ _CLOSING_SECONDS: Final = 5.0
 _FAREWELL_SECONDS: Final = 1.0
 
 _HOST: Final = rb"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9.-]{1,254})"
-_CONNECT: Final = re.compile(rb"CONNECT " + _HOST + rb":([0-9]{1,5}) HTTP/1\.[01]")
-_ABSOLUTE: Final = re.compile(rb"([A-Z]{1,20}) http://" + _HOST + rb"(?::([0-9]{1,5}))?([/?][!-~]*)? (HTTP/1\.[01])")
-_FIELD: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\t -~\x80-\xff]*)")
+_CONNECT: Final = lazy_regex(rb"CONNECT " + _HOST + rb":([0-9]{1,5}) HTTP/1\.[01]")
+_ABSOLUTE: Final = lazy_regex(rb"([A-Z]{1,20}) http://" + _HOST + rb"(?::([0-9]{1,5}))?([/?][!-~]*)? (HTTP/1\.[01])")
+_FIELD: Final = lazy_regex(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\t -~\x80-\xff]*)")
 _FOR_PROXIES: Final = frozenset((b"host", b"connection", b"keep-alive", b"te", b"upgrade"))
 
 

@@ -20,6 +20,8 @@ import re
 from enum import Enum, auto
 from typing import Final
 
+from acp_agent.text import lazy_regex
+
 _LOADING: Final = frozenset(
     (
         *("applet", "audio", "base", "bgsound", "embed", "feimage", "frame", "frameset", "iframe", "image", "img"),
@@ -29,7 +31,7 @@ _LOADING: Final = frozenset(
 )
 _RAW: Final = frozenset(("listing", "noembed", "noframes", "plaintext", "pre", "textarea", "xmp"))
 """Tags that load nothing but whose content is raw, so that a fence inside them is not a fence."""
-_LOADING_ATTRIBUTE: Final = re.compile(
+_LOADING_ATTRIBUTE: Final = lazy_regex(
     r"[\s/\"'](?:\w*src|\w*srcset|srcdoc|poster|background|data|style|xlink:href|on\w+)\s*=",
     re.IGNORECASE,
 )
@@ -38,12 +40,12 @@ _LONGEST_TAG: Final = 512
 """The longest tag, in characters. A longer one is treated as a tag that loads something."""
 _LONGEST_LINE: Final = 1000
 """How many characters of a line are searched for a fence."""
-_NAME: Final = re.compile(rf"[a-zA-Z][^\s/<>]{{0,{_LONGEST_NAME}}}")
-_END_OF_TAG: Final = re.compile("[<>]")
-_POINT: Final = re.compile("[\n<]")
-_FENCE: Final = re.compile("`{3}|~{3}")
-_OPENS: Final = re.compile(r"(?P<run>`{3,}|~{3,})[ \t]*[a-zA-Z][^`~<]*")
-_CLOSES: Final = re.compile(r"(?P<run>`{3,}|~{3,})[ \t]*")
+_NAME: Final = lazy_regex(rf"[a-zA-Z][^\s/<>]{{0,{_LONGEST_NAME}}}")
+_END_OF_TAG: Final = lazy_regex("[<>]")
+_POINT: Final = lazy_regex("[\n<]")
+_FENCE: Final = lazy_regex("`{3}|~{3}")
+_OPENS: Final = lazy_regex(r"(?P<run>`{3,}|~{3,})[ \t]*[a-zA-Z][^`~<]*")
+_CLOSES: Final = lazy_regex(r"(?P<run>`{3,}|~{3,})[ \t]*")
 
 
 class _Tag(Enum):
@@ -159,14 +161,14 @@ _SLICE = 64 * 1024
 
 _PLAIN = rf"[\w./#?=@+,%~-]{{1,{_LONGEST_TARGET}}}+"
 _GAP = rf"[ \t\n]{{0,{_LONGEST_GAP}}}"
-_LOCAL = re.compile(rf"{_GAP}+<?+(?:data:|(?!//){_PLAIN}(?=[\s)>\"']|\Z)|[)>\"']|\Z)")
-_OPENING = re.compile(r"(?P<image>!\[)|(?P<paragraph>\n[ \t]*(?=\n))|(?P<target>\]\()|(?P<label>\]:)")
-_UNDECIDED = re.compile(rf"(?:!|\]|\n[ \t]*|\][(:]{_GAP}<?[^\s)>\"']{{0,{_LONGEST_TARGET}}})\Z")
+_LOCAL = lazy_regex(rf"{_GAP}+<?+(?:data:|(?!//){_PLAIN}(?=[\s)>\"']|\Z)|[)>\"']|\Z)")
+_OPENING = lazy_regex(r"(?P<image>!\[)|(?P<paragraph>\n[ \t]*(?=\n))|(?P<target>\]\()|(?P<label>\]:)")
+_UNDECIDED = lazy_regex(rf"(?:!|\]|\n[ \t]*|\][(:]{_GAP}<?[^\s)>\"']{{0,{_LONGEST_TARGET}}})\Z")
 
 
 _ACTS = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069"
-_ACTING = re.compile(f"[{_ACTS}]")
-_SUSPECT = re.compile(rf"[<\r{_ACTS}]|\]\(|\]:")
+_ACTING = lazy_regex(f"[{_ACTS}]")
+_SUSPECT = lazy_regex(rf"[<\r{_ACTS}]|\]\(|\]:")
 """Everything that one of the guards may change."""
 
 
@@ -179,7 +181,7 @@ def defused(text: str) -> str:
     return "".join((*pieces, guard.feed("", last=True)))
 
 
-_RETURNS = re.compile(r"\r(?!\n)")
+_RETURNS = lazy_regex(r"\r(?!\n)")
 
 
 class ControlGuard:

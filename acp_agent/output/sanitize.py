@@ -24,7 +24,7 @@ that do not compare ids. The system prompt (`agent/prompt.py`) explains the fenc
 import hashlib
 import re
 
-from acp_agent.text import defanged, escaped, is_plain
+from acp_agent.text import defanged, escaped, is_plain, lazy_regex
 
 _SLICE = 1 << 20  # characters handled at once: limits the memory of a regular expression beside the text
 # a longer piece of a line is not a progress bar: it stays, and the CR after it ends the line
@@ -41,7 +41,7 @@ _BODY = rf"[^\x00-\x1f\x7f-\x9f]{{0,{_LONGEST_STRING}}}+"
 _END = r"(?:\x07|\x1b\\|\x9c)"
 
 # The pattern begins with one class, so that the search runs at memory speed. What it begins is decided afterwards.
-_NOISE = re.compile(
+_NOISE = lazy_regex(
     rf"""[{_CONTROL}{_INVISIBLE}](?:
         (?<=\x1b)(?: \[{_PARAMETERS}[@-~]? | [\]PX^_](?:{_BODY}{_END})? | [\x20-/]{{1,8}}+[0-~]? | [0-~] )
       | (?<=\x9b){_PARAMETERS}[@-~]?
@@ -50,18 +50,18 @@ _NOISE = re.compile(
     )?""",
     re.VERBOSE,
 )
-_UNFINISHED = re.compile(
+_UNFINISHED = lazy_regex(
     rf"(?:(?:\x1b\[|\x9b){_PARAMETERS}|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f]){_BODY}\x1b?|\x1b[ -/]{{0,8}})\Z"
 )
 _LONGEST_UNFINISHED = _LONGEST_STRING + 8
-_SUSPECT = re.compile(rf"[{_CONTROL}{_INVISIBLE}\ud800-\udfff]")
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_SUSPECT = lazy_regex(rf"[{_CONTROL}{_INVISIBLE}\ud800-\udfff]")
+_SURROGATE = lazy_regex(r"[\ud800-\udfff]")
 _PLAIN_ASCII = bytes([9, 10, 13, *range(0x20, 0x7F)])
 
-_OVERWRITTEN = re.compile(r"^[^\r\n]*+\r[^\n]*+", re.MULTILINE)
-_OVERSTRUCK = re.compile(r"[^\x08\r\n]\x08")
+_OVERWRITTEN = lazy_regex(r"^[^\r\n]*+\r[^\n]*+", re.MULTILINE)
+_OVERSTRUCK = lazy_regex(r"[^\x08\r\n]\x08")
 _MOST_OVERSTRUCK = 200  # characters of one line that backspaces may reach back
-_SEQUENCE = re.compile(
+_SEQUENCE = lazy_regex(
     rf"""[\x1b\x90\x98\x9b\x9d-\x9f](?:
         (?<=\x1b)(?: \[{_PARAMETERS}[@-~]? | [\]PX^_](?:{_BODY}{_END})? | [\x20-/]{{1,8}}+[0-~]? | [0-~] )?
       | (?<=\x9b){_PARAMETERS}[@-~]?

@@ -8,7 +8,6 @@ tolerated: a search waits only briefly for it, and a model that failed is not as
 
 import hashlib
 import math
-import re
 import sqlite3
 import sys
 import time
@@ -26,6 +25,7 @@ from acp_agent.core.ports import Embedder
 from acp_agent.core.services import Remembered
 from acp_agent.log import Log
 from acp_agent.store.db import Database
+from acp_agent.text import lazy_regex
 
 _COMPARED = 2000  # notes, the newest
 _CAUGHT_UP = 64  # notes that get their vector in one search
@@ -178,9 +178,9 @@ def _little_endian(floats: "array[float]") -> "array[float]":
 _LONGEST_QUERY = 10_000  # characters that are looked at
 _LONGEST_WORD = 64
 _MOST = 32
-_WORD = re.compile(r"[^\W_]+")
+_WORD = lazy_regex(r"[^\W_]+")
 # Scripts that put no blank between words: Thai to Burmese, Khmer, kana, ideographs.
-_UNSPACED = re.compile(
+_UNSPACED = lazy_regex(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
 

@@ -13,7 +13,7 @@ from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import Message, Role, TextPart, ToolUsePart
 from acp_agent.core.types import ToolResult
 from acp_agent.output.sanitize import fence
-from acp_agent.text import TAGS, clip, defanged, fenced, measure, title, visible
+from acp_agent.text import TAGS, clip, defanged, fenced, lazy_regex, measure, title, visible
 from tests.fakes.fake_toolset import FakeToolset
 from tests.unit.tools.workbench import Workbench
 
@@ -176,3 +176,19 @@ def test_ordinary_text_is_shown_as_it_is(text: str):
 
 def test_half_a_surrogate_pair_can_be_sent():
     assert visible("a\ud800") == "a\\ud800"
+
+
+def test_an_expression_that_is_compiled_late_is_as_one_that_is_compiled_at_once():
+    late, usual = lazy_regex(r"(?P<word>[a-z]+)\d", re.IGNORECASE), re.compile(r"(?P<word>[a-z]+)\d", re.IGNORECASE)
+
+    assert late.sub(r"<\g<word>>", "Ab1 c2 3") == usual.sub(r"<\g<word>>", "Ab1 c2 3") == "<Ab> <c> 3"
+    assert (late.pattern, late.flags, late.groupindex) == (usual.pattern, usual.flags, usual.groupindex)
+    assert [bool(late.fullmatch(text)) for text in ("a1", "a1", "1")] == [True, True, False]
+    assert [found["word"] for found in late.finditer("x1y2")] == ["x", "y"]
+
+
+def test_an_expression_that_nothing_uses_is_never_compiled():
+    unused = lazy_regex("(")
+
+    with pytest.raises(re.error):
+        unused.match("")

@@ -17,20 +17,21 @@ from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.grammar import ParsedArguments, WordKind, grammar_of
 from acp_agent.gates.shell.options import tables
 from acp_agent.gates.shell.programs import only_reads
+from acp_agent.text import lazy_regex
 
 _PRINTERS = frozenset(("echo", "printf", "print", "test", "expr"))
-URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_PATH_START = re.compile(r"(?:/|~|\.\.?(?:/|$))")
-_UNKNOWN = re.compile(r"[$`]")
-_IGNORE_FILE = re.compile(r"(?:^|/)\.\w*ignore$|(?:^|/)info/exclude$")
-_HIDDEN = re.compile(r"(?:^|/)\.\w*[*?\[]")
+URL = lazy_regex(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_PATH_START = lazy_regex(r"(?:/|~|\.\.?(?:/|$))")
+_UNKNOWN = lazy_regex(r"[$`]")
+_IGNORE_FILE = lazy_regex(r"(?:^|/)\.\w*ignore$|(?:^|/)info/exclude$")
+_HIDDEN = lazy_regex(r"(?:^|/)\.\w*[*?\[]")
 _LOOKERS = frozenset(("cat", "head", "tail", "grep", "rg", "ls", "wc", "test", "stat", "diff", "cmp"))
 _MOVERS = frozenset(("cd", "pushd", "popd"))
 _SAME_SHELL = frozenset(("time", "command", "builtin", "noglob", "nocorrect"))
 _CHAINED = frozenset(("git", "make", "gmake"))
-_VALUE = re.compile(r"(?:--?[\w.:-]+|[A-Za-z_][\w.:]*)=(.+)", re.DOTALL)
-_BUNDLE = re.compile(r"-([A-Za-z0-9]{1,16})")
-_UNBUNDLED = re.compile(
+_VALUE = lazy_regex(r"(?:--?[\w.:-]+|[A-Za-z_][\w.:]*)=(.+)", re.DOTALL)
+_BUNDLE = lazy_regex(r"-([A-Za-z0-9]{1,16})")
+_UNBUNDLED = lazy_regex(
     r"(?:.*-)?(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|cpp|ld|gfortran|nvcc|tcc|rustc)(?:-[\d.]+)?"
     r"|cmake|ninja|protoc|swig|javac?|go"
 )

@@ -8,6 +8,7 @@ import re
 
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.grammar import ParsedArguments, grammar_of
+from acp_agent.text import lazy_regex
 from acp_agent.workspace.git.settings import may_set
 
 MAX_SCRIPT = 4096
@@ -26,7 +27,7 @@ _SED_ADDRESS = (
     + _SED_PATTERN.replace("{d}", "(?P=q{n})")
     + r")"
 )
-_SED_COMMAND = re.compile(
+_SED_COMMAND = lazy_regex(
     r"[ \t]*+(?:"
     + _SED_ADDRESS.replace("{n}", "1")
     + r"(?:[ \t]*+,[ \t]*+(?:[+~]?\d++|"
@@ -38,11 +39,11 @@ _SED_COMMAND = re.compile(
     + r"|y(?P<e>[^\w\s\\])(?:\\.|(?!(?P=e))[^\\\n])*+(?P=e)(?:\\.|(?!(?P=e))[^\\\n])*+(?P=e)"
     + r")?[ \t]*+(?:[;\n]|$)"
 )
-_SED_SUFFIX = re.compile(r"(?:-i|--in-place) [\w.~]*")
-_AWK_RUNS = re.compile(r"system|getline|ENVIRON|ARGV|ARGC|SYMTAB|@|\|(?!\|)(?<!\|\|)")
-_AWK_TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*+"|print|[;}>]|["/#\\]', re.DOTALL)
-_AWK_PRINTS = re.compile(r"print.*>", re.DOTALL)
-_AWK_OPTIONS = re.compile(r"-F.*|-v.*|--field-separator=.*|--assign=.*|--version|--help|-V", re.DOTALL)
+_SED_SUFFIX = lazy_regex(r"(?:-i|--in-place) [\w.~]*")
+_AWK_RUNS = lazy_regex(r"system|getline|ENVIRON|ARGV|ARGC|SYMTAB|@|\|(?!\|)(?<!\|\|)")
+_AWK_TOKEN = lazy_regex(r'"(?:\\.|[^"\\\n])*+"|print|[;}>]|["/#\\]', re.DOTALL)
+_AWK_PRINTS = lazy_regex(r"print.*>", re.DOTALL)
+_AWK_OPTIONS = lazy_regex(r"-F.*|-v.*|--field-separator=.*|--assign=.*|--version|--help|-V", re.DOTALL)
 
 
 def sed_asks(args: tuple[str, ...]) -> str:
@@ -83,7 +84,7 @@ def awk_asks(args: tuple[str, ...]) -> str:
     return f"the script {script[:80]!r}" if unclear else ""
 
 
-_PRINTF_SETS = re.compile(r"%[^a-zA-Z]*[hjlLqtz]*n")
+_PRINTF_SETS = lazy_regex(r"%[^a-zA-Z]*[hjlLqtz]*n")
 
 
 def printf_asks(args: tuple[str, ...], patterns: frozenset[str]) -> str:

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable
 
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.options import has_option, is_disk, is_socket, operands, system_root, tables
+from acp_agent.text import lazy_regex
 
-_FIND_OPTION = re.compile(r"-[HLPEXdsx]+|-O\d*|-D\w+")
+_FIND_OPTION = lazy_regex(r"-[HLPEXdsx]+|-O\d*|-D\w+")
 _HARMLESS_DEVICES = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/zero", "/dev/full", "/dev/tty")
 
 
@@ -139,16 +140,16 @@ _CHECKS: dict[str, Callable[[Command, str], str]] = {
     "dd": _dd,
 }
 
-_FORKS = re.compile(
+_FORKS = lazy_regex(
     r"fork\W*while\W*fork|(?:while|until|loop|for)\b[^\n]{0,24}[:{(\s]\s*(?:os\.)?fork\b|fork\b[^\n]*\bwhile\b",
     re.IGNORECASE,
 )
-_WIPES = re.compile(
+_WIPES = lazy_regex(
     r"(?:rmtree|rm_rf?|rm_r|remove_dir_all|rmSync|rmdirSync|removeSync|remove_tree|rimraf|deltree|unlink(?:\W{1,3}glob)?)\W{0,4}['\"]([^'\"]*)['\"]"
 )
-_STARTS = re.compile(r"system|popen|exec|spawn|subprocess|shell|\bqx\b|`|\bpty\b|getline|Runtime|\bsh\b", re.IGNORECASE)
-_LITERAL = re.compile(r"'((?:[^'\\\n]|\\.)*)'|\"((?:[^\"\\\n]|\\.)*)\"|`([^`]*)`|qx\{([^}]*)\}")
-_COMMA = re.compile(r"\s*,\s*")
+_STARTS = lazy_regex(r"system|popen|exec|spawn|subprocess|shell|\bqx\b|`|\bpty\b|getline|Runtime|\bsh\b", re.IGNORECASE)
+_LITERAL = lazy_regex(r"'((?:[^'\\\n]|\\.)*)'|\"((?:[^\"\\\n]|\\.)*)\"|`([^`]*)`|qx\{([^}]*)\}")
+_COMMA = lazy_regex(r"\s*,\s*")
 
 MAX_LITERALS = 32
 """The most string literals of a program text that are read as shell text."""

@@ -4,7 +4,6 @@
 """
 
 import posixpath
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
@@ -12,6 +11,8 @@ from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from acp_agent.text import lazy_regex
 
 
 class Wrapper(NamedTuple):
@@ -102,12 +103,12 @@ def _wrappers(section: dict[str, Any]) -> Mapping[str, Wrapper]:
 
 
 _HOMES = ("home", "Users")
-_EVERYTHING = re.compile(r"[*?.\[\]!^{},]*")
-_HOME_ITSELF = re.compile(r"~[\w.-]*")
-_DISK = re.compile(
+_EVERYTHING = lazy_regex(r"[*?.\[\]!^{},]*")
+_HOME_ITSELF = lazy_regex(r"~[\w.-]*")
+_DISK = lazy_regex(
     r"/dev/(?:r?(?:sd|hd|vd|xvd|nvme|mmcblk|disk|dm-|md|loop|ram|zram|sr|nbd|fd\d)|mapper/|disk/|block/|mem$|kmem$|port$)|/proc/sysrq-trigger$"
 )
-_SOCKET = re.compile(r"/dev/(?:tcp|udp)/")
+_SOCKET = lazy_regex(r"/dev/(?:tcp|udp)/")
 
 MAX_PATTERN = 64
 """The most characters of a folder name that is compared. No system folder has a longer one."""
@@ -158,10 +159,10 @@ def _collapsed(path: str) -> str:
     return "/" + posixpath.normpath(path).lstrip("/") if path.startswith("/") else path
 
 
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
-_ANY_ASSIGNMENT = re.compile(r"[^=]*=")
-_NOTHING = re.compile(r"(?!)")
-_TEXT_PREFIX = re.compile(r"(?:[\w.-]+=)?[:!]*")
+_ASSIGNMENT = lazy_regex(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_ANY_ASSIGNMENT = lazy_regex(r"[^=]*=")
+_NOTHING = lazy_regex(r"(?!)")
+_TEXT_PREFIX = lazy_regex(r"(?:[\w.-]+=)?[:!]*")
 
 MAX_VALUES = 256
 """The most values of one variable that are followed. A text that gives it more counts as unread."""

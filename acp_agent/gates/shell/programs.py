@@ -23,6 +23,7 @@ from acp_agent.gates.shell.arguments import (
 from acp_agent.gates.shell.command import Command, Opaque, ShellText
 from acp_agent.gates.shell.grammar import AFTER, ParsedArguments, WordKind, grammar_of, unversioned
 from acp_agent.gates.shell.options import has_option, tables
+from acp_agent.text import lazy_regex
 
 
 class Destroying(NamedTuple):
@@ -119,18 +120,18 @@ def _patterns(texts: Iterable[str]) -> tuple[re.Pattern[str], ...]:
 
 
 URL = "://"
-_ELSEWHERE = re.compile(r"(?:--?[\w-]+=)?[A-Za-z][A-Za-z0-9+.-]*://(?!(?:localhost|127\.0\.0\.1|\[::1\])(?:[:/]|$)).*")
-_SERVER = re.compile(r"(?:--?[\w-]+=)?[A-Za-z][A-Za-z0-9+.-]*://.*")
+_ELSEWHERE = lazy_regex(r"(?:--?[\w-]+=)?[A-Za-z][A-Za-z0-9+.-]*://(?!(?:localhost|127\.0\.0\.1|\[::1\])(?:[:/]|$)).*")
+_SERVER = lazy_regex(r"(?:--?[\w-]+=)?[A-Za-z][A-Za-z0-9+.-]*://.*")
 """An address for git. On this machine too, a server may be of somebody else."""
-_LOOSE_GLOB = re.compile(r"[*?\[](?!\.\w+$)")
-_PREFIX_WORD = re.compile(r"[\w@./+:=,-]+")
-_BUILD_INPUT = re.compile(
+_LOOSE_GLOB = lazy_regex(r"[*?\[](?!\.\w+$)")
+_PREFIX_WORD = lazy_regex(r"[\w@./+:=,-]+")
+_BUILD_INPUT = lazy_regex(
     r"(?i:(?:gnu)?makefile|justfile|rakefile|gemfile|dockerfile|jenkinsfile|package\.json|procfile)"
     r"|(?i:.*\.(?:pyi?|pth|mk|mak|rs|[cm]?[jt]sx?|sh|bash|zsh|fish|rb|go|java|kts?|gradle|groovy|toml|cfg|ini|ya?ml|c|h|cc|cpp|hpp"
     r"|cmake|ps1|bat|cmd|pl|pm|php|lua|ex|exs|hs|swift|zig|scala|sbt|bzl|ipynb))"
 )
 """Files that builds, tests or interpreters run."""
-_OTHER_HOST = re.compile(r"(?![\w+.-]+://)[^/]*:.*", re.DOTALL)
+_OTHER_HOST = lazy_regex(r"(?![\w+.-]+://)[^/]*:.*", re.DOTALL)
 
 """A repository on another host (`host:path`)."""
 _SEDS = ("sed", "gsed")
@@ -478,8 +479,8 @@ _CARRIERS = frozenset(
 )  # fmt: skip
 """Programs that run their input as commands, here or elsewhere, whatever their operands are."""
 _CONSOLES = frozenset(("code", "pdb", "asyncio", "IPython", "ptpython", "idlelib"))
-_READS = re.compile(r"\b(?:eval|read|source|mapfile|readarray)\b")
-_OWN_INPUT = re.compile(r"/dev/(?:stdin|fd/0|tty)|/proc/\S*/fd/0")
+_READS = lazy_regex(r"\b(?:eval|read|source|mapfile|readarray)\b")
+_OWN_INPUT = lazy_regex(r"/dev/(?:stdin|fd/0|tty)|/proc/\S*/fd/0")
 
 
 def runs_its_input(text: str) -> bool:

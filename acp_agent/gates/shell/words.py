@@ -12,6 +12,8 @@ from itertools import islice, product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from acp_agent.text import lazy_regex
+
 if TYPE_CHECKING:  # they load the parser
     from tree_sitter import Node
 
@@ -26,10 +28,10 @@ MAX_RANGE = 32
 _BLANK, _OPEN, _CLOSE, _COMMA = "\ue000", "\ue001", "\ue002", "\ue003"
 _HIDE = str.maketrans({"{": _OPEN, "}": _CLOSE, ",": _COMMA})
 _SHOW = str.maketrans({_OPEN: "{", _CLOSE: "}", _COMMA: ","})
-_BRACES = re.compile(r"\{(?:([^{}]*,[^{}]*)|(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])(?:\.\.-?\d+)?)\}")
-_ESCAPE = re.compile(r"\\(\n|.)", re.DOTALL)
-_ESCAPE_IN_QUOTES = re.compile(r"\\([$`\"\\\n])")
-_ANSI = re.compile(
+_BRACES = lazy_regex(r"\{(?:([^{}]*,[^{}]*)|(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])(?:\.\.-?\d+)?)\}")
+_ESCAPE = lazy_regex(r"\\(\n|.)", re.DOTALL)
+_ESCAPE_IN_QUOTES = lazy_regex(r"\\([$`\"\\\n])")
+_ANSI = lazy_regex(
     r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
 )
 _ANSI_LETTERS = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
@@ -199,15 +201,15 @@ def _choices(values: list[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
             yield tuple(each[at % len(each)] for each in values)
 
 
-_DESCRIPTOR = re.compile(r"\{\w+\}(?=[<>])")
-_LONE_DOLLAR = re.compile(r"\$(?=\s)")
-_CONTINUATION = re.compile(r"\\\r?\n")
-_NEEDLESS = re.compile(r"\\([A-Za-z0-9_./-])")
-_SINGLE_QUOTED = re.compile(r"\\.|'[^']*'", re.DOTALL)
-_CONSTRUCT = re.compile(r"\$\((?!\()|`|[<>]\(|<<<")
-_SEGMENT = re.compile(r"&&|\|\||[;&|\n()`]")
-_LIST = re.compile(r"\{[^{}\n]*\}")
-_NOISE = re.compile(r"[\"'\\{}<>]|\$(?=[\"'])")
+_DESCRIPTOR = lazy_regex(r"\{\w+\}(?=[<>])")
+_LONE_DOLLAR = lazy_regex(r"\$(?=\s)")
+_CONTINUATION = lazy_regex(r"\\\r?\n")
+_NEEDLESS = lazy_regex(r"\\([A-Za-z0-9_./-])")
+_SINGLE_QUOTED = lazy_regex(r"\\.|'[^']*'", re.DOTALL)
+_CONSTRUCT = lazy_regex(r"\$\((?!\()|`|[<>]\(|<<<")
+_SEGMENT = lazy_regex(r"&&|\|\||[;&|\n()`]")
+_LIST = lazy_regex(r"\{[^{}\n]*\}")
+_NOISE = lazy_regex(r"[\"'\\{}<>]|\$(?=[\"'])")
 
 _LONGEST = 16 * 1024  # the most characters of a word whose braces are expanded
 _LINES = {"\r": "\n", "\x0b": "\n", "\x0c": "\n", "\x85": "\n", "\u2028": "\n", "\u2029": "\n"}

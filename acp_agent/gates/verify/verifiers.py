@@ -21,6 +21,7 @@ from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.danger import destructive
 from acp_agent.gates.shell.options import has_option, operands, tables
 from acp_agent.gates.shell.programs import outlives_undo
+from acp_agent.text import lazy_regex
 
 
 class Verifier:
@@ -115,7 +116,7 @@ def _listed(reasons: list[str]) -> str:
     return "; ".join([*reasons[:_MOST], *more])
 
 
-_OPEN_TO_ALL = re.compile(r"[0-7]{0,4}[2367]|[ug]*[oa][ugoa]*[+=][rxXst]*w[rwxXst]*")
+_OPEN_TO_ALL = lazy_regex(r"[0-7]{0,4}[2367]|[ug]*[oa][ugoa]*[+=][rxXst]*w[rwxXst]*")
 _WHOLE = (".", "..", "*", ".*", ".git", "$PWD")
 
 
@@ -168,27 +169,27 @@ _FREE_TEXT = frozenset(("q", "query", "search", "text", "message", "content"))
 _DATABASES = frozenset(("psql", "mysql", "mariadb", "sqlite3", "duckdb", "sqlcmd", "cqlsh"))
 
 _URL_SHAPES = {
-    "SQL": re.compile(
+    "SQL": lazy_regex(
         r"\bor\s+(['\"]?)(\w{1,32})\1\s*=\s*\1\2\b|\bunion\s+(?:all\s+)?select\b|['\"]\s*(?:--|/\*)"
         r"|['\")]\s*;\s*(?:drop|delete|insert|update|alter|exec)\b|\b(?:pg_)?sleep\s*\(\s*\d|\bwaitfor\s+delay\b",
         re.IGNORECASE,
     ),
-    "a shell command": re.compile(
+    "a shell command": lazy_regex(
         r"[;|&]\s*(?:rm|curl|wget|nc|ncat|bash|sh|chmod|cat)\s|\$\(|`[^`]*`|\$\{jndi:", re.IGNORECASE
     ),
-    "steps out of a folder": re.compile(r"(?:^|[/\\=])\.\.(?:[/\\]|$)"),
-    "a line end": re.compile(r"[\r\n]"),
+    "steps out of a folder": lazy_regex(r"(?:^|[/\\=])\.\.(?:[/\\]|$)"),
+    "a line end": lazy_regex(r"[\r\n]"),
 }
 _SQL_SHAPES = {
-    "runs programs": re.compile(
+    "runs programs": lazy_regex(
         r"\\!|\bxp_cmdshell\b|\b(?:to|from)\s+program\b|^\s*\.(?:shell|system)\b|\bload_extension\s*\(",
         re.IGNORECASE | re.MULTILINE,
     ),
-    "reads or writes files": re.compile(
+    "reads or writes files": lazy_regex(
         r"\binto\s+(?:out|dump)file\b|\bload_file\s*\(|\bpg_(?:read|write)_\w*file\w*\s*\(|\blo_(?:im|ex)port\s*\(",
         re.IGNORECASE,
     ),
-    "drops data": re.compile(r"\bdrop\s+(?:table|database|schema)\b|\btruncate\s+(?:table\s+)?[\w\"`]", re.IGNORECASE),
+    "drops data": lazy_regex(r"\bdrop\s+(?:table|database|schema)\b|\btruncate\s+(?:table\s+)?[\w\"`]", re.IGNORECASE),
 }
 
 
@@ -227,7 +228,7 @@ def _parts(url: str) -> Iterator[str]:
 MAX_URLS = 1000
 """The most URLs that a session remembers. The oldest are forgotten first."""
 
-_URL = re.compile(r"(?:https?://|www\.)[^\s<>\"'`|\\^{}\x00-\x1f]{1,4096}", re.IGNORECASE)
+_URL = lazy_regex(r"(?:https?://|www\.)[^\s<>\"'`|\\^{}\x00-\x1f]{1,4096}", re.IGNORECASE)
 _ENDS = ".,;:!?*_\u2026\u00bb\u201d\u2019\u3002\uff0c\u3001"
 _CLOSERS = {")": "(", "]": "["}
 _PORTS = {"http": 80, "https": 443}

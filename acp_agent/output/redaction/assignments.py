@@ -9,6 +9,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias, assert_never
 
+from acp_agent.text import lazy_regex
+
 
 class Guard(StrEnum):
     """A condition on a secret beside its form.
@@ -25,7 +27,7 @@ class Guard(StrEnum):
     PASSWORD = "password"  # noqa: S105 - a name
 
 
-_STAND_IN = re.compile(
+_STAND_IN = lazy_regex(
     r"""(?ix) \A(?: <.* | .*\.{3} | .*… | \[.*\] | (?P<one>[\w*.•-])(?P=one)* | [x*.•_\-\s/:\#]+
         | (?:(?:insert|enter|put|use|replace|add|set|change|type|paste)[-_ ]?)?
           (?:your|you|our|the|my|this|a|an)?[-_ ]?(?:own[-_ ])?(?:[a-z]+[-_ ]){0,2}
@@ -36,7 +38,7 @@ _STAND_IN = re.compile(
         | true | false | yes | no | on | off | required | optional | empty | unset | default
       )\Z"""
 )
-_TEMPLATE = re.compile(
+_TEMPLATE = lazy_regex(
     r"\$\{[^}\s]*\}?|\$\([a-z][^)]*\)?\Z|\{\{.*\}\}|<%|%\([a-z_]+\)|#\{|\{[A-Za-z_][\w.]*\}|\[REDACTED"
     r"|\{[a-z_][a-z_.]{3,}(?:![rsa])?\Z|\{\.[A-Za-z]|<[A-Za-z_ -]*>|<(?:span|code|em|b|a|p)\Z|&(?:\#x3C|lt);"
     r"|%\([A-Za-z_]+\)[sdr]|%[sdr](?:[%:/,-]|\Z)"
@@ -64,7 +66,7 @@ def stands_in(value: str) -> bool:
     return _STAND_IN.match(value) is not None or _TEMPLATE.search(value) is not None
 
 
-_WORDY = re.compile(  # words, versions and numbers between signs
+_WORDY = lazy_regex(  # words, versions and numbers between signs
     r"(?:(?:[A-Za-z]{2,}\d{0,2}|v?\d{1,4})(?=[-_./:@]|\Z))(?:[-_./:@]++(?:(?:[A-Za-z]+\d{0,2}|v?\d{1,4})(?=[-_./:@]|\Z))?)*+"
 )
 
@@ -107,10 +109,10 @@ def _decoded(value: bytes) -> bytes:
         return b""
 
 
-_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_PASSWORD = re.compile(r"passw|passphrase|passcode|pwd|psk|pass\Z")
-_OTHER = re.compile(r"passw|passphrase|passcode|pwd|pass\Z|secret|token|credential|key")
-_PASSES = re.compile(r"(?:by|buy|com|encom|sur|tres|mini|multi|over|under|low|high|band)pass\Z")
+_WORDS = lazy_regex(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_PASSWORD = lazy_regex(r"passw|passphrase|passcode|pwd|psk|pass\Z")
+_OTHER = lazy_regex(r"passw|passphrase|passcode|pwd|pass\Z|secret|token|credential|key")
+_PASSES = lazy_regex(r"(?:by|buy|com|encom|sur|tres|mini|multi|over|under|low|high|band)pass\Z")
 _FIRST = """
     public pub sort primary foreign cache partition max min num n total count prompt completion input output used
     remaining eos bos pad unk sep cls mask special next prev page continuation stop cancellation cancel design no
@@ -129,7 +131,7 @@ _LAST = """
     location region bucket ui tokenizer parser lexer encryption fallback history projection hasher hashers hashing
     scheme backend backends engine derivation"""
 _HARMLESS_FIRST, _HARMLESS_LAST = frozenset(_FIRST.split()), frozenset(_LAST.split())
-_TOKENIZERS = re.compile(r"tokeni[sz]|tokenlist|passwordless|secretar|secretsmanager|tokenid\Z|keyid\Z|passthr")
+_TOKENIZERS = lazy_regex(r"tokeni[sz]|tokenlist|passwordless|secretar|secretsmanager|tokenid\Z|keyid\Z|passthr")
 
 
 class KeyKind(Enum):
@@ -176,8 +178,8 @@ class Meaning(NamedTuple):
 Meant: TypeAlias = Callable[[bytes], Meaning | None]
 """Returns what a word before `=` or `:` announces."""
 
-_SOUNDS = re.compile(rb"(?i)passw|passphrase|passcode|pass\Z|pwd|psk|secret|token|credential|key")
-_ENVIRONMENT = re.compile(rb"(?:\A|[.-])[A-Z][A-Z0-9_]*_KEY\Z")
+_SOUNDS = lazy_regex(rb"(?i)passw|passphrase|passcode|pass\Z|pwd|psk|secret|token|credential|key")
+_ENVIRONMENT = lazy_regex(rb"(?:\A|[.-])[A-Z][A-Z0-9_]*_KEY\Z")
 
 
 def meaning_of(word: bytes, sounds_secret: Callable[[bytes], bool]) -> Meaning | None:
@@ -199,19 +201,19 @@ def category_of(key: bytes) -> str:
     return "api-key" if b"key" in name else "password"
 
 
-_HASH = re.compile(
+_HASH = lazy_regex(
     r"\A(?:\$(?:2[abxy]?|argon2\w*|[156y]|pbkdf2\S*|scrypt|apr1)\$|\{?(?:S?SHA\d*|pbkdf2\w*|bcrypt)[}$:]|sha\d+[-:])",
     re.IGNORECASE,
 )
-_PUBLIC = re.compile(
+_PUBLIC = lazy_regex(
     r"\A(?:AAAA[BCE]3Nza|iVBORw0KGgo|/9j/|R0lGOD|data:|ssh-|arn:|op://|vault:|file:|https?://|urn:|\w+://)",
     re.IGNORECASE,
 )
-_PATH = re.compile(
+_PATH = lazy_regex(
     r"\A(?:~|\.{1,2}|[A-Za-z]:)?[/\\][\w.@ -]*(?:[/\\][\w.@ -]*)*\Z"
     r"|\A[\w.-]+/[\w./-]+\.(?:pem|key|txt|json|ya?ml|crt|env)\Z"
 )
-_CODE = re.compile(
+_CODE = lazy_regex(
     r"""(?x) \A(?: [A-Za-z_$][\w.$:>?!-]*[\(\[] .*            # a call, an index
         | [A-Za-z_$][\w$]*(?:(?:\?|!)?\.|::|->)[A-Za-z_$].*(?<![=]) # an attribute
         | [A-Za-z]+<[A-Za-z_&'(\[].*                         # a type of something
@@ -219,31 +221,31 @@ _CODE = re.compile(
         | [\(\[\{<*&!@%|>)\]}].* | =.* | [-+]\Z
         | \\?\$.* )\Z"""
 )
-_CALLED = re.compile(r"[A-Za-z_$][\w$.:?!>-]*+(?=[\(\[])")
-_REGEX = re.compile(r"\(\?[:=!#<Pi]|\\[wdsWDSbB]|\[\^?(?:a-z|A-Z|0-9|\\)|a-zA-Z|A-Za-z|0-9a-z|a-z0-9|A-Z0-9")
-_VERSION = re.compile(r"\A[\^~<>=v ]*\d+(?:\.(?:\d+|[x*])){1,3}(?:-[a-z]+[.\d]*)?\Z")
-_DOTTED = re.compile(r"\A[A-Za-z_$][\w$]*(?:(?:[?!]?\.|::|->)[A-Za-z_$][\w$]*)+\Z")
-_NUMBER = re.compile(r"\A[-+]?[\d.,:_/TZ+-]+(?:[smhdkKMGB%]|ms|[kKMG]i?B)?\Z|\A0x[0-9a-fA-F]{1,16}\Z")
-_NAME = re.compile(r"\A[A-Za-z_][A-Za-z_.:/@-]*\Z")
-_NUMBERED_NAME = re.compile(r"\A[A-Za-z]{2,}(?:[_.:/-]+[A-Za-z]+)*[_.-]?v?\d{0,2}\Z")
+_CALLED = lazy_regex(r"[A-Za-z_$][\w$.:?!>-]*+(?=[\(\[])")
+_REGEX = lazy_regex(r"\(\?[:=!#<Pi]|\\[wdsWDSbB]|\[\^?(?:a-z|A-Z|0-9|\\)|a-zA-Z|A-Za-z|0-9a-z|a-z0-9|A-Z0-9")
+_VERSION = lazy_regex(r"\A[\^~<>=v ]*\d+(?:\.(?:\d+|[x*])){1,3}(?:-[a-z]+[.\d]*)?\Z")
+_DOTTED = lazy_regex(r"\A[A-Za-z_$][\w$]*(?:(?:[?!]?\.|::|->)[A-Za-z_$][\w$]*)+\Z")
+_NUMBER = lazy_regex(r"\A[-+]?[\d.,:_/TZ+-]+(?:[smhdkKMGB%]|ms|[kKMG]i?B)?\Z|\A0x[0-9a-fA-F]{1,16}\Z")
+_NAME = lazy_regex(r"\A[A-Za-z_][A-Za-z_.:/@-]*\Z")
+_NUMBERED_NAME = lazy_regex(r"\A[A-Za-z]{2,}(?:[_.:/-]+[A-Za-z]+)*[_.-]?v?\d{0,2}\Z")
 _PART = r"(?:[A-Z]?[a-z]{1,14}+\d{0,3}+[a-z]{0,14}+|\d{1,4}+)"
-_NAMES = re.compile(rf"\A\W?{_PART}(?:[_.-]{_PART})++\Z|\A\W[A-Za-z_-]++\Z")  # gs_oauth2_refresh_token, #bygroup
-_MAIL = re.compile(r"\A[\w.+-]++@[\w-]++(?:\.[\w-]++)+\Z")
-_KEYWORD = re.compile(
+_NAMES = lazy_regex(rf"\A\W?{_PART}(?:[_.-]{_PART})++\Z|\A\W[A-Za-z_-]++\Z")  # gs_oauth2_refresh_token, #bygroup
+_MAIL = lazy_regex(r"\A[\w.+-]++@[\w-]++(?:\.[\w-]++)+\Z")
+_KEYWORD = lazy_regex(
     r"(?i)passw|secret|token|key|credential|auth|field|input|label|require|invalid|must|error|string|str\Z"
 )
-_TYPE = re.compile(
+_TYPE = lazy_regex(
     r"(?i)\A(?:str(?:ing)?|int(?:eger)?|bytes?|bool(?:ean)?|any|object|text|varchar|char|number|optional|self|this|list|dict"
     r"|regexp?|bearer|basic|digest|jwt|oauth2?|none|null|undefined|unknown|enabled|disabled|expired|failed|success|accepted"
     r"|rejected|denied|mismatch|incorrect|wrong|missing|invalid|encrypted|hashed|plaintext|sensitive|private|public"
     r"|passwort|kennwort|wachtwoord|contrase\S*|senha|parola|salasana|adgangskode|haslo|mot de passe|password\w*)\Z"
 )
-_UUID = re.compile(r"\A[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
+_UUID = lazy_regex(r"\A[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 _SHORTEST = {KeyKind.PASSWORD: 4, KeyKind.SECRET: 8}  # characters
-_OPENED = re.compile(r"[\[({][A-Za-z_]*\Z")
-_LOWER = re.compile(r"[a-z]+(?:-[a-z]+)*\Z")
-_CALLED_NEXT, _OPERATOR = re.compile(r"\(|\[|\.\w"), re.compile(r" [-+*/%|&] ")
-_NEXT_WORD = re.compile(r"[:,;.]?\s+[A-Za-z(]")  # of a sentence, or of the next line of code
+_OPENED = lazy_regex(r"[\[({][A-Za-z_]*\Z")
+_LOWER = lazy_regex(r"[a-z]+(?:-[a-z]+)*\Z")
+_CALLED_NEXT, _OPERATOR = lazy_regex(r"\(|\[|\.\w"), lazy_regex(r" [-+*/%|&] ")
+_NEXT_WORD = lazy_regex(r"[:,;.]?\s+[A-Za-z(]")  # of a sentence, or of the next line of code
 
 
 def is_secret(meant: KeyKind, value: str) -> bool:
@@ -380,7 +382,7 @@ def _is_passphrase(meant: KeyKind, value: str) -> bool:
     )
 
 
-_VALUE = re.compile(
+_VALUE = lazy_regex(
     rb"""[ \t]*+(?:
         [bBrRuUfF@$]{0,2}"(?P<double>(?:[^"\\\n]|\\.)*+)
       | [bBrRuUfF]{0,2}'(?P<single>(?:[^'\\\n]|\\.)*+)
@@ -392,25 +394,25 @@ _VALUE = re.compile(
 )
 _LONGEST_LOOK = 256  # bytes of an unquoted value that are looked at
 _MOST_SIGNS = 8
-_MIXED = re.compile(rb"[^\s.,;:]*[A-Za-z][^\s.,;:]*\d|[^\s.,;:]*\d[^\s.,;:]*[A-Za-z]")
-_REST = re.compile(rb"""[^\s"'`]*+""")
-_NEIGHBOUR = re.compile(  # ends an unquoted value: the next of several values, an escape, a closing bracket
+_MIXED = lazy_regex(rb"[^\s.,;:]*[A-Za-z][^\s.,;:]*\d|[^\s.,;:]*\d[^\s.,;:]*[A-Za-z]")
+_REST = lazy_regex(rb"""[^\s"'`]*+""")
+_NEIGHBOUR = lazy_regex(  # ends an unquoted value: the next of several values, an escape, a closing bracket
     r"(?<![,;&|])[,;&|]++[\w.-]*+(?:[=:]|\Z)|\\[nrt]|&quot;|</|(?<![)\]}>,;])[)\]}>,;]++\Z|[)\]}][,;.:{)\]}]"
 )
-_ELEMENT = re.compile(rb"[ \t]*(?:<!\[CDATA\[)?([^<\n\]]{1,512}+)(?:\]\]>)?<\\?/")
-_PLACE = re.compile(rb"\d{1,7}[:-]")  # the line number after a file name and a colon
-_RESULT = re.compile(rb"X?PASS")  # the result of a test
-_TEST = re.compile(r"[A-Za-z_./-]+\d{0,6}")  # a possible name of that test
-_SIGNS = re.compile(rb"[^a-z0-9]")
-_ARN = re.compile(rb"\barn:[^\s\"']{0,200}\Z")
-_VARIABLE = re.compile(rb"[A-Za-z]+(?:_[A-Za-z0-9]+)+[,;)}\]]*\Z")
+_ELEMENT = lazy_regex(rb"[ \t]*(?:<!\[CDATA\[)?([^<\n\]]{1,512}+)(?:\]\]>)?<\\?/")
+_PLACE = lazy_regex(rb"\d{1,7}[:-]")  # the line number after a file name and a colon
+_RESULT = lazy_regex(rb"X?PASS")  # the result of a test
+_TEST = lazy_regex(r"[A-Za-z_./-]+\d{0,6}")  # a possible name of that test
+_SIGNS = lazy_regex(rb"[^a-z0-9]")
+_ARN = lazy_regex(rb"\barn:[^\s\"']{0,200}\Z")
+_VARIABLE = lazy_regex(rb"[A-Za-z]+(?:_[A-Za-z0-9]+)+[,;)}\]]*\Z")
 
 _SIGN = rb"""["'`\\\])]{0,6}+([ \t]*+(?::=|=>|[!=]?={1,3}+|:|=)[ \t]*+)(?!["']?\[REDACTED)"""
-_PAIR = re.compile(  # skips placeholders, and words without a sign and a value after them: each is tried only once
+_PAIR = lazy_regex(  # skips placeholders, and words without a sign and a value after them: each is tried only once
     rb"(?:[^A-Za-z0-9_.\[-]++|\[(?:REDACTED[:a-z0-9_-]*+\])?+|[A-Za-z0-9_.-]++(?!%(sign)s))*+"
     rb"(?:([A-Za-z0-9_.-]++)%(sign)s|\Z)" % {b"sign": _SIGN}
 )
-_CLEAR = re.compile(  # values that can only be random, so that no further check is needed
+_CLEAR = lazy_regex(  # values that can only be random, so that no further check is needed
     rb"""(["']?+) (?!(?i:AAAA|iVBOR|R0lGOD|changeme))
         (?=[A-Za-z]*+[0-9]++[A-Za-z])                    # no name with a number
         (?=[a-z0-9]|[A-Za-z0-9]*?[0-9][a-z0-9])          # no type
@@ -419,7 +421,7 @@ _CLEAR = re.compile(  # values that can only be random, so that no further check
     re.VERBOSE,
 )
 _QUOTES = (b'"', b"'")
-_BEFORE = re.compile(  # the end of an escape or of a colour before a key
+_BEFORE = lazy_regex(  # the end of an escape or of a colour before a key
     rb"(?<=\\)(?:[nrtbf]|u00[0-9a-fA-F]{2})|(?<=%)[0-9A-Fa-f]{2}|(?<=[\[;])\d{0,3}[mK]"
 )
 _MAY_PRECEDE = b"\\%[;"

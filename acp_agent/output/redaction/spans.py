@@ -6,15 +6,15 @@ header and footer. A header or footer without a body, as in code or prose, is no
 number or a file name, as `read`, `grep`, `cat -n`, `grep -n` and `diff` write them.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
 from acp_agent.core.secrets import placeholder
+from acp_agent.text import lazy_regex
 
 _MARK = b"[REDACTED"
-_PLACEHOLDER = re.compile(rb"\[REDACTED(?::[a-z0-9_-]{1,40})?\]")
+_PLACEHOLDER = lazy_regex(rb"\[REDACTED(?::[a-z0-9_-]{1,40})?\]")
 _LONGEST_PLACEHOLDER = 51
 _BY_START = itemgetter(0, 3)  # start, rank
 
@@ -86,20 +86,20 @@ def _without_placeholders(data: bytes, span: Span) -> Iterator[Span]:
         yield span._replace(start=position)
 
 
-_FOOTER = re.compile(rb"-{4,5} ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
-_HEADER = re.compile(
+_FOOTER = lazy_regex(rb"-{4,5} ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
+_HEADER = lazy_regex(
     rb"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}|\$ANSIBLE_VAULT;[0-9.]+;|Private-Lines: [0-9]"
 )
-_RUN = re.compile(rb"[A-Za-z0-9+/=]{40,}")
-_PIECE = re.compile(rb"[A-Za-z0-9+/=_-]{12,}")
-_ATTRIBUTE = re.compile(rb"\W*(?:Proc-Type|DEK-Info|Version|Comment|Charset|Hash|X-[\w-]+): .*|\W*")
-_ONE_WORD = re.compile(rb"\s*\S{1,200}\s*")
-_LAST = re.compile(rb"\W*(?=[A-Za-z+/=]*[0-9])[A-Za-z0-9+/]{12,}={0,2}\W*|\W*[A-Za-z0-9+/]+=={0,1}\W*")
-_MAY_BE_LAST = re.compile(rb"[A-Za-z0-9+/=]{12}|[A-Za-z0-9+/]=")  # is in every line that `_climb` takes
-_PREFIX = re.compile(  # base64 contains no colon, tab or minus
+_RUN = lazy_regex(rb"[A-Za-z0-9+/=]{40,}")
+_PIECE = lazy_regex(rb"[A-Za-z0-9+/=_-]{12,}")
+_ATTRIBUTE = lazy_regex(rb"\W*(?:Proc-Type|DEK-Info|Version|Comment|Charset|Hash|X-[\w-]+): .*|\W*")
+_ONE_WORD = lazy_regex(rb"\s*\S{1,200}\s*")
+_LAST = lazy_regex(rb"\W*(?=[A-Za-z+/=]*[0-9])[A-Za-z0-9+/]{12,}={0,2}\W*|\W*[A-Za-z0-9+/]+=={0,1}\W*")
+_MAY_BE_LAST = lazy_regex(rb"[A-Za-z0-9+/=]{12}|[A-Za-z0-9+/]=")  # is in every line that `_climb` takes
+_PREFIX = lazy_regex(  # base64 contains no colon, tab or minus
     rb"[ \t]*+\d{1,7}(?:\t|[:|][ \t]?)|(?![ \t]*-{4})[^\n\t]{0,300}?[^\n\t:][:-]\d{1,7}[:-][ ]?|[-+>|](?!---)[ ]?"
 )
-_DIGIT = re.compile(rb"[0-9]")
+_DIGIT = lazy_regex(rb"[0-9]")
 _LONGEST_MARGIN = 300
 _FILLERS = 8  # lines of attributes before the body
 _SHORT = 200  # most bytes of a last line

@@ -16,16 +16,17 @@ from typing import NamedTuple, TypeAlias, cast
 from urllib.parse import unquote
 
 from acp_agent.core.data import frozen
+from acp_agent.text import lazy_regex
 
 MAX_BYTES = 512 * 1024
 """The largest file that is read."""
 
 _BLANKS = " \t\r\n"
-_KEY = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
-_SECTION = re.compile(r"\[([A-Za-z0-9.-]+)(?:[ \t\r]+\"((?:[^\"\\\n]|\\[^\n])*)\")?\]")
-_PLAIN = re.compile(r"[^\\\"\n \t\r;#]+")
+_KEY = lazy_regex(r"[A-Za-z][A-Za-z0-9-]*")
+_SECTION = lazy_regex(r"\[([A-Za-z0-9.-]+)(?:[ \t\r]+\"((?:[^\"\\\n]|\\[^\n])*)\")?\]")
+_PLAIN = lazy_regex(r"[^\\\"\n \t\r;#]+")
 _ESCAPES = {"t": "\t", "b": "\b", "n": "\n", "\\": "\\", '"': '"', "\n": ""}
-_ESCAPED = re.compile(r"\\(.)")
+_ESCAPED = lazy_regex(r"\\(.)")
 
 
 class Setting(NamedTuple):
@@ -137,11 +138,11 @@ class _Reader:
 
 
 _SHOWN = 160  # characters of a value
-_BOOLEAN = re.compile(r"true|yes|on|false|no|off|[0-9]+|", re.IGNORECASE)
-_SERVER = re.compile(r"(?:https?|ssh|git|git\+ssh|ssh\+git|file)://(?!-)[^\0]*")
-_WORD = re.compile(r"[\w.-]*")
-_SIGNATURE = re.compile(r"%[-+ ]?G")
-_USUAL_LFS = re.compile(r"git-lfs (?:clean -- %f|smudge (?:--skip )?-- %f|filter-process(?: --skip)?)")
+_BOOLEAN = lazy_regex(r"true|yes|on|false|no|off|[0-9]+|", re.IGNORECASE)
+_SERVER = lazy_regex(r"(?:https?|ssh|git|git\+ssh|ssh\+git|file)://(?!-)[^\0]*")
+_WORD = lazy_regex(r"[\w.-]*")
+_SIGNATURE = lazy_regex(r"%[-+ ]?G")
+_USUAL_LFS = lazy_regex(r"git-lfs (?:clean -- %f|smudge (?:--skip )?-- %f|filter-process(?: --skip)?)")
 
 
 @frozen
@@ -235,7 +236,7 @@ def named_files(settings: Sequence[Setting]) -> Iterator[tuple[str, str]]:
             yield key, value
 
 
-_REMOTE_KEY = re.compile(
+_REMOTE_KEY = lazy_regex(
     r"remote\..*\.(?:push)?url|branch\..*\.(?:push)?remote|remote\.pushdefault|remotes\..*|submodule\..*\.url",
     re.DOTALL,
 )
@@ -330,7 +331,7 @@ class _SettingTable(NamedTuple):
         return next((group for group in self.groups if group.keys.fullmatch(folded)), _UNKNOWN)
 
 
-_UNKNOWN = _Group(re.compile(".*", re.DOTALL))
+_UNKNOWN = _Group(lazy_regex(".*", re.DOTALL))
 _Entry: TypeAlias = dict[str, object]
 
 

@@ -1,7 +1,6 @@
 """The sandbox of a session: which tier this machine has, how a command is started in it, and what its walls stopped."""
 
 import os
-import re
 import shutil
 import socket
 import sys
@@ -19,6 +18,7 @@ from acp_agent.core.editor import ContainedCommand
 from acp_agent.core.services import Egress
 from acp_agent.net.hosts import HostPattern
 from acp_agent.net.proxy import AllowlistProxy
+from acp_agent.text import lazy_regex
 from acp_agent.workspace.processes.environment import PrivateFolder
 from acp_agent.workspace.processes.table import MOST_TASKS
 from acp_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox, bubblewrap
@@ -257,29 +257,29 @@ _PATH = r"[`'\"\u2018]?(/[^\s'\"`\u2019:,]+|[\w.~][^\s'\"`\u2019:,]*)"
 _DENIED = "{} may not be used"
 _TUNNEL = r"CONNECT tunnel failed, response 403|HTTP code 403 from proxy after CONNECT"
 _SIGNS = (
-    (re.compile(rf"{_PATH}['\"`\u2019]?: Read-only file system"), "{} cannot be changed"),
-    (re.compile(rf"EROFS: [^,\n]*, \w+ {_PATH}"), "{} cannot be changed"),
-    (re.compile(rf"Read-only file system[^\n]*?: {_PATH}"), "{} cannot be changed"),
+    (lazy_regex(rf"{_PATH}['\"`\u2019]?: Read-only file system"), "{} cannot be changed"),
+    (lazy_regex(rf"EROFS: [^,\n]*, \w+ {_PATH}"), "{} cannot be changed"),
+    (lazy_regex(rf"Read-only file system[^\n]*?: {_PATH}"), "{} cannot be changed"),
     (
-        re.compile(r"fork: (?:retry: )?Resource temporarily unavailable|can't start new thread|spawn \S+ EAGAIN"),
+        lazy_regex(r"fork: (?:retry: )?Resource temporarily unavailable|can't start new thread|spawn \S+ EAGAIN"),
         f"no more than {MOST_TASKS} processes and threads can run",
     ),
-    (re.compile(r"Read-only file system|os error 30"), "nothing outside the session's folders can be changed"),
-    (re.compile(rf"{_PATH}['\"`\u2019]?: Permission denied"), _DENIED),
-    (re.compile(rf"EACCES: [^,\n]*, \w+ {_PATH}"), _DENIED),
-    (re.compile(rf"[Pp]ermission denied[^\n]*?: {_PATH}"), _DENIED),
-    (re.compile(r"([\w.:-]+) is not in network_allow"), "the host {} cannot be reached"),
-    (re.compile(rf"https://([\w.-]+)[^\n]*(?:{_TUNNEL})"), "the host {} cannot be reached"),
-    (re.compile(rf"{_TUNNEL}|Tunnel connection failed: 403"), "this host cannot be reached"),
-    (re.compile(r"[Cc]ould not resolve host:? '?([\w.-]+)"), "the host {} cannot be reached"),
-    (re.compile(r"(?:ENOTFOUND|EAI_AGAIN) ([\w.-]+)"), "the host {} cannot be reached"),
+    (lazy_regex(r"Read-only file system|os error 30"), "nothing outside the session's folders can be changed"),
+    (lazy_regex(rf"{_PATH}['\"`\u2019]?: Permission denied"), _DENIED),
+    (lazy_regex(rf"EACCES: [^,\n]*, \w+ {_PATH}"), _DENIED),
+    (lazy_regex(rf"[Pp]ermission denied[^\n]*?: {_PATH}"), _DENIED),
+    (lazy_regex(r"([\w.:-]+) is not in network_allow"), "the host {} cannot be reached"),
+    (lazy_regex(rf"https://([\w.-]+)[^\n]*(?:{_TUNNEL})"), "the host {} cannot be reached"),
+    (lazy_regex(rf"{_TUNNEL}|Tunnel connection failed: 403"), "this host cannot be reached"),
+    (lazy_regex(r"[Cc]ould not resolve host:? '?([\w.-]+)"), "the host {} cannot be reached"),
+    (lazy_regex(r"(?:ENOTFOUND|EAI_AGAIN) ([\w.-]+)"), "the host {} cannot be reached"),
     (
-        re.compile(r"host='([\w.-]+)', port=\d+\): Max retries[^\n]*(?:NewConnectionError|NameResolutionError)"),
+        lazy_regex(r"host='([\w.-]+)', port=\d+\): Max retries[^\n]*(?:NewConnectionError|NameResolutionError)"),
         "the host {} cannot be reached",
     ),
-    (re.compile(r"dial tcp: lookup ([\w.-]+)"), "the host {} cannot be reached"),
+    (lazy_regex(r"dial tcp: lookup ([\w.-]+)"), "the host {} cannot be reached"),
     (
-        re.compile(
+        lazy_regex(
             r"Temporary failure in name resolution|Name or service not known|getaddrinfo failed|Network is unreachable"
             r"|ENETUNREACH|[Cc]ould not resolve (?:host|proxy)|failed to lookup address"
             r"|EAFNOSUPPORT|Address family not supported"
