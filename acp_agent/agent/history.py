@@ -347,8 +347,8 @@ def _is_signed(part: Part) -> bool:
 
 _INTERRUPTED = ToolFailure(
     ToolErrorCategory.CANCELLED,
-    "[interrupted] the agent was ended while this ran: what came of it is not known",
-    "look at how things are before you do it again",
+    "[interrupted] the agent was ended while this ran: its outcome is not known",
+    "check what it has changed before you do it again",
 )
 _MOST_SAID = 64 * 1024
 """How many characters of an unfinished answer are kept."""

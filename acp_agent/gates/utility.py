@@ -162,7 +162,7 @@ class UtilityGate(Gate):
             return Allow()
         worth = self._weigh(facts.invocation, self._turn)
         if not (math.isfinite(worth) and math.isfinite(self._threshold)):
-            return Deny("not run: what this call is worth cannot be told", rule=f"worth {worth}")
+            return Deny("not run: the worth of this call cannot be computed", rule=f"worth {worth}")
         if worth >= self._threshold or spec.mutates or spec.polls:
             return Allow()
         return Deny(self._why(facts.call), rule=f"worth {worth:.2f} < {self._threshold:.2f}")

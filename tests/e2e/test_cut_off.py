@@ -141,7 +141,7 @@ async def test_what_the_calls_of_a_round_gave_is_known_though_another_was_killed
         wrote, ran, note, prompt = exported["session"]["messages"][2]["parts"]
         assert "new.txt" in wrote["text"]
         assert "is_error" not in wrote
-        assert "what came of it is not known" in ran["text"]
+        assert "its outcome is not known" in ran["text"]
         assert (note["text"], prompt["text"]) == (notes.INTERRUPTED, "hello")
 
 

@@ -77,7 +77,7 @@ def test_calls_without_results_are_answered_as_interrupted() -> None:
         assert isinstance(answer, ToolResultPart)
         assert (answer.id, answer.is_error) == (name, True)
         assert answer.text.startswith("[error] ")
-        assert "what came of it is not known" in answer.text
+        assert "its outcome is not known" in answer.text
     assert note == TextPart(notes.INTERRUPTED)
     assert history.open_calls == ()
 
