@@ -183,6 +183,11 @@ class GrantStore:
     def _at(self, place: _Key) -> bool | None:
         return self._unkept.get(place, self._kept.get(place))
 
+    @property
+    def deny_some(self) -> bool:
+        """Whether anything was denied, anywhere."""
+        return False in self._kept.values() or False in self._unkept.values()
+
     def listed(self, project: str | None = None) -> tuple[Grant, ...]:
         """Return the decisions that hold in a project, or all of them, in a fixed order."""
         every = {**self._kept, **self._unkept}
@@ -286,6 +291,11 @@ class GrantsInForce:
         own = self._session.get((tool, kind, key))
         found = {own and own.allowed, self._stored.find(tool, kind, key, project)}
         return None if found == {None} else False not in found
+
+    @property
+    def deny_some(self) -> bool:
+        """Whether anything was denied, here or elsewhere. It is asked for each tool before each request."""
+        return self._stored.deny_some or any(not each.allowed for each in self._session.values())
 
     def listed(self, project: str) -> tuple[Grant, ...]:
         """Return the answers of the session, then the stored ones that hold in a project."""

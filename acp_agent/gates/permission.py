@@ -313,9 +313,9 @@ class PermissionGate(Gate):
     def allows(self, spec: ToolSpec) -> bool:
         """Return whether a tool is offered to the model: not if all its calls are denied."""
         names = {spec.name, _SHELL} if spec.commands else {spec.name}
-        return not any(self._stored(name, GrantKind.TOOL) is False for name in names) and not any(
-            denied_outright(rules_of(self.rules, name, spec.server)) for name in names
-        )
+        if self._grants.deny_some and any(self._stored(name, GrantKind.TOOL) is False for name in names):
+            return False
+        return not (self.rules and any(denied_outright(rules_of(self.rules, name, spec.server)) for name in names))
 
     def judge(self, facts: CallFacts) -> Verdict:
         return self.settle(facts).verdict

@@ -126,6 +126,7 @@ class Selection:
 
     def __init__(self, choice: ToolChoice, aliases: Mapping[str, str], servers: Sequence[str] = ()) -> None:
         self._choice = choice
+        self._is_everything = choice == ToolChoice(also_allow=choice.also_allow)
         self._aliases = aliases
         named = (entry.partition(":")[2] for _, entry in choice.entries() if entry.lower().startswith("mcp:"))
         self._servers = sorted({_plain(server) for server in (*servers, *named)}, key=len, reverse=True)
@@ -138,6 +139,8 @@ class Selection:
                    that has `bash`
         """
         choice = self._choice
+        if self._is_everything:
+            return ""
         for entry in choice.deny:
             if self._names(entry, tool, server) or (commands and self._names(entry, _SHELL, "")):
                 return f"tools.deny: {entry}"
