@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import anyio
 from anyio import to_thread
+from anyio.lowlevel import checkpoint
 
 from acp_agent.agent.history import History
 from acp_agent.agent.turn import Agent
@@ -125,6 +126,7 @@ class RedactedHistory:
 class SessionState:
     """The stored state of a session besides its events: the history, the usage, the model and the files it has seen.
 
+    redact   removes secrets from texts
     before   the messages that are already stored
     seen     returns the files that the session has seen: the same object until something changes
     """
@@ -134,13 +136,14 @@ class SessionState:
         history: History,
         models: SessionModels,
         memory: GateMemory,
-        redactor: Redactor,
+        redact: Redactor,
         before: Sequence[Message],
         seen: Callable[[], Mapping[str, SeenFile]],
     ) -> None:
+        self.redact: Redact = redact
         self._history = history
         self._seen = seen
-        self._redacted = RedactedHistory(history, redactor, before)
+        self._redacted = RedactedHistory(history, redact, before)
         self._models = models
         self._memory = memory
         self._fill = (0, 0)  # tokens used, and the window's size
@@ -294,6 +297,7 @@ class SessionEngine:
     servers         returns the MCP servers
     remove_server   ends an MCP server and removes its tools; returns False if no server has this name
     redact          removes secrets from texts
+    quiet           waits a moment for the turns of other sessions
     """
 
     def __init__(
@@ -304,26 +308,28 @@ class SessionEngine:
         handler: SlashCommandHandler,
         toolset: ReloadingToolset,
         mcp: SessionMcpServers,
-        redact: Redact,
         tools: SessionTools,
+        quiet: Callable[[], Awaitable[None]] = checkpoint,
     ) -> None:
         self.answer, self.carry_out = turns.answer, turns.carry_out
         self.state, self.kept = state.state, state.kept
         self.commands, self.status = handler.offered, handler.status
         self.tools = toolset.specs
         self.servers, self.remove_server = mcp.connections.listed, mcp.remove
-        self.redact = redact
+        self.redact = state.redact
         self._titles = titles
         self._handler = handler
         self._toolset = toolset
         self._mcp = mcp
         self._tools = tools
         self._turns = turns
+        self._quiet = quiet
 
     async def answered(self, answer: Answer) -> None:
-        """Finish a turn in the background after its answer was sent."""
-        self._turns.look_around()
+        """Finish a turn in the background after its answer was sent. Other turns come first."""
         await self._handler.turn_ended(answer)
+        await self._quiet()
+        self._turns.look_around()
         await self._titles.answered(answer)
 
     @property

@@ -135,9 +135,8 @@ class SessionFactory:
             self._make_facts(),
         )
         turns.look_around()
-        return SessionEngine(
-            turns, self._state, self._titles, handler, self.toolset, self._mcp, self._redactor, self._tools
-        )
+        parts = turns, self._state, self._titles, handler, self.toolset, self._mcp, self._tools
+        return SessionEngine(*parts, self._process.quiet)
 
     def in_force(self) -> Loaded:
         """Return the configuration in force."""

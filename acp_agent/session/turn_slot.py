@@ -16,6 +16,8 @@ from acp_agent.core.sessions import Change, DuePrompt
 from acp_agent.log import Log
 
 _log = Log(__name__)
+_PAUSE = 0.05
+"""Seconds between two looks at the turns that run."""
 _CLOSING = 5.0
 """Seconds that a cancelled turn may take to end. After that the session is closed anyway."""
 
@@ -73,6 +75,26 @@ class Engine(Protocol):
     async def close(self) -> None:
         """Release the terminals, and end the servers and child processes."""
         ...
+
+
+class QuietMoment:
+    """A moment in which no turn runs. What can wait for it does not slow down many answers at once.
+
+    busy       returns whether a turn runs
+    patience   the most seconds to wait
+    """
+
+    def __init__(self, busy: Callable[[], bool], patience: float = 1.0) -> None:
+        self._busy = busy
+        self._patience = patience
+        self._one_looks = anyio.Lock()
+
+    async def __call__(self) -> None:
+        """Wait until no turn runs, or the patience is over."""
+        with anyio.move_on_after(self._patience):
+            async with self._one_looks:
+                while self._busy():  # noqa: ASYNC110 - there are many turns, and each has its own end
+                    await anyio.sleep(_PAUSE)
 
 
 class TurnSlot:

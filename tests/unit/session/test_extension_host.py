@@ -91,6 +91,8 @@ async def _nothing() -> None:
 
 
 class Kept:
+    redact = staticmethod(hidden)
+
     def state(self) -> Change:
         return Change(usage=UsageTotals(used=1, size=2))
 
@@ -149,7 +151,7 @@ class World:
         mcp.connections = McpConnections(self.pins, self.background, session.notices.add, self._connect)
         mcp.start(loaded)
         desk = Desk(session, mcp.connections)
-        parts: Any = (SimpleNamespace(answer=None, carry_out=None), Kept(), Unnamed(), desk, Tools(loaded), mcp, hidden)
+        parts: Any = (SimpleNamespace(answer=None, carry_out=None), Kept(), Unnamed(), desk, Tools(loaded), mcp)
         tools: Any = SimpleNamespace(end=_nothing, runs_processes=lambda: False)
         return SessionEngine(*parts, tools)
 
