@@ -30,7 +30,7 @@ from acp_agent.core.sessions import SessionSnapshot, StoredEvent
 from acp_agent.core.types import Diff, ImagePart, ToolKind, ToolResult
 from acp_agent.output.sanitize import sanitize
 from acp_agent.store.session_json import joined_events
-from acp_agent.text import title, visible
+from acp_agent.text import counted, title, visible
 
 _WAITING = 500
 """The most items that wait for a call to end. No batch of calls is longer, so a call still open then never ends."""
@@ -249,11 +249,6 @@ def tokens(count: float) -> str:
     if count < 10_000:
         return f"{count:,.0f}"
     return f"{count / 1000:,.0f}k" if count < 1_000_000 else f"{count / 1e6:,.3g}M"
-
-
-def counted(number: int, thing: str) -> str:
-    """Return a number with its noun, such as "1 prompt" or "2 prompts"."""
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
 _BOLD, _DIM, _RED, _GREEN = "1", "2", "31", "32"

@@ -28,7 +28,7 @@ def frozen(cls: type[T]) -> type[T]:
 
 @cache
 def _members(kind: type[_Dataclass]) -> "attrgetter[object]":
-    """Return what gets the members of an instance by which it is compared."""
+    """Return a function that returns the members by which an instance is compared."""
     return attrgetter("__class__", *(each.name for each in fields(kind) if each.compare))
 
 

@@ -229,14 +229,14 @@ class SubAgents(Protocol):
     async def run(self, agent: str, task: str, parent: ParentCall) -> AgentRun:
         """Give an agent a task, and return the run when it has ended. Cancelling ends the run.
 
-        Raises ToolError if as many run already as may.
+        Raises ToolError if no further run may begin now.
         """
         ...
 
     async def evaluate(self, task: EvaluationTask, parent: ParentCall) -> Evaluation:
         """Have a task done and judged until it is approved. Its runs fire no quality gates.
 
-        Raises ToolError if as many run already as may.
+        Raises ToolError if no further run may begin now.
         """
         ...
 
@@ -250,7 +250,7 @@ class SubAgents(Protocol):
     async def spawn(self, agent: str, task: str) -> AgentRun:
         """Begin a run beside the turn, on a card of its own. Its report is given to the model when it is there.
 
-        Raises ToolError if as many run already as may.
+        Raises ToolError if no further run may begin now.
         """
         ...
 

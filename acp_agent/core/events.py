@@ -174,7 +174,7 @@ class PlanChanged:
     """The whole plan, whenever it changes.
 
     entries   what the user sees
-    tasks     the board; it is what the user sees if that was made of it
+    tasks     the board of which the entries were made; empty if they were made of none
     """
 
     entries: tuple[PlanEntry, ...]

@@ -160,7 +160,7 @@ class ToolContext:
 
 @frozen
 class Invocation:
-    """A call understood: arguments parsed, subjects known, change previewed. What the chain passes on.
+    """A call whose arguments are parsed, whose subjects are known and whose change is previewed.
 
     diffs   the change as it would be made now, for the user to judge
     run     the tool bound to its parsed arguments; only the innermost executor calls it. Raises ToolError,

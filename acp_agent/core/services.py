@@ -106,7 +106,7 @@ class Memories(Protocol):
     """Notes of all sessions of this user. Texts are redacted already (session/slash/handler.py)."""
 
     async def save(self, content: str) -> tuple[Remembered, bool]:
-        """Keep a note; whether it is new: the same text twice is one note. Durable on return.
+        """Keep a note. Return it, and whether it is new: the same text twice is one note. Durable on return.
 
         Raises StoreUnavailable, ToolError (invalid_parameters) for a text that is blank or too long.
         """
@@ -118,7 +118,7 @@ class Memories(Protocol):
 
     @property
     def method(self) -> str:
-        """How searches find: "words", or "words and meaning" with the embedding model's name; what failed last."""
+        """How notes are found: by "words", or by "words and meaning" with the embedding model and its last failure."""
         ...
 
 

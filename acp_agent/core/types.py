@@ -402,7 +402,7 @@ class ToolResult:
         return replace(cls.failed(failure), crashed=True)
 
     def ruled(self, by: ApprovedBy) -> "ToolResult":
-        """Return the result with a note on whose word the call ran."""
+        """Return the result with a note on who approved the call."""
         return replace(self, ruling=replace(self.ruling or Ruling(), approved_by=by))
 
     @classmethod
