@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -16,7 +17,7 @@ def shorten() -> None:
     from acp_agent.mcp import connection  # noqa: PLC0415 - as above
     from acp_agent.protocol import client_terminal  # noqa: PLC0415 - as above
     from acp_agent.protocol.client_files import ProxyFileSystem  # noqa: PLC0415 - as above
-    from acp_agent.session import mcp_connections, models  # noqa: PLC0415 - as above
+    from acp_agent.session import manager, mcp_connections, models  # noqa: PLC0415 - as above
     from acp_agent.session.manager import SessionManager  # noqa: PLC0415 - as above
     from acp_agent.store.db import Database  # noqa: PLC0415 - as above
     from acp_agent.workspace import local_files  # noqa: PLC0415 - as above
@@ -25,15 +26,29 @@ def shorten() -> None:
     set_default(Database.__init__, "patience", 0.3)
     set_default(ProxyFileSystem.__init__, "looks", (0.0, 0.01))
     set_default(RetryPolicy.__new__, "base", 0.03)
-    _set(connection, "_RECONNECT_DELAYS", (0.2, *(connection._RECONNECT_DELAYS[1:])))
+    _set(connection, "_RECONNECT_DELAYS", tuple(each / 10 for each in connection._RECONNECT_DELAYS))
     _set(mcp_connections, "_PATIENCE", 0.3)
     _set(models, "_IMPATIENT", models._IMPATIENT._replace(base=0.03))
+    _set(manager, "_PATIENCE", 0.3)
     set_default(SessionManager.__init__, "lock_seconds", 0.2)
     _set(schedule, "_QUIET", 0.05)
+    _set(schedule, "understood", _sooner(schedule))
     _set(local_files, "_SETTLED", 200_000_000)  # nanoseconds
     _set(client_terminal, "_LONGEST_PAUSE", 0.02)
     _set(background, "_LOOK", 0.02)
     _set(background, "_FIRST_END", 0.01)
+
+
+def _sooner(schedule: ModuleType) -> Callable[..., Any]:
+    """Return how a schedule understands words if what is "in 1 second" is due after a tenth of it."""
+    understood = schedule.understood
+
+    def understood_sooner(words: str, now: int, zone: Any) -> Any:
+        timing = understood(words, now, zone)
+        is_span = words.startswith("in ") and isinstance(timing, schedule.Once)
+        return replace(timing, at=now + (timing.at - now) // 10) if is_span else timing
+
+    return understood_sooner
 
 
 def _set(module: ModuleType, name: str, value: object) -> None:
