@@ -8,7 +8,7 @@ tools that have none), and `truncated` for every command that ran.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import KW_ONLY, dataclass, fields, is_dataclass
 from enum import StrEnum
 from typing import ClassVar, Literal, TypeAlias, cast
 
@@ -101,10 +101,11 @@ class RolledBack:
 Outcome: TypeAlias = Success | Blocked | Failed | TimedOut | RolledBack
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolRecord:
     """One tool call, written when it was over and before its result was shown."""
 
+    _: KW_ONLY
     __pydantic_config__: ClassVar[Mapping[str, object]] = _DESCRIBED
     kind: Literal["tool"] = "tool"
     tool: str
@@ -163,10 +164,11 @@ class ToolRecord:
     """The session's folder, which relative paths are seen from."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EgressRecord:
     """One request of a web tool, or one connection of a contained command, made or refused."""
 
+    _: KW_ONLY
     __pydantic_config__: ClassVar[Mapping[str, object]] = _DESCRIBED
     kind: Literal["egress"] = "egress"
     tool: str
@@ -197,20 +199,22 @@ class EgressRecord:
     """The ACP session's id."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ContinuesRecord:
     """The first record of a file that was started because the last one had grown large."""
 
+    _: KW_ONLY
     __pydantic_config__: ClassVar[Mapping[str, object]] = _DESCRIBED
     kind: Literal["continues"] = "continues"
     file: str
     """The name the last file was given, in the same folder; `prev` is its last record's hash."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TornRecord:
     """In front of this record stands a line that somebody could not finish: killed, or the disk was full."""
 
+    _: KW_ONLY
     __pydantic_config__: ClassVar[Mapping[str, object]] = _DESCRIBED
     kind: Literal["torn"] = "torn"
     bytes: int
@@ -219,10 +223,11 @@ class TornRecord:
     """What it holds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LostRecord:
     """Records that the process behind this one could not write."""
 
+    _: KW_ONLY
     __pydantic_config__: ClassVar[Mapping[str, object]] = _DESCRIBED
     kind: Literal["lost"] = "lost"
     count: int

@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice
 from time import monotonic
-from typing import Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from anyio.from_thread import check_cancelled
-from pathspec import GitIgnoreSpec
-from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from acp_agent.core.backends import EntryKind, FoundPaths
 from acp_agent.core.data import frozen
@@ -23,6 +21,10 @@ from acp_agent.workspace.beneath import kind_of_entry
 from acp_agent.workspace.glob import Glob
 from acp_agent.workspace.roots import Place, Root, Roots
 from acp_agent.workspace.text_files import BOM
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 
 @frozen
@@ -127,7 +129,7 @@ _SLICE = 512  # lines that are compiled together, since RE2 limits the size of a
 _MOST_SETS = 12
 """The most slices that apply to one folder, and the most that are cached for other folders. A slice may take 8 MB."""
 
-_Spec: TypeAlias = Sequence[GitIgnoreSpec]
+_Spec: TypeAlias = "Sequence[GitIgnoreSpec]"
 """The rules of one file in slices. The slice of the last lines comes first, because the last match decides."""
 
 
@@ -236,7 +238,7 @@ class IgnoreRules:
 
 def _parse(data: bytes, time: TimeLimit) -> _Spec:
     lines = data.removeprefix(BOM).decode("utf-8", "replace").split("\n")
-    specs = list[GitIgnoreSpec]()
+    specs: list[GitIgnoreSpec] = []
     for start in range(0, len(lines), _SLICE):
         if time.is_over or len(specs) >= _MOST_SETS:
             break
@@ -245,8 +247,10 @@ def _parse(data: bytes, time: TimeLimit) -> _Spec:
     return specs[:_MOST_SETS][::-1]
 
 
-def _patterns(lines: Sequence[str]) -> Iterator[GitIgnoreSpecPattern]:
+def _patterns(lines: Sequence[str]) -> "Iterator[GitIgnoreSpecPattern]":
     """Yield the patterns. A malformed line is skipped, so that the other lines still apply."""
+    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern  # noqa: PLC0415 - see below
+
     for line in lines:
         if len(line) > _LONGEST:
             continue
@@ -258,8 +262,10 @@ def _patterns(lines: Sequence[str]) -> Iterator[GitIgnoreSpecPattern]:
             yield pattern
 
 
-def _compiled(patterns: Sequence[GitIgnoreSpecPattern], time: TimeLimit) -> Iterator[GitIgnoreSpec]:
+def _compiled(patterns: "Sequence[GitIgnoreSpecPattern]", time: TimeLimit) -> "Iterator[GitIgnoreSpec]":
     """Yield compiled patterns. If RE2 refuses them, compile each half by itself; a single refused one is skipped."""
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415 - 33 modules that only walks of a tree need
+
     if not patterns or time.is_over:
         return
     try:
