@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from acp_agent.core.data import frozen
 from acp_agent.core.secrets import Redact
@@ -75,6 +75,7 @@ class TerminalSettings:
     redact            removes secrets from the title of a terminal
     contain           puts a command within the session's sandbox, with further variables; None without a sandbox. It
                       blocks. Raises OSError if the sandbox cannot be built
+    background        starts a task that cleans up behind a cancelled command; None to let the call wait for that
     """
 
     form: str
@@ -86,6 +87,7 @@ class TerminalSettings:
     watchdog: CommandWatch
     redact: Redact
     contain: Callable[[CommandRequest, Mapping[str, str]], ContainedCommand] | None = None
+    background: Callable[[Callable[[], Coroutine[Any, Any, None]]], object] | None = None
 
 
 @frozen

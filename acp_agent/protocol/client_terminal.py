@@ -17,7 +17,7 @@ import anyio
 from anyio import to_thread
 
 from acp_agent.core.backends import CommandOutcome, CommandRequest, OnOutput
-from acp_agent.core.editor import CommandWatch, TerminalSettings
+from acp_agent.core.editor import TerminalSettings
 from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.process_limits import tag_of
 from acp_agent.core.types import Json, JsonObject
@@ -184,7 +184,7 @@ class ProxyTerminal:
         self._commands = TerminalCommands(settings)
         self._timeout = settings.timeout
         self._request_timeout = settings.request_timeout
-        self._watchdog = settings.watchdog
+        self._settings = settings
         self._silent = False
 
     async def start(self, request: CommandRequest) -> "EditorCommand":
@@ -199,11 +199,11 @@ class ProxyTerminal:
             "cwd": self._paths.spell(request.cwd),
             "outputByteLimit": min(request.output_limit, _OUTPUT_LIMIT),
         }
-        self._watchdog.watch(tree.mark)
+        self._settings.watchdog.watch(tree.mark)
         try:
             terminal_id = await self._create(params)
         except BaseException:
-            self._watchdog.dismiss(tree.mark)
+            self._settings.watchdog.dismiss(tree.mark)
             remove(prepared.script)
             raise
         # A request's timeout is never longer than the user's limit; 0 is no limit.
@@ -216,7 +216,7 @@ class ProxyTerminal:
             timeout,
             prepared,
             tree,
-            self._watchdog,
+            self._settings,
             background=request.background,
         )
 
@@ -258,7 +258,7 @@ class EditorCommand:
         timeout: float | None,
         prepared: PreparedCommand,
         tree: ProcessTree,
-        watchdog: CommandWatch,
+        settings: TerminalSettings,
         *,
         background: bool = False,
     ) -> None:
@@ -268,14 +268,14 @@ class EditorCommand:
         self._timeout = timeout
         self._script, self._afterwards = prepared.script, prepared.afterwards
         self._tree = tree
-        self._watchdog = watchdog
+        self._watchdog, self._start_task = settings.watchdog, settings.background
         self._background = background
         self._on_output: OnOutput | None = None
         self._reading = anyio.Lock()
         self._seen = ""
         self._note = ""
         self._alone = False  # whether nothing of the command is left
-        self._released = False
+        self._released = self._cancelled = False
 
     @property
     def terminal_id(self) -> str | None:
@@ -292,21 +292,29 @@ class EditorCommand:
             await self._end_left_overs()
             return await self._outcome(status.exit_code, status.signal)
         except anyio.get_cancelled_exc_class():
+            self._cancelled = True
             self._peer.tell("terminal/kill", self._target)
             raise
         except RpcError as error:
             raise BackendUnavailable(_BACKEND, error.message) from None
 
     async def release(self) -> None:
-        if not self._released:
-            self._released = True
+        if self._released:
+            return
+        self._released = True
+        if self._cancelled and self._start_task is not None:  # the prompt is answered first
+            self._start_task(self._clean_up)
+        else:
+            await self._clean_up()
+
+    async def _clean_up(self) -> None:
+        with anyio.CancelScope(shield=True):
             if not self._alone:
-                with anyio.CancelScope(shield=True):
-                    await to_thread.run_sync(self._tree.end)
+                await to_thread.run_sync(self._tree.end)
             await self._look_after()
-            self._watchdog.dismiss(self._tree.mark)
-            self._peer.tell("terminal/release", self._target)
-            remove(self._script)
+        self._watchdog.dismiss(self._tree.mark)
+        self._peer.tell("terminal/release", self._target)
+        remove(self._script)
 
     async def refresh(self) -> None:
         with contextlib.suppress(RpcError):  # the end of `wait` reports it

@@ -76,7 +76,7 @@ class SessionBackends:
         self._watchdog = watchdog
         self.sandbox = sandbox
         self.programs = self._local_terminal(warn)
-        self.terminal = self._any_terminal(script_folder)
+        self.terminal = self._any_terminal(script_folder, background)
         self.processes = ProcessPool(self.terminal, background)
 
     def files(self, roots: Roots) -> FileSystem:
@@ -143,7 +143,7 @@ class SessionBackends:
             warn(str(error))
             return LocalTerminal(default_timeout=shell.timeout, watchdog=self._watchdog, sandbox=self.sandbox)
 
-    def _any_terminal(self, script_folder: Callable[[], str]) -> Terminal:
+    def _any_terminal(self, script_folder: Callable[[], str], background: Background) -> Terminal:
         acp = self._settings.acp
         keys = [name for each in self._settings.llm.providers for name in each.key_variables]
         reaches = self.sandbox is not None and self.sandbox.reaches_other_terminals
@@ -158,6 +158,7 @@ class SessionBackends:
                 watchdog=self._watchdog,
                 redact=self._redact,
                 contain=self.sandbox.shell_text if self.sandbox is not None and reaches else None,
+                background=background,
             )
         )
         if proxy is None or (self._settings.tools.sandbox.strict and not reaches):  # it has no walls there

@@ -3,7 +3,7 @@
 import os
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -258,6 +258,27 @@ async def test_output_comes_as_deltas_while_the_command_runs(tmp_path: Path) -> 
         await settled(editing, 7)
     assert seen == ["one\n", "two\n", "three\n"]
     assert editing.methods[-2:] == ["terminal/kill", "terminal/release"]
+
+
+async def test_a_cancelled_command_is_killed_at_once_and_cleaned_up_in_a_task_of_its_own(tmp_path: Path) -> None:
+    jobs: list[Callable[[], Awaitable[None]]] = []
+    settings = TerminalSettings(
+        "script", lambda: str(tmp_path), "bash", (), 5, 1, CommandWatchdog(), verbatim, background=jobs.append
+    )
+    async with editor(**HAPPY, terminal_kill={}) as editing:
+        editing.answers["terminal/wait_for_exit"] = Editor.NEVER
+        command = await ProxyTerminal(editing.peer, "s1", EditorPaths("/w"), settings).start(CommandRequest("x", "/w"))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(command.wait, quiet)
+            await settled(editing, 2)
+            tasks.cancel_scope.cancel()
+        await command.release()
+        await command.release()
+        await settled(editing, 3)
+        assert (editing.methods[-1], len(list(tmp_path.iterdir())), len(jobs)) == ("terminal/kill", 1, 1)
+        await jobs[0]()
+        await settled(editing, 4)
+    assert (editing.methods[-1], list(tmp_path.iterdir())) == ("terminal/release", [])
 
 
 async def test_a_command_that_hangs_is_killed_and_its_output_kept(tmp_path: Path) -> None:
