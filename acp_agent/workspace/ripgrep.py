@@ -94,10 +94,6 @@ class Ripgrep:
         """
         await self._run([*_SEARCH_FLAGS, *(_ORDERED if ordered else _UNORDERED), *arguments], take, stdin)
 
-    async def names(self, arguments: Sequence[str]) -> set[bytes]:
-        """Return the files of `listing`."""
-        return set((await self.listing(arguments)).split(b"\0")[:-1])
-
     async def listing(self, arguments: Sequence[str]) -> bytes:
         """Return the files that a search with these arguments would open, a NUL after each. Empty above 32 MiB.
 

@@ -157,7 +157,7 @@ class _FileNames:
         self.below = ("--", directory)
         self._all = b""
         self._listed = Event()
-        self._searchable: set[bytes] | None = None
+        self._searchable: bytes | None = None
 
     async def list_all(self) -> None:
         """List the names of all files. Raises ToolError."""
@@ -166,7 +166,7 @@ class _FileNames:
 
     async def list_searchable(self) -> None:
         """List the names of those that are not too large: cheaper than asking for each size. Raises ToolError."""
-        self._searchable = await self._program.names([*self.searchable, *self.below])
+        self._searchable = await self._program.listing([*self.searchable, *self.below])
 
     async def count(self) -> int:
         """Return the number of all files, once they are listed."""
@@ -176,7 +176,7 @@ class _FileNames:
     @property
     def large(self) -> set[bytes]:
         """The files that are too large. Empty unless both lists were made."""
-        return set[bytes]() if self._searchable is None else set(self._all.split(b"\0")[:-1]) - self._searchable
+        return set[bytes]() if self._searchable is None else missing_names(self._all, self._searchable)
 
     def that_may_be_secret(self, directory: str) -> Iterator[bytes]:
         """Yield the files below the root `directory` that may be secret by their names, and some others."""
@@ -188,6 +188,20 @@ class _FileNames:
         while found := hint.search(self._all, end):
             start, end = self._all.rfind(b"\0", 0, found.start()) + 1, self._all.index(b"\0", found.start())
             yield self._all[start:end]
+
+
+def missing_names(every: bytes, some: bytes) -> set[bytes]:
+    """Return the names in `every` that are not in `some`. Both lists of ripgrep have one order, so no set is needed."""
+    missing, start, at = set[bytes](), 0, 0
+    while end := every.find(b"\0", start) + 1:
+        name, start = every[start:end], end
+        if some.startswith(name, at):
+            at += len(name)
+        else:
+            missing.add(name[:-1])
+    if at == len(some):
+        return missing
+    return set(every.split(b"\0")[:-1]).difference(some.split(b"\0"))  # files have come meanwhile
 
 
 @cache

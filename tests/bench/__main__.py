@@ -169,6 +169,7 @@ def main() -> int:
         cancel_of_command(args.rounds),
         endings(max(args.rounds // 3, 1)),
         *(Row(*sample) for sample in file_tools.measured()),
+        *(Row(*sample) for sample in file_tools.crowded()),
         *(Row(*sample) for sample in undo.measured()),
         *(Row(*sample) for sample in contained.measured()),
         *(Row(*sample) for sample in models.measured(args.rounds)),

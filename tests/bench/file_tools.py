@@ -17,6 +17,9 @@ from acp_agent.core.secrets import Secrecy
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.ripgrep import find_ripgrep
 from acp_agent.workspace.roots import Roots
+from tests.bench.agent import running
+from tests.bench.life import KEY
+from tests.bench.model import serving
 
 NEEDLE = "rare_needle"
 COMMON = "def main"
@@ -38,6 +41,30 @@ def measured(files: int = 50_000, megabytes: int = 100, rounds: int = 3) -> list
         grow(tree, files)
         write_log(log, megabytes)
         return anyio.run(_measured, tree, log, files, rounds)
+
+
+def crowded(files: int = 200_000) -> list[Sample]:
+    """MB of an agent that has searched so many files, or run a command there, beside one in a folder of 50 files."""
+    with tempfile.TemporaryDirectory(prefix="acp-bench-") as folder:
+        many, few = Path(folder) / "many", Path(folder) / "few"
+        grow(many, files)
+        grow(few, _A_FOLDER)
+        calls = {"grep": {"pattern": NEEDLE}, "bash": {"command": "ls"}}
+        rows = {tool: [_memory(tool, call, tree) for tree in (many, few)] for tool, call in calls.items()}
+        return [
+            (f"memory after {tool}, {files:,} files", "MB", None, [large], [small])
+            for tool, (large, small) in rows.items()
+        ]
+
+
+def _memory(tool: str, call: dict[str, str], tree: Path) -> float:
+    with serving(tool, [call]) as model, running(config=model.config, environment=KEY) as agent:
+        agent.initialize()
+        session = agent.request("session/new", {"cwd": str(tree), "mcpServers": []})["sessionId"]
+        agent.full_auto(session)
+        agent.prompt(session, "go")
+        agent.settle()
+        return agent.memory()
 
 
 def grow(tree: Path, files: int) -> None:

@@ -12,7 +12,7 @@ from tests.bench import compare, frames, life, profile, sampler
 from tests.bench.agent import TREE
 
 
-@pytest.mark.soak  # starts eleven agents, which takes seconds
+@pytest.mark.soak  # starts fifteen agents, which takes seconds
 def test_every_scenario_gives_a_row_with_samples_and_the_table_shows_it():
     rows = [
         *bench.starts(1),
@@ -21,9 +21,10 @@ def test_every_scenario_gives_a_row_with_samples_and_the_table_shows_it():
         bench.cancel_of_model(1),
         bench.cancel_of_command(2),
         bench.endings(1),
+        *(bench.Row(*sample) for sample in bench.file_tools.crowded(60)),
     ]
     assert all(sample > 0 for row in rows for sample in (*row.samples, *row.floor))
-    assert [len(row.samples) for row in rows] == [1, 1, 1, 1, 1, 1, 1, 2, 1]
+    assert [len(row.samples) for row in rows] == [1, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1]
     table = bench.table(rows).splitlines()
     assert len(table) == len(rows) + 1
     assert all(row.what in line for row, line in zip(rows, table[1:], strict=True))

@@ -191,7 +191,7 @@ async def test_more_paths_than_are_kept_are_not_waited_for(stand: Stand):
     note = stand.folder / "asked.pid"
     program = stand.answers("./" + "x" * 998, hang=True, times=40_000)
     with anyio.fail_after(30):
-        assert await Ripgrep(program, str(stand.project)).names([]) == set()
+        assert await Ripgrep(program, str(stand.project)).listing([]) == b""
     assert not note.exists()  # killed before it had told everything
 
 

@@ -18,7 +18,7 @@ from acp_agent.core.types import Access
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.ripgrep import FoundLine, MatchReader, Ripgrep
 from acp_agent.workspace.roots import Roots
-from acp_agent.workspace.search import grep
+from acp_agent.workspace.search import grep, missing_names
 from acp_agent.workspace.tree_walk import TimeLimit
 
 pytestmark = pytest.mark.anyio
@@ -419,3 +419,11 @@ async def test_the_files_are_listed_once_if_none_is_too_large(
         (project / name).write_bytes({"blob": b"needle\n\0", "empty": b""}.get(name, b"needle\n"))
     assert await lines(files, "needle") == [(1, "needle"), (1, "needle")]
     assert len(listings) == 1
+
+
+@given(st.lists(st.sampled_from(["a", "b", "ab", "b/a", "c"]), unique=True), st.data())
+def test_what_one_list_of_files_lacks_is_found_in_any_order(every: list[str], data: st.DataObject):
+    some = data.draw(st.lists(st.sampled_from(every or ["z"]), unique=True))
+    for few in (some, [name for name in every if name in some], [*some, "new"]):
+        lists = ("".join(f"{name}\0" for name in names).encode() for names in (every, few))
+        assert missing_names(*lists) == {name.encode() for name in every if name not in few}
