@@ -398,6 +398,7 @@ async def imported(name: str) -> ModuleType:
         try:
             return importlib.import_module(name)
         finally:
+            gc.freeze()  # no collection looks at what was loaded
             gc.enable()
 
     return await anyio.to_thread.run_sync(load_it, abandon_on_cancel=True)

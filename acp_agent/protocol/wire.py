@@ -39,7 +39,7 @@ _OptionalText: TypeAlias = Annotated[str | None, _NoneIfWrong]
 
 
 class _Shape(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, frozen=True)
+    model_config = ConfigDict(alias_generator=to_camel, frozen=True, defer_build=True)
 
 
 class Text(_Shape):
