@@ -1,6 +1,8 @@
 """The sessions of a user: found, listed, copied, deleted."""
 
+import re
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +16,7 @@ from acp_agent.core.services import Compaction, Summary
 from acp_agent.core.session_options import AutoApprove, Mode, SessionOptions
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import JsonObject, ToolKind
+from acp_agent.store import conversations, schedule, session_rows
 from acp_agent.store import sessions as statements
 from acp_agent.store.conversations import ConversationSummaries, OverflowStore
 from acp_agent.store.db import Database
@@ -152,6 +155,32 @@ def test_the_lists_use_their_indexes_and_sort_nothing():
         ):
             (plan,) = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
             assert f"SEARCH conversations USING INDEX {index} (" in plan
+
+
+_TABLES = "conversations|told|messages|texts|tool_overflow|summaries|seen_files|schedule|deleted_conversations"
+
+
+def every_statement() -> Iterator[tuple[str, str]]:
+    """Yield the SQL statements of the modules that keep conversations, by the names of their constants."""
+    for module in (statements, session_rows, conversations, schedule):
+        for name, value in vars(module).items():
+            for text in (value,) if isinstance(value, str) else value if isinstance(value, tuple) else ():
+                if isinstance(text, str) and re.match(r"\s*(SELECT|UPDATE|DELETE|INSERT)\b", text) and "{" not in text:
+                    yield name, text
+
+
+def test_no_statement_looks_at_the_rows_of_all_conversations():
+    """What a turn costs must not depend on how many sessions are kept."""
+    found = list(every_statement())
+    assert len(found) > 40
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        migrate(connection)
+        for name, text in found:
+            count = text.count("?") if "?1" not in text else max(map(int, re.findall(r"\?(\d)", text)))
+            plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", [None] * count)]
+            assert not [step for step in plan if re.match(rf"SCAN ({_TABLES})\b", step)], (name, plan)
+            if name != "_PURGE":  # it sorts one batch
+                assert "USE TEMP B-TREE FOR ORDER BY" not in plan, (name, plan)
 
 
 # ------------------------------------------------------------------------------------------ deleting
