@@ -10,7 +10,7 @@ SOURCES := acp_agent tests
 
 .DEFAULT_GOAL := test
 .DELETE_ON_ERROR:
-.PHONY: demo test bench bench-compare profile soak properties lock clean interop extension recording test-editors
+.PHONY: demo test bench bench-compare bench-scale profile soak properties lock clean interop extension recording test-editors
 
 demo: $(READY)
 	@$(BIN)/acp-agent demo
@@ -37,6 +37,10 @@ bench: $(READY)
 # What this working tree gains over BASE, a revision, measured in turn: ROWS='start turn' names parts, ARGS='--rounds 40'.
 bench-compare: $(READY)
 	@$(BIN)/python -m tests.bench.compare $(ARGS) $(or $(BASE),$(error name a revision: make bench-compare BASE=main)) $(ROWS)
+
+# What must not grow with a session, with the sessions that are kept, and with the files of a repository: some minutes.
+bench-scale: $(READY)
+	@$(BIN)/python -m tests.bench.scale $(ARGS)
 
 # Where each millisecond and megabyte goes, by package: build/profile.md. ARGS='start turn' names parts.
 profile: $(READY)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.bench import __main__ as bench
 from tests.bench import compare, frames, life, profile, sampler
+from tests.bench import scale as bench_scale
 from tests.bench.agent import TREE
 
 
@@ -61,6 +62,18 @@ def test_what_keeping_conversations_costs_is_measured():
     assert rows["  frames of it"].samples == [12.0]
     assert len(rows["prompt to the model's request"].samples) == 4
     assert sum(row.aim is not None for row in rows.values()) == 4
+
+
+@pytest.mark.soak  # starts a dozen agents, which takes seconds
+def test_what_must_not_grow_is_measured():
+    samples = [
+        *bench_scale.long(turns=12, ends=4),
+        *bench_scale.kept(sessions=80, rounds=1),
+        *bench_scale.files(many=60, few=20, rounds=1),
+    ]
+    rows = [bench.Row(*sample) for sample in samples]
+    assert sum(row.what == "  the ratio" for row in rows) > 30
+    assert all(sample > 0 for row in rows if row.unit == "ms" for sample in (*row.samples, *row.floor))
 
 
 def test_the_frames_between_a_prompt_and_its_process_are_counted():
