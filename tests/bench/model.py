@@ -18,15 +18,18 @@ class Model(ThreadingHTTPServer):
     What it plays may be changed between turns.
 
     pieces   how many deltas the text of an answer comes in
+    latency  seconds before each answer to a request with tools
     """
 
     daemon_threads = True
+    request_queue_size = 128
 
     def __init__(self, tool: str, arguments: list[dict[str, Any]] | None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.tool = tool
         self.arguments = arguments
         self.pieces = 1
+        self.latency = 0.0
         self.arrived: list[float] = []
         self.answered: list[float] = []
         self.received: list[int] = []  # bytes of each request
@@ -82,6 +85,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.stalling.set()
             self.server.over.wait()
             return
+        self.server.over.wait(self.server.latency)
         if step >= len(self.server.arguments):
             self._answer({"content": "done "}, "stop", self.server.pieces)
         else:

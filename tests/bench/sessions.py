@@ -1,7 +1,7 @@
 """`python -m tests.bench.sessions`: what keeping conversations costs (issue 7).
 
-The list of ten thousand sessions, a long conversation told again, many sessions in one process, and what a turn pays
-for being written down. Sessions are made as users make them, but for those the list is filled with.
+The list of ten thousand sessions, a long conversation told again, many sessions in one process, many busy ones, and
+what a turn pays for being written down. Sessions are made as users make them, but for those the list is filled with.
 """
 
 import statistics
@@ -25,20 +25,27 @@ from tests.bench.model import Model, serving
 Sample: TypeAlias = tuple[str, str, float | None, list[float], list[float]]
 """What, unit, aim, samples, the floor's samples (none)."""
 
-KEPT, TURNS, OPEN, RESTING = 10_000, 200, 50, 500
+KEPT, TURNS, OPEN, RESTING, BUSY = 10_000, 200, 50, 500, 64
 _KEY = {"BENCH_KEY": "obviously-fake"}
 _PAGE = 50
 _LIST_AIM, _SESSION_AIM = 50.0, 5.0  # ms, MB
+_LATENCY, _BUSY_TURNS = 0.2, 10
 
 
 def measured(
-    kept: int = KEPT, turns: int = TURNS, opened: int = OPEN, resting: int = RESTING, rounds: int = 15
+    kept: int = KEPT,
+    turns: int = TURNS,
+    opened: int = OPEN,
+    resting: int = RESTING,
+    rounds: int = 15,
+    busy: int = BUSY,
 ) -> Iterator[Sample]:
     """Rows for `python -m tests.bench`."""
     yield from _listed(kept, rounds)
     yield from _long(turns, rounds)
     yield from _many(opened)
     yield from _rested(resting)
+    yield from _busy(busy)
     yield from _turns(rounds * 4)
 
 
@@ -197,6 +204,49 @@ def _rested(count: int) -> Iterator[Sample]:
         agent.settle()
         grown = agent.memory() - before
     yield f"memory of {count} sessions at rest", "MB", None, [grown], []
+
+
+def _busy(count: int) -> Iterator[Sample]:
+    """Turns of many sessions at once, each with one call of a slow model: the part of the time that the model takes.
+
+    Were all parallel, the model would take all of it. The second row is what each turn takes of the processor.
+    """
+    with serving("none", []) as model, _agent(model, count) as agent:
+        agent.initialize()
+        sessions = [_prompted(agent)[0] for _ in range(count)]
+        agent.settle()
+        model.latency = _LATENCY
+        cpu, spent = agent.cpu(), _turns_at_once(agent, sessions)
+        used = agent.cpu() - cpu
+    share = 100 * _LATENCY * _BUSY_TURNS / spent
+    yield f"{count} busy sessions, {_LATENCY * 1000:.0f} ms model: of perfect", "%", None, [share], []
+    yield "  processor time of a turn", "ms", None, [used * 1000 / (count * _BUSY_TURNS)], []
+
+
+def _turns_at_once(agent: Agent, sessions: list[str]) -> float:
+    """The seconds in which each session has its turns, one after the other, while the others have theirs."""
+    begun, number = time.monotonic(), 1_000_000
+    left = dict.fromkeys(sessions, _BUSY_TURNS)
+    running, free = dict[int, str](), list(sessions)
+    while left:
+        for session in free:
+            number += 1
+            running[number] = session
+            block = {"type": "text", "text": "And again."}
+            params = {"sessionId": session, "prompt": [block]}
+            agent.send({"id": number, "method": "session/prompt", "params": params})
+        message = agent.read()
+        free = []
+        if message.get("id") in running and "method" not in message:
+            session = running.pop(message["id"])
+            if message.get("result", {}).get("stopReason") != "end_turn":
+                raise RuntimeError(f"a turn ended with {message}")
+            left[session] -= 1
+            if left[session]:
+                free = [session]
+            else:
+                del left[session]
+    return time.monotonic() - begun
 
 
 # ------------------------------------------------------------------------------------------- a turn

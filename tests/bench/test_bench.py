@@ -55,12 +55,13 @@ def test_talking_to_a_model_is_measured_beside_the_official_sdks():
 
 @pytest.mark.soak  # fills databases with conversations, which takes seconds
 def test_what_keeping_conversations_costs_is_measured():
-    measured = bench.sessions.measured(kept=120, turns=3, opened=2, resting=6, rounds=1)
+    measured = bench.sessions.measured(kept=120, turns=3, opened=2, resting=6, rounds=1, busy=3)
     rows = {sample[0]: bench.Row(*sample) for sample in measured}
     assert all(sample != 0 for row in rows.values() for sample in row.samples)
     assert rows["session/list of 120: a page on the way to the end"].median > 0
     assert rows["  frames of it"].samples == [12.0]
     assert len(rows["prompt to the model's request"].samples) == 4
+    assert 0 < rows["3 busy sessions, 200 ms model: of perfect"].median < 100
     assert sum(row.aim is not None for row in rows.values()) == 4
 
 
