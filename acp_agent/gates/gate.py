@@ -241,6 +241,11 @@ class Gate:
 
     name: ClassVar[str] = "gate"
 
+    @property
+    def chooses(self) -> bool:
+        """Whether `allows` may be False for some tool now. If it is not, no tool need be asked about."""
+        return type(self).allows is not Gate.allows
+
     def allows(self, spec: ToolSpec) -> bool:
         """Return whether a tool belongs in the catalogue: False if every call of it would be refused."""
         del spec
@@ -295,5 +300,7 @@ class Gates:
 
     def offered(self, specs: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
         """Return the tools that the model may see. A tool is left out if a gate refuses all its calls."""
-        choosing = [gate for gate in self.in_order if type(gate).allows is not Gate.allows]
-        return [spec for spec in specs if all(gate.allows(spec) for gate in choosing)]
+        for gate in self.in_order:
+            if gate.chooses:
+                specs = [*filter(gate.allows, specs)]
+        return [spec for spec in specs if not spec.users_only]

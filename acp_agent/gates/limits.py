@@ -290,6 +290,10 @@ class AnomalyGate(Gate):
         self._detector = detector
         self._emit = emit
 
+    @property
+    def chooses(self) -> bool:
+        return bool(self._detector.alarms)
+
     def allows(self, spec: ToolSpec) -> bool:
         """Return whether a tool is offered to the model."""
         return self._detector.blocked(spec.name) is None

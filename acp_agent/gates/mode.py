@@ -57,6 +57,10 @@ class ModeGate(Gate):
     def __init__(self, options: SessionOptions) -> None:
         self._options = options
 
+    @property
+    def chooses(self) -> bool:
+        return self._options.mode is not Mode.CODE
+
     def allows(self, spec: ToolSpec) -> bool:
         """Return whether a tool is offered to the model in the current mode."""
         return offered_in(self._options.mode, spec)
@@ -123,6 +127,10 @@ class AutonomyGate(Gate):
 
     def __init__(self, readonly: Callable[[], bool]) -> None:
         self._readonly = readonly
+
+    @property
+    def chooses(self) -> bool:
+        return self._readonly()
 
     def allows(self, spec: ToolSpec) -> bool:
         """Return whether a tool is offered to the model now."""

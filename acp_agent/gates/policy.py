@@ -109,6 +109,10 @@ class PolicyGate(Gate):
         self._realpath = realpath
         self._trust = trust
 
+    @property
+    def chooses(self) -> bool:
+        return bool(self._policy.fault or self._policy.rules) or self._policy.default is not Effect.ALLOW
+
     def allows(self, spec: ToolSpec) -> bool:
         """Return whether a tool is offered to the model."""
         return self._policy.offers(spec.name) and (not spec.commands or self._policy.offers(_SHELL))

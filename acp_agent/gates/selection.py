@@ -120,13 +120,14 @@ def for_model(general: ToolChoice, models: Iterable[ModelSelection], model: str)
 class Selection:
     """A choice, ready to be applied. It is immutable.
 
+    is_everything   whether it excludes no tool
     aliases   other names of tools, in lower case
     servers   the session's MCP servers, since a name such as `mcp_a_b_c` does not say where the server's name ends
     """
 
     def __init__(self, choice: ToolChoice, aliases: Mapping[str, str], servers: Sequence[str] = ()) -> None:
         self._choice = choice
-        self._is_everything = choice == ToolChoice(also_allow=choice.also_allow)
+        self.is_everything = choice == ToolChoice(also_allow=choice.also_allow)
         self._aliases = aliases
         named = (entry.partition(":")[2] for _, entry in choice.entries() if entry.lower().startswith("mcp:"))
         self._servers = sorted({_plain(server) for server in (*servers, *named)}, key=len, reverse=True)
@@ -139,8 +140,6 @@ class Selection:
                    that has `bash`
         """
         choice = self._choice
-        if self._is_everything:
-            return ""
         for entry in choice.deny:
             if self._names(entry, tool, server) or (commands and self._names(entry, _SHELL, "")):
                 return f"tools.deny: {entry}"
@@ -238,6 +237,10 @@ class SelectionGate(Gate):
         self._selection = selection
         self._narrowed = narrowed
         self._agent = agent
+
+    @property
+    def chooses(self) -> bool:
+        return not self._selection().is_everything or self._narrowed() is not None or self._agent() is not None
 
     def allows(self, spec: ToolSpec) -> bool:
         """Return whether a tool is offered to the model."""

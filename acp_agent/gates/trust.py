@@ -162,6 +162,10 @@ class TrustGate(Gate):
         self._trust = trust
         self._options = options
 
+    @property
+    def chooses(self) -> bool:
+        return TrustLevel.BLOCKED in self._trust.tools.values()
+
     def allows(self, spec: ToolSpec) -> bool:
         """Return whether a tool is offered to the model."""
         return self._trust.tools.get(spec.name) is not TrustLevel.BLOCKED

@@ -1,15 +1,20 @@
 """Which tools a session has: profile, lists, groups, models, the session's own list."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_agent.config.load import Flags, load
 from acp_agent.config.tool_settings import Profile
 from acp_agent.core.errors import ConfigError, ToolErrorCategory
+from acp_agent.core.session_options import Mode, SessionOptions
 from acp_agent.core.types import ALIASES, CallOrigin, ToolKind, ToolSpec
+from acp_agent.gates.grants import Grant, GrantKind
+from acp_agent.gates.rules.policy_rules import TrustLevel
 from acp_agent.gates.selection import (
     GROUPS,
     MAX_ENTRIES,
@@ -24,7 +29,7 @@ from acp_agent.gates.selection import (
 )
 from acp_agent.tools.lsp import lsp_tools
 from acp_agent.tools.registry import default_tools
-from tests.unit.gates.chain import Judged, call, command
+from tests.unit.gates.chain import SPECS, Chain, Judged, call, command
 
 pytestmark = pytest.mark.anyio
 
@@ -259,3 +264,32 @@ def test_a_pattern_with_or_without_a_provider_denies(pattern: str):
     models = [ModelSelection(pattern, deny=("bash",))]
     assert for_model(ToolChoice(), models, "ollama:Small").deny == ("bash",)
     assert for_model(ToolChoice(), models, "ollama:large").deny == ()
+
+
+@pytest.mark.parametrize(
+    "configured",
+    [
+        "",
+        '[tools]\ndeny = ["grep"]\n',
+        '[tools]\nprofile = "minimal"\nalso_allow = ["write"]\n',
+        '[[tools.permissions.bash]]\npattern = "*"\naction = "deny"\n',
+        '[tools.policy]\nenabled = true\ndefault_effect = "deny"\n',
+        '[[tools.policy.rules]]\neffect = "deny"\ntool = "fetch"\n',
+    ],
+)
+@pytest.mark.parametrize("mode", [Mode.CODE, Mode.ASK, Mode.ARCHITECT])
+async def test_the_tools_offered_are_those_that_every_gate_allows(tmp_path: Path, configured: str, mode: Mode):
+    (tmp_path / "config.toml").write_text(configured)
+    loaded = load(Flags(), {"ACP_AGENT_CONFIG": str(tmp_path / "config.toml")})
+    assert loaded.problems == ()
+    for readonly in (False, True):
+        options = SessionOptions(mode, readonly=readonly)
+        chain = Chain(str(tmp_path), str(tmp_path / f"{readonly}.toml"), loaded=loaded, conduct=options)
+        for denied in ("", "edit"):
+            if denied:
+                await chain.grants.remember(Grant(denied, GrantKind.TOOL, "", allowed=False))
+            chain.trust.tools["write"] = TrustLevel.BLOCKED if denied else TrustLevel.TRUSTED
+            specs = [*SPECS.values(), ToolSpec("of_users", "", {}, ToolKind.OTHER, mutates=False, users_only=True)]
+            allowed = [spec for spec in specs if all(gate.allows(spec) for gate in chain.gates.in_order)]
+            assert chain.gates.offered(specs) == allowed
+            assert len(allowed) < len(specs)
