@@ -1,6 +1,7 @@
 """Work that agents do and judge, on the wire: rounds until the judge approves, and nothing left of them."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,14 @@ import pytest
 
 from tests.e2e.aided import aided, offered
 from tests.e2e.test_agents import FULL_AUTO, agent, assert_a_cancel_ends_all, assert_no_card_is_open, messages, nested
-from tests.fakes.editor import NOTHING, editing
+from tests.fakes import editor as editors
+from tests.fakes.editor import NOTHING
 from tests.fakes.held import Held
 from tests.fakes.model_script import Script, Step, says, uses
 
 pytestmark = pytest.mark.anyio
+
+editing = partial(editors.editing, serves=__name__)
 
 ON = "[agents]\nevaluate = true\n"
 JUDGE = "(?s)^Judge the work.*"

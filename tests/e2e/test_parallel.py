@@ -1,17 +1,21 @@
 """Several calls in one answer: shown at once, run together where they do not meet, in order where they do."""
 
+from functools import partial
 from typing import Any
 
 import anyio
 import pytest
 
 from acp_agent.cli.agent_process import RecordedFrame, SeenCall
+from tests.fakes import editor as editors
 from tests.fakes.answers import Holding, allowing
-from tests.fakes.editor import EVERYTHING, FILES_ONLY, NOTHING, ScriptedEditor, editing
+from tests.fakes.editor import EVERYTHING, FILES_ONLY, NOTHING, ScriptedEditor
 from tests.fakes.held import PATIENCE, Held
 from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
+
+editing = partial(editors.editing, serves=__name__)
 
 FULL_AUTO = "[acp]\nauto_approve = 'full-auto'\n"
 

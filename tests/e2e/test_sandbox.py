@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,15 @@ import pytest
 
 from acp_agent.cli.agent_process import objects_at, text_at
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, sandbox_tier
-from tests.fakes.editor import EVERYTHING, NOTHING, ScriptedEditor, editing
+from tests.fakes import editor as editors
+from tests.fakes.editor import EVERYTHING, NOTHING, ScriptedEditor
 from tests.fakes.model_script import Script, says, uses
 
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.skipif(sandbox_tier() is SandboxTier.NONE, reason="no sandbox can be built on this machine"),
 ]
+editing = partial(editors.editing, serves=__name__)
 NO_CONSENT = "reject_once"
 
 
@@ -136,7 +139,7 @@ async def test_the_second_question_says_which_wall_stopped_the_command(tmp_path:
     async def decide(params: dict[str, Any]) -> str:
         return "reject_once" if "a wall around" in str(params) else "allow_once"
 
-    async with sandboxed(tmp_path, script, level, decide=decide) as editor:
+    async with sandboxed(tmp_path, script, level, decide=decide, serves="") as editor:
         await editor.say(await editor.open(), "go")
     *_, again, another = questions(editor)
     assert len(questions(editor)) == (3 if level == "suggest" else 2)
