@@ -65,7 +65,6 @@ class Conversation:
         self.agent: Agent | None = None
         self.history = History() if history is None else history
         self._models = models
-        self._emit = emit
         self._summed_up_by = own.compress_provider
         self._reflection = Reflection(self._model)
         phases = PhaseCalls(note_bytes=settings.memory.max_note_bytes, redact=redact)

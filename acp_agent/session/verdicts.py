@@ -145,7 +145,7 @@ def _settled(facts: CallFacts, gate: PermissionGate) -> Finding:
 
 
 def _by_itself(facts: CallFacts, line: CommandFacts) -> str:
-    """Return why a command runs without anybody's word."""
+    """Return why a command runs without a rule or an answer of the user."""
     if line.only_reads:
         return _READS
     return _CONTAINED if facts.contained else _FULL_AUTO

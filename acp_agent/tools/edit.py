@@ -114,9 +114,10 @@ P = TypeVar("P", bound=Params)
 
 
 class FileWriter(Tool[P]):
-    """The base of the tools that write a file. A file that was changed since is refused once, with what changed.
+    """The base of the tools that write a file.
 
-    The call is refused before the user is asked. The file then counts as seen, so that the repeated call works.
+    A call for a file that has changed since the session saw it is refused once, with the changes. It is refused before
+    the user is asked. The file then counts as seen, so that the repeated call works.
     """
 
     kind = ToolKind.EDIT

@@ -168,7 +168,7 @@ def _code_points(part: str) -> str:
 
 
 class Adapted(NamedTuple):
-    """An edit of the only place that differs from old_string in a way that means nothing. `how` says in which."""
+    """An edit of the only place that differs from old_string in a harmless way. `how` names the difference."""
 
     text: str
     places: int

@@ -223,7 +223,7 @@ _CONVERTED = _HEADINGS | {
     *("a", "blockquote", "br", "code", "div", "dl", "hr", "img", "li", "line", "ol", "p", "pre", "section", "table"),
     *("td", "th", "title", "tr", "ul"),
 }
-"""What becomes something else than its contents. "line" is our own name for a block in code."""
+"""The elements that are converted. Others leave their contents. "line" is our own name for a block in code."""
 _DIVS = BLOCKS - _CONVERTED
 _TABLE = ["table", "tr", "td", "th"]
 _NESTED = {"blockquote", "li"}

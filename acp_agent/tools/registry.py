@@ -181,7 +181,7 @@ class Registry:
 
 
 def _notes(sent: JsonObject, arguments: JsonObject) -> Iterator[str]:
-    """Yield what the model is to know of numbers that were read otherwise than they were sent."""
+    """Yield notes for the model on numbers that were changed before the call."""
     for name, value in arguments.items():
         given = sent.get(name)
         if name == "timeout" and f"{value}000" == f"{given}":

@@ -29,7 +29,6 @@ class GoPlain:
         self._printed: dict[str, list[str]] = {}
         self._current = ""
         self._failure: list[str] = []
-        self._subtest_indent = 0
         self._crash: list[str] = []
 
     def parse(self, lines: Sequence[str]) -> ParsedOutput:

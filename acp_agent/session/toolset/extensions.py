@@ -213,7 +213,7 @@ class SessionExtensions:
                 yield DefinitionProblem(skill.file.shown, "name", reason, minor=True)
 
     def _missing_skills(self) -> Iterator[DefinitionProblem]:
-        """Yield the skills that a definition of an agent names, and that there are not."""
+        """Yield the missing skills that a definition of an agent names."""
         for agent in self.agents.users():
             for name in agent.skills:
                 if self.skills.find(name) is None:
@@ -265,7 +265,7 @@ class SessionExtensions:
     # ------------------------------------------------------------------------------------ for the session
 
     def tools(self) -> tuple[Tool[Any], ...]:
-        """Return the tools that there are because of definitions. The same object until they change."""
+        """Return the tools for the definitions. The same object until they change."""
         return self._tools
 
     def custom_tools(self) -> "tuple[CustomTool, ...]":
