@@ -27,6 +27,7 @@ from typing import assert_never
 from uuid import uuid4
 
 import anyio
+import anyio.lowlevel
 
 from acp_agent.agent import prompt as notes
 from acp_agent.agent.history import History
@@ -114,11 +115,14 @@ class Reply:
 
     async def _say(self, text: str) -> None:
         if text:
+            begins = not self._said
             self._said.append(text)
             self.spoke = self.spoke or not text.isspace()
             self.shown = True
             opening, self._opening = self._opening, ""
             await self._emit(TextDelta(opening + text, self._text_id))
+            if begins:
+                await anyio.lowlevel.checkpoint()  # what shows the text begins now, and not after what came with it
 
 
 LIMIT = 3
@@ -262,10 +266,20 @@ class Agent:
         self.system_prompt = system_prompt
         self.hooks = Hooks() if hooks is None else hooks
         self.failure: ProviderError | None = None
+        self._specs: tuple[ToolSpec, ...] | None = None
 
-    def use(self, provider: Provider, system_prompt: str) -> None:
-        """Ask another model, or with another system prompt, from the next turn on."""
+    def use(self, provider: Provider, system_prompt: str, specs: Sequence[ToolSpec] | None = None) -> None:
+        """Ask another model, or with another system prompt, from the next turn on.
+
+        specs   the tools that the toolset has now, at the beginning of that turn, if they are known
+        """
         self.provider, self.system_prompt = provider, system_prompt
+        self._specs = None if specs is None else tuple(specs)
+
+    def take_specs(self) -> tuple[ToolSpec, ...]:
+        """Return the tools that the turn begins with."""
+        specs, self._specs = self._specs, None
+        return tuple(self.toolset.specs()) if specs is None else specs
 
     @property
     def budget(self) -> int:
@@ -325,15 +339,17 @@ class _Turn:
             hooks.observer.begin()
         if hooks.checks is not None:
             hooks.checks.begin()
-        await hooks.offer.begin(prompt, tuple(toolset.specs()))
+        specs: tuple[ToolSpec, ...] | None = self._agent.take_specs()
+        await hooks.offer.begin(prompt, specs)
         if hooks.phases is not None:
             self._tell_model(await hooks.phases.before_first_inference(prompt, toolset))
         rounds = self._agent.limits.max_tool_iterations
         for number in count(1):
             self._tell_model(hooks.reports.news() if hooks.reports is not None else "")
-            stop = await self._over_budget() or await self._iterate(is_last=number == rounds)
+            stop = await self._over_budget() or await self._iterate(specs, is_last=number == rounds)
             if stop is not None:
                 return stop
+            specs = None
             if number == rounds:
                 break
             if rounds and rounds - number == min(TOLD_BEFORE, rounds - 1):
@@ -349,9 +365,12 @@ class _Turn:
         stop = StopReason.MAX_TOKENS if too_long else StopReason.END_TURN
         return await self._stop(stop, notes.provider_failed(error, prompt_kept=kept))
 
-    async def _iterate(self, *, is_last: bool) -> StopReason | None:
-        """Make one model call and run its tools. Return None if the model wants to go on."""
-        specs = tuple(self._agent.toolset.specs())
+    async def _iterate(self, specs: tuple[ToolSpec, ...] | None, *, is_last: bool) -> StopReason | None:
+        """Make one model call and run its tools. Return None if the model wants to go on.
+
+        specs   the tools that it may call; None to ask for them
+        """
+        specs = tuple(self._agent.toolset.specs()) if specs is None else specs
         done, received = await self._call_model(specs)
         uses = self._history.open_calls
         match done.stop:

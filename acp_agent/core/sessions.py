@@ -98,7 +98,7 @@ class Change:
 
     events        appended to the transcript, in this order
     history       the whole current conversation; the store writes only its new messages
-    prompted      True if the change begins a turn; the session then has one more prompt
+    prompted      the number of turns that the change begins; the session then has as many more prompts
     touch         True if the session was used just now; it then moves to the head of the list
     replacements  complete messages that replace their own pieces in the transcript
     seen          all files that the session has seen, by absolute path; the store writes only what differs
@@ -110,7 +110,7 @@ class Change:
     usage: UsageTotals | None = None
     title: str | None = None
     model: str | None = None
-    prompted: bool = False
+    prompted: int = 0
     touch: bool = False
     cwd: str | None = None
     additional: tuple[str, ...] | None = None

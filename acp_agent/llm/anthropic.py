@@ -43,6 +43,7 @@ from acp_agent.llm.endpoint import (
     thought_digests,
     tool_use,
     without_thoughts,
+    write,
 )
 from acp_agent.llm.exchange import (
     HttpProvider,
@@ -330,8 +331,8 @@ class AnthropicProvider(HttpProvider):
             await read_rest(blocks, _PATIENCE)
         yield reply.done()
 
-    def _body(self, request: ModelRequest) -> JsonObject:
-        return request_body(self._endpoint, without_thoughts(request, self._refused), DEFAULT_MAX_TOKENS)
+    def _body(self, request: ModelRequest) -> bytes:
+        return write(request_body(self._endpoint, without_thoughts(request, self._refused), DEFAULT_MAX_TOKENS))
 
     def _adapts(self, request: ModelRequest, error: ProviderError) -> bool:
         """Take note of thoughts that the API refuses.

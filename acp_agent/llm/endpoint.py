@@ -5,9 +5,9 @@ import json
 import math
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar
 
 from acp_agent.core.data import frozen
 from acp_agent.core.messages import Message, OpaquePart, Part, TextPart, ThoughtPart, ToolResultPart, ToolUsePart
@@ -21,6 +21,7 @@ _MOST_IMAGES = 20
 _MOST_IMAGE_CHARS = 16 * 1024 * 1024
 """The most base64 in one request. The smallest limit of the large APIs is 20 MB with all text (Gemini)."""
 
+_Item = TypeVar("_Item")
 _SNAPSHOT = re.compile(r"-\d{4}-?\d\d-?\d\d$")
 
 
@@ -232,6 +233,29 @@ def read_arguments(raw: str) -> JsonObject | None:
 def write(value: JsonObject) -> bytes:
     """Return compact UTF-8, keys in the given order. The same value gives the same bytes, for prompt caching."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
+
+
+class KeptJson(Generic[_Item]):
+    """JSON of the items of a list, such as a conversation, kept from one request to the next.
+
+    make   returns the JSON objects of an item; none if it has none
+    """
+
+    def __init__(self, make: Callable[[_Item], Iterable[JsonObject]]) -> None:
+        self._make = make
+        self._kept: dict[int, tuple[_Item, bytes]] = {}
+
+    def write(self, items: Iterable[_Item]) -> bytes:
+        """Return the list as JSON. Only items that are new since the last call are made and written."""
+        before, self._kept, written = self._kept, {}, list[bytes]()
+        for item in items:
+            kept = before.get(id(item))
+            if kept is None or kept[0] is not item:
+                kept = item, b",".join(map(write, self._make(item)))
+            self._kept[id(item)] = kept
+            if kept[1]:
+                written.append(kept[1])
+        return b"[%s]" % b",".join(written)
 
 
 def replace_surrogates(text: str) -> str:

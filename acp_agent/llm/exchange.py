@@ -319,7 +319,7 @@ _NOT_EVENTS: Final = ("text/html", "application/xhtml", "application/json", "app
 
 @asynccontextmanager
 async def open_event_stream(
-    http: HttpClient, endpoint: ModelEndpoint, path: str, headers: Mapping[str, str], body: JsonObject
+    http: HttpClient, endpoint: ModelEndpoint, path: str, headers: Mapping[str, str], body: bytes
 ) -> AsyncGenerator[AsyncGenerator[Block]]:
     """POST `body` to `base_url` + `path` and hold its event stream open. Leaving the context closes it.
 
@@ -336,7 +336,7 @@ async def open_event_stream(
             "user-agent": f"acp-agent/{__version__}",
             **headers,
         },
-        body=write(body),
+        body=body,
         read_timeout=endpoint.timeout,
     )
     async with http.send(request) as answer:
@@ -440,7 +440,7 @@ class HttpProvider:
 
     @asynccontextmanager
     async def _events(
-        self, path: str, body: Callable[[], JsonObject], adapts: Callable[[ProviderError], bool]
+        self, path: str, body: Callable[[], bytes], adapts: Callable[[ProviderError], bool]
     ) -> AsyncGenerator[AsyncGenerator[Block]]:
         """Open the event stream of a request. If the server refuses a part of it, ask again at once without it.
 

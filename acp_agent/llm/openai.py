@@ -6,7 +6,7 @@ OpenAI's form, and a server's refusal teaches the provider what to leave out.
 
 import json
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
@@ -31,8 +31,9 @@ from acp_agent.core.messages import (
     Usage,
 )
 from acp_agent.core.ports import ModelRequest
-from acp_agent.core.types import Json, JsonObject
+from acp_agent.core.types import Json, JsonObject, ToolSpec
 from acp_agent.llm.endpoint import (
+    KeptJson,
     ModelEndpoint,
     arguments_text,
     as_count,
@@ -42,6 +43,7 @@ from acp_agent.llm.endpoint import (
     function_tool,
     read_arguments,
     tool_use,
+    write,
 )
 from acp_agent.llm.exchange import (
     HttpProvider,
@@ -244,14 +246,34 @@ def quirk_in(error: ProviderError) -> OpenAIQuirk | None:
 
 def request_body(endpoint: ModelEndpoint, request: ModelRequest, quirks: frozenset[OpenAIQuirk]) -> JsonObject:
     """Return the body of POST /chat/completions, streaming, which asks for the usage."""
-    messages: list[Json] = []
-    if request.system.strip():
-        messages.append({"role": "system", "content": request.system})
-    if OpenAIQuirk.NO_IMAGES in quirks:
-        endpoint = replace(endpoint, images=False)
-    maker = endpoint.maker
-    for message in endpoint.fit_images(request.messages):
-        messages.extend(_user(message) if message.role is Role.USER else _assistant(maker, message))
+    said = (wire for message in _told(endpoint, request, quirks) for wire in _wire(endpoint.maker, message))
+    tools: list[Json] = [function_tool(spec) for spec in request.tools]
+    return _body(endpoint, request, quirks, [*_system(request.system), *said], tools)
+
+
+def _system(prompt: str) -> list[JsonObject]:
+    return [{"role": "system", "content": prompt}] if prompt.strip() else []
+
+
+def _told(endpoint: ModelEndpoint, request: ModelRequest, quirks: frozenset[OpenAIQuirk]) -> Sequence[Message]:
+    """Return the conversation as far as the model takes it."""
+    return replace(endpoint, images=endpoint.images and OpenAIQuirk.NO_IMAGES not in quirks).fit_images(
+        request.messages
+    )
+
+
+def _wire(maker: str, message: Message) -> list[JsonObject]:
+    return _user(message) if message.role is Role.USER else _assistant(maker, message)
+
+
+def _body(
+    endpoint: ModelEndpoint,
+    request: ModelRequest,
+    quirks: frozenset[OpenAIQuirk],
+    messages: list[Json],
+    tools: list[Json],
+) -> JsonObject:
+    """Return the body with these messages and tools."""
     body: JsonObject = {
         "model": endpoint.model,
         "messages": messages,
@@ -259,7 +281,7 @@ def request_body(endpoint: ModelEndpoint, request: ModelRequest, quirks: frozens
         "stream_options": {"include_usage": True},
     }
     if request.tools:
-        body["tools"] = [function_tool(spec) for spec in request.tools]
+        body["tools"] = tools
     max_tokens = request.max_tokens or endpoint.max_tokens
     if max_tokens:
         body["max_tokens"] = max_tokens
@@ -337,6 +359,9 @@ class OpenAIProvider(HttpProvider):
     def __init__(self, endpoint: ModelEndpoint, http: HttpClient) -> None:
         super().__init__(endpoint, http)
         self._quirks: frozenset[OpenAIQuirk] = frozenset()
+        self._systems = KeptJson(_system)
+        self._messages = KeptJson[Message](partial(_wire, endpoint.maker))
+        self._tools = KeptJson[ToolSpec](lambda spec: [function_tool(spec)])
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream an answer, as the port says.
@@ -357,8 +382,18 @@ class OpenAIProvider(HttpProvider):
             raise stream_failure(self._endpoint, {"message": "the model stopped with an error"})
         yield reply.done()
 
-    def _body(self, request: ModelRequest) -> JsonObject:
-        return request_body(self._endpoint, request, self._quirks)
+    def _body(self, request: ModelRequest) -> bytes:
+        """Return `request_body` as it is sent. Only what is new in it is written: the beginning may be long."""
+        endpoint, quirks = self._endpoint, self._quirks
+        if {"messages", "tools"} & endpoint.extra_body.keys():  # the user's own
+            return write(request_body(endpoint, request, quirks))
+        frame = write(_body(endpoint, request, quirks, [], []))
+        head, _, tail = frame.partition(b'"messages":[]')
+        system = self._systems.write((request.system,))
+        said = self._messages.write(_told(endpoint, request, quirks))
+        messages = system if said == b"[]" else said if system == b"[]" else b"%s,%s" % (system[:-1], said[1:])
+        tail = tail.replace(b'"tools":[]', b'"tools":' + self._tools.write(request.tools), 1)
+        return b'%s"messages":%s%s' % (head, messages, tail)
 
     def _adapts(self, error: ProviderError) -> bool:
         quirk = quirk_in(error)

@@ -48,6 +48,7 @@ from acp_agent.llm.endpoint import (
     thought_digests,
     tool_use,
     without_thoughts,
+    write,
 )
 from acp_agent.llm.exchange import (
     HttpProvider,
@@ -429,11 +430,11 @@ class ResponsesProvider(HttpProvider):
             await read_rest(blocks, _PATIENCE)
         yield reply.done()
 
-    def _body(self, request: ModelRequest) -> JsonObject:
+    def _body(self, request: ModelRequest) -> bytes:
         """Return the body without the reasoning that this server has refused before."""
         none = ResponsesQuirk.NO_THOUGHTS in self._quirks
         unwanted = thought_digests(request, opaque=True) if none else self._refused
-        return request_body(self._endpoint, without_thoughts(request, unwanted), self._quirks)
+        return write(request_body(self._endpoint, without_thoughts(request, unwanted), self._quirks))
 
     def _adapts(self, request: ModelRequest, error: ProviderError) -> bool:
         if refuses_thoughts(error) and ResponsesQuirk.NO_THOUGHTS not in self._quirks:

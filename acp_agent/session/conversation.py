@@ -93,19 +93,21 @@ class Conversation:
         prompt: str,
         toolset: Toolset,
         emit: EventSink,
+        specs: Sequence[ToolSpec] | None = None,
         *,
         began: Callable[[], None],
         session_ended: Callable[[], bool],
     ) -> Agent:
         """Return the agent, and make it at the first call. It uses this model and this system prompt from now on.
 
+        specs           the tools that the toolset has now; None if they are not known
         began           called when a turn begins
         session_ended   returns whether the turn was cancelled because the session ends
         """
         if self.agent is None:
             hooks = replace(self.hooks, began=began, session_ended=session_ended)
             self.agent = Agent(provider, toolset, self.history, emit, self.limits, prompt, hooks=hooks)
-        self.agent.use(provider, prompt)
+        self.agent.use(provider, prompt, specs)
         return self.agent
 
     def status(self) -> Sequence[str]:
@@ -194,7 +196,8 @@ class SessionAgent:
             raise
         # The prompt also names the tools that the selection hides at the moment. So it stays the same from call to call
         # and can be cached.
-        tools = self._toolset.specs() if self._models.take_tools() else ()
+        specs = self._toolset.specs()
+        tools = specs if self._models.take_tools() else ()
         notes, more = "" if defined is not None else await self._notes(), self._session.workspace.additional
         mode = self._session.active.mode
         return self._conversation.prepare(
@@ -212,6 +215,7 @@ class SessionAgent:
             ),
             self._toolset,
             self._emit,
+            specs,
             began=self._session.transcript.save_soon,
             session_ended=lambda: self._session.turns.session_ended,
         )

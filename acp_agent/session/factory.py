@@ -122,7 +122,9 @@ class SessionFactory:
 
         async def prepared() -> Agent:
             await self._mcp.ready()
-            return await self._agent.agent()
+            agent = await self._agent.agent()
+            await self._session.transcript.shown()  # the prompt is stored before a model is asked
+            return agent
 
         turns = TurnEngine(
             prepared,

@@ -82,6 +82,8 @@ class EventQueue:
             case TextDelta() | ThoughtDelta():
                 lag = _BACKLOG
                 wanted -= lag  # hurry only if the caller waits
+            case UserMessage():  # nothing follows from it before the model is asked
+                lag = _BACKLOG
             case UsageChanged():
                 lag = _BACKLOG
                 wanted -= 1  # it waits; the events before it need not
@@ -273,7 +275,7 @@ class Transcript(EventQueue):
         """Store and show one event."""
         if isinstance(event, UserMessage):
             self.record = replace(self.record, prompts=self.record.prompts + 1)
-            self._touch(Change(prompted=True, touch=True))
+            self._touch(Change(prompted=1, touch=True))
         await super().tell(event)
 
     def store(self, change: Change) -> None:

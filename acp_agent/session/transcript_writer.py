@@ -305,7 +305,7 @@ def _merged(one: Change, two: Change) -> Change:
         usage=two.usage or one.usage,
         title=one.title if two.title is None else two.title,
         model=two.model or one.model,
-        prompted=one.prompted or two.prompted,
+        prompted=one.prompted + two.prompted,
         touch=one.touch or two.touch,
         cwd=two.cwd or one.cwd,
         additional=one.additional if two.additional is None else two.additional,

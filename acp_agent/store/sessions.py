@@ -203,7 +203,7 @@ class SqliteSessionRepository:
 def _updates(change: Change, now: int) -> Iterator[tuple[str, int | str | bytes]]:
     """Yield the columns of a session's row that a change sets, and their values."""
     if change.prompted:
-        yield "prompts = prompts + ?", 1
+        yield "prompts = prompts + ?", change.prompted
     if change.touch:
         yield "updated_at = max(updated_at, ?)", now  # the list never moves backwards
     for setting, text in (("title = ?", change.title), ("model = ?", change.model), ("cwd = ?", change.cwd)):

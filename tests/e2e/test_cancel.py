@@ -1,5 +1,7 @@
 """session/cancel, wherever the turn happens to be: answered `cancelled`, nothing left running, the session usable."""
 
+import sqlite3
+from contextlib import closing
 from functools import partial
 
 import anyio
@@ -38,12 +40,15 @@ async def test_a_cancel_while_the_model_streams_closes_its_connection(tmp_path):
         await still_works(editor, session)
 
 
-async def test_a_cancel_before_the_model_says_a_word_is_answered_too(tmp_path):
+async def test_a_prompt_is_stored_before_the_model_is_asked_and_a_cancel_before_its_first_word_is_answered(tmp_path):
     async with stalling_model("") as model, editing(tmp_path, None, **model.options) as editor:
         session = await editor.open()
         async with editor.prompting(session) as turn:
             with anyio.fail_after(20):
                 await model.asked.wait()
+            with closing(sqlite3.connect(editor.home.data / "acp-agent.db")) as database:
+                stored = database.execute("SELECT prompts FROM conversations WHERE id = ?", (session,))
+                assert stored.fetchall() == [(1,)]
             await editor.cancel(session)
         assert turn.stop_reason == "cancelled"
         await still_works(editor, session)

@@ -1,6 +1,7 @@
 """What we send to /chat/completions, and what we make of the chunks servers really send."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,11 +21,12 @@ from acp_agent.core.messages import (
     Usage,
 )
 from acp_agent.core.ports import ModelRequest
-from acp_agent.core.types import ToolKind, ToolSpec
+from acp_agent.core.types import JsonObject, ToolKind, ToolSpec
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType
 from acp_agent.llm.endpoint import ModelEndpoint, write
 from acp_agent.llm.models import load_table
-from acp_agent.llm.openai import OpenAIQuirk, OpenAIReply, quirk_in, request_body
+from acp_agent.llm.openai import OpenAIProvider, OpenAIQuirk, OpenAIReply, quirk_in, request_body
+from acp_agent.net.client import HttpClient
 from tests.fakes.scripted_http import Reply as HttpReply
 from tests.fakes.scripted_http import ScriptedHttp
 from tests.rows import each_row
@@ -119,6 +121,30 @@ URL = {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}
 
 def words(text: str) -> dict[str, str]:
     return {"type": "text", "text": text}
+
+
+@pytest.mark.anyio
+async def test_what_is_sent_is_the_body_however_much_of_it_was_sent_before() -> None:
+    turn = (user("one", ImagePart("aGk=", "image/png")), assistant('ö 1 "tools":[]'), user('"messages":[]'))
+    requests = [
+        *(ModelRequest("S", turn[:count], TOOLS) for count in (1, 2, 3)),
+        ModelRequest("S", turn[1:], ()),
+        ModelRequest(" ", (), TOOLS),
+        ModelRequest("S", (), TOOLS),
+        ModelRequest("other", (turn[0], turn[0]), (*TOOLS, replace(TOOLS[0], name='"tools":[]')), 7),
+    ]
+    extras: list[JsonObject] = [{}, {"top_p": 1, "metadata": {"tools": []}}, {"tools": []}, {"messages": []}]
+    for extra in extras:
+        async with ScriptedHttp([HttpReply.stream(streams.openai(text=["x"]))]) as server:
+            endpoint = replace(ENDPOINT, base_url=server.url, extra_body=extra)
+            http = HttpClient()
+            provider = OpenAIProvider(endpoint, http)
+            for request in requests:
+                _ = [event async for event in provider.stream(request)]
+            await http.aclose()
+        assert [sent.body for sent in server.requests] == [
+            write(request_body(endpoint, request, frozenset())) for request in requests
+        ]
 
 
 def test_pictures_of_results_follow_all_results_of_the_turn_in_one_message() -> None:

@@ -111,6 +111,7 @@ async def test_notices_and_progress_are_sent_and_not_kept():
 async def test_the_users_words_are_kept_and_not_sent_back():
     async with desk() as here:
         await here.queue.tell(ASKED)
+        await here.queue.shown()
         assert (here.sent, here.repository.kept) == ([], [ASKED])
 
 

@@ -121,7 +121,7 @@ async def test_a_store_that_cannot_be_read_is_no_empty_conversation(tmp_path: Pa
 async def test_what_goes_on_takes_the_record_as_others_have_left_it(tmp_path: Path) -> None:
     async with stored(tmp_path) as store, telling() as here:
         here.transcript.store_in(store.of("s"))
-        await store.of("s").write(Change(title="Theirs", prompted=True))
+        await store.of("s").write(Change(title="Theirs", prompted=1))
         await here.transcript.reload()
         assert (here.transcript.record.title, here.transcript.record.prompts) == ("Theirs", 1)
 

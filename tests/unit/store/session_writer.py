@@ -46,7 +46,7 @@ def change(number: int) -> Change:
         UsageChanged(number, 0),
     )
     history = HistoryState(messages(number), 0, number)
-    return Change(told, history, usage=UsageTotals(calls=number), prompted=True, touch=True)
+    return Change(told, history, usage=UsageTotals(calls=number), prompted=1, touch=True)
 
 
 async def keep(repository: SessionRepository, numbers: range, acknowledge: Callable[[int], object]) -> None:

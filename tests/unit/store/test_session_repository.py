@@ -144,9 +144,7 @@ async def test_the_files_that_a_session_saw_are_there_after_a_restart_and_in_a_c
 
 async def test_what_a_change_does_not_name_stays_as_it_is(path):
     async with kept(path) as (_, repository):
-        await repository.write(
-            Change(history=HistoryState((Message(Role.USER, (TextPart("hi"),)),), 0, 5), prompted=True)
-        )
+        await repository.write(Change(history=HistoryState((Message(Role.USER, (TextPart("hi"),)),), 0, 5), prompted=1))
         before = await repository.snapshot()
         await repository.write(Change((TextDelta("a", "m"),)), durable=False, patience=0)
         assert await repository.snapshot() == before
@@ -503,14 +501,14 @@ async def test_a_session_whose_database_was_removed_is_put_back_with_all_but_wha
         await store.create(RECORD, SessionOptions())
         repository = store.of("s")
         told_before = (UserMessage((TextPart("before"),), "u1"),)
-        await repository.write(Change(told_before, HistoryState(SAID, 0, 7), conduct, tally, "T", "a:b", prompted=True))
+        await repository.write(Change(told_before, HistoryState(SAID, 0, 7), conduct, tally, "T", "a:b", prompted=1))
         conduct.mode = Mode.CODE  # the session's own, and it goes on
         removed(path)
         if others_were_faster:
             await database.write(lambda connection: hold(connection, "s", 1))
         event = UserMessage((TextPart("after"),), "u2")
         more = (*SAID, Message(Role.USER, (TextPart("more"),)))
-        await repository.write(Change((event,), HistoryState(more, 0, 9), prompted=True))
+        await repository.write(Change((event,), HistoryState(more, 0, 9), prompted=1))
         await repository.write(Change(title="U"))
         saved = await store.of("s").snapshot()
         assert saved is not None

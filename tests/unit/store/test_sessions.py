@@ -79,7 +79,7 @@ async def test_a_session_that_is_there_already_stays_as_it_is(path):
     async with opened(path) as database:
         store = SessionStore(database)
         await store.create(record("s"), SessionOptions())
-        await store.of("s").write(Change((UsageChanged(1, 2),), prompted=True))
+        await store.of("s").write(Change((UsageChanged(1, 2),), prompted=1))
         await store.create(record("s", 9_000), SessionOptions(readonly=True))
         assert await store.find("s") == record("s", prompts=2)
 
@@ -282,7 +282,7 @@ async def test_sessions_nobody_used_go_after_a_while_but_for_those_in_use(path):
             await store.create(SessionRecord(f"unused {number:03}", "/"), SessionOptions())
         await store.create(SessionRecord("in use", "/"), SessionOptions())
         await store.create(SessionRecord("prompted", "/"), SessionOptions())
-        await store.of("prompted").write(Change(prompted=True))
+        await store.of("prompted").write(Change(prompted=1))
         await ConversationSummaries(database, "no session", lambda: now[0]).add(Summary("x", Compaction.MANUAL, 1, 1))
         await OverflowStore(database, max_bytes=0, conversation_bytes=0, now=lambda: now[0]).of("outputs").put("x")
         now[0] = 5 * DAY
