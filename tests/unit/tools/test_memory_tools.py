@@ -177,7 +177,7 @@ def permission(tmp_path: Path):
     ) -> PermissionGate:
         return PermissionGate(
             rules={"memory_save": rules},
-            conduct=SessionOptions(auto_approve=level),
+            options=SessionOptions(auto_approve=level),
             grants=GrantsInForce(GrantStore(str(tmp_path / "grants.toml"), print)),
             approver=approver,
             files=Roots(str(tmp_path)),
