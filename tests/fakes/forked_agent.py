@@ -1,6 +1,7 @@
 """An agent that a fork server makes (fork_server.py), to be used like a process that was opened."""
 
 import atexit
+import ctypes
 import json
 import os
 import signal
@@ -8,7 +9,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -18,20 +20,23 @@ from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 CAN_FORK = hasattr(os, "pidfd_open") and not os.environ.get("ACP_AGENT_TEST_SPAWN")
 """Whether agents are forked: not where the system cannot, nor where somebody wants each of them started anew."""
 
+_PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
+
 
 @cache
 def start_fork_server() -> str:
     """Start this test process's fork server, once, and return its socket. It ends with this process."""
     folder = tempfile.TemporaryDirectory(prefix="acp-fork-")
     path = os.path.join(folder.name, "agents")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.fakes.fork_server", path],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
-        cwd=Path(__file__).parents[2], env={**os.environ, "PYDANTIC_DISABLE_PLUGINS": "__all__"},
-    )  # fmt: skip
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"ready\n", "the fork server did not start"
-    process.wait()  # the server itself is nobody's child
+    with _orphans_left_alone():
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.fakes.fork_server", path],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
+            cwd=Path(__file__).parents[2], env={**os.environ, "PYDANTIC_DISABLE_PLUGINS": "__all__"},
+        )  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n", "the fork server did not start"
+        process.wait()  # the server itself is nobody's child
 
     def end() -> None:
         process.communicate()  # closes the server's input, and reads until it is gone
@@ -39,6 +44,18 @@ def start_fork_server() -> str:
 
     atexit.register(end)
     return path
+
+
+@contextmanager
+def _orphans_left_alone() -> Generator[None]:
+    """Let no orphan become a child of this process, which a test may have made the parent of orphans."""
+    prctl, before = ctypes.CDLL(None).prctl, ctypes.c_int()
+    prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before))
+    prctl(_PR_SET_CHILD_SUBREAPER, 0)
+    try:
+        yield
+    finally:
+        prctl(_PR_SET_CHILD_SUBREAPER, before.value)
 
 
 class PipeReader(ByteReceiveStream):
