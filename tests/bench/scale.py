@@ -42,7 +42,7 @@ _CALLS: tuple[Callable[[int], tuple[str, dict[str, Any]]], ...] = (
     lambda number: ("edit", {"path": "counter", "old_string": f"{number - 4}", "new_string": f"{number}"}),
 )
 """What the model calls, turn by turn: the files that the session has seen grow, and what `/undo` and the audit note."""
-_TURNS = 10
+_TURNS = 50
 _PAGE = 60  # sessions: more than the first page of the list shows
 _TEXT = "line of a file, nothing special about it\n" * 20
 
