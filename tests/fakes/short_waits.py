@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -32,23 +31,10 @@ def shorten() -> None:
     _set(manager, "_PATIENCE", 0.3)
     set_default(SessionManager.__init__, "lock_seconds", 0.2)
     _set(schedule, "_QUIET", 0.05)
-    _set(schedule, "understood", _sooner(schedule))
     _set(local_files, "_SETTLED", 200_000_000)  # nanoseconds
     _set(client_terminal, "_LONGEST_PAUSE", 0.02)
     _set(background, "_LOOK", 0.02)
     _set(background, "_FIRST_END", 0.01)
-
-
-def _sooner(schedule: ModuleType) -> Callable[..., Any]:
-    """Return how a schedule understands words if what is "in 1 second" is due after a tenth of it."""
-    understood = schedule.understood
-
-    def understood_sooner(words: str, now: int, zone: Any) -> Any:
-        timing = understood(words, now, zone)
-        is_span = words.startswith("in ") and isinstance(timing, schedule.Once)
-        return replace(timing, at=now + (timing.at - now) // 10) if is_span else timing
-
-    return understood_sooner
 
 
 def _set(module: ModuleType, name: str, value: object) -> None:
