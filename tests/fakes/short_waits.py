@@ -16,7 +16,7 @@ def shorten() -> None:
     from acp_agent.mcp import connection  # noqa: PLC0415 - as above
     from acp_agent.protocol import client_terminal  # noqa: PLC0415 - as above
     from acp_agent.protocol.client_files import ProxyFileSystem  # noqa: PLC0415 - as above
-    from acp_agent.session import manager, mcp_connections, models  # noqa: PLC0415 - as above
+    from acp_agent.session import mcp_connections, models  # noqa: PLC0415 - as above
     from acp_agent.session.manager import SessionManager  # noqa: PLC0415 - as above
     from acp_agent.store.db import Database  # noqa: PLC0415 - as above
     from acp_agent.workspace import local_files  # noqa: PLC0415 - as above
@@ -28,7 +28,6 @@ def shorten() -> None:
     _set(connection, "_RECONNECT_DELAYS", tuple(each / 10 for each in connection._RECONNECT_DELAYS))
     _set(mcp_connections, "_PATIENCE", 0.3)
     _set(models, "_IMPATIENT", models._IMPATIENT._replace(base=0.03))
-    _set(manager, "_PATIENCE", 0.3)
     set_default(SessionManager.__init__, "lock_seconds", 0.2)
     _set(schedule, "_QUIET", 0.05)
     _set(local_files, "_SETTLED", 200_000_000)  # nanoseconds
