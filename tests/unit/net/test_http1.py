@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import socket
 import ssl
 import subprocess
 import sys
@@ -18,8 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
+from acp_agent.net import http1
 from acp_agent.net.client import HttpClient, HttpRequest
-from acp_agent.net.http1 import DirectExchange, HttpConnection
+from acp_agent.net.http1 import DirectExchange, HttpConnection, HttpError
 
 pytestmark = pytest.mark.anyio
 
@@ -158,6 +160,74 @@ async def test_who_leaves_with_the_last_piece_leaves_the_connection_too(http: Ht
         assert await get(http, port) == b"ab"
         await http.aclose()
     assert raw.connections == 1
+
+
+@asynccontextmanager
+async def open_connection() -> AsyncGenerator[tuple[HttpConnection, asyncio.Transport, socket.socket]]:
+    """A connection, its transport, and the socket of the server."""
+    here, there = socket.socketpair()
+    there.setblocking(False)
+    transport, connection = await asyncio.get_running_loop().create_connection(HttpConnection, sock=here)
+    yield connection, transport, there
+    connection.close()
+    there.close()
+
+
+async def test_a_server_that_sends_faster_than_anybody_reads_has_to_wait() -> None:
+    async with open_connection() as (connection, transport, server):
+        sending = asyncio.create_task(asyncio.get_running_loop().sock_sendall(server, bytes(8_000_000)))
+        while transport.is_reading() and not sending.done():  # noqa: ASYNC110 - a transport has no event for it
+            await asyncio.sleep(0)
+        assert not sending.done()
+        received = 0
+        while received < 8_000_000:
+            received += len(await connection.read(5.0))
+        await sending
+        assert received == 8_000_000
+
+
+async def test_a_request_that_the_server_does_not_take_is_told_from_a_silent_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http1, "WRITE_TIMEOUT", 0.02)
+    async with open_connection() as (connection, _, server):
+        connection.write(bytes(8_000_000))
+        with pytest.raises(HttpError, match="did not take the request in time"):
+            await connection.read(1.0)
+        await asyncio.get_running_loop().sock_sendall(server, b"ab")
+        assert await connection.read(5.0) == b"ab"
+
+
+async def test_an_end_that_the_event_loop_has_not_seen_makes_an_idle_connection_unusable() -> None:
+    async with open_connection() as (connection, _, server):
+        connection.rest()
+        assert connection.is_usable
+        server.close()
+        assert not connection.is_usable
+
+
+async def test_a_connection_that_was_idle_for_too_long_is_not_used(
+    http: HttpClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http1, "KEEPALIVE", 0.0)
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nab"
+    raw = RawServer(answer, answer)
+    async with serving(raw) as port:
+        assert [await get(http, port), await get(http, port)] == [b"ab", b"ab"]
+        await http.aclose()
+    assert raw.connections == 2
+
+
+async def test_no_header_of_the_settings_frames_a_request(http: HttpClient) -> None:
+    raw = RawServer(b"HTTP/1.1 204 No Content\r\n\r\n")
+    async with serving(raw) as port:
+        headers = {"Transfer-Encoding": "chunked", "Content-Length": "1"}
+        async with http.send(HttpRequest("acme", f"http://127.0.0.1:{port}/", headers, b"body")) as answer:
+            assert answer.status == 204
+        await http.aclose()
+    assert b"content-length: 4\r\n" in raw.heads[0]
+    assert raw.heads[0].lower().count(b"content-length") == 1
+    assert b"transfer-encoding" not in raw.heads[0].lower()
 
 
 @pytest.mark.parametrize(

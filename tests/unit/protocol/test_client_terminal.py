@@ -2,8 +2,9 @@
 
 import os
 import shlex
+import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import anyio
 import pytest
 
 from acp_agent.core.backends import CommandOutcome, CommandRequest
-from acp_agent.core.editor import TerminalSettings
+from acp_agent.core.editor import ContainedCommand, TerminalSettings
 from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.protocol import client_terminal
@@ -279,6 +280,40 @@ async def test_a_cancelled_command_is_killed_at_once_and_cleaned_up_in_a_task_of
         await jobs[0]()
         await settled(editing, 4)
     assert (editing.methods[-1], list(tmp_path.iterdir())) == ("terminal/release", [])
+
+
+async def test_a_command_is_looked_after_once_when_nothing_of_it_is_left(tmp_path: Path) -> None:
+    left: list[subprocess.Popen[bytes]] = []
+    looks: list[tuple[bool, str]] = []
+    jobs: list[Callable[[], Awaitable[None]]] = []
+
+    def contain(request: CommandRequest, variables: Mapping[str, str]) -> ContainedCommand:
+        left.append(subprocess.Popen(["sleep", "60"], env=dict(variables)))
+        return ContainedCommand("x", lambda: looks.append((left[-1].poll() is None, editing.methods[-1])) or "[looked]")
+
+    settings = TerminalSettings(
+        "exec", str, "bash", (), 5, 1, CommandWatchdog(), verbatim, contain=contain, background=jobs.append
+    )
+    async with editor(**HAPPY, terminal_kill={}) as editing:
+        terminal = ProxyTerminal(editing.peer, "s1", EditorPaths("/w"), settings)
+        command = await terminal.start(CommandRequest("x", "/w"))
+        output = (await command.wait(quiet)).output
+        await command.release()
+        await settled(editing, 4)
+        assert output.endswith("\n[1 background process ended with the command]\n[looked]")
+        assert looks == [(False, "terminal/wait_for_exit")]
+
+        editing.answers["terminal/wait_for_exit"] = Editor.NEVER
+        cancelled = await terminal.start(CommandRequest("x", "/w"))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(cancelled.wait, quiet)
+            await settled(editing, 6)
+            tasks.cancel_scope.cancel()
+        await cancelled.release()
+        await settled(editing, 7)
+        assert len(looks) == 1
+        await jobs[0]()
+    assert looks[1:] == [(False, "terminal/kill")]
 
 
 async def test_a_command_that_hangs_is_killed_and_its_output_kept(tmp_path: Path) -> None:
