@@ -113,6 +113,19 @@ async def test_a_session_that_rests_in_an_outage_is_kept_whole_afterwards_and_op
         assert here.engine(session).said[4:] == ["three", "three!", "four", "four!"], "what others did meanwhile"
 
 
+async def test_of_too_many_sessions_none_is_forgotten_that_is_not_stored_yet(tmp_path: Path) -> None:
+    async with process(tmp_path, patience=0.05, known=1) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        unlock = locked(tmp_path)
+        await here.say(session, "two")
+        await here.sessions.evict_all()
+        assert not here.session(session).transcript.stored
+        await here.new()
+        unlock()
+        assert await here.told(session, "three") == ["one", "one!", "two", "two!", "three", "three!"]
+
+
 async def test_a_session_whose_end_cannot_be_kept_says_so_when_it_is_closed(tmp_path: Path) -> None:
     async with process(tmp_path, patience=0.05) as here:
         here.client = Client(notices=True)

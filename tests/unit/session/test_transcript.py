@@ -79,6 +79,16 @@ async def test_what_the_record_says_is_what_the_store_has(tmp_path: Path) -> Non
         assert here.transcript.stored
 
 
+async def test_a_prompt_moves_the_session_to_the_head_of_the_list_before_its_turn_ends(tmp_path: Path) -> None:
+    async with stored(tmp_path) as store, telling() as here:
+        here.transcript.store_in(store.of("s"))
+        await here.transcript.tell(ASKED)
+        await here.transcript.shown()
+        found = await store.find("s")
+        assert found is not None
+        assert found.updated_at > 1
+
+
 async def test_a_clock_that_was_set_back_makes_no_session_older() -> None:
     async with telling(replace(RECORD, updated_at=9)) as here:
         await here.transcript.tell(ASKED)

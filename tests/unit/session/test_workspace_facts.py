@@ -162,6 +162,39 @@ async def test_the_first_prompt_waits_only_a_moment_for_git_and_later_ones_not_a
     assert await folder.told() == {"Uncommitted files": "none"}
 
 
+async def test_only_the_first_prompt_waits_for_a_look(folder: Folder, monkeypatch: pytest.MonkeyPatch):
+    await folder.look()
+    await folder.told()
+    monkeypatch.setattr("acp_agent.session.workspace_facts._FIRST_LOOK", 60)
+    folder.facts.look()
+    with anyio.fail_after(10):
+        assert await folder.told() == {}
+    assert folder.looks, "the look has not begun"
+
+
+async def test_a_look_that_fails_keeps_nobody_waiting(folder: Folder):
+    async def broken(_: str) -> None:
+        raise RuntimeError("a fault of the agent's own")
+
+    look = FolderLook(folder.looks.append, broken)
+    number = look.begin(lambda: folder.roots)
+    with pytest.raises(RuntimeError):
+        await folder.looks.pop()()
+    with anyio.fail_after(10):
+        await look.wait(number)
+    assert look.begin(lambda: folder.roots) == number + 1
+    assert folder.looks, "the next look begins"
+
+
+async def test_a_session_that_may_read_nothing_does_not_look_for_the_others(folder: Folder):
+    folder.dirty = ("new.py",)
+    blind = WorkspaceFacts(lambda: None, tuple, tuple, str, lambda: folder.shared, today=lambda: SUNDAY)
+    folder.facts.look()
+    blind.look()
+    await folder.looks.pop()()
+    assert (await folder.told())["Uncommitted files"] == "new.py"
+
+
 async def test_sessions_of_a_folder_share_one_look_and_each_waits_for_one_that_began_after_it(folder: Folder):
     second = Folder(folder.path)
     second.facts = folder.another()
