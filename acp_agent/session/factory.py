@@ -39,9 +39,10 @@ from acp_agent.session.toolset.reloading import ReloadingToolset, same_model
 from acp_agent.session.toolset.sandboxing import sandbox_status, session_sandbox
 from acp_agent.session.toolset.settings import FolderRules, redactor
 from acp_agent.session.toolset.toolset import SessionTools, ToolDependencies
-from acp_agent.session.workspace_facts import ProjectNotes, WorkspaceFacts
+from acp_agent.session.workspace_facts import EarlyLook, ProjectNotes, WorkspaceFacts
 from acp_agent.store.memories import MemoryStore
 from acp_agent.workspace.changed_files import SeenFiles, SessionSnapshots
+from acp_agent.workspace.project_notes import FoundNotes
 from acp_agent.workspace.roots import Roots
 from acp_agent.workspace.sandbox.sandbox import SessionSandbox
 from acp_agent.workspace.undo import store_folder
@@ -108,6 +109,7 @@ class SessionFactory:
         """Return the engine, and start the session's MCP servers."""
         self._agent = self._make_agent()
         self._extensions.refresh()
+        facts = self._make_facts()
         handler = SlashCommandHandler(
             self._session,
             self.in_force,
@@ -116,7 +118,7 @@ class SessionFactory:
             self._gate_state.memory,
             self._measured,
             self.toolset,
-            self._command_dependencies(),
+            self._command_dependencies(facts),
         )
         self._mcp.start(self.toolset.loaded)
 
@@ -134,7 +136,7 @@ class SessionFactory:
             self._turn_began,
             self._redactor,
             self._diagnostics if self._languages else None,
-            self._make_facts(),
+            facts,
         )
         turns.look_around()
         parts = turns, self._state, self._titles, handler, self.toolset, self._mcp, self._tools
@@ -199,6 +201,10 @@ class SessionFactory:
         trusted = self._gate_state.memory.trust.workspace.counts
         notes = await self._notes.block(loaded.settings.agent.instructions, self._tools.roots, trusted=trusted)
         return "\n\n".join(filter(None, (self._extensions.prompt(loaded.settings), notes)))
+
+    def _look_at_notes(self) -> EarlyLook[FoundNotes]:
+        trusted, settings = self._gate_state.memory.trust.workspace.counts, self.in_force().settings
+        return self._notes.look_early(settings.agent.instructions, self._tools.roots, trusted=trusted)
 
     def _adopt(self, loaded: Loaded) -> None:
         self._session.offer(self._process.choices(loaded))
@@ -468,7 +474,7 @@ class SessionFactory:
         name = self._loaded.settings.tools.retry.parameter_reformat_provider
         return Reformatter(name, partial(self._models.for_chores, name), self._redactor) if name else None
 
-    def _command_dependencies(self) -> CommandDependencies:
+    def _command_dependencies(self, facts: WorkspaceFacts) -> CommandDependencies:
         return CommandDependencies(
             forget=self._forget,
             forget_results=self._tools.clear,
@@ -482,6 +488,7 @@ class SessionFactory:
             extensions=self._extensions,
             hooks=self._hooks,
             agents=self._agents,
+            look_early=lambda: (self._look_at_notes(), facts.look_early()),
             handoff=self._handoff,
             record=self._gate_state.auditor and self._gate_state.auditor.record,
         )

@@ -7,6 +7,9 @@ user's words in a fence of their own, each only if it is new: what the model has
 and is looked up there. Names of files and branches are data: they stay on one line, are cut, and can close no fence.
 The user is not shown the facts, and they do not count as something the user typed.
 
+Notes and facts are read early, in the thread that looks for the user's definitions, so a prompt takes one trip to a
+thread. If the roots or the settings are others by the time they are needed, they are read again.
+
 A prompt waits for no program. `git status` runs in the background when the engine starts and after every turn, and its
 newest answer is used; only the first prompt waits for it, for a moment.
 """
@@ -19,6 +22,8 @@ from contextlib import suppress
 from datetime import date
 from functools import partial
 from itertools import islice
+from operator import is_
+from typing import Generic, TypeAlias, TypeVar
 
 import anyio
 from anyio import to_thread
@@ -52,7 +57,37 @@ _DISK = 0.5
 """Seconds that a prompt waits for the files that the model has seen, and for the branch."""
 _NAMES = 10
 _LONGEST = 120
+_Found = TypeVar("_Found")
+_OfDisk: TypeAlias = tuple[Sequence[tuple[str, str]], frozenset[str]]  # facts, and the files that changed
 _LOOKED_AT = 200  # uncommitted files that are looked at to find the first that may be named
+
+
+class EarlyLook(Generic[_Found]):
+    """A look at the disk that a thread takes before its result is needed.
+
+    found       what was seen; None until the look is over, or if it failed
+    under_way   whether the look has begun and is not over
+
+    after   the objects that decide what is seen
+    look    looks at the disk
+    """
+
+    def __init__(self, after: Sequence[object], look: Callable[[], _Found | None]) -> None:
+        self.found: _Found | None = None
+        self.under_way = False
+        self._after = after
+        self._look = look
+
+    def __call__(self) -> None:
+        """Look at the disk. It blocks."""
+        self.under_way = True
+        with suppress(Exception):  # the caller that needs the result looks again, and meets the same error
+            self.found = self._look()
+        self.under_way = False
+
+    def holds(self, after: Sequence[object]) -> bool:
+        """Return whether these objects would decide now what is seen."""
+        return len(after) == len(self._after) and all(map(is_, after, self._after))
 
 
 class ProjectNotes:
@@ -76,6 +111,16 @@ class ProjectNotes:
         self._told = set[str]()
         self._seen: tuple[FoundNotes, int] | None = None
         self._block = ""
+        self._early: EarlyLook[FoundNotes] | None = None
+
+    def look_early(
+        self, settings: InstructionSettings, roots: Roots | None, *, trusted: bool | None
+    ) -> EarlyLook[FoundNotes]:
+        """Return a look for the next `block`, which then takes no look of its own."""
+        readable = None if trusted is False else roots
+        look = partial(self._reader.look, partial(self._look, settings, readable))
+        self._early = EarlyLook((settings, readable), look if settings.enabled and settings.max_chars else lambda: None)
+        return self._early
 
     async def block(self, settings: InstructionSettings, roots: Roots | None, *, trusted: bool | None) -> str:
         """Return the block for the next turn; empty for none. It stays the same text while the files do.
@@ -83,16 +128,13 @@ class ProjectNotes:
         roots     what may be read now; None to read only the user's own notes
         trusted   whether the user trusts the folder. If they said no, its notes are left out
         """
+        early, self._early = self._early, None
         if not (settings.enabled and settings.max_chars):
             return ""
         readable = None if trusted is False else roots
-
-        def look() -> FoundNotes:
-            own = users_file(self._users)
-            theirs = FoundNotes() if readable is None else project_files(readable, settings.files)
-            return FoundNotes((*own.files, *theirs.files), (*own.troubles, *theirs.troubles))
-
-        found = await self._reader.read(look)
+        found = early.found if early is not None and early.holds((settings, readable)) else None
+        if found is None:
+            found = await self._reader.read(partial(self._look, settings, readable))
         if found is None:
             self._tell((_SLOW_NOTES,))
             return "" if trusted is False else self._block
@@ -101,6 +143,11 @@ class ProjectNotes:
             self._block = self._shown(found, settings.max_chars)
             self._seen = found, settings.max_chars
         return self._block
+
+    def _look(self, settings: InstructionSettings, readable: Roots | None) -> FoundNotes:
+        own = users_file(self._users)
+        theirs = FoundNotes() if readable is None else project_files(readable, settings.files)
+        return FoundNotes((*own.files, *theirs.files), (*own.troubles, *theirs.troubles))
 
     def _shown(self, found: FoundNotes, max_chars: int) -> str:
         return notes_block([*map(self._note, found.files)], max_chars)
@@ -220,6 +267,8 @@ class WorkspaceFacts:
         self._looked = False
         self._first: Callable[[], Awaitable[None]] | None = None  # waits for the first look
         self._known = frozenset[str]()  # changed files that the model was told of, and has not read since
+        self._early: EarlyLook[_OfDisk] | None = None
+        self._read: tuple[Sequence[Message], dict[str, str]] = (), {}  # messages, and the facts that stand in them
 
     def look(self) -> None:
         """Look at the folder in the background."""
@@ -229,39 +278,64 @@ class WorkspaceFacts:
             self._first = self._first if self._looked else partial(folder.wait, number)
             self._looked = True
 
+    def look_early(self) -> EarlyLook[_OfDisk]:
+        """Return a look at the disk for the next `news`, which then takes none of its own."""
+        roots, newest = (self._roots(), self._folder().newest) if self._wanted() else (None, None)
+        found = None if roots is None or newest is None else partial(self._of_disk, roots, newest)
+        self._early = EarlyLook((roots, newest), found or (lambda: None))
+        return self._early
+
     async def news(self) -> str:
         """Return the block of those facts that the model does not know yet; "" if there are none."""
+        early, self._early = self._early, None
         if not self._wanted():
             return ""
         if self._first is not None:
             first, self._first = self._first, None
             with anyio.move_on_after(_FIRST_LOOK):
                 await first()
-        told = told_facts(self._messages())
-        facts = [pair for pair in await self._facts() if pair[1]]
+        told = self._told()
+        facts = [pair for pair in await self._facts(early) if pair[1]]
         lines = [f"{name}: {fact}" for name, fact in facts if name == _CHANGED or told.get(name) != fact]
         return fenced(_TAG, "\n".join(lines)) if lines else ""
 
-    async def _facts(self) -> list[tuple[str, str]]:
+    def _told(self) -> dict[str, str]:
+        """Return the facts that the model was told. Only new messages are read."""
+        messages, (read, told) = tuple(self._messages()), self._read
+        if messages[: len(read)] != read:  # fast: compares identities first
+            read, told = (), {}
+        if len(read) < len(messages):
+            self._read = messages, told | told_facts(messages[len(read) :])
+        return self._read[1] if messages else {}
+
+    async def _facts(self, early: EarlyLook[_OfDisk] | None) -> list[tuple[str, str]]:
         today = self._today()
         facts = [("Date", f"{today.isoformat()}, a {today:%A}")]
         roots = self._roots()
-        if roots is not None:
+        if roots is None:
+            return facts
+        newest = self._folder().newest
+        looked = early if early is not None and early.holds((roots, newest)) else None
+        found = None if looked is None else looked.found
+        if found is None and (looked is None or not looked.under_way):  # a slow disk is not waited for twice
             with anyio.move_on_after(_DISK):
-                facts += await to_thread.run_sync(self._of_disk, roots, self._folder().newest, abandon_on_cancel=True)
+                found = await to_thread.run_sync(self._of_disk, roots, newest, abandon_on_cancel=True)
+        if found is not None:
+            more, self._known = found
+            facts += more
         return facts
 
-    def _of_disk(self, roots: Roots, look: FolderState) -> list[tuple[str, str]]:
+    def _of_disk(self, roots: Roots, look: FolderState) -> _OfDisk:
         changed = self._changed()
         new = [path for path in changed if path not in self._known]
-        self._known = frozenset(changed)
         dirty = "" if look.dirty is None else self._names(roots, look.dirty) or "none"
-        return [
+        facts = (
             ("Git branch", self._short(branch_of(roots.cwd))),
             ("Uncommitted files", dirty),
             ("Likely test command", look.tests),
             (_CHANGED, self._names(roots, new)),
-        ]
+        )
+        return facts, frozenset(changed)
 
     def _names(self, roots: Roots, paths: Sequence[str]) -> str:
         """Return how many files these are, and the first names among those that may be listed."""

@@ -71,10 +71,13 @@ class NoteReader:
         if self._looking:
             return None
         with anyio.move_on_after(self._seconds):
-            return await to_thread.run_sync(self._run, look, abandon_on_cancel=True)
+            return await to_thread.run_sync(self.look, look, abandon_on_cancel=True)
         return None
 
-    def _run(self, look: Look) -> FoundNotes:
+    def look(self, look: Look) -> FoundNotes | None:
+        """Return what `look` finds, or None if another look has not ended. It blocks."""
+        if self._looking:
+            return None
         self._looking = True
         try:
             return look()

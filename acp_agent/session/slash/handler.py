@@ -108,6 +108,7 @@ class CommandDependencies:
     extensions       what users bring: skills and commands
     hooks            returns the user's hooks; None if there are none
     agents           the sub-agents
+    look_early       returns the looks at the disk that a prompt for the model needs
     handoff          the agent under whose definition the session goes on
     record           records a call in the audit, its result and its seconds; None if nothing is recorded
     """
@@ -124,6 +125,7 @@ class CommandDependencies:
     extensions: SessionExtensions
     hooks: Callable[[], "SessionHooks | None"]
     agents: SubAgents
+    look_early: Callable[[], Sequence[Callable[[], object]]]
     handoff: SessionHandoff
     record: Callable[[ToolCall, ToolResult, float], None] | None = None
 
@@ -233,7 +235,7 @@ class SlashCommandHandler:
 
     async def prepare(self, *, ask: bool) -> None:
         """Look for what users bring, and ask about new files of the project if wanted."""
-        await self._needs.extensions.ready(ask=ask)
+        await self._needs.extensions.ready(ask=ask, early=self._needs.look_early if ask else tuple)
         if hooks := self._needs.hooks():
             source = "resume" if self._conversation.history.messages() else "startup"
             hooks.began(source, self._session.take_moved_from)

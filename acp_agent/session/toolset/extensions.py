@@ -111,30 +111,37 @@ class SessionExtensions:
         self._warn = warn
         self._told = set[str]()
         self._looking = False
+        self._looks = 0  # that are over
         self._tools: tuple[Tool[Any], ...] = ()
 
-    async def ready(self, *, ask: bool) -> None:
+    async def ready(self, *, ask: bool, early: Callable[[], Sequence[Callable[[], object]]] = tuple) -> None:
         """Look for definitions, and ask the user about new ones of the project. See `refresh`.
 
         The prompt waits at most `seconds` for a slow disk. The definitions that were found before then stay in force.
+
+        early   returns the other looks at the disk that the prompt needs. The same thread takes them after its own
         """
         if self._looking:
             return
-        with anyio.move_on_after(self.seconds) as scope:
-            await to_thread.run_sync(self._look, abandon_on_cancel=True)
-        if scope.cancelled_caught:
+        before = self._looks
+        with anyio.move_on_after(self.seconds):
+            await to_thread.run_sync(self._look, early(), abandon_on_cancel=True)
+        if self._looks == before:
             self._tell((_SLOW,))
             return
         if ask and self.sources.waiting:
             await self._ask()
         self._tell(self.troubles(minor=False))
 
-    def _look(self) -> None:
+    def _look(self, early: Sequence[Callable[[], object]]) -> None:
         self._looking = True
         try:
             self.refresh()
+            self._looks += 1
         finally:
             self._looking = False
+        for look in early:
+            look()
 
     def refresh(self) -> None:
         """Look for definitions, and put them in force. It blocks, for a few calls of `stat` if nothing has changed."""

@@ -61,6 +61,22 @@ async def test_a_disk_that_hangs_costs_a_prompt_a_moment_and_what_was_found_stay
             await anyio.lowlevel.checkpoint()
 
 
+async def test_other_looks_are_taken_behind_its_own_and_make_it_no_slower(tmp_path: Path):
+    (tmp_path / "commands").mkdir()
+    back, warned, seen = threading.Event(), list[str](), list[object]()
+    sources = ExtensionSources(str(tmp_path / "config.toml"), str(tmp_path), TrustedFolders("", print))
+    made = Impatient(sources, lambda: None, NoUser(), SessionOptions(), str, warned.append, AgentLibrary(str))
+    (tmp_path / "commands" / "explain.md").write_text("Do it.")
+    await made.ready(ask=True, early=lambda: (lambda: seen.append([each.name for each in made.offered()]),))
+    assert seen == [["explain"]]
+    (tmp_path / "commands" / "explain.md").unlink()
+    with anyio.fail_after(10):
+        await made.ready(ask=True, early=lambda: (lambda: back.wait(10),))
+    assert made.offered() == ()
+    assert warned == []
+    back.set()
+
+
 RANKS = ("allow", "ask", "deny", "blocked")
 NARROW = ("Bash", "Read", "Write", "mcp")
 EVERY_WAY = [(level, (None, NARROW)) for level in (AutoApprove.SUGGEST, AutoApprove.FULL_AUTO)]

@@ -170,3 +170,26 @@ async def test_while_the_disk_does_not_answer_what_was_read_last_holds(project):
     finally:
         reader.answers.set()
         session.folder.close()
+
+
+async def test_an_early_look_is_the_look_of_the_next_block(project, session):
+    (project / "AGENTS.md").write_text("one")
+    session.notes.look_early(ON, session.roots, trusted=None)()
+    (project / "AGENTS.md").write_text("two")
+    assert "one" in await session.block()
+    assert "two" in await session.block()
+
+
+async def test_an_early_look_counts_for_nothing_once_the_folder_is_not_trusted(project, session):
+    (project / "AGENTS.md").write_text("one")
+    session.notes.look_early(ON, session.roots, trusted=True)()
+    assert await session.block(trusted=False) == ""
+
+
+async def test_an_early_look_under_other_settings_is_taken_again(project, session):
+    (project / "AGENTS.md").write_text("one")
+    (project / "OTHER.md").write_text("other")
+    session.notes.look_early(ON, session.roots, trusted=None)()
+    assert "other" in await session.block(ON.model_copy(update={"files": ("OTHER.md",)}))
+    session.notes.look_early(ON.model_copy(update={"enabled": False}), session.roots, trusted=None)()
+    assert "one" in await session.block()

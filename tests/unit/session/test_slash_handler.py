@@ -76,7 +76,7 @@ def configured(tmp_path: Path) -> Configured:
 
         gates = GateMemory.new(ToolSettings())
         unused: dict[str, Any] = dict.fromkeys(("forget", "refresh_models", "notes", "gates", "restore"))
-        unused |= {"agents": None, "handoff": None, "hooks": lambda: None}
+        unused |= {"agents": None, "handoff": None, "hooks": lambda: None, "look_early": tuple}
         unused |= {"forget_results": tuple, "models": lambda: None, "more": tuple, "servers": lambda: fixed.servers}
         sources = ExtensionSources("", str(tmp_path), TrustedFolders(str(tmp_path / "trusted.toml"), print))
         unused["extensions"] = SessionExtensions(

@@ -1,7 +1,8 @@
 """What the model is told about the folder with a prompt: only what is new, as data, without waiting for programs."""
 
 import json
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -27,6 +28,7 @@ class Folder:
         self.messages: list[Message] = []
         self.dirty: tuple[str, ...] | None = ()
         self.changed: list[str] = []
+        self.find_changed: Callable[[], Sequence[str]] = lambda: [str(self.path / name) for name in self.changed]
         self.today = SUNDAY
         self.wanted = True
         self.looks: list[Callable[[], Awaitable[None]]] = []
@@ -40,7 +42,7 @@ class Folder:
         """The facts of another session of the folder."""
         return WorkspaceFacts(
             lambda: self.roots,
-            lambda: [str(self.path / name) for name in self.changed],
+            lambda: self.find_changed(),  # noqa: PLW0108 - tests replace it
             lambda: self.messages,
             lambda text: text.replace("ghp_fake", "[REDACTED]"),
             lambda: self.shared,
@@ -113,6 +115,61 @@ async def test_a_file_that_changed_is_told_once_and_again_after_it_was_read(fold
     assert await folder.told() == {}
     folder.changed = ["a.py", "b.py"]
     assert await folder.told() == {changed: "a.py"}
+
+
+async def test_an_early_look_is_the_look_of_the_next_prompt(folder: Folder):
+    changed = "Changed on disk since you last saw them"
+    folder.changed = ["a.py"]
+    folder.facts.look_early()()
+    folder.changed = ["a.py", "b.py"]
+    assert (await folder.told())[changed] == "a.py"
+    assert await folder.told() == {changed: "b.py"}  # an early look serves one prompt
+
+
+async def test_what_only_an_early_look_saw_is_told_with_the_next_prompt(folder: Folder):
+    folder.changed = ["a.py"]
+    folder.facts.look_early()()  # the prompt is cancelled
+    folder.facts.look_early()()
+    assert (await folder.told())["Changed on disk since you last saw them"] == "a.py"
+
+
+async def test_an_early_look_under_other_roots_is_taken_again(folder: Folder):
+    folder.facts.look_early()()
+    (folder.path / ".git" / "HEAD").write_text("ref: refs/heads/topic\n")
+    folder.roots = Roots(str(folder.path))
+    assert (await folder.told())["Git branch"] == "topic"
+
+
+async def test_an_early_look_before_another_look_at_the_folder_is_taken_again(folder: Folder):
+    folder.facts.look_early()()
+    folder.dirty = ("a.py",)
+    await folder.look()
+    assert (await folder.told())["Uncommitted files"] == "a.py"
+
+
+async def test_an_early_look_that_failed_is_taken_again_and_one_that_hangs_is_not_waited_for(folder: Folder):
+    begun, back = threading.Event(), threading.Event()
+
+    def hangs() -> Sequence[str]:
+        begun.set()
+        assert back.wait(10)
+        return ()
+
+    folder.find_changed = lambda: [folder.changed[9]]
+    look = folder.facts.look_early()
+    look()
+    folder.find_changed = lambda: ()
+    assert set(await folder.told()) == {"Date", "Git branch"}
+    folder.find_changed = hangs
+    look = folder.facts.look_early()
+    waiting = threading.Thread(target=look)
+    waiting.start()
+    assert begun.wait(10)
+    folder.find_changed = lambda: ["/seen only by a second look"]
+    folder.messages.clear()
+    assert set(await folder.told()) == {"Date"}
+    back.set()
+    waiting.join(10)
 
 
 async def test_names_are_data_on_one_line_without_secrets_and_cannot_close_the_fence(folder: Folder):
