@@ -152,6 +152,7 @@ class ExtensionSources:
         self._answers = dict[str, bool]()  # by digest, for this session
         self._read = dict[str, tuple[Stamp, SourceFile | DefinitionProblem]]()
         self._found = dict[SourceKind, tuple[SourceFile, ...]]()
+        self._tops = dict[str, bool]()  # whether the folders exist in which patterns begin
         self.problems: tuple[DefinitionProblem, ...] = ()
         self.waiting: tuple[SourceFile, ...] = ()
 
@@ -166,6 +167,7 @@ class ExtensionSources:
         """
         read = dict[str, tuple[Stamp, SourceFile | DefinitionProblem]]()
         waiting, problems = list[SourceFile](), list[DefinitionProblem]()
+        self._tops = {}
         for kind in self._kinds:
             usable, seen = list[SourceFile](), set[tuple[str, bytes]]()
             for path, found in self._look(kind, roots):
@@ -224,6 +226,8 @@ class ExtensionSources:
             if project and roots is None:
                 continue
             below = roots if project else None
+            if not self._has_top(base, pattern):
+                continue
             for path, name in _matching(base, pattern, below):
                 now, known = stamp(path), self._read.get(path)
                 if known is None or known[0] != now:
@@ -235,6 +239,14 @@ class ExtensionSources:
                     yield path, (None, DefinitionProblem(self._shown(path), "", most))
                     return
                 yield path, known
+
+    def _has_top(self, base: str, pattern: str) -> bool:
+        """Return whether the first part of a pattern exists below a folder. The disk is asked once in a look."""
+        top, below, _ = pattern.partition("/")
+        path = f"{base}/{top}"
+        if below and path not in self._tops:
+            self._tops[path] = stamp(path) is not None
+        return not below or self._tops[path]
 
     def _places(self, kind: SourceKind) -> Iterator[tuple[str, str, bool]]:
         """Yield a folder and a pattern below it for each place, and whether it is the project's."""
