@@ -132,8 +132,9 @@ class TitleUpdater:
         """Set a first title from a prompt. Slash commands give no title, because they do not name the subject."""
         if self._title or self._done or self._prompt or commands.parse([typed]) is not None:
             return
-        self._prompt = typed
-        self._background(partial(self._set, self._writer.first(typed, self._session.id), self._beginning))
+        self._prompt, title = typed, self._writer.first(typed, self._session.id)
+        self._session.transcript.rename(title)  # so that the prompt is stored with it
+        self._background(partial(self._set, title, self._beginning))
 
     async def answered(self, answer: Answer) -> None:
         """Set a model's title if the turn was the first that was answered."""

@@ -41,6 +41,8 @@ A UsageChanged event waits as long for the next event, so that one write stores 
 """
 _BACKLOG = 256
 """The number of events that may wait to be shown. With more, `tell` waits as well."""
+_SELDOM = 1.0
+"""Seconds between two writes of the state alone, while calls show their progress, which is not stored."""
 _READING = (ToolKind.READ, ToolKind.SEARCH)
 """Kinds of calls that change nothing. They need not wait for the disk."""
 _ANSWER_BEGINS = 0.25
@@ -66,6 +68,7 @@ class EventQueue:
         self._wanted = 0  # the number of events that a caller waits for
         self._embedding: set[str] = set()  # calls that show a terminal of the editor
         self._draining = False
+        self._written = 0.0  # the time of the last write
         self._moved = anyio.Event()
         self._urgent = anyio.Event()
         self._retrying = False
@@ -180,7 +183,7 @@ class EventQueue:
                 batch, self._waiting = self._waiting, []
                 events = tuple(joined(batch, self._writer.redact))
                 try:
-                    await self._writer.write([event for event in events if isinstance(event, TranscriptEvent)])
+                    await self._write(events)
                     for event in events:
                         if not isinstance(event, UserMessage):  # the editor has drawn it itself
                             await self._show(event)
@@ -193,6 +196,14 @@ class EventQueue:
         finally:
             self._draining = False
             self._move()
+
+    async def _write(self, events: Sequence[Event]) -> None:
+        """Store events and the state. The state can wait for the end of a call that shows its progress."""
+        now = anyio.current_time()
+        if now - self._written < _SELDOM and all(isinstance(event, ToolProgress) for event in events):
+            return
+        self._written = now
+        await self._writer.write([event for event in events if isinstance(event, TranscriptEvent)])
 
     async def _pause(self) -> None:
         """Wait for more events, unless a caller waits for an event that is not shown yet."""
@@ -305,10 +316,15 @@ class Transcript(EventQueue):
 
     # ------------------------------------------------------------------------------------- changing
 
+    def rename(self, title: str) -> None:
+        """Set the title of the conversation. The next write stores it."""
+        if title != self.record.title:
+            self.record = replace(self.record, title=title)
+            self._writer.note(Change(title=title))
+
     async def set_title(self, title: str) -> None:
         """Set and store the title of the conversation."""
-        self.record = replace(self.record, title=title)
-        self._writer.note(Change(title=title))
+        self.rename(title)
         await self.save()
 
     def move(self, cwd: str) -> None:

@@ -461,6 +461,37 @@ async def test_the_end_of_a_call_holds_nobody_up_unless_it_shows_a_terminal():
         assert here.sent[-1] == FINISHED
 
 
+async def test_the_state_is_stored_with_the_end_of_a_call_that_shows_its_progress():
+    totals = [UsageTotals(calls=1)]
+
+    async def counted() -> Change:
+        return Change(usage=totals[-1])
+
+    async with desk() as here:
+        here.writer.follow(counted)
+        await here.queue.tell(STARTED)
+        totals.append(UsageTotals(calls=2))
+        await here.queue.tell(ToolProgress("c1", terminal_id="t1"))
+        assert [change.usage for change in here.repository.changes] == totals[:1]
+        await here.queue.tell(FINISHED)
+        assert [change.usage for change in here.repository.changes] == totals
+
+
+async def test_the_state_is_stored_now_and_then_while_a_call_only_shows_its_progress(monkeypatch):
+    monkeypatch.setattr(transcript, "_SELDOM", 0.0)
+    totals = [UsageTotals(calls=1)]
+
+    async def counted() -> Change:
+        return Change(usage=totals[-1])
+
+    async with desk() as here:
+        here.writer.follow(counted)
+        await here.queue.tell(STARTED)
+        totals.append(UsageTotals(calls=2))
+        await here.queue.tell(ToolProgress("c1", terminal_id="t1"))
+        assert [change.usage for change in here.repository.changes] == totals
+
+
 async def test_a_call_that_only_looks_begins_beside_the_keeping_and_whoever_must_come_after_it_waits():
     async with desk() as here:
         here.repository.held = anyio.Event()

@@ -31,6 +31,7 @@ class Named:
     past: tuple[str, ...] = ()
     readable: bool = True
     slow: anyio.Event | None = None
+    names: list[str] = field(default_factory=list)
     titles: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
 
@@ -38,6 +39,9 @@ class Named:
         self.id = "12345678-9abc"
         self.transcript = self
         self.record = SessionRecord("s", "/work", title=self.title)
+
+    def rename(self, title: str) -> None:
+        self.names.append(title)
 
     async def set_title(self, title: str) -> None:
         self.titles.append(title)
@@ -86,6 +90,7 @@ async def test_the_first_words_are_the_title_at_once_and_a_better_one_comes_with
     named = Named()
     names = naming(named, tasks)
     names.began("Fix the tests please")
+    assert named.names == ["Fix the te"], "the prompt is stored with it"
     await anyio.wait_all_tasks_blocked()
     assert named.titles == ["Fix the te"]
     await names.answered(DONE)
