@@ -308,13 +308,15 @@ class EditorCommand:
             await self._clean_up()
 
     async def _clean_up(self) -> None:
-        with anyio.CancelScope(shield=True):
-            if not self._alone:
-                await to_thread.run_sync(self._tree.end)
-            await self._look_after()
-        self._watchdog.dismiss(self._tree.mark)
-        self._peer.tell("terminal/release", self._target)
-        remove(self._script)
+        try:
+            with anyio.CancelScope(shield=True):
+                if not self._alone:
+                    await to_thread.run_sync(self._tree.end)
+                await self._look_after()
+        finally:
+            self._watchdog.dismiss(self._tree.mark)
+            self._peer.tell("terminal/release", self._target)
+            remove(self._script)
 
     async def refresh(self) -> None:
         with contextlib.suppress(RpcError):  # the end of `wait` reports it

@@ -16,7 +16,7 @@ from acp_agent.core.backends import FileSystem
 from acp_agent.core.delegation import BACK
 from acp_agent.core.errors import AgentError, ConfigError
 from acp_agent.core.events import Event, Notice, Severity, UsageChanged
-from acp_agent.core.ports import Elicitor, Embedder, Provider
+from acp_agent.core.ports import Backends, Elicitor, Embedder, Provider
 from acp_agent.core.session_options import Chosen, chosen
 from acp_agent.core.sessions import SessionSnapshot
 from acp_agent.execution.audit import Caller
@@ -130,7 +130,7 @@ class SessionFactory:
 
         turns = TurnEngine(
             prepared,
-            self.toolset.backends,
+            self._backends,
             self._emit,
             handler,
             self._turn_began,
@@ -140,7 +140,16 @@ class SessionFactory:
         )
         turns.look_around()
         parts = turns, self._state, self._titles, handler, self.toolset, self._mcp, self._tools
-        return SessionEngine(*parts, self._process.quiet)
+        return SessionEngine(*parts, self._quiet)
+
+    async def _backends(self) -> Backends:
+        """Return the backends for a prompt, once no cancelled command can act any more."""
+        await self._tools.backends.clean_ups.over()
+        return await self.toolset.backends()
+
+    async def _quiet(self) -> None:
+        await self._tools.backends.clean_ups.over()
+        await self._process.quiet()
 
     def in_force(self) -> Loaded:
         """Return the configuration in force."""

@@ -118,9 +118,12 @@ class Stubborn:
         told = ""
         while told.count("on") < 5:
             told += await self._alive.line()
-        found = [int(each.parent.name) for each in Path("/proc").glob("[0-9]*/cmdline") if self._is_ours(each)]
+        found = self.running()
         assert len(found) >= 5, found
         return found
+
+    def running(self) -> list[int]:
+        return [int(each.parent.name) for each in Path("/proc").glob("[0-9]*/cmdline") if self._is_ours(each)]
 
     def _is_ours(self, file: Path) -> bool:
         with contextlib.suppress(OSError):
@@ -152,6 +155,19 @@ async def test_a_cancelled_command_ends_with_all_it_started_in(tmp_path: Path, c
         await processes_ended(pids)
         await editor.requested("terminal/release")
         assert editor.call.status == "failed"
+
+
+async def test_no_prompt_after_a_cancel_is_read_before_the_cancelled_command_has_ended(tmp_path: Path) -> None:
+    async with editing(tmp_path, [uses(("bash", {"command": COMMAND}))], **contained_or_not(contained=False)) as editor:
+        ClientTerminals(editor, CLIENTS["a client that answers terminal slash kill and does nothing"])
+        command = Stubborn(editor)
+        session = await editor.open()
+        async with editor.prompting(session):
+            await command.pids()
+            await editor.requested("terminal/wait_for_exit")
+            await editor.cancel(session)
+        assert await editor.say(session, "/help") == "end_turn"
+        assert not command.running()
 
 
 async def test_a_command_over_its_time_ends_with_all_it_started_where_the_client_does_nothing(tmp_path: Path) -> None:

@@ -2,12 +2,13 @@
 
 import os
 import shutil
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from enum import StrEnum
 from functools import partial
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 from uuid import uuid4
 
+import anyio
 from anyio import to_thread
 
 from acp_agent.config.load import Loaded
@@ -44,6 +45,37 @@ _MOST_DIAGNOSTICS = 100
 """The most diagnostics in one prompt."""
 
 
+class CleanUps:
+    """The tasks that end what cancelled commands have left. Nothing of the session runs before they are over.
+
+    background   starts a task
+    """
+
+    def __init__(self, background: Background) -> None:
+        self._background = background
+        self._running = 0
+        self._ended = anyio.Event()
+
+    def start(self, clean_up: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Start a task."""
+
+        async def run() -> None:
+            try:
+                await clean_up()
+            finally:
+                self._running -= 1
+                self._ended.set()
+                self._ended = anyio.Event()
+
+        self._running += 1
+        self._background(run)
+
+    async def over(self) -> None:
+        """Wait until no task runs."""
+        while self._running:
+            await self._ended.wait()
+
+
 class SessionBackends:
     """The backends of one session. Terminals stay the same; files and web are made again for each configuration.
 
@@ -56,6 +88,7 @@ class SessionBackends:
     programs        the local terminal for programs whose output only a tool reads
     processes       the commands that run beside the turns
     sandbox         contains the commands of the local terminal; None if it is off, or nothing here can build it
+    clean_ups       the tasks behind cancelled commands of the editor's terminal
     """
 
     def __init__(
@@ -75,8 +108,9 @@ class SessionBackends:
         self._emit = emit
         self._watchdog = watchdog
         self.sandbox = sandbox
+        self.clean_ups = CleanUps(background)
         self.programs = self._local_terminal(warn)
-        self.terminal = self._any_terminal(script_folder, background)
+        self.terminal = self._any_terminal(script_folder)
         self.processes = ProcessPool(self.terminal, background)
 
     def files(self, roots: Roots) -> FileSystem:
@@ -143,7 +177,7 @@ class SessionBackends:
             warn(str(error))
             return LocalTerminal(default_timeout=shell.timeout, watchdog=self._watchdog, sandbox=self.sandbox)
 
-    def _any_terminal(self, script_folder: Callable[[], str], background: Background) -> Terminal:
+    def _any_terminal(self, script_folder: Callable[[], str]) -> Terminal:
         acp = self._settings.acp
         keys = [name for each in self._settings.llm.providers for name in each.key_variables]
         reaches = self.sandbox is not None and self.sandbox.reaches_other_terminals
@@ -158,7 +192,7 @@ class SessionBackends:
                 watchdog=self._watchdog,
                 redact=self._redact,
                 contain=self.sandbox.shell_text if self.sandbox is not None and reaches else None,
-                background=background,
+                background=self.clean_ups.start,
             )
         )
         if proxy is None or (self._settings.tools.sandbox.strict and not reaches):  # it has no walls there
