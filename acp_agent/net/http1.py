@@ -226,6 +226,8 @@ class HttpConnection(asyncio.Protocol):
         """Whether an idle connection can take a request. If anything has arrived, the server has closed it at best."""
         if self._transport is None or self._ended or self._received or self._transport.is_closing():
             return False
+        if self._unsent:  # the server answered before it had read the last request
+            return False
         if asyncio.get_running_loop().time() - self._idle_since > KEEPALIVE:
             return False
         poll = select.poll()  # the event loop may not have seen it yet
@@ -388,8 +390,12 @@ class DirectExchange:
         if packing not in ("", "identity", "gzip", "x-gzip", "deflate"):
             raise HttpError(_Kind.PROTOCOL, WRONGLY_PACKED)
         inflate = zlib.decompressobj(zlib.MAX_WBITS | 32) if packing not in ("", "identity") else None  # gzip or zlib
+        arrived = other = 0  # bytes; the others are sizes of chunks, and fields behind the body
         while True:
             piece = self._response.taken()
+            other = 0 if piece else other + arrived
+            if other > _HEAD_LIMIT:
+                raise _broken_off()
             if inflate is None and piece:
                 yield piece
             while inflate is not None and piece and not inflate.eof:
@@ -402,4 +408,6 @@ class DirectExchange:
                     yield unpacked
             if self._response.ended:
                 return
-            self._response.feed(await self._connection.read(self._patience))
+            data = await self._connection.read(self._patience)
+            arrived = len(data)
+            self._response.feed(data)

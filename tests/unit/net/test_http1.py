@@ -151,6 +151,29 @@ async def test_an_idle_connection_that_the_server_closed_is_not_used(http: HttpC
     assert raw.connections == 2
 
 
+class HastyServer(RawServer):
+    """A server that answers when it has read the head of a request, and reads no body."""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 2\r\n\r\nab")
+        await self.idle_closed.wait()
+        writer.close()
+
+
+async def test_a_connection_whose_request_the_server_has_not_read_is_not_used_again(http: HttpClient) -> None:
+    raw = HastyServer()
+    async with serving(raw) as port:
+        for size in (30_000_000, 0):
+            request = HttpRequest("acme", f"http://127.0.0.1:{port}/", {}, bytes(size), 5.0)
+            async with http.send(request) as response:
+                assert (response.status, await response.body(2)) == (413, b"ab")
+        await http.aclose()
+        raw.idle_closed.set()
+    assert raw.connections == 2
+
+
 async def test_who_leaves_with_the_last_piece_leaves_the_connection_too(http: HttpClient) -> None:
     answer = CHUNKED + b"2\r\nab\r\n0\r\n\r\n"
     raw = RawServer(answer, answer)
@@ -245,6 +268,7 @@ async def test_no_header_of_the_settings_frames_a_request(http: HttpClient) -> N
         CHUNKED + b"2\r\nabc\r\n",
         CHUNKED + b"1" * 5000,
         b"HTTP/1.1 200 OK\r\nx: " + b"a" * 200_000,
+        CHUNKED + b"0\r\nx: " + b"a" * 2_000_000,
     ],
 )
 async def test_an_answer_that_breaks_the_rules_is_a_network_error(http: HttpClient, answer: bytes) -> None:
