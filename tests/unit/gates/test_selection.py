@@ -1,5 +1,6 @@
 """Which tools a session has: profile, lists, groups, models, the session's own list."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,14 @@ from hypothesis import strategies as st
 from acp_agent.config.load import Flags, load
 from acp_agent.config.tool_settings import Profile
 from acp_agent.core.errors import ConfigError, ToolErrorCategory
+from acp_agent.core.events import Event
 from acp_agent.core.session_options import Mode, SessionOptions
 from acp_agent.core.types import ALIASES, CallOrigin, ToolKind, ToolSpec
-from acp_agent.gates.grants import Grant, GrantKind
+from acp_agent.gates.gate import Gate
+from acp_agent.gates.grants import Grant, GrantKind, GrantsInForce, GrantStore, SessionAnswers
+from acp_agent.gates.limits import AnomalyDetector, AnomalyGate, Outcome
+from acp_agent.gates.permission import PermissionGate
+from acp_agent.gates.policy import Policy, PolicyGate
 from acp_agent.gates.rules.policy_rules import TrustLevel
 from acp_agent.gates.selection import (
     GROUPS,
@@ -27,6 +33,7 @@ from acp_agent.gates.selection import (
     session_tools,
     unknown_entries,
 )
+from acp_agent.session.toolset.settings import session_roots
 from acp_agent.tools.lsp import lsp_tools
 from acp_agent.tools.registry import default_tools
 from tests.unit.gates.chain import SPECS, Chain, Judged, call, command
@@ -293,3 +300,34 @@ async def test_the_tools_offered_are_those_that_every_gate_allows(tmp_path: Path
             allowed = [spec for spec in specs if all(gate.allows(spec) for gate in chain.gates.in_order)]
             assert chain.gates.offered(specs) == allowed
             assert len(allowed) < len(specs)
+
+
+async def test_whatever_keeps_a_tool_from_the_model_keeps_it_from_the_catalogue(tmp_path: Path):
+    everything, narrow = Selection(ToolChoice(), ALIASES), Selection(ToolChoice(allow=("read",)), ALIASES)
+    failing = AnomalyDetector(window_size=1)
+    failing.record("edit", Outcome.BROKEN)
+    unwritten, answers = GrantStore(os.devnull, pytest.fail), SessionAnswers()
+    denial = Grant("edit", GrantKind.TOOL, "", allowed=False)
+    await unwritten.remember(denial)
+    answers.grants["edit", GrantKind.TOOL, ""] = denial
+    files = session_roots(load(Flags(), {}), str(tmp_path))
+
+    def permission(grants: GrantsInForce) -> Gate:
+        return PermissionGate(rules={}, options=SessionOptions(), grants=grants, approver=None, files=files)
+
+    gates: dict[str, Gate] = {
+        "a command of the user": SelectionGate(lambda: everything, lambda: ("read",)),
+        "the definition of an agent": SelectionGate(lambda: everything, agent=lambda: narrow),
+        "a policy that cannot be read": PolicyGate(
+            Policy(fault="broken"), cwd="/p", realpath=str, trust=lambda _: TrustLevel.TRUSTED
+        ),
+        "failures": AnomalyGate(failing, unheard),
+        "a denial that could not be stored": permission(GrantsInForce(unwritten)),
+        "a denial for the session": permission(GrantsInForce(GrantStore(os.devnull, pytest.fail), answers)),
+    }
+    offered = {name for name, gate in gates.items() if SPECS["edit"] in Judged(gate).gates.offered([*SPECS.values()])}
+    assert offered == set()
+
+
+async def unheard(event: Event) -> None:
+    del event
