@@ -1,25 +1,36 @@
 """The turn engine: which prompts the model sees, and what the user is answered instead (A12.12, A17)."""
 
+import os
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any, Self
 
 import anyio
 import pytest
 
+from acp_agent.config.llm_settings import LlmSettings
 from acp_agent.core.errors import AgentError, ToolError, ToolErrorCategory, ToolFailure
 from acp_agent.core.events import Event, Notice, TextDelta, UserMessage
 from acp_agent.core.messages import LinkPart, Message, StopReason, TextPart
 from acp_agent.core.ports import Backends
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
+from acp_agent.llm.catalog import Catalog
+from acp_agent.protocol.client import Client
 from acp_agent.protocol.content import read_prompt
 from acp_agent.session.engine import TurnEngine
 from acp_agent.session.slash.commands import ALWAYS, CommandName
 from acp_agent.session.slash.handler import SlashCommandHandler
+from acp_agent.session.turn_slot import QuietMoment
+from acp_agent.session.workspace_facts import FolderLook
 from tests.fakes.fake_toolset import FakeToolset
 from tests.fakes.fake_web import FakeWeb
 from tests.fakes.memory_files import MemoryFileSystem
+from tests.fakes.repository import FakeRepository
+from tests.fakes.scripted_http import Reply, ScriptedHttp
+from tests.unit.gates.ways import FolderShop, opened
+from tests.unit.llm import streams
 
 pytestmark = pytest.mark.anyio
 
@@ -378,3 +389,85 @@ async def test_what_is_left_out_of_a_prompt_is_told():
     blocks: Any = [{"type": "text", "text": "a"}, {"type": "audio", "data": "", "mimeType": "audio/wav"}]
     await talk.engine.answer(partial(read_prompt, {"sessionId": "s", "prompt": blocks}))
     assert any(isinstance(event, Notice) and "audio" in event.text for event in talk.events)
+
+
+CONFIG = """
+[llm]
+model = "p:m"
+
+[[llm.providers]]
+name = "p"
+type = "openai"
+base_url = "{url}/v1"
+"""
+
+
+class ShopWithModels(FolderShop):
+    """With the models of the configuration, while another session's turn runs."""
+
+    def __init__(self, folder: str, start: Callable[..., object]) -> None:
+        super().__init__(folder, start)
+        self.busy = True
+        self.quiet = QuietMoment(lambda: self.busy, patience=60)
+        self.looked = anyio.Event()
+
+    def catalog(self, settings: LlmSettings) -> Catalog:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return Catalog.of(settings, {}, self.credentials)
+
+    def folder_look(self, *_: Any) -> FolderLook:
+        self.looked.set()
+        return super().folder_look()
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in [name for name in os.environ if name.startswith("ACP_AGENT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("ACP_AGENT_CONFIG", str(tmp_path.resolve() / "config.toml"))
+    monkeypatch.setenv("ACP_AGENT_DATA_DIR", str(tmp_path.resolve() / "data"))
+    (tmp_path / "work").mkdir()
+    return tmp_path.resolve()
+
+
+async def test_no_model_is_asked_before_the_prompt_is_stored(home: Path):
+    repository = FakeRepository()
+    repository.held = anyio.Event()
+    async with ScriptedHttp([Reply.stream(streams.openai(text=["hello"]))]) as server:
+        (home / "config.toml").write_text(CONFIG.format(url=server.url))
+        async with (
+            opened(Client(), home / "work", home, shop_of=ShopWithModels) as here,
+            anyio.create_task_group() as tasks,
+        ):
+            here.session.transcript.store_in(repository)
+            tasks.start_soon(here.prompted, "go")
+            await repository.waiting.wait()
+            with anyio.move_on_after(0.3):
+                await server.received.wait()
+            early = len(server.requests)
+            repository.held.set()
+            with anyio.fail_after(10):
+                await server.received.wait()
+            assert isinstance(repository.kept[0], UserMessage)
+        assert early == 0
+
+
+async def test_titles_and_looks_wait_for_the_turns_of_other_sessions(home: Path):
+    (home / "config.toml").write_text(CONFIG.format(url="http://127.0.0.1:9"))
+    shops: list[ShopWithModels] = []
+
+    class Shop(ShopWithModels):
+        def __init__(self, folder: str, start: Callable[..., object]) -> None:
+            super().__init__(folder, start)
+            shops.append(self)
+
+    async with (
+        opened(Client(), home / "work", home, shop_of=Shop) as here,
+        anyio.create_task_group() as tasks,
+    ):
+        looked = shops[0].looked = anyio.Event()
+        tasks.start_soon(here.turn_ended)
+        await anyio.wait_all_tasks_blocked()
+        assert not looked.is_set()
+        shops[0].busy = False
+        with anyio.fail_after(10):
+            await looked.wait()
