@@ -39,7 +39,15 @@ from acp_agent.core.types import Access
 from acp_agent.extend.front_matter import Fields, MarkdownFile, parse
 from acp_agent.text import defanged, fenced, plain
 from acp_agent.workspace.git.changes import branch_of, uncommitted
-from acp_agent.workspace.project_notes import FoundNotes, NoteFile, NoteReader, beginning, project_files, users_file
+from acp_agent.workspace.project_notes import (
+    FoundNotes,
+    NoteFile,
+    NoteReader,
+    beginning,
+    has,
+    project_files,
+    users_file,
+)
 from acp_agent.workspace.roots import Roots
 
 _SLOW_NOTES = "reading the notes for agents takes too long (a slow disk?): what was read last stands in for them"
@@ -222,7 +230,8 @@ class FolderLook:
                 asked, roots = self._asked, self._roots()
                 if roots is not None:
                     tests = await to_thread.run_sync(command_for_tests, roots, abandon_on_cancel=True)
-                    self.newest = FolderState(await self._status(roots.cwd), tests)
+                    now = FolderState(await self._status(roots.cwd), tests)
+                    self.newest = self.newest if now == self.newest else now  # an early look holds while it is the same
                 self._over(asked)
         finally:
             self._looking = False
@@ -400,9 +409,7 @@ class _Project:
         self._roots = roots
 
     def has(self, name: str) -> bool:
-        with suppress(Refused, ToolError):
-            return self._roots.place(os.path.join(self._roots.cwd, name), Access.LIST).status() is not None
-        return False
+        return has(self._roots, os.path.join(self._roots.cwd, name))
 
     def text(self, name: str) -> str:
         """Return the beginning of a file; empty if there is none."""

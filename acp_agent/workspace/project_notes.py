@@ -119,7 +119,7 @@ def project_files(roots: Roots, names: Sequence[str]) -> FoundNotes:
 def _rules_in(roots: Roots, folder: str) -> Sequence[str]:
     """Return the names of the rules of a folder."""
     path = os.path.join(folder, RULES_FOLDER)
-    if not _has(roots, path):
+    if not has(roots, path):
         return ()
     with suppress(Refused, ToolError, OSError):
         fd = roots.place(path, Access.LIST).open_directory()
@@ -148,7 +148,7 @@ def _folders(roots: Roots) -> Sequence[str]:
     above = list[str]()
     for folder in _upwards(roots):
         above.insert(0, folder)
-        if _has(roots, os.path.join(folder, ".git")):
+        if has(roots, os.path.join(folder, ".git")):
             return above
     return [roots.cwd]
 
@@ -158,13 +158,13 @@ def _upwards(roots: Roots) -> Iterator[str]:
     for _ in range(_DEEPEST):
         yield folder
         folder = os.path.dirname(folder)
-        if not _has(roots, folder):
+        if not has(roots, folder):
             return
 
 
-def _has(roots: Roots, path: str) -> bool:
+def has(roots: Roots, path: str) -> bool:
     """Return whether anything exists at a path that the session may list."""
-    with suppress(Refused, ToolError):
+    with suppress(Refused, ToolError):  # most files do not exist, and cost one look at the disk instead of eight
         return os.path.lexists(path) and roots.place(path, Access.LIST).status() is not None
     return False
 

@@ -4,6 +4,7 @@ The commands that ask only read: they run no program that a repository names, ta
 """
 
 import os
+import stat
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
@@ -397,9 +398,13 @@ def worktree_of(folder: str) -> tuple[str, str] | None:
     """Return the worktree that a folder belongs to and its git folder, or None if it belongs to none. It blocks."""
     while True:
         path = os.path.join(folder, ".git")
-        if os.path.isdir(path):
+        try:
+            mode = os.stat(path).st_mode
+        except (OSError, ValueError):
+            mode = 0
+        if stat.S_ISDIR(mode):
             return folder, path
-        if os.path.isfile(path):
+        if stat.S_ISREG(mode):
             with suppress(NoAnswer):
                 named = _small(path).removeprefix("gitdir:").strip()
                 return folder, os.path.join(folder, named)
