@@ -147,6 +147,8 @@ class LinkedPage(NamedTuple):
 
 async def read_pages(urls: Sequence[str], web: Web, timeout: float = TIMEOUT) -> list[LinkedPage]:
     """Read pages at the same time, without redirects, and return them in order. Failures are in the result."""
+    if not urls:  # a task group takes a turn of the event loop
+        return []
     pages = [LinkedPage(url, failure=f"at most {MAX_PAGES} linked pages are read") for url in urls]
 
     async def read(index: int) -> None:

@@ -117,11 +117,9 @@ class SessionModels:
         AgentError, with advice.
         """
         to_ask = self._to_ask()
-        answers = self._answers
-        if answers is None:
-            answers = await self._asked(to_ask.refs, to_ask.options)
-            self._built = to_ask, answers
-        return SanitizingProvider(answers, self._redact)
+        if self._built is None or self._built[0] != to_ask:
+            self._built = to_ask, await self._asked(to_ask.refs, to_ask.options)
+        return SanitizingProvider(self._built[1], self._redact)
 
     async def for_chores(self, name: str = "") -> Provider:
         """Return a model by name, or by default the models for turns, the one in use first. Raises AgentError.

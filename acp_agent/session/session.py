@@ -218,7 +218,7 @@ class Session:
         self._dependencies = dependencies
         self._saved = saved
         self._engine: Engine | None = None
-        self._engine_lock = anyio.Lock()
+        self._engine_lock = anyio.Lock(fast_acquire=True)
         self._redact = dependencies.redact
         self._reads_only = False
         self.only_tools: tuple[str, ...] | None = None

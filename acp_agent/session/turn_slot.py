@@ -87,7 +87,7 @@ class QuietMoment:
     def __init__(self, busy: Callable[[], bool], patience: float = 1.0) -> None:
         self._busy = busy
         self._patience = patience
-        self._one_looks = anyio.Lock()
+        self._one_looks = anyio.Lock(fast_acquire=True)
 
     async def __call__(self) -> None:
         """Wait until no turn runs, or the patience is over."""
