@@ -48,7 +48,7 @@ _log = log.Log(__name__)
 _MOST_LOOKS = 32
 """The most folders whose newest look is kept."""
 _TOGETHER = 5.0
-"""Seconds within which new sessions of a folder share its rules and its cleaning. Later ones follow its links anew."""
+"""Seconds within which new sessions of a folder share its rules and its cleaning."""
 
 
 class ProcessServices:
@@ -140,7 +140,7 @@ class ProcessServices:
         now = time.monotonic()
         if self._rules is not None:
             made, rules = self._rules
-            if rules.given is loaded and rules.folders == tuple(folders) and now - made < _TOGETHER:
+            if now - made < _TOGETHER and rules.are_for(loaded, folders):
                 return rules
         rules = FolderRules(loaded, folders[0], folders[1:])
         self._rules = now, rules

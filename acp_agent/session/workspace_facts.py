@@ -235,6 +235,7 @@ class FolderLook:
                 self._over(asked)
         finally:
             self._looking = False
+            self._roots = lambda: None  # they would keep the whole session in memory
             self._over(self._asked)
 
     def _over(self, number: int) -> None:

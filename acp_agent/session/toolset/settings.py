@@ -360,6 +360,10 @@ class _Reach(NamedTuple):
     dependencies: ProjectDependencies
 
 
+def _resolved(folders: Sequence[str]) -> tuple[str, ...]:
+    return tuple(map(os.path.realpath, folders))
+
+
 class FolderRules:
     """What a configuration says about a session's folders: their roots, the walls around them, the protected paths.
 
@@ -378,6 +382,11 @@ class FolderRules:
         tools = given.settings.tools
         allowed = filter(os.path.isdir, dict.fromkeys((*tools.file.allowed_paths, *tools.shell.allowed_paths)))
         self.loaded, self.faults = without_faulty_patterns(given, (*self.folders, *allowed))
+        self._resolved = _resolved(self.folders)
+
+    def are_for(self, given: Loaded, folders: Sequence[str]) -> bool:
+        """Return whether they are what a configuration says about folders, and links lead where they led."""
+        return self.given is given and self.folders == tuple(folders) and self._resolved == _resolved(folders)
 
     @cached_property
     def protected(self) -> ProtectedPaths:

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 SHARING = """
+import os
 import sys
 from dataclasses import replace
 from acp_agent.config.load import Flags, load
@@ -19,6 +20,11 @@ assert services.rules(loaded, (one,)) is rules
 assert services.rules(loaded, (one, two)).folders == (one, two)
 assert services.rules(loaded, (two,)).folders == (two,)
 assert services.rules(replace(loaded), (two,)).given is not loaded
+os.symlink(one, link := two + "/link")
+rules = services.rules(loaded, (link,))
+os.unlink(link)
+os.symlink(two, link)
+assert services.rules(loaded, (link,)) is not rules, "denied paths are those below the folder to which a link leads"
 
 tools = loaded.settings.tools
 stricter = tools.model_copy(update={"file": tools.file.model_copy(update={"deny_read": ("secret",)})})

@@ -1,9 +1,12 @@
 """What the model is told about the folder with a prompt: only what is new, as data, without waiting for programs."""
 
+import gc
 import json
 import threading
+import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -95,6 +98,17 @@ async def test_the_first_prompt_tells_all_and_the_next_only_what_is_new(folder: 
     assert await folder.told() == {"Git branch": "topic", "Uncommitted files": "none"}
     folder.today = date(2026, 11, 23)
     assert await folder.told() == {"Date": "2026-11-23, a Monday"}
+
+
+async def test_a_look_that_is_over_keeps_no_session_in_memory(folder: Folder):
+    session = Roots(str(folder.path))
+    kept = weakref.ref(session)
+    folder.shared.begin(partial(lambda roots: roots, session))
+    del session
+    assert kept() is not None
+    await folder.looks.pop()()
+    gc.collect()
+    assert kept() is None
 
 
 async def test_what_left_the_conversation_is_told_again(folder: Folder):
