@@ -160,3 +160,12 @@ async def test_auto_edit_asks_before_it_changes_what_programs_run_or_agents_obey
 async def test_auto_edit_changes_everyday_files_silently(make: Make, path: str):
     writing = call("write", PathSubject(path, Access.WRITE), arguments={"path": path})
     assert await make(SessionOptions(auto_approve=AutoApprove.AUTO_EDIT)).fate(writing) == "silent"
+
+
+async def test_walls_answer_no_rule_that_asks(tmp_path: Path):
+    options = SessionOptions(auto_approve=AutoApprove.AUTO_EDIT)
+    for patterns, fate in (("make *",), "asked"), ((), "silent"):
+        chain = Chain(
+            str(tmp_path), str(tmp_path / f"{fate}.toml"), rules(*patterns, action=Action.ASK), options, contained=True
+        )
+        assert await chain.fate(command("make all")) == fate

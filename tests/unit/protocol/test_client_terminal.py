@@ -261,6 +261,25 @@ async def test_output_comes_as_deltas_while_the_command_runs(tmp_path: Path) -> 
     assert editing.methods[-2:] == ["terminal/kill", "terminal/release"]
 
 
+async def test_what_a_command_printed_last_is_handed_over_if_its_beginning_was(tmp_path: Path) -> None:
+    texts, seen = ["one\n", "one\ntwo\n"], list[str]()
+
+    async def collect(output: str) -> None:
+        seen.append(output)
+        if len(seen) == 1:
+            editing.settle("terminal/wait_for_exit", {"exitCode": 0})
+
+    async with editor(
+        terminal_create={"terminalId": "t1"},
+        terminal_wait_for_exit=Editor.NEVER,
+        terminal_output=lambda _p: {"output": texts[min(len(seen), 1)], "truncated": False},
+    ) as editing:
+        command = await terminal(editing, tmp_path).start(CommandRequest("x", "/w"))
+        outcome = await command.wait(collect)
+        await command.release()
+    assert (seen, outcome.output) == (["one\n", "two\n"], "one\ntwo\n")
+
+
 async def test_a_cancelled_command_is_killed_at_once_and_cleaned_up_in_a_task_of_its_own(tmp_path: Path) -> None:
     jobs: list[Callable[[], Awaitable[None]]] = []
     settings = TerminalSettings(

@@ -368,3 +368,11 @@ async def test_later_changes_leave_mode_and_level_to_the_user(live: LiveSession)
     live.write("[acp]\nmode = 'ask'\n")
     assert await live.runs("touch x")
     assert live.session.options.mode is Mode.CODE
+
+
+async def test_a_pattern_of_the_project_that_is_none_is_told_and_makes_no_command_ask(live: LiveSession):
+    live.write("[tools.file]\ndeny_read = ['../x']\n", live.project)
+    live.open()
+    assert any("tools.file.deny_read" in problem and "(ignored)" in problem for problem in live.tools._told)
+    assert await live.runs("cat secret.txt")
+    assert live.peer.asked == []

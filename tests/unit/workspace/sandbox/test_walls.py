@@ -1,12 +1,16 @@
 """What the walls around a session's commands are made of."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from acp_agent.core.types import Access
 from acp_agent.workspace.protected_paths import ProtectedPaths
+from acp_agent.workspace.sandbox import sandbox
 from acp_agent.workspace.sandbox.sandbox import wall_named
 from acp_agent.workspace.sandbox.walls import WallRules, Walls
 
@@ -190,6 +194,19 @@ def test_a_wall_is_named_in_a_line_of_any_length_as_soon_as_in_a_short_one():
     said = f"{word} cannot touch '/etc/x': Read-only file system {word}"
     assert wall_named(said[:-9_000], 1) == "/etc/x cannot be changed"
     assert wall_named(f"{word}: Permission denied", 1).endswith("x may not be used")
+
+
+def test_only_the_end_of_an_output_says_why_a_command_stopped():
+    said, more = "touch: cannot touch '/etc/x': Read-only file system\n", "checked one more file\n" * 1_000
+    assert wall_named(said + more, 1) == ""
+    assert wall_named(more + said, 1) == "/etc/x cannot be changed"
+
+
+@given(st.data())
+def test_every_sign_of_a_wall_is_found_in_a_line(data: st.DataObject):
+    for sign, _ in sandbox._SIGNS:
+        said = data.draw(st.from_regex(re.compile(sign.pattern, sign.flags), fullmatch=True))
+        assert wall_named(said, 1) != "", said
 
 
 def test_a_pipe_does_not_hide_that_a_host_was_not_reached():
