@@ -17,6 +17,7 @@ newest answer is used; only the first prompt waits for it, for a moment.
 import json
 import os
 import re
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import date
@@ -63,6 +64,8 @@ _FIRST_LOOK = 0.15
 """Seconds that the first prompt waits for the first look at the folder."""
 _DISK = 0.5
 """Seconds that a prompt waits for the files that the model has seen, and for the branch."""
+_EARLY_SECONDS = 2.0
+"""How long an early look may be used: the user may be asked, or a scheduled prompt come hours after a cancelled one."""
 _NAMES = 10
 _LONGEST = 120
 _Found = TypeVar("_Found")
@@ -76,26 +79,33 @@ class EarlyLook(Generic[_Found]):
     found       what was seen; None until the look is over, or if it failed
     under_way   whether the look has begun and is not over
 
-    after   the objects that decide what is seen
-    look    looks at the disk
+    after     the objects that decide what is seen
+    look      looks at the disk
+    seconds   how long the result may be used
     """
 
-    def __init__(self, after: Sequence[object], look: Callable[[], _Found | None]) -> None:
+    def __init__(
+        self, after: Sequence[object], look: Callable[[], _Found | None], seconds: float = _EARLY_SECONDS
+    ) -> None:
         self.found: _Found | None = None
         self.under_way = False
         self._after = after
         self._look = look
+        self._seconds = seconds
+        self._began = 0.0
 
     def __call__(self) -> None:
         """Look at the disk. It blocks."""
+        self._began = time.monotonic()
         self.under_way = True
         with suppress(Exception):  # the caller that needs the result looks again, and meets the same error
             self.found = self._look()
         self.under_way = False
 
     def holds(self, after: Sequence[object]) -> bool:
-        """Return whether these objects would decide now what is seen."""
-        return len(after) == len(self._after) and all(map(is_, after, self._after))
+        """Return whether these objects would decide now what is seen, and the look is new."""
+        is_new = self.under_way or time.monotonic() - self._began < self._seconds
+        return is_new and len(after) == len(self._after) and all(map(is_, after, self._after))
 
 
 class ProjectNotes:

@@ -14,7 +14,7 @@ import pytest
 
 from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.types import Access
-from acp_agent.session.workspace_facts import FolderLook, WorkspaceFacts, command_for_tests, told_facts
+from acp_agent.session.workspace_facts import EarlyLook, FolderLook, WorkspaceFacts, command_for_tests, told_facts
 from acp_agent.workspace.roots import Roots
 
 pytestmark = pytest.mark.anyio
@@ -138,6 +138,13 @@ async def test_an_early_look_is_the_look_of_the_next_prompt(folder: Folder):
     folder.changed = ["a.py", "b.py"]
     assert (await folder.told())[changed] == "a.py"
     assert await folder.told() == {changed: "b.py"}  # an early look serves one prompt
+
+
+def test_an_early_look_is_too_old_after_its_seconds():
+    old, new = EarlyLook((), lambda: "seen", seconds=0.0), EarlyLook((), lambda: "seen")
+    old()
+    new()
+    assert (old.found, old.holds(()), new.holds(())) == ("seen", False, True)
 
 
 async def test_what_only_an_early_look_saw_is_told_with_the_next_prompt(folder: Folder):
