@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
+from random import Random
 
 import anyio
 import anyio.abc
@@ -405,6 +406,47 @@ async def test_a_write_that_led_and_was_cancelled_leaves_the_others_to_one_of_th
                 assert scope.cancelled_caught
                 other.execute("ROLLBACK")
         assert await database.read(CONVERSATIONS) == [("a",), ("c",)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_what_was_written_is_stored_and_what_failed_or_was_cancelled_is_not(path, seed):
+    chance, over, stored = Random(seed), anyio.Event(), set[str]()
+
+    async def lock() -> None:
+        with closing(others(path)) as other:
+            while not over.is_set():
+                await anyio.sleep(chance.random() * 0.02)
+                with suppress(sqlite3.OperationalError):
+                    other.execute("BEGIN IMMEDIATE")
+                    await anyio.sleep(chance.choice([0.001, 0.001, 0.05]))
+                    other.execute("ROLLBACK")
+
+    async def write(name: str) -> None:
+        fails, patience = chance.random() < 0.1, chance.choice([None, 0, 0.01])
+
+        def step(connection: sqlite3.Connection) -> str:
+            add(name)(connection)
+            if fails:
+                raise KeyError(name)
+            return name
+
+        with anyio.move_on_after(chance.choice([None, 0, 0.002, 0.02])), suppress(KeyError, StoreUnavailable):
+            stored.add(await database.write(step, durable=False, patience=patience))
+
+    async def work(worker: int) -> None:
+        for number in range(20):
+            await write(f"{worker:02}-{number:02}")
+            await anyio.sleep(chance.random() * 0.002)
+
+    async with opened(path) as database:
+        await database.write(add("first"))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lock)
+            async with anyio.create_task_group() as workers:
+                for worker in range(10):
+                    workers.start_soon(work, worker)
+            over.set()
+        assert await database.read(CONVERSATIONS) == [(name,) for name in sorted(stored | {"first"})]
 
 
 # --------------------------------------------------------------------------------------- cancellation
