@@ -7,6 +7,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
+from operator import is_
 from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar
 
 from acp_agent.core.data import frozen
@@ -65,7 +66,7 @@ class ModelEndpoint:
 
     def fit_images(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Return the conversation with a short text in place of each picture that the model cannot get."""
-        if not any(_images(part) for message in messages for part in message.parts):
+        if not have_images(messages):
             return messages
         sizes = [len(image.data) for message in messages for part in message.parts for image in _images(part)]
         left_out = _left_out(sizes) if self.images else len(sizes)
@@ -83,6 +84,16 @@ class ModelEndpoint:
                 parts.append(_without(part, count, why))
             shown.append(replace(message, parts=tuple(parts)))
         return shown
+
+
+def have_images(messages: Sequence[Message]) -> bool:
+    """Return whether there is a picture in any of the messages."""
+    return any(_images(part) for message in messages for part in message.parts)
+
+
+def begins_with(items: Sequence[object], beginning: Sequence[object]) -> bool:
+    """Return whether a sequence begins with these very objects. It is fast, since a conversation may be long."""
+    return len(items) >= len(beginning) and all(map(is_, beginning, items))
 
 
 def family(model: str) -> str:
@@ -243,19 +254,22 @@ class KeptJson(Generic[_Item]):
 
     def __init__(self, make: Callable[[_Item], Iterable[JsonObject]]) -> None:
         self._make = make
-        self._kept: dict[int, tuple[_Item, bytes]] = {}
+        self._items: tuple[_Item, ...] = ()
+        self._written: list[bytes] = []  # of each item
 
     def write(self, items: Iterable[_Item]) -> bytes:
         """Return the list as JSON. Only items that are new since the last call are made and written."""
-        before, self._kept, written = self._kept, {}, list[bytes]()
-        for item in items:
-            kept = before.get(id(item))
-            if kept is None or kept[0] is not item:
-                kept = item, b",".join(map(write, self._make(item)))
-            self._kept[id(item)] = kept
-            if kept[1]:
-                written.append(kept[1])
-        return b"[%s]" % b",".join(written)
+        now = tuple(items)
+        if begins_with(now, self._items):
+            written = [*self._written, *map(self._made, now[len(self._items) :])]
+        else:
+            before = dict(zip(map(id, self._items), self._written, strict=True))
+            written = [before[id(item)] if id(item) in before else self._made(item) for item in now]
+        self._items, self._written = now, written
+        return b"[%s]" % b",".join(filter(None, written))
+
+    def _made(self, item: _Item) -> bytes:
+        return b",".join(map(write, self._make(item)))
 
 
 def replace_surrogates(text: str) -> str:

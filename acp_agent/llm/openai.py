@@ -40,7 +40,9 @@ from acp_agent.llm.endpoint import (
     as_list,
     as_object,
     as_text,
+    begins_with,
     function_tool,
+    have_images,
     read_arguments,
     tool_use,
     write,
@@ -360,6 +362,7 @@ class OpenAIProvider(HttpProvider):
         super().__init__(endpoint, http)
         self._quirks: frozenset[OpenAIQuirk] = frozenset()
         self._systems = KeptJson(_system)
+        self._without_images: tuple[Message, ...] = ()
         self._messages = KeptJson[Message](partial(_wire, endpoint.maker))
         self._tools = KeptJson[ToolSpec](lambda spec: [function_tool(spec)])
 
@@ -390,10 +393,18 @@ class OpenAIProvider(HttpProvider):
         frame = write(_body(endpoint, request, quirks, [], []))
         head, _, tail = frame.partition(b'"messages":[]')
         system = self._systems.write((request.system,))
-        said = self._messages.write(_told(endpoint, request, quirks))
+        said = self._messages.write(self._told(request))
         messages = system if said == b"[]" else said if system == b"[]" else b"%s,%s" % (system[:-1], said[1:])
         tail = tail.replace(b'"tools":[]', b'"tools":' + self._tools.write(request.tools), 1)
         return b'%s"messages":%s%s' % (head, messages, tail)
+
+    def _told(self, request: ModelRequest) -> Sequence[Message]:
+        """Return the conversation as far as the model takes it. Only new messages are searched for pictures."""
+        messages, known = request.messages, self._without_images
+        if begins_with(messages, known) and not have_images(messages[len(known) :]):
+            self._without_images = messages
+            return messages
+        return _told(self._endpoint, request, self._quirks)
 
     def _adapts(self, error: ProviderError) -> bool:
         quirk = quirk_in(error)

@@ -124,6 +124,31 @@ def words(text: str) -> dict[str, str]:
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("images", [True, False])
+async def test_what_is_sent_grows_with_the_conversation_and_a_later_picture_is_found(images: bool) -> None:
+    calls = [assistant(ToolUsePart("c", "read", {"all": yes})) for yes in (True, 1)]  # equal, but not their JSON
+    told = (user("one"), calls[0], user(ToolResultPart("c", "done")), assistant("ok"), user("look", PICTURE))
+    conversations = [
+        told[:2],
+        (told[0], calls[1], *told[2:4]),
+        *(told[:count] for count in range(1, 6)),
+        told[2:4],
+        told[:4],
+        (told[4], *told[:4]),
+    ]
+    requests = [ModelRequest("S", messages, TOOLS) for messages in conversations]
+    async with ScriptedHttp([HttpReply.stream(streams.openai(text=["x"]))]) as server:
+        endpoint, http = replace(ENDPOINT, base_url=server.url, images=images), HttpClient()
+        provider = OpenAIProvider(endpoint, http)
+        for request in requests:
+            _ = [event async for event in provider.stream(request)]
+        await http.aclose()
+    assert [sent.body for sent in server.requests] == [
+        write(request_body(endpoint, request, frozenset())) for request in requests
+    ]
+
+
+@pytest.mark.anyio
 async def test_what_is_sent_is_the_body_however_much_of_it_was_sent_before() -> None:
     turn = (user("one", ImagePart("aGk=", "image/png")), assistant('ö 1 "tools":[]'), user('"messages":[]'))
     requests = [
