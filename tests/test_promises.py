@@ -22,6 +22,9 @@ PROMISES: dict[str, dict[str, tuple[str, ...]]] = {
             "test_how_full_the_window_is_goes_with_what_comes_next_and_is_never_sent_before_it_is_kept",
         ),
     },
+    "a prompt is stored before a model is asked": {
+        "unit/session/test_turn_engine.py": ("test_no_model_is_asked_before_the_prompt_is_stored",),
+    },
     "a call that changes anything is on record before it begins": {
         "unit/session/test_event_queue.py": ("test_a_call_that_changes_anything_is_on_record_before_it_begins",),
         "unit/execution/test_audit.py": (
