@@ -262,6 +262,13 @@ async def test_a_proxy_of_the_environment_is_used_but_never_for_this_machine() -
         assert await through(f"{model.url}/x", HTTP_PROXY=proxy.url, ALL_PROXY=proxy.url) == "200 the model"
 
 
+async def test_a_redirect_that_comes_over_a_proxy_is_told_and_not_followed() -> None:
+    elsewhere = Reply([Send(b"go there")], status=307, headers=(("Location", "http://other.invalid/y"),))
+    async with ScriptedHttp([elsewhere]) as proxy:
+        assert await through("http://model.invalid/x", HTTP_PROXY=proxy.url) == "307 go there"
+    assert len(proxy.requests) == 1
+
+
 @pytest.mark.parametrize(
     "environment",
     [

@@ -229,6 +229,15 @@ async def test_an_end_that_the_event_loop_has_not_seen_makes_an_idle_connection_
         assert not connection.is_usable
 
 
+async def test_what_nobody_asked_for_makes_an_idle_connection_unusable() -> None:
+    async with open_connection() as (connection, _, server):
+        connection.rest()
+        server.send(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
+        for _ in range(10):  # the event loop reads it, so the socket has nothing more
+            await asyncio.sleep(0)
+        assert not connection.is_usable
+
+
 async def test_a_connection_that_was_idle_for_too_long_is_not_used(
     http: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,6 +296,22 @@ async def test_a_packed_body_is_unpacked(http: HttpClient, coding: bytes, packed
     async with serving(RawServer(head + packed)) as port:
         assert await get(http, port) == b"ab" * 900
         await http.aclose()
+
+
+async def test_a_body_that_unpacks_to_much_comes_in_pieces() -> None:
+    packed = gzip.compress(bytes(8_000_000))
+    head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
+    exchange = DirectExchange(PieceByPiece([head + packed]), 1.0)
+    await exchange.begin(b"")
+    sizes = [len(piece) async for piece in exchange.body()]
+    assert (sum(sizes), max(sizes) <= 1024 * 1024) == (8_000_000, True)
+
+
+@pytest.mark.parametrize("host", ["a b", "a\x01b", "a\x7f", ""])
+async def test_a_host_that_is_none_is_named_as_the_fault(http: HttpClient, host: str) -> None:
+    with pytest.raises(ProviderError, match="is not a valid address"):
+        async with http.send(HttpRequest("acme", f"http://{host}/", {})):
+            pass
 
 
 async def test_a_path_is_sent_as_it_stands_and_made_sendable(http: HttpClient) -> None:
