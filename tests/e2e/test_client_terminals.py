@@ -170,6 +170,18 @@ async def test_no_prompt_after_a_cancel_is_read_before_the_cancelled_command_has
         assert not command.running()
 
 
+async def test_a_session_is_closed_after_its_cancelled_command_has_ended(tmp_path: Path) -> None:
+    async with editing(tmp_path, [uses(("bash", {"command": COMMAND}))], **contained_or_not(contained=False)) as editor:
+        ClientTerminals(editor, CLIENTS["a client that answers terminal slash kill and does nothing"])
+        command = Stubborn(editor)
+        session = await editor.open()
+        async with editor.prompting(session):
+            await command.pids()
+            await editor.requested("terminal/wait_for_exit")
+            await editor.ask("session/close", {"sessionId": session})
+            assert not command.running()
+
+
 async def test_a_command_over_its_time_ends_with_all_it_started_where_the_client_does_nothing(tmp_path: Path) -> None:
     script = [uses(("bash", {"command": COMMAND, "timeout": 1})), says("on")]
     async with editing(tmp_path, script, **contained_or_not(contained=False)) as editor:

@@ -151,8 +151,9 @@ class SessionBackends:
             self.sandbox.adopt(walls)
 
     async def end(self) -> None:
-        """End the background processes and the sandbox."""
+        """End the background processes, wait for clean-ups, and end the sandbox."""
         await self.processes.close()
+        await self.clean_ups.over()
         if self.sandbox is not None:
             await to_thread.run_sync(self.sandbox.close)
 
