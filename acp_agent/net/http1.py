@@ -1,7 +1,8 @@
 """HTTP/1.1 to a model server: one request at a time over a connection of our own.
 
-Every turn waits for it, so a request is one write, and what has arrived is one piece, of however many chunks the
-server made it. llhttp, the parser of Node.js, reads the responses. Sources: RFC 9112 (HTTP/1.1), RFC 9110 (semantics).
+A turn waits for each request. So a request is sent with one write, and all that has arrived is read as one piece,
+however many chunks it has. llhttp, the parser of Node.js, reads the responses.
+Sources: RFC 9112 (HTTP/1.1), RFC 9110 (semantics).
 """
 
 import asyncio
@@ -223,7 +224,7 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def is_usable(self) -> bool:
-        """Whether an idle connection can take a request. If anything has arrived, the server has closed it at best."""
+        """Whether an idle connection can take a request. It cannot if anything has arrived that nobody asked for."""
         if self._transport is None or self._ended or self._received or self._transport.is_closing():
             return False
         if self._unsent:  # the server answered before it had read the last request

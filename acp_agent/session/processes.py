@@ -32,7 +32,7 @@ from acp_agent.session.model_choices import ModelChoices
 from acp_agent.session.session import Session
 from acp_agent.session.toolset.gate_factory import GateMemories
 from acp_agent.session.toolset.settings import FolderRules, known_secrets, redactor
-from acp_agent.session.turn_slot import QuietMoment
+from acp_agent.session.turn_slot import IdleWaiter
 from acp_agent.session.workspace_facts import FolderLook
 from acp_agent.store.audit import AuditLog
 from acp_agent.store.conversations import ConversationSummaries, FolderConversations, OverflowStore
@@ -91,7 +91,7 @@ class ProcessServices:
         self._rules: tuple[float, FolderRules] | None = None  # the newest
         self.run_slots = RunSlots()
         self.title_slot = anyio.Semaphore(1)
-        self.quiet = QuietMoment(lambda: any(session.turns.busy for session in self._sessions))
+        self.quiet = IdleWaiter(lambda: any(session.turns.busy for session in self._sessions))
         self.mcp_definitions: dict[str, tuple[McpDefinition, ...]] = {}
 
     def redact(self, text: str) -> str:

@@ -77,8 +77,8 @@ class Engine(Protocol):
         ...
 
 
-class QuietMoment:
-    """A moment in which no turn runs. What can wait for it does not slow down many answers at once.
+class IdleWaiter:
+    """Waits until no turn runs. Work that can wait then does not slow down the answers of other sessions.
 
     busy       returns whether a turn runs
     patience   the most seconds to wait

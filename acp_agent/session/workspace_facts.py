@@ -189,7 +189,11 @@ class ProjectNotes:
 
 @frozen
 class FolderState:
-    """What one look saw: uncommitted files, None if that is not known, and how the folder is tested, "" likewise."""
+    """What one look saw.
+
+    dirty   the uncommitted files; None if they are not known
+    tests   the commands that probably test the project; empty if none are known
+    """
 
     dirty: tuple[str, ...] | None = None
     tests: str = ""

@@ -116,7 +116,7 @@ def _hunk_end(lines: Sequence[str], at: int, end: int, hunk: re.Match[str], file
 
 
 def _counted(lines: Sequence[str], at: int, end: int, file: FileDiff) -> bool:
-    """Count the lines of the hunk if it has one old file and all lines up to `end` are its own: of most hunks."""
+    """Count the lines of a hunk with one old file whose lines reach to `end`, as most do. Return False for others."""
     if (header := _PLAIN_HUNK.match(lines[at])) is None:
         return False
     old, new = (int(size or 1) for size in header.groups())

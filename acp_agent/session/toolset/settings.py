@@ -367,8 +367,8 @@ def _resolved(folders: Sequence[str]) -> tuple[str, ...]:
 class FolderRules:
     """What a configuration says about a session's folders: their roots, the walls around them, the protected paths.
 
-    Each part is made at its first use, and all who use it share it; so may sessions of the same folders. Unusable
-    patterns of a project are left out.
+    Each part is made at its first use. Sessions of the same folders may share them. Unusable patterns of a project are
+    left out.
 
     given     the configuration as it was given
     folders   the session's folders

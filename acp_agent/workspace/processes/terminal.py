@@ -409,7 +409,7 @@ def check(request: CommandRequest) -> None:
 
 
 def _wide_pipe() -> tuple[int, int]:
-    """Return a pipe that holds as much as is read at once, if the system allows it: who prints much waits less."""
+    """Return a pipe that holds as much as is read at once, if the system allows it. Long outputs then wait less."""
     reads, writes = os.pipe()
     if sys.platform == "linux":
         with contextlib.suppress(OSError):

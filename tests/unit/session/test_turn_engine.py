@@ -22,7 +22,7 @@ from acp_agent.protocol.content import read_prompt
 from acp_agent.session.engine import TurnEngine
 from acp_agent.session.slash.commands import ALWAYS, CommandName
 from acp_agent.session.slash.handler import SlashCommandHandler
-from acp_agent.session.turn_slot import QuietMoment
+from acp_agent.session.turn_slot import IdleWaiter
 from acp_agent.session.workspace_facts import FolderLook
 from tests.fakes.fake_toolset import FakeToolset
 from tests.fakes.fake_web import FakeWeb
@@ -408,7 +408,7 @@ class ShopWithModels(FolderShop):
     def __init__(self, folder: str, start: Callable[..., object]) -> None:
         super().__init__(folder, start)
         self.busy = True
-        self.quiet = QuietMoment(lambda: self.busy, patience=60)
+        self.quiet = IdleWaiter(lambda: self.busy, patience=60)
         self.looked = anyio.Event()
 
     def catalog(self, settings: LlmSettings) -> Catalog:  # pyright: ignore[reportIncompatibleMethodOverride]

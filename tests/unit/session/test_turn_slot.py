@@ -9,7 +9,7 @@ import pytest
 from acp_agent.core.errors import ConfigError, RequestError
 from acp_agent.core.messages import StopReason
 from acp_agent.protocol.jsonrpc import RpcError, invalid_params
-from acp_agent.session.turn_slot import Answer, QuietMoment, TurnSlot
+from acp_agent.session.turn_slot import Answer, IdleWaiter, TurnSlot
 
 pytestmark = pytest.mark.anyio
 
@@ -281,17 +281,17 @@ async def test_a_cancel_reaches_the_prompt_that_waits_for_a_scheduled_turn_to_en
 async def test_what_can_wait_waits_for_all_turns_and_not_for_ever():
     running, over = {"a", "b"}, list[str]()
 
-    async def wait(quiet: QuietMoment) -> None:
+    async def wait(quiet: IdleWaiter) -> None:
         await quiet()
         over.append(",".join(sorted(running)))
 
     async with anyio.create_task_group() as tasks:
         for _ in range(2):
-            tasks.start_soon(wait, QuietMoment(lambda: bool(running), patience=60))
+            tasks.start_soon(wait, IdleWaiter(lambda: bool(running), patience=60))
         await anyio.wait_all_tasks_blocked()
         running.remove("a")
         await anyio.wait_all_tasks_blocked()
         assert over == []
         running.remove("b")
     assert over == ["", ""]
-    await QuietMoment(lambda: True, patience=0.01)()
+    await IdleWaiter(lambda: True, patience=0.01)()
