@@ -154,7 +154,7 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(0)
+        self._transport.set_write_buffer_limits(1, 0)  # with 0, TLS would pause with nothing left to send
 
     def data_received(self, data: bytes) -> None:
         self._received += data

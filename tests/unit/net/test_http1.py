@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.net import http1
 from acp_agent.net.client import HttpClient, HttpRequest
-from acp_agent.net.http1 import DirectExchange, HttpConnection, HttpError
+from acp_agent.net.http1 import Address, DirectExchange, HttpConnection, HttpError, connect
 
 pytestmark = pytest.mark.anyio
 
@@ -219,6 +219,28 @@ async def test_a_request_that_the_server_does_not_take_is_told_from_a_silent_ser
             await connection.read(1.0)
         await asyncio.get_running_loop().sock_sendall(server, b"ab")
         assert await connection.read(5.0) == b"ab"
+
+
+async def test_over_tls_a_request_that_was_sent_is_not_waited_for_as_if_it_were_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http1, "WRITE_TIMEOUT", 0.02)
+    ca, server, client = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    ca.issue_cert("localhost").configure_cert(server)  # pyright: ignore[reportUnknownMemberType]
+    ca.configure_trust(client)  # pyright: ignore[reportUnknownMemberType]
+
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(2)
+        for _ in range(4):
+            await asyncio.sleep(0.1)
+            writer.write(b"ab")
+        writer.close()
+
+    async with await asyncio.start_server(slow, "127.0.0.1", 0, ssl=server) as listening:
+        connection = await connect(Address("https", "localhost", listening.sockets[0].getsockname()[1]), client)
+        connection.write(b"go")
+        assert [await connection.read(5.0) for _ in range(4)] == [b"ab"] * 4
+        connection.close()
 
 
 async def test_an_end_that_the_event_loop_has_not_seen_makes_an_idle_connection_unusable() -> None:

@@ -100,6 +100,26 @@ async def test_a_command_on_another_machine_is_stopped_by_the_editor(tmp_path: P
     assert editing.methods[:2] == ["terminal/create", "terminal/kill"]
 
 
+async def test_a_background_command_has_no_time_limit(tmp_path: Path) -> None:
+    async with editor(**HAPPY) as editing:
+        editing.answers["terminal/wait_for_exit"] = Editor.NEVER
+        request = CommandRequest("serve", "/w", background=True)
+        command = await terminal(editing, tmp_path, timeout=0.02).start(request)
+        async with anyio.create_task_group() as tasks:
+            outcomes: list[CommandOutcome] = []
+
+            async def wait() -> None:
+                outcomes.append(await command.wait(quiet))
+
+            tasks.start_soon(wait)
+            await settled(editing, 2)
+            await anyio.sleep(0.1)
+            editing.settle("terminal/wait_for_exit", {"exitCode": 0})
+        await command.release()
+    assert "terminal/kill" not in editing.methods
+    assert not outcomes[0].timed_out
+
+
 async def test_a_folder_with_special_characters_makes_the_command_an_argument(tmp_path: Path) -> None:
     folder = tmp_path / "with space"
     folder.mkdir()
