@@ -108,6 +108,15 @@ async def test_notices_and_progress_are_sent_and_not_kept():
         assert (here.sent, here.repository.kept) == ([notice, progress], [])
 
 
+async def test_a_flush_in_a_hurry_leaves_later_writes_their_patience():
+    async with desk() as here:
+        await here.queue.tell(ASKED)
+        await here.queue.flush(within=5)
+        await here.queue.tell(ASKED)
+        await here.queue.shown()
+        assert here.repository.patience[-1] != 0
+
+
 async def test_the_users_words_are_kept_and_not_sent_back():
     async with desk() as here:
         await here.queue.tell(ASKED)

@@ -39,6 +39,14 @@ async def test_of_too_many_sessions_those_are_forgotten_that_were_used_least_rec
         await here.say(unused, "one")
 
 
+async def test_no_session_in_memory_is_forgotten_however_few_may_be_known(tmp_path: Path) -> None:
+    async with process(tmp_path, known=1) as here:
+        sessions = [await here.new() for _ in range(3)]
+        assert [each.id for each in here.sessions.all()] == sessions
+        for session in sessions:
+            await here.say(session, "one")
+
+
 async def test_what_is_chosen_for_a_session_at_rest_outlasts_the_process(tmp_path: Path) -> None:
     async with process(tmp_path) as here:
         session = await here.new()

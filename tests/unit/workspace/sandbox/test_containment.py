@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from acp_agent.core.backends import CommandOutcome, CommandRequest
+from acp_agent.core.types import Access
 from acp_agent.workspace.processes.environment import child_environment
 from acp_agent.workspace.processes.table import MOST_TASKS, CommandLimits
 from acp_agent.workspace.processes.terminal import LocalTerminal
@@ -299,6 +300,20 @@ async def test_a_protected_file_that_was_made_since_the_last_command_stays_as_it
     (contained.root / ".envrc").write_text("made by the user\n")
     assert refusals(await contained.output("echo x > .envrc")) == 1
     assert (contained.root / ".envrc").read_text() == "made by the user\n"
+
+
+def hides_keys(path: str, _: Access) -> str | None:
+    return "a key" if path.endswith(".key") else None
+
+
+async def test_other_rules_hold_for_the_next_command_and_for_what_was_moved_since(contained):
+    (contained.root / "keys").mkdir()
+    (contained.root / "keys/a.key").write_text("kept\n")
+    assert await contained.output("cat keys/a.key") == "kept\n"
+    contained.sandbox.adopt(WallRules((str(contained.root),), protects, hides_keys))
+    assert "kept" not in await contained.output("cat keys/a.key")
+    (contained.root / "keys").rename(contained.root / "moved")
+    assert "kept" not in await contained.output("cat moved/a.key")
 
 
 async def test_the_event_loop_is_free_while_the_walls_are_found(contained):
