@@ -222,6 +222,21 @@ async def test_what_is_known_of_the_caller_is_told(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("origin", "unsandboxed", "around"),
+    [
+        (CallOrigin.MODEL, False, "bwrap"),
+        (CallOrigin.MODEL, True, "unsandboxed"),
+        (CallOrigin.USER, False, "unsandboxed"),
+    ],
+)
+async def test_what_stood_around_a_command_is_told(tmp_path, origin, unsandboxed, around):
+    audited = Audited(tmp_path / "audit.jsonl", Caller("s", "/p", lambda _: "trusted", lambda _: "bwrap"))
+    asked = call("bash", CommandSubject("x", unsandboxed=unsandboxed))
+    await audited.run(replace(asked, call=replace(asked.call, origin=origin)), ToolResult("x", place="local"))
+    assert audited.record["sandbox"] == around
+
+
 async def test_a_call_nobody_understood_can_be_recorded_too(audited):
     sent = ToolCall("id-1", "no\u202e_such" * 100, None, raw_arguments="[1, 2")
     audited.auditor.record(sent, failed(ToolErrorCategory.TOOL_NOT_FOUND), 0.0)
