@@ -89,7 +89,8 @@ CATCH_ALL = {
         "session/session.py",
         "subagents/runs.py",
     ),
-    *("session/turn_slot.py", "store/credentials.py", "store/db.py", "log.py", "net/proxy.py"),
+    *("session/toolset/backends.py", "session/turn_slot.py", "store/credentials.py", "store/db.py"),
+    *("log.py", "net/proxy.py"),
 }
 # Where an exception that nothing else handled ends the process in order.
 LAST_HANDLERS = {"app.py"}

@@ -62,6 +62,8 @@ class CleanUps:
         async def run() -> None:
             try:
                 await clean_up()
+            except Exception:  # noqa: BLE001 - what one command has left ends no other session
+                _log.error("clean-up of a cancelled command failed", exc_info=True)
             finally:
                 self._running -= 1
                 self._ended.set()

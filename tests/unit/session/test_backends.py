@@ -1,5 +1,6 @@
 """What no session may touch, wherever it works, and which walls are around its commands."""
 
+import anyio
 import pytest
 
 from acp_agent.config.call_settings import SandboxMode, SandboxSettings
@@ -9,6 +10,7 @@ from acp_agent.config.tool_settings import ToolSettings
 from acp_agent.core.backends import CommandRequest
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access
+from acp_agent.session.toolset.backends import CleanUps
 from acp_agent.session.toolset.sandboxing import session_sandbox
 from acp_agent.session.toolset.settings import session_roots
 from acp_agent.workspace.processes.terminal import LocalTerminal
@@ -64,3 +66,15 @@ async def test_where_walls_are_demanded_and_missing_no_command_runs():
     assert "Commands are refused" in told[0]
     with pytest.raises(ToolError, match="strict"):
         await LocalTerminal(sandbox=made).start(CommandRequest("true", "/"))
+
+
+@pytest.mark.anyio
+async def test_a_clean_up_that_fails_is_over_and_ends_nothing_else():
+    async def broken() -> None:
+        raise OSError(5, "Input/output error")
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            clean_ups = CleanUps(tasks.start_soon)
+            clean_ups.start(broken)
+            await clean_ups.over()
