@@ -177,13 +177,15 @@ class CredentialStore:
             now = path, stamp(path)
             if now == self._introduced:
                 return
-            self._introduced = now
+            is_read = True
             try:
                 self.all()
-            except ConfigError:
+            except ConfigError:  # also for a passing reason, so the file is read again the next time
+                is_read = False
                 self._tell_rest(path)
             for aside in set_aside_before(path):
                 self._tell_rest(aside)
+            self._introduced = now if is_read else None
 
     def has(self, provider: str, base_url: str) -> bool:
         """Return whether a key for this provider at this address is stored. Does not use the keyring."""

@@ -1,6 +1,7 @@
 """Where keys are stored, and what becomes of them when the keyring or the file does not play along."""
 
 import os
+import resource
 import stat
 import sys
 import threading
@@ -11,6 +12,7 @@ import keyring
 import pytest
 from keyring.backends import fail, null
 
+from acp_agent.config.files import stamp
 from acp_agent.core.errors import ConfigError
 from acp_agent.store.credentials import CredentialStore
 from tests.fakes.keyrings import HangingKeyring, LockedKeyring, MemoryKeyring
@@ -192,6 +194,24 @@ def test_the_keys_of_a_file_that_is_damaged_or_was_set_aside_are_told_as_well(st
     told.clear()
     store.introduce()
     assert {*told} == {KEY, "fake-one-4711", "fake-two-4711", "cut-off-4711"}
+
+
+def test_a_file_that_could_not_be_read_once_is_read_the_next_time(store, told, tmp_path):
+    store.keep("a", None, KEY)
+    while stamp(str(file_of(tmp_path))) != stamp(str(file_of(tmp_path))):
+        pass  # a file that was just written is read each time
+    told.clear()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        store.introduce()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert told == []
+    store.introduce()
+    assert told == [KEY]
+    store.introduce()
+    assert told == [KEY]
 
 
 def test_the_keyring_package_is_loaded_by_nothing_but_a_question_to_it(tmp_path):
