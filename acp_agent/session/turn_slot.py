@@ -92,6 +92,7 @@ class IdleWaiter:
     async def __call__(self) -> None:
         """Wait until no turn runs, or the patience is over."""
         with anyio.move_on_after(self._patience):
+            await anyio.sleep(_PAUSE)
             async with self._one_looks:
                 while self._busy():  # noqa: ASYNC110 - there are many turns, and each has its own end
                     await anyio.sleep(_PAUSE)

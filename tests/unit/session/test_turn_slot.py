@@ -278,6 +278,23 @@ async def test_a_cancel_reaches_the_prompt_that_waits_for_a_scheduled_turn_to_en
     assert prompt.told == [True]
 
 
+async def test_what_can_wait_waits_for_a_turn_that_follows_at_once():
+    running, over = set[str](), list[str]()
+
+    async def wait() -> None:
+        await IdleWaiter(lambda: bool(running), patience=60)()
+        over.append(",".join(running))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        await anyio.wait_all_tasks_blocked()
+        assert over == []
+        running.add("a")
+        await anyio.wait_all_tasks_blocked()
+        running.remove("a")
+    assert over == [""]
+
+
 async def test_what_can_wait_waits_for_all_turns_and_not_for_ever():
     running, over = {"a", "b"}, list[str]()
 
