@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 ERROR_BODY_LIMIT: Final = 64 * 1024
 ERROR_BODY_PATIENCE: Final = 5.0
-_MOST_IDLE: Final = 20
+_MOST_IDLE: Final = 64
 """Connections to one address that are kept without a request."""
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
@@ -225,6 +225,7 @@ class _Connections:
             yield exchange
         finally:
             self._give_back(address, connection, usable=exchange.reusable)
+            exchange.end()
 
     def _take(self, address: Address) -> HttpConnection | None:
         idle = self._idle.get(address, [])

@@ -317,6 +317,10 @@ class _Response:
             if not self.ended:
                 raise _broken_off() from error
 
+    def end(self) -> None:
+        """Stop reading. Otherwise the parser, which refers to this object, would wait for the garbage collector."""
+        del self._parser
+
     def taken(self) -> bytes:
         """Return what has arrived of the body, once."""
         data = b"".join(self._pieces)
@@ -373,6 +377,10 @@ class DirectExchange:
     def reusable(self) -> bool:
         """Whether the response was received to its end and the connection may take another request."""
         return self._response.reusable
+
+    def end(self) -> None:
+        """Read no more of the response."""
+        self._response.end()
 
     async def begin(self, request: bytes) -> None:
         """Send the request and receive the head of its response. Raises HttpError."""

@@ -1,6 +1,7 @@
 """What servers may do with HTTP/1.1, byte for byte: framing, ends, connections that are kept or not, and TLS."""
 
 import asyncio
+import gc
 import gzip
 import socket
 import ssl
@@ -8,11 +9,12 @@ import subprocess
 import sys
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 
 import anyio
+import httptools
 import pytest
 import trustme
 from hypothesis import given
@@ -133,6 +135,34 @@ async def test_a_connection_that_must_not_serve_again_does_not(http: HttpClient,
         assert [await get(http, port), await get(http, port)] == [b"ab", b"ab"]
         await http.aclose()
     assert raw.connections == 2
+
+
+async def test_many_connections_that_were_needed_at_the_same_time_are_kept(http: HttpClient) -> None:
+    raw = RawServer(*[b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nab"] * 80)
+    async with serving(raw) as port:
+        for _ in range(2):
+            async with AsyncExitStack() as held:
+                for _ in range(40):
+                    request = HttpRequest("acme", f"http://127.0.0.1:{port}/", {}, None, 5.0)
+                    answer = await held.enter_async_context(http.send(request))
+                    assert await answer.body(10) == b"ab"
+        await http.aclose()
+    assert raw.connections == 40
+
+
+async def test_an_exchange_leaves_nothing_to_the_garbage_collector(http: HttpClient) -> None:
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nab"
+    async with serving(RawServer(answer, answer)) as port:
+        await get(http, port)
+        gc.collect()
+        gc.disable()
+        try:
+            await get(http, port)
+            left = [each for each in gc.get_objects() if isinstance(each, httptools.HttpResponseParser)]
+        finally:
+            gc.enable()
+        await http.aclose()
+    assert left == []
 
 
 async def test_a_body_without_a_length_ends_with_the_connection(http: HttpClient) -> None:
