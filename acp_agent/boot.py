@@ -27,6 +27,8 @@ _CHUNK = 65536
 _LINE_LIMIT = 1024 * 1024
 _PATIENCE = 0.02
 """Seconds to wait for a `session/new`. Editors send it at once, or after something that takes longer."""
+_NEW_OBJECTS = 10_000
+"""Objects that are made before the garbage collector looks at them. Few are cycles: most looks find nothing."""
 _WATCHED = ("ACP_AGENT_LOG_FRAMES", "ACP_AGENT_STRICT")
 """Variables with which something follows all messages. The server answers those that it can."""
 
@@ -74,6 +76,7 @@ def main(argv: Sequence[str] = ()) -> int:
     from acp_agent import app  # noqa: PLC0415 - nothing heavy before the first answer
 
     gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS)  # collecting took a tenth of a turn
     gc.enable()
     return app.main(handover, argv)
 
