@@ -258,6 +258,7 @@ class Transcript(EventQueue):
         super().__init__(TranscriptWriter(warn), show, background)
         self.record = record
         self._clock = clock
+        self._flushes = 0
 
     def store_in(self, repository: SessionRepository) -> None:
         """Store the conversation in a repository from now on."""
@@ -295,11 +296,13 @@ class Transcript(EventQueue):
         self._background(self.save)
 
     def save_soon(self) -> None:
-        """Store pending changes after a short pause, even without further events. An earlier write includes them."""
+        """Store pending changes after a short pause, even without further events, unless a flush stores them before."""
+        flushes = self._flushes
 
         async def save() -> None:
             await anyio.sleep(_ANSWER_BEGINS)
-            await self.save()
+            if self._flushes == flushes:
+                await self.save()
 
         self._background(save)
 
@@ -307,6 +310,7 @@ class Transcript(EventQueue):
         """Show and store all events. See EventQueue.flush. `touch` marks the session as used now."""
         if touch:
             self._touch(Change(touch=True))
+        self._flushes += 1
         await super().flush(within=within, patience=patience)
 
     def _touch(self, change: Change) -> None:
