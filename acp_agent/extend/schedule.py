@@ -47,6 +47,7 @@ _HIDDEN = (
 )
 
 Claim = Callable[[], Awaitable[DuePrompt | None]]
+Conclude = Callable[[bool], Awaitable[None]]
 Background = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
 
 
@@ -81,10 +82,10 @@ class ScheduledSession(Protocol):
         """Tell the user something in their next turn."""
         ...
 
-    async def carry_out(self, claim: Claim) -> bool:
-        """Run a turn for the prompt that `claim` returns. Return whether anything came of it.
+    async def carry_out(self, claim: Claim, conclude: Conclude) -> None:
+        """Run a turn for the prompt that `claim` returns. Raises RequestError if the session cannot run one here.
 
-        Raises RequestError if the session cannot run a turn here.
+        conclude   called at the end, before any other turn begins. Its argument says whether anything came of it
         """
         ...
 
@@ -334,7 +335,7 @@ class SessionSchedule:
 
     async def _fire(self, each: ScheduledPrompt) -> None:
         """Carry out a prompt. If nothing came of it because the user went first, it fires again."""
-        firing, claimed, done = str(uuid4()), False, True
+        firing, claimed = str(uuid4()), False
 
         async def claim() -> DuePrompt | None:
             nonlocal claimed
@@ -342,16 +343,17 @@ class SessionSchedule:
             claimed = await self._stored.claim(each, firing, following)
             return self._due(each, firing, following) if claimed else None
 
-        try:
-            done = await self._session.carry_out(claim)
-        finally:
-            if claimed:
-                with anyio.move_on_after(_CLEAN_UP, shield=True):
-                    if done:
-                        self._why.pop((each.number, each.due), None)
-                        await self._stored.settle(each.number, firing)
-                    else:
-                        await self._stored.put_back(each.number, firing, each.due)
+        async def conclude(done: bool) -> None:  # noqa: FBT001 - a callback
+            if not claimed:
+                return
+            with anyio.move_on_after(_CLEAN_UP, shield=True):
+                if done:
+                    self._why.pop((each.number, each.due), None)
+                    await self._stored.settle(each.number, firing)
+                else:
+                    await self._stored.put_back(each.number, firing, each.due)
+
+        await self._session.carry_out(claim, conclude)
 
     def _due(self, each: ScheduledPrompt, firing: str, following: int | None) -> DuePrompt:
         missed = self._why.get((each.number, each.due), "")

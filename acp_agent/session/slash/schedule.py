@@ -16,7 +16,7 @@ from acp_agent.core.events import ToolFinished, ToolStarted, UserMessage
 from acp_agent.core.messages import StopReason, TextPart
 from acp_agent.core.sessions import DuePrompt
 from acp_agent.core.types import ToolKind, ToolResult
-from acp_agent.extend.schedule import Background, Claim, SessionSchedule
+from acp_agent.extend.schedule import Background, Claim, Conclude, SessionSchedule
 from acp_agent.session.session import Session
 from acp_agent.session.turn_slot import Answer
 from acp_agent.store.db import Database
@@ -65,25 +65,27 @@ class ScheduledTurns:
     def remind(self, text: str) -> None:
         self._session.notices.warn(text)
 
-    async def carry_out(self, claim: Claim) -> bool:
+    async def carry_out(self, claim: Claim, conclude: Conclude) -> None:
         """Run the turn. Nothing came of it if the user went first, or the session ended, before it made a call."""
         session, turns = self._session, self._session.turns
         turn = _ScheduledTurn(session)
-        async with turns.turn(self._end, scheduled=True) as scope:
+
+        async def end(cancelled: bool) -> None:  # noqa: FBT001 - a callback
+            """Store and show all events. Notices wait for a turn of the user, who may not be there."""
+            try:
+                await session.transcript.flush(within=_LAST_FLUSH if cancelled else None, touch=True)
+            finally:
+                await conclude(not turn.runs_again)
+
+        async with turns.turn(end, scheduled=True):
             await session.ready()
             due = await claim()
             if due is None:
-                return False
+                return
             session.activate_options()
             await turn.run(due)
         if turn.answer is not None:
             session.answered(turn.answer)
-        interrupted = scope.cancel_called and (turns.gave_way or turns.session_ended)
-        return turn.has_called or not interrupted
-
-    async def _end(self, cancelled: bool) -> None:  # noqa: FBT001 - a callback
-        """Store and show all events. Notices wait for a turn of the user, who may not be there."""
-        await self._session.transcript.flush(within=_LAST_FLUSH if cancelled else None, touch=True)
 
 
 class _ScheduledTurn:
@@ -97,6 +99,16 @@ class _ScheduledTurn:
         self._session = session
         self.answer: Answer | None = None
         self.has_called = False
+        self._told: bool | None = None  # whether the card says that it runs again, once the card is closed
+
+    @property
+    def runs_again(self) -> bool:
+        """Whether the user went first, or the session ended, before it made a call. What the card says is final."""
+        return self._is_interrupted and not self.has_called if self._told is None else self._told
+
+    @property
+    def _is_interrupted(self) -> bool:
+        return self.answer is None and (self._session.turns.gave_way or self._session.turns.session_ended)
 
     async def run(self, due: DuePrompt) -> None:
         """Run the turn. The first event has its id, and the card is closed at the end in any case."""
@@ -106,10 +118,10 @@ class _ScheduledTurn:
             await session.emit(ToolStarted(due.id, _CARD, title(f"Scheduled: {due.prompt}"), ToolKind.OTHER, due.card))
             ending = await self._carry_out(due)
         finally:
-            turns = session.turns
-            if self.answer is None and (turns.gave_way or turns.session_ended):
-                who = "Your prompt goes first" if turns.gave_way else "The session ends"
-                ending = f"{who}. {'It is not taken up again by itself.' if self.has_called else 'It will run again.'}"
+            self._told = self.runs_again
+            if self._is_interrupted:
+                who = "Your prompt goes first" if session.turns.gave_way else "The session ends"
+                ending = f"{who}. {'It will run again.' if self._told else 'It is not taken up again by itself.'}"
             failed = self.answer is None or self.answer.failure is not None or self.answer.reason in _ENDINGS
             result = _result(f"{due.why} {ending}".strip(), failed=failed)
             with anyio.move_on_after(_CLEAN_UP, shield=True):

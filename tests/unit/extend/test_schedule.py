@@ -1,6 +1,6 @@
 """Scheduled prompts over a real database, with a clock and a session that a test moves."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,7 +18,7 @@ from acp_agent.core.messages import TextPart
 from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.sessions import Change, DuePrompt, SessionRecord
 from acp_agent.core.types import ToolKind, ToolResult
-from acp_agent.extend.schedule import SessionSchedule
+from acp_agent.extend.schedule import Claim, Conclude, SessionSchedule
 from acp_agent.store.schedule import Firing, StoredSchedule
 from acp_agent.store.sessions import SessionStore
 from tests.unit.store.databases import opened
@@ -49,11 +49,11 @@ class FakeSession:
     def remind(self, text: str) -> None:
         self.told.append(text)
 
-    async def carry_out(self, claim: Callable[[], Awaitable[DuePrompt | None]]) -> bool:
+    async def carry_out(self, claim: Claim, conclude: Conclude) -> None:
         due = await claim()
         if due is not None:
             self.carried_out.append(due)
-        return not self.gives_way
+        await conclude(not self.gives_way)
 
     @property
     def prompts(self) -> list[str]:
