@@ -342,11 +342,16 @@ async def _commands(editor: ScriptedEditor, session: str, many: int) -> list[Rec
 
 
 async def _after_cancel(editor: ScriptedEditor, session: str) -> None:
-    """After the answer to a cancelled prompt nothing of its turn comes any more."""
+    """After the answer to a cancelled prompt no update of its turn comes any more, and no request but to clean up."""
     frames = editor.recording.frames
     end = max(index for index, frame in enumerate(frames) if "cancelled" in json.dumps(frame.message.get("result")))
-    later = [frame.update["sessionUpdate"] for frame in frames[end + 1 :] if frame.params.get("sessionId") == session]
-    assert set(later) <= {"session_info_update", "available_commands_update"}, later
+    later = [
+        frame.update.get("sessionUpdate") or frame.method
+        for frame in frames[end + 1 :]
+        if from_agent(frame) and frame.params.get("sessionId") == session
+    ]
+    cleaning_up = {"terminal/kill", "terminal/output", "terminal/release"}
+    assert set(later) <= {"session_info_update", "available_commands_update", *cleaning_up}, later
 
 
 def _is_ours(frame: RecordedFrame) -> bool:
