@@ -235,6 +235,18 @@ class SecretRule(NamedTuple):
         return f"{_EDGE}({after})" if not before else f"(?:{_EDGE})({before}{after})"
 
 
+def beginnings(rules: Iterable[SecretRule]) -> str:
+    """Return an expression for the `starts` of all rules. It begins most of them once, or compiling takes 10 ms."""
+    at_edge, others = list[str](), list[str]()
+    for rule in rules:
+        if rule.starts.startswith(_EDGE) and not rule.keyed:  # a key may follow one edge of several
+            at_edge.append(f"(?:{rule.starts.removeprefix(_EDGE)})")
+        else:
+            others.append(f"(?:{rule.starts})")
+    together = [f"{_EDGE}(?:{'|'.join(at_edge)})"] if at_edge else []
+    return "|".join((*together, *others))
+
+
 class SecretRules:
     """Rules that are compiled when they are first needed. Safe to use from several threads.
 
@@ -294,7 +306,7 @@ class _Kind:
 
     @cached_property
     def _start(self) -> str:
-        return "|".join(f"(?:{rule.starts})" for rule in self._rules.values())
+        return beginnings(self._rules.values())
 
     @cached_property
     def _starts(self) -> Regex:
