@@ -98,19 +98,21 @@ class TerminalCommands:
         """
         if self._form == "bare":
             return PreparedCommand({"command": request.command}, None, None)
-        command, afterwards = self._opening + request.command, None
+        shell, opening, command, afterwards = self._shell, "", self._opening + request.command, None
         if self._contain is not None and not request.unsandboxed:
             try:
                 command, afterwards = await to_thread.run_sync(self._contain, request, {MARK: mark})
             except OSError as error:
                 raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"the sandbox cannot be built: {error}") from error
-        # The tag (`core.process_limits`) is set where the shell can do that; the title is dropped.
-        opening = f"ulimit -SR {tag_of(mark)} 2>/dev/null; set --; "
+            shell = "sh"  # it starts sooner, and the namespace of the command ends all of its processes without a tag
+        elif self._form == "script":
+            # The tag (`core.process_limits`) is set where the shell can do that; the title is dropped.
+            opening = f"ulimit -SR {tag_of(mark)} 2>/dev/null; set --; "
         script = self._write_script(opening + command) if self._form == "script" else None
         args: list[Json] = ["-c", command] if script is None else [script, *self._title(request.command)]
-        members: JsonObject = {"command": self._shell, "args": args}
+        members: JsonObject = {"command": shell, "args": args}
         if self._form == "line":
-            members = {"command": f"{self._shell} -c {shlex.quote(command)}"}
+            members = {"command": f"{shell} -c {shlex.quote(command)}"}
         members["env"] = [*self._environment, {"name": MARK, "value": mark}]
         return PreparedCommand(members, script, None if request.background else afterwards)
 

@@ -31,13 +31,14 @@ _NEEDED = 5.0  # seconds that a trial or the holder of a network may take
 _NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
 _SOMEBODY = "1000"  # the user that root is within: not root
 _NO_FILE = "/dev/null"
-_SETTINGS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")  # root may write there without capabilities
+_SYSTEM_BASH = ("/usr/bin/bash", "/bin/bash")
+_SETTINGS = "/proc/sys"  # root may write there without capabilities. bubblewrap itself covers more of /proc
 _LISTEN = """
 import socket
 made = socket.create_server(("127.0.0.1", 0), backlog=256)
 socket.send_fds(socket.socket(fileno=0), [b"."], [made.fileno()])
 """
-_OF_THE_KERNEL = ("/proc", "/dev", *_SETTINGS)
+_OF_THE_KERNEL = ("/proc", "/dev", _SETTINGS)
 _ELSEWHERE = "acp-agent: the terminal is on another machine than the agent, which cannot build its sandbox there"
 _PROXY_NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
 _PROXY_VARIABLES = {
@@ -51,14 +52,19 @@ _ESCAPES = {ord(letter): f"\\{ord(letter):03o}" for letter in "\\ \t\n"}  # of m
 _LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # in many systems, of folders in /usr
 # The kernel counts the processes of each namespace for itself, so the limit is set within. It does not count those of
 # root. Where memory runs out, it ends processes with a score before others. dash calls the option -p.
-_LIMITS = f"""{{ ulimit -u {MOST_TASKS} || ulimit -p {MOST_TASKS}; ulimit -c 0
-echo 1000 > /proc/self/oom_score_adj; }} 2> /dev/null"""
+_LIMITS = (
+    f"{{ ulimit -u {MOST_TASKS} || ulimit -p {MOST_TASKS}; ulimit -c 0; "
+    "echo 1000 > /proc/self/oom_score_adj; } 2> /dev/null"
+)
 _MOVED = "acp-agent: folders were moved while the sandbox was built, so the command was not run; try again"
 # bubblewrap finds folders by their names. A process of an earlier command could put a link in the place of one between
 # two looks, which leads bubblewrap out of the walls. So the command begins only if everything was mounted as it should.
-_CHECKED = f"""found=$(command -p cat /proc/self/mountinfo) || exit 126
-while [ "$1" != -- ]; do case $found in *" $1 "*) shift ;; *) echo '{_MOVED}' >&2; exit 126 ;; esac; done
-shift; {_LIMITS}; exec "$@\""""
+_LOOK = (
+    f"""while [ "$1" != -- ]; do case $_mounts in *" $1 "*) shift ;; *) echo '{_MOVED}' >&2; exit 126 ;; esac; done"""
+)
+_CHECKED = f'_mounts=$(command -p cat /proc/self/mountinfo) || exit 126; {_LOOK}; shift; {_LIMITS}; exec "$@"'
+# bash can look by itself, in the shell that then runs the command: that saves three programs.
+_CHECKED_BY_BASH = f"_mounts=$(</proc/self/mountinfo) || exit 126; {_LOOK}; shift; {_LIMITS}; unset _mounts\n"
 
 
 @cache
@@ -83,6 +89,16 @@ def bubblewrap() -> str:
 @cache
 def _nsenter() -> str:
     return shutil.which("nsenter", path=_SYSTEM_PATH) or ""
+
+
+def trusted_bash(environment: Mapping[str, str]) -> str:
+    """Return the path of the bash that commands with these variables get, or "" if it may not look at the mounts.
+
+    It may if no command can have changed it, and if it runs nothing before it looks.
+    """
+    found = shutil.which("bash", path=environment.get("PATH", "")) or ""
+    prepared = any(name.startswith(("BASH", "SHELLOPTS")) for name in environment)
+    return found if found in _SYSTEM_BASH and not prepared else ""
 
 
 class SessionNetwork:
@@ -174,10 +190,14 @@ class BubblewrapSandbox:
     folder   an empty private folder, whose folders `tmp` and `home` stand for /tmp and for the user's home
     proxy    starts a proxy on a socket that listens, for walls with one
     home     another folder that stands for the home
+    bash     the shell of the commands, if it may look at the mounts (`trusted_bash`); else ""
     """
 
-    def __init__(self, folder: str, proxy: Callable[[socket.socket], AllowlistProxy], home: str = "") -> None:
+    def __init__(
+        self, folder: str, proxy: Callable[[socket.socket], AllowlistProxy], home: str = "", bash: str = ""
+    ) -> None:
         self._start_proxy = proxy
+        self._bash = bash
         self._proxy: AllowlistProxy | None = None
         self._home = PrivateHome(folder, home)
         self._user = ("--uid", _SOMEBODY, "--gid", _SOMEBODY) if os.geteuid() == 0 else ()  # no root, even for root
@@ -196,14 +216,14 @@ class BubblewrapSandbox:
             if self._filters:  # opened anew, because bubblewrap reads it from its position to its end
                 descriptors.append(os.open(self._filter, os.O_RDONLY | os.O_CLOEXEC))
             mounts = self._mounts(walls)
-            started = (*self._words(cwd, walls, mounts, *descriptors), *_inside(mounts), *command)
+            started = (*self._words(cwd, walls, mounts, *descriptors), *_inside(mounts, command, self._bash))
             yield Launch(started, tuple(descriptors), keepers=1, variables=self._variables(walls))
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
 
     def shell_text(self, command: Sequence[str], cwd: str, walls: Walls, environment: Mapping[str, str]) -> str:
-        """Return a line of shell that runs a command within walls, with only these variables. Raises OSError.
+        """Return a line for `sh` that runs a command within walls, with only these variables. Raises OSError.
 
         Where this machine does not run it, it says so and fails.
         """
@@ -212,11 +232,10 @@ class BubblewrapSandbox:
         words = self._words(cwd, walls, mounts, *([number] if self._filters else ()))
         together = {**environment, **self._variables(walls)}
         variables = [word for name, value in together.items() for word in ("--setenv", name, value)]
-        run = shlex.join([*words, "--clearenv", *variables, *_inside(mounts), *command])
+        run = shlex.join([*words, "--clearenv", *variables, *_inside(mounts, command, self._bash)])
         filtered = shlex.quote(self._filter)
-        return (
-            f"[ -f {filtered} ] || {{ echo {shlex.quote(_ELSEWHERE)} >&2; exit 126; }}; exec {number}<{filtered} {run}"
-        )
+        missing = f"[ -f {filtered} ] || {{ echo {shlex.quote(_ELSEWHERE)} >&2; exit 126; }}"
+        return f"{missing}; export LC_ALL=C; exec {number}<{filtered} {run}"  # so that the programs load no locale
 
     def _words(self, cwd: str, walls: Walls, mounts: _Mounts, filtering: int | None = None) -> list[str]:
         """Return the words that build the walls. `filtering` is the descriptor of the filter of system calls."""
@@ -227,7 +246,8 @@ class BubblewrapSandbox:
         words = [*enter, bubblewrap(), *_NAMESPACES, "--cap-drop", "ALL", *self._user]
         if walls.network is NetworkReach.NONE:
             words.append("--unshare-net")
-        for path, (how, *source) in sorted(mounts.items()):
+        # Before each mount bubblewrap reads the list of all of them, so /sys comes last: many may lie in it.
+        for path, (how, *source) in sorted(mounts.items(), key=lambda mount: (is_below(mount[0], "/sys"), mount[0])):
             words += (how, *source, path)
         for link in _LINKS:
             if os.path.islink(link):
@@ -259,7 +279,7 @@ class BubblewrapSandbox:
         mounts: dict[str, Sequence[str]] = {"/proc": ("--proc",), "/dev": ("--dev",)}
         mounts |= {"/tmp": ("--bind", temporary), "/var/tmp": ("--bind", temporary)}  # noqa: S108 - a mount point
         mounts[walls.home] = ("--bind", home)
-        mounts |= {path: ("--ro-bind", path) for path in (*_SETTINGS, *walls.readable) if os.path.exists(path)}
+        mounts |= {path: ("--ro-bind", path) for path in (_SETTINGS, *walls.readable) if os.path.exists(path)}
         mounts |= {path: ("--bind", path) for path in (*walls.writable, *walls.pinned)}
         mounts |= {path: ("--ro-bind-try", path) for path in walls.frozen}
         mounts |= {path: ("--tmpfs",) if os.path.isdir(path) else ("--ro-bind", _NO_FILE) for path in walls.hidden}
@@ -279,13 +299,21 @@ class _Mount(NamedTuple):
     kind: str
 
 
-def _inside(mounts: _Mounts) -> Sequence[str]:
-    """Return the words that check the mounts within the walls and set limits there, in front of a command."""
+def _inside(mounts: _Mounts, command: Sequence[str], bash: str) -> Sequence[str]:
+    """Return the words that check the mounts within the walls, set limits there, and run a command.
+
+    bash   the shell that does all of that if the command is a line for it; "" if none does
+    """
     table, places = _mount_table(), list[str]()
     for path, how in mounts.items():
         if path not in _OF_THE_KERNEL:
             places.append(_place(path, how, table))
-    return ("--", "/bin/sh", "-c", _CHECKED, "sh", *filter(None, places), "--")
+    places = [*filter(None, places), "--"]
+    match command:
+        case [shell, "-c", "--", line] if bash and shell in ("bash", bash):
+            return ("--", bash, "-c", _CHECKED_BY_BASH + line, "bash", *places)
+        case _:
+            return ("--", "/bin/sh", "-c", _CHECKED, "sh", *places, *command)
 
 
 def _place(path: str, how: Sequence[str], table: Mapping[str, _Mount]) -> str:

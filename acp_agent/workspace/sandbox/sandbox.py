@@ -21,7 +21,7 @@ from acp_agent.net.proxy import AllowlistProxy
 from acp_agent.text import lazy_regex
 from acp_agent.workspace.processes.environment import PrivateFolder
 from acp_agent.workspace.processes.table import MOST_TASKS
-from acp_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox, bubblewrap
+from acp_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox, bubblewrap, trusted_bash
 from acp_agent.workspace.sandbox.landlock import LandlockSandbox, landlock_abi, landlock_limits, landlock_works
 from acp_agent.workspace.sandbox.quarantine import Quarantine
 from acp_agent.workspace.sandbox.seatbelt import SANDBOX_EXEC, SeatbeltSandbox
@@ -237,7 +237,7 @@ class SessionSandbox:
         match self.tier:
             case SandboxTier.BUBBLEWRAP:
                 start = partial(self._proxy, allowed=lambda: self._rules.hosts)
-                return BubblewrapSandbox(self._folder.path(), start, self._home)
+                return BubblewrapSandbox(self._folder.path(), start, self._home, trusted_bash(self._environment))
             case SandboxTier.LANDLOCK:
                 return LandlockSandbox(self._folder.path())
             case SandboxTier.SEATBELT:

@@ -333,7 +333,13 @@ async def test_a_command_is_looked_after_once_when_nothing_of_it_is_left(tmp_pat
     settings = TerminalSettings(
         "exec", str, "bash", (), 5, 1, CommandWatchdog(), verbatim, contain=contain, background=jobs.append
     )
-    async with editor(**HAPPY, terminal_kill={}) as editing:
+    shells: list[str] = []
+
+    def create(params: dict[str, Any]) -> Any:
+        shells.append(params["command"])
+        return {"terminalId": "t1"}
+
+    async with editor(**{**HAPPY, "terminal_create": create}, terminal_kill={}) as editing:
         terminal = ProxyTerminal(editing.peer, "s1", EditorPaths("/w"), settings)
         command = await terminal.start(CommandRequest("x", "/w"))
         output = (await command.wait(quiet)).output
@@ -341,6 +347,7 @@ async def test_a_command_is_looked_after_once_when_nothing_of_it_is_left(tmp_pat
         await settled(editing, 4)
         assert output.endswith("\n[1 background process ended with the command]\n[looked]")
         assert looks == [(False, "terminal/wait_for_exit")]
+        assert shells == ["sh"]  # it only starts what builds the walls
 
         editing.answers["terminal/wait_for_exit"] = Editor.NEVER
         cancelled = await terminal.start(CommandRequest("x", "/w"))

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -19,6 +20,7 @@ from acp_agent.workspace.processes.table import MOST_TASKS, CommandLimits
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.processes.tree import harden_process
 from acp_agent.workspace.protected_paths import ProtectedPaths
+from acp_agent.workspace.sandbox.bubblewrap import trusted_bash
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, tier_works, why_missing
 from acp_agent.workspace.sandbox.walls import WallRules
 
@@ -131,7 +133,8 @@ async def test_a_link_that_takes_the_place_of_a_pinned_folder_leads_no_later_com
     assert list(goal.iterdir()) == []
 
 
-async def test_a_command_is_not_run_if_a_link_took_a_place_while_its_walls_were_built(tmp_path, tier):
+@pytest.mark.parametrize("shell", [("sh", "-c"), ("bash", "-c", "--")])
+async def test_a_command_is_not_run_if_a_link_took_a_place_while_its_walls_were_built(tmp_path, tier, shell):
     if tier is not SandboxTier.BUBBLEWRAP:
         pytest.skip("nothing is mounted")
     root, goal = tmp_path / "a \\ b\tc", tmp_path / "goal"
@@ -142,7 +145,7 @@ async def test_a_command_is_not_run_if_a_link_took_a_place_while_its_walls_were_
     sandbox = SessionSandbox(WallRules((str(root),), protects, lambda *_: None), environment, tier)
 
     def run(between: Callable[[], object]) -> tuple[int, str]:
-        with sandbox.launch(["sh", "-c", "echo ran; touch ../goal/made"], str(root)) as launch:
+        with sandbox.launch([*shell, "echo ran; touch ../goal/made"], str(root)) as launch:
             between()
             made = subprocess.run(
                 launch.arguments,
@@ -165,6 +168,32 @@ async def test_a_command_is_not_run_if_a_link_took_a_place_while_its_walls_were_
         sandbox.close()
     assert (code, said) == (126, "")
     assert list(goal.iterdir()) == []
+
+
+async def test_the_shell_of_a_command_looks_at_the_mounts_itself_and_leaves_no_sign_of_it(contained, tier):
+    if tier is not SandboxTier.BUBBLEWRAP or not trusted_bash(child_environment(os.environ)):
+        pytest.skip("nothing is mounted, or another shell looks")
+    line = "echo $# $0 $? ${_mounts-unset}; false"
+    with contained.sandbox.launch(["bash", "-c", "--", line], str(contained.root)) as launch:
+        assert "/bin/sh" not in launch.arguments
+    outcome = await contained.run(line)
+    assert (outcome.output, outcome.exit_code) == ("0 bash 0 unset\n", 1)
+
+
+def test_only_the_bash_of_the_system_that_runs_nothing_first_looks_at_the_mounts(tmp_path):
+    (tmp_path / "bash").write_text("")
+    (tmp_path / "bash").chmod(0o755)
+    system = {"PATH": "/usr/bin:/bin"}
+    assert trusted_bash(system) == (shutil.which("bash", path="/usr/bin:/bin") or "")
+    assert trusted_bash({"PATH": f"{tmp_path}:/usr/bin"}) == ""
+    for name in ("BASH_ENV", "BASH_FUNC_shift%%", "BASHOPTS", "SHELLOPTS"):
+        assert trusted_bash({**system, name: "x"}) == ""
+
+
+async def test_no_setting_of_the_kernel_can_be_written(contained):
+    settings = "/proc/sys/kernel/core_pattern /proc/irq/default_smp_affinity /proc/sysrq-trigger"
+    tried = f"for each in {settings}; do if [ -e $each ]; then (: >> $each) 2>/dev/null && echo $each; fi; done"
+    assert await contained.output(tried) == ""
 
 
 async def test_a_hidden_file_stays_hidden_when_its_folder_gets_another_name(contained):
