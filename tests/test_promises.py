@@ -19,6 +19,7 @@ PROMISES: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "unit/session/test_event_queue.py": (
             "test_what_belongs_to_the_conversation_is_kept_before_it_is_sent",
+            "test_a_cancelled_turn_of_which_all_is_shown_waits_for_no_write_and_its_end_is_kept",
             "test_how_full_the_window_is_goes_with_what_comes_next_and_is_never_sent_before_it_is_kept",
         ),
     },
@@ -110,6 +111,7 @@ PROMISES: dict[str, dict[str, tuple[str, ...]]] = {
             "test_a_terminal_is_given_back_after_the_last_update_only",
             "test_a_cancelled_call_is_finished_and_cleaned_up_before_the_cancellation_goes_on",
         ),
+        "unit/protocol/test_peer.py": ("test_a_request_behind_updates_waits_for_them_as_long_as_it_may",),
     },
     "a load shows what was shown": {
         "e2e/test_replay.py": ("test_whoever_loads_a_session_wherever_sees_what_was_seen_live",),
@@ -124,6 +126,7 @@ PROMISES: dict[str, dict[str, tuple[str, ...]]] = {
         "unit/workspace/test_changed_files.py": ("test_what_the_kernel_tells_is_what_a_walk_finds",),
         "unit/workspace/test_undo.py": (
             "test_undo_restores_byte_for_byte_or_refuses_with_the_difference",
+            "test_what_is_noted_of_a_call_after_the_next_turn_began_counts_to_its_own_turn",
         ),
     },
     "what a turn costs does not grow with the sessions that are kept": {

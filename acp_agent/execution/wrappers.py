@@ -13,12 +13,12 @@ import json
 import random
 import sys
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -337,6 +337,10 @@ _MOST_NAMED = 20
 """Changed files that the model is told by name."""
 
 
+Later: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, object]]], None]
+"""Starts a task and does not wait for it."""
+
+
 @frozen
 class Transaction:
     """What happens to the changes of a command that fails (`[tools.shell] transactional`).
@@ -381,12 +385,20 @@ class ChangesExecutor:
     watch   looks at the files below the session's roots
     shown   whether changes are shown, or only noted
     transaction   what happens to the changes of a command that fails; None for nothing
+    later   starts a task when a cancelled turn is answered and its commands have ended; None for a look at once
     """
 
     def __init__(
-        self, wrapped: ToolExecutor, watch: FileWatch, *, shown: bool = True, transaction: Transaction | None = None
+        self,
+        wrapped: ToolExecutor,
+        watch: FileWatch,
+        *,
+        shown: bool = True,
+        transaction: Transaction | None = None,
+        later: Later | None = None,
     ) -> None:
         self._wrapped = wrapped
+        self._later = later
         self._watch = watch
         self._is_shown = shown
         self._transaction = transaction
@@ -406,12 +418,14 @@ class ChangesExecutor:
         if trouble and rules and rules.required:
             why = f"the command did not run, because its changes could not be taken back: {trouble}"
             return ToolResult.failed(ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, why))
-        found = CommandChanges()
+        look, found, cancelled = partial(self._watch.since, before, noted=not users), CommandChanges(), False
         try:
             result = await self._wrapped.execute(facts)
-        finally:
-            with anyio.CancelScope(shield=True):  # what a cancelled call has changed can be taken back too
-                found = await anyio.to_thread.run_sync(partial(self._watch.since, before, noted=not users))
+        except anyio.get_cancelled_exc_class():
+            cancelled = True
+            raise
+        finally:  # what a cancelled call has changed can be taken back too
+            found = await self._found(facts, look, cancelled=cancelled)
         if not users and (found.changed or found.deleted or (paths and result.failure is None)):
             self._watch.count_change()
         if rules is not None:
@@ -426,6 +440,20 @@ class ChangesExecutor:
         lines = {each.path: each.line for each in changes_of(diffs)}
         locations = [Location(path, lines.get(path)) for path in found.changed[:MOST_DIFFS]]
         return replace(_ended(result, line), diffs=diffs, locations=(*result.locations, *locations))
+
+    async def _found(self, facts: CallFacts, look: Callable[[], CommandChanges], *, cancelled: bool) -> CommandChanges:
+        """Return what a call has changed. What a cancelled one has changed is noted later, if it can be."""
+        found = CommandChanges()
+        if cancelled and self._later is not None:
+            facts.clean_up.append(partial(self._note, self._later, look))  # behind that of its command
+        else:
+            with anyio.CancelScope(shield=True):
+                found = await anyio.to_thread.run_sync(look)
+        return found
+
+    @staticmethod
+    async def _note(later: Later, look: Callable[[], CommandChanges]) -> None:
+        later(partial(anyio.to_thread.run_sync, look))
 
     def _rolled_back(self, result: ToolResult, changes: Sequence[EntryChange]) -> ToolResult:
         """Take back what a failed command changed. Return its result with what came of it."""

@@ -161,6 +161,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
 """Seconds before the first look at the output of a command, which most do not reach, and between two later ones."""
 _KILL_GRACE = 5.0
 """Seconds that the editor gets to end a killed command and to send its output."""
+_LAST_UPDATES = 5.0
+"""Seconds that the last update of a call may take to go out before its terminal is released."""
 _DELTA_LIMIT = 64 * 1024
 """Characters of new output in one update."""
 _OUTPUT_LIMIT = 1024 * 1024
@@ -317,8 +319,9 @@ class EditorCommand:
                 await self._look_after()
         finally:
             self._watchdog.dismiss(self._tree.mark)
-            self._peer.tell("terminal/release", self._target)
             remove(self._script)
+            with anyio.CancelScope(shield=True):
+                await self._peer.tell_behind("terminal/release", self._target, _LAST_UPDATES)
 
     async def refresh(self) -> None:
         with contextlib.suppress(RpcError):  # the end of `wait` reports it

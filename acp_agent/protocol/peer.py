@@ -6,6 +6,7 @@ order received. A request is answered exactly once, whatever its handler does.
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -272,6 +273,12 @@ class Peer:
     def tell(self, method: str, params: JsonObject) -> None:
         """Send a request whose response does not matter, without waiting: terminal/kill, terminal/release."""
         self._post(method, params, self._new_id())
+
+    async def tell_behind(self, method: str, params: JsonObject, within: float) -> None:
+        """Send such a request behind the session's earlier updates, or after `within` seconds if they cannot go out."""
+        with suppress(ClientTimeout):
+            await self._wait_before(method, params, within)
+        self.tell(method, params)
 
     def _new_id(self) -> int:
         """Return an id that the editor cannot guess, so that no response comes before its request.

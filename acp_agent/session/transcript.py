@@ -8,13 +8,14 @@ cannot be written, events are shown anyway and stored later. See `transcript_wri
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from typing import Any
 
 import anyio
 from anyio import to_thread
 
-from acp_agent.core.errors import StoreUnavailable
+from acp_agent.core.errors import StoreUnavailable, ToolErrorCategory
 from acp_agent.core.events import (
     Event,
     TextDelta,
@@ -29,7 +30,7 @@ from acp_agent.core.events import (
 from acp_agent.core.messages import TextPart
 from acp_agent.core.secrets import Redact
 from acp_agent.core.sessions import Change, SessionRecord, SessionRepository, SessionSnapshot, StoredEvent
-from acp_agent.core.types import ToolKind
+from acp_agent.core.types import ToolKind, ToolResult
 from acp_agent.log import Log
 from acp_agent.session.transcript_writer import RETRY, Care, TranscriptWriter
 
@@ -97,8 +98,8 @@ class EventQueue:
             case ToolProgress():
                 lag = _BACKLOG
                 wanted -= lag
-            case ToolFinished(call_id):  # and before it is released
-                lag = 0 if call_id in self._embedding else _BACKLOG
+            case ToolFinished(call_id, result=result):  # and before it is released, for which cancelled ones wait later
+                lag = 0 if call_id in self._embedding and not _is_cancelled(result) else _BACKLOG
                 self._embedding.discard(call_id)
             case _:
                 pass
@@ -124,14 +125,18 @@ class EventQueue:
             self._urgent.set()
 
     async def flush(self, *, within: float | None = None, patience: float | None = None) -> None:
-        """Show and store all events. No event is pending afterwards.
+        """Show and store all events, then store the state. No event is pending afterwards.
 
-        within     seconds to wait for the store. After that, the remaining events are shown first and stored later
+        within     seconds to wait for the store. After that, the remaining events are shown first and stored later. The
+                   state is stored behind them if it was not stored with them
         patience   seconds that the last write waits for other processes, even if an earlier write waited in vain
         """
         with anyio.CancelScope(shield=True):
             with anyio.move_on_after(within) as limit:
                 await self._drained()
+            if within is not None and not limit.cancelled_caught:
+                self._background(partial(self._save, Care.CANCELLED))
+                return
             self._writer.hurry(on=within is not None)
             try:
                 if limit.cancelled_caught:
@@ -143,7 +148,10 @@ class EventQueue:
 
     async def save(self) -> None:
         """Store the changes that the writer has noted, without delaying anything else."""
-        await self._writer.write((), Care.BACKGROUND)
+        await self._save(Care.BACKGROUND)
+
+    async def _save(self, care: Care) -> None:
+        await self._writer.write((), care)
         self._retry_soon()
 
     async def end(self) -> None:
@@ -235,6 +243,10 @@ def joined(events: Sequence[Event], redact: Redact) -> Iterator[Event]:
 def _message(event: Event) -> tuple[type, str] | None:
     """Return which message an event is a piece of; None if it is no piece."""
     return (type(event), event.message_id) if isinstance(event, TextDelta | ThoughtDelta) else None
+
+
+def _is_cancelled(result: ToolResult) -> bool:
+    return result.failure is not None and result.failure.category is ToolErrorCategory.CANCELLED
 
 
 class Transcript(EventQueue):

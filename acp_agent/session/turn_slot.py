@@ -18,6 +18,8 @@ from acp_agent.log import Log
 _log = Log(__name__)
 _PAUSE = 0.05
 """Seconds between two looks at the turns that run."""
+_ENDING = 0.3
+"""Seconds that what a cancelled turn has left may wait for its end."""
 _CLOSING = 5.0
 """Seconds that a cancelled turn may take to end. After that the session is closed anyway."""
 
@@ -185,6 +187,12 @@ class TurnSlot:
     async def over(self) -> None:
         """Wait until a running turn has ended."""
         await self._over.wait()
+
+    async def cancelled_over(self) -> None:
+        """Wait a moment for the end of a turn that was cancelled. Return at once if no such turn runs."""
+        if self.busy and not self.going_on:
+            with anyio.move_on_after(_ENDING):
+                await self.over()
 
     def cancel(self) -> None:
         """Cancel the running turn. Do nothing if none runs, so that a late cancel cannot end the next turn."""

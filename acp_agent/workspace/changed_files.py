@@ -39,7 +39,7 @@ from acp_agent.workspace.snapshots import (
     read_entry,
 )
 from acp_agent.workspace.text_files import MOST_WHOLE, is_binary, text_digest
-from acp_agent.workspace.undo import Journal, PartlyRestored, RestoredTurn, Undo, UndoError
+from acp_agent.workspace.undo import Journal, JournalTurn, PartlyRestored, RestoredTurn, Undo, UndoError
 
 MOST_DIFFS = 10
 """The most files of one command whose differences are shown."""
@@ -78,7 +78,7 @@ class SessionSnapshots:
         self._journal = Journal(folder, session_id)
         self._watches: dict[str, FolderWatch] = {}
         self._data = os.path.realpath(os.path.dirname(os.path.dirname(folder)))
-        self._turn: int | None = None
+        self.turn = JournalTurn(self._journal)
         self._stop = threading.Event()
 
     def count_change(self) -> None:
@@ -86,8 +86,8 @@ class SessionSnapshots:
         self.changes += 1
 
     def turn_began(self) -> None:
-        """Count the next change to a new turn."""
-        self._turn = None
+        """Count the changes of the calls that follow to a new turn."""
+        self.turn = JournalTurn(self._journal)
 
     def store(self, limits: SnapshotLimits) -> ObjectStore:
         """Return the contents. Raises SnapshotOff."""
@@ -158,13 +158,11 @@ class SessionSnapshots:
         known = self._watches.get(root.path)
         return known is not None and known.is_large
 
-    def record(self, changes: Sequence[EntryChange], left_out: Sequence[str]) -> None:
-        """Write what a call changed into the journal. Raises SnapshotOff."""
+    def record(self, changes: Sequence[EntryChange], left_out: Sequence[str], turn: JournalTurn) -> None:
+        """Write what a call of a turn changed into the journal. Raises SnapshotOff."""
         with self.lock:
             try:
-                if self._turn is None:
-                    self._turn = self._journal.next_turn()
-                self._journal.append(self._turn, changes, left_out)
+                turn.append(changes, left_out)
             except OSError as error:
                 raise SnapshotOff(f"the journal cannot be written: {error.strerror}") from error
 
@@ -186,9 +184,11 @@ class SessionSnapshots:
 class StateBefore:
     """The state before a call.
 
+    turn    the turn of the call
     paths   the entries at the paths that the call names, and below them; None if everything was looked at
     """
 
+    turn: JournalTurn
     paths: Mapping[tuple[Root, str, bool], Mapping[str, TreeEntry] | None] | None = None
 
 
@@ -231,10 +231,10 @@ class FileWatch:
         with self._snapshots.lock:
             if paths is not None:
                 places = self._places(paths) if self.limits is not None else ()
-                return StateBefore({place: self._captured(*place) for place in places})
+                return StateBefore(self._snapshots.turn, {place: self._captured(*place) for place in places})
             changes = self._look(first=not self._open)
             self._unclaimed = [*self._unclaimed, *changes] if self._open else []  # of a call that runs beside this one
-            state = StateBefore()
+            state = StateBefore(self._snapshots.turn)
             self._open.add(state)
         return state
 
@@ -258,7 +258,7 @@ class FileWatch:
             kept = changes if look.paths is not None else [each for each in changes if self._snapshots.keeps(each.path)]
             if noted and self.limits is not None and (kept or left_out):
                 with self._noted(self.cwd):
-                    self._snapshots.record(kept, left_out)
+                    self._snapshots.record(kept, left_out, look.turn)
         return self._shown(changes)._replace(entries=tuple(kept)) if look.paths is None else CommandChanges()
 
     def roll_back(self, changes: Sequence[EntryChange]) -> RestoredTurn:
@@ -278,7 +278,8 @@ class FileWatch:
         with self._noted(self.cwd):
             back = {each.path: each for each in changes}
             done = (back[path] for path in restored)
-            self._snapshots.record([EntryChange(each.path, each.after, each.before) for each in done], ())
+            changed_back = [EntryChange(each.path, each.after, each.before) for each in done]
+            self._snapshots.record(changed_back, (), self._snapshots.turn)
 
     @property
     def trouble(self) -> str:

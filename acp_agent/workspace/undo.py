@@ -123,6 +123,20 @@ class Journal:
             os.write(fd, f"{chr(10) if torn else ''}{json.dumps(line)}\n".encode())
 
 
+class JournalTurn:
+    """A turn of a journal. It gets its number with its first change."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._number: int | None = None
+
+    def append(self, changes: Iterable[EntryChange], left_out: Sequence[str]) -> None:
+        """Write what a call of the turn changed. Raises OSError."""
+        if self._number is None:
+            self._number = self._journal.next_turn()
+        self._journal.append(self._number, changes, left_out)
+
+
 def journal_file(folder: str, session_id: str) -> str:
     """Return the path of a session's journal. An imported id may hold any characters."""
     return os.path.join(folder, "sessions", f"{hashlib.sha256(session_id.encode()).hexdigest()[:32]}.jsonl")

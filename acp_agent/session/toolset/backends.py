@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from uuid import uuid4
 
 import anyio
+import anyio.lowlevel
 from anyio import to_thread
 
 from acp_agent.config.load import Loaded
@@ -46,31 +47,53 @@ _MOST_DIAGNOSTICS = 100
 
 
 class CleanUps:
-    """The tasks that end what cancelled commands have left. Nothing of the session runs before they are over.
+    """The tasks that end what cancelled calls have left. Nothing of the session runs before they are over.
 
     background   starts a task
+    answered     waits until a turn that was cancelled is answered
     """
 
-    def __init__(self, background: Background) -> None:
+    def __init__(
+        self, background: Background, answered: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint
+    ) -> None:
         self._background = background
-        self._running = 0
+        self._answered = answered
+        self._running = self._last = 0
         self._ended = anyio.Event()
 
-    def start(self, clean_up: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def start(self, clean_up: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Start a task."""
-
-        async def run() -> None:
-            try:
-                await clean_up()
-            except Exception:  # noqa: BLE001 - what one command has left ends no other session
-                _log.error("clean-up of a cancelled command failed", exc_info=True)
-            finally:
-                self._running -= 1
-                self._ended.set()
-                self._ended = anyio.Event()
-
         self._running += 1
-        self._background(run)
+        self._background(partial(self._run, clean_up))
+
+    def start_last(self, clean_up: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Start a task that begins when only such tasks run, since it looks at what commands have left."""
+
+        async def look() -> None:
+            self._last += 1
+            try:
+                self._step()
+                while self._running > self._last:
+                    await self._ended.wait()
+                await clean_up()
+            finally:
+                self._last -= 1
+
+        self.start(look)
+
+    async def _run(self, clean_up: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        try:
+            await self._answered()
+            await clean_up()
+        except Exception:  # noqa: BLE001 - what one call has left ends no other session
+            _log.error("clean-up of a cancelled call failed", exc_info=True)
+        finally:
+            self._running -= 1
+            self._step()
+
+    def _step(self) -> None:
+        self._ended.set()
+        self._ended = anyio.Event()
 
     async def over(self) -> None:
         """Wait until no task runs."""
@@ -90,7 +113,7 @@ class SessionBackends:
     programs        the local terminal for programs whose output only a tool reads
     processes       the commands that run beside the turns
     sandbox         contains the commands of the local terminal; None if it is off, or nothing here can build it
-    clean_ups       the tasks behind cancelled commands of the editor's terminal
+    clean_ups       the tasks behind cancelled calls
     """
 
     def __init__(
@@ -110,7 +133,7 @@ class SessionBackends:
         self._emit = emit
         self._watchdog = watchdog
         self.sandbox = sandbox
-        self.clean_ups = CleanUps(background)
+        self.clean_ups = CleanUps(background, session.turns.cancelled_over)
         self.programs = self._local_terminal(warn)
         self.terminal = self._any_terminal(script_folder)
         self.processes = ProcessPool(self.terminal, background)

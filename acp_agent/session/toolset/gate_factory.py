@@ -26,6 +26,7 @@ from acp_agent.execution.runner import GatedExecutor, ToolExecutor, ToolRunner
 from acp_agent.execution.wrappers import (
     CacheExecutor,
     ChangesExecutor,
+    Later,
     OutputExecutor,
     ResultCache,
     RetryExecutor,
@@ -234,12 +235,14 @@ class ResultWrappers:
     cache   the results that may be returned again
     stamp   returns a value that changes with a file, for the cache
     watch   looks which files a call changes; None if that is switched off
+    later   starts what can wait until a cancelled turn is answered; None if nothing can
     """
 
     pipeline: Pipeline
     cache: ResultCache
     stamp: Stamp
     watch: FileWatch | None = None
+    later: Later | None = None
 
 
 def permission_gate(
@@ -389,7 +392,9 @@ def build_executor(
     retries = ToolRetries(retry.max_attempts, retry.base_ms / 1000, retry.max_ms / 1000, retry.budget_secs)
     watch, told = wrappers.watch, settings.tools.shell.show_changes
     rules = _transaction(settings)
-    shown = runner if watch is None else ChangesExecutor(runner, watch, shown=told, transaction=rules)
+    shown: ToolExecutor = runner
+    if watch is not None:
+        shown = ChangesExecutor(runner, watch, shown=told, transaction=rules, later=wrappers.later)
     output = OutputExecutor(RetryExecutor(shown, retries), wrappers.pipeline, state.overflow, state.summarize)
     gated = GatedExecutor(gates, CacheExecutor(output, wrappers.cache, wrappers.stamp))
     return gated if state.auditor is None else AuditExecutor(gated, state.auditor)

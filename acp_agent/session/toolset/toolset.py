@@ -304,6 +304,7 @@ class SessionTools:
             self._cache,
             self.backends.stamp(roots),
             self._watch(loaded, roots),
+            self.backends.clean_ups.start_last,
         )
         gates = session_gates(loaded, context, state, registry.names, warn, exists_in(files))
         backends = self._all_backends(loaded, files, web)

@@ -1,10 +1,12 @@
 """The result cache: the same answer without the tool, and never an answer that is no longer true."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
@@ -25,11 +27,12 @@ from acp_agent.core.types import (
 from acp_agent.execution.wrappers import CacheExecutor, ChangesExecutor, Key, ResultCache
 from acp_agent.gates.gate import CallFacts
 from acp_agent.workspace import snapshots
-from acp_agent.workspace.changed_files import FileWatch, SessionSnapshots
+from acp_agent.workspace.changed_files import CommandChanges, FileWatch, SessionSnapshots, StateBefore
 from acp_agent.workspace.roots import Roots
 
 pytestmark = pytest.mark.anyio
 
+Task: TypeAlias = Callable[[], Coroutine[Any, Any, object]]
 READ = PathSubject("a", Access.READ)
 LIST = PathSubject(".", Access.LIST)
 WEB = UrlSubject("https://example.com/")
@@ -90,6 +93,38 @@ async def test_that_the_folders_are_too_large_for_finding_changes_is_said_once(
         results = [await executor.execute(CallFacts(call("bash", CommandSubject("make")))) for _ in range(2)]
     said = "[files that commands change are not told: over 2 below the session's folders]"
     assert [result.frame.ending if result.frame else "" for result in results] == [said, ""]
+
+
+async def test_what_a_cancelled_command_has_changed_is_looked_at_behind_its_own_clean_up(tmp_path: Path) -> None:
+    facts, later, found = CallFacts(call("bash", CommandSubject("make"))), list[Task](), list[CommandChanges]()
+
+    class Watch(FileWatch):
+        def since(self, look: StateBefore, *, noted: bool = True) -> CommandChanges:
+            found.append(super().since(look, noted=noted))
+            return found[-1]
+
+    class Command(World):
+        async def execute(self, facts: CallFacts) -> ToolResult:
+            (tmp_path / "made").touch()
+            await anyio.sleep_forever()
+            raise AssertionError
+
+    with Roots(str(tmp_path)) as roots:
+        watch = Watch(roots, SessionSnapshots("/dev/null/undo/a", "a"), None)
+        executor = ChangesExecutor(Command(), watch, later=later.append)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(executor.execute, facts)
+            await anyio.wait_all_tasks_blocked()
+            while not (tmp_path / "made").exists():
+                await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+        assert (later, found) == ([], [])
+        (tmp_path / "made by its clean-up").touch()
+        for clean_up in facts.clean_up:
+            await clean_up()
+        for task in later:
+            await task()
+    assert [Path(path).name for path in found[0].changed] == ["made", "made by its clean-up"]
 
 
 # ------------------------------------------------------------------------------------ hits and misses

@@ -178,6 +178,22 @@ async def test_a_question_about_a_session_waits_until_what_was_told_in_it_was_sh
         other.send(id=question["id"], result={})
 
 
+async def test_a_request_behind_updates_waits_for_them_as_long_as_it_may() -> None:
+    shown = anyio.Event()
+
+    async def wait(_session: str) -> None:
+        await shown.wait()
+
+    async with connected(before_request=wait) as (peer, other), anyio.create_task_group() as tasks:
+        await peer.tell_behind("given/back", {"sessionId": "s"}, 0)
+        assert (await other.receive())["method"] == "given/back"
+        tasks.start_soon(peer.tell_behind, "given/back", {"sessionId": "s"}, 60)
+        await anyio.wait_all_tasks_blocked()
+        peer.post_notification("told", {})
+        shown.set()
+        assert [(await other.receive())["method"] for _ in range(2)] == ["told", "given/back"]
+
+
 async def test_an_error_answer_is_raised_with_code_and_message() -> None:
     async with connected() as (peer, other):
 

@@ -78,3 +78,30 @@ async def test_a_clean_up_that_fails_is_over_and_ends_nothing_else():
             clean_ups = CleanUps(tasks.start_soon)
             clean_ups.start(broken)
             await clean_ups.over()
+
+
+@pytest.mark.anyio
+async def test_clean_ups_begin_when_the_turn_is_answered_and_looks_when_no_command_is_left():
+    order, answered, ended = list[str](), anyio.Event(), anyio.Event()
+
+    async def end() -> None:
+        order.append("ending")
+        await ended.wait()
+        order.append("ended")
+
+    async def look() -> None:
+        order.append("looked")
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            clean_ups = CleanUps(tasks.start_soon, answered.wait)
+            for start, clean_up in ((clean_ups.start_last, look), (clean_ups.start, end), (clean_ups.start_last, look)):
+                start(clean_up)
+            await anyio.wait_all_tasks_blocked()
+            assert order == []
+            answered.set()
+            await anyio.wait_all_tasks_blocked()
+            assert order == ["ending"]
+            ended.set()
+            await clean_ups.over()
+    assert order == ["ending", "ended", "looked", "looked"]

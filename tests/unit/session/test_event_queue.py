@@ -10,6 +10,7 @@ import anyio.abc
 import anyio.lowlevel
 import pytest
 
+from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import (
     Event,
     Notice,
@@ -558,3 +559,28 @@ async def test_of_a_message_between_whose_pieces_there_are_thoughts_nothing_is_l
         await here.queue.flush()
         instead = [message for change in here.repository.changes for message in change.replacements]
         assert instead == [TextDelta("the beginning, [REDACTED]", "m1")]
+
+
+async def test_a_cancelled_turn_of_which_all_is_shown_waits_for_no_write_and_its_end_is_kept():
+    async with desk() as here:
+        await here.queue.tell(STARTED)
+        here.writer.note(Change(touch=True))
+        here.repository.held = anyio.Event()
+        with anyio.fail_after(5):
+            await here.queue.flush(within=60)
+        await here.repository.waiting.wait()
+        here.repository.held.set()
+        await here.queue.flush()
+        assert [change.touch for change in here.repository.changes] == [False, True]
+        assert here.repository.durable[-1]
+
+
+async def test_the_end_of_a_cancelled_call_that_shows_a_terminal_is_kept_with_the_end_of_its_turn():
+    cancelled = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "cancelled"))
+    async with desk() as here:
+        await here.queue.tell(ToolProgress("c1", terminal_id="t1"))
+        await here.queue.tell(replace(FINISHED, result=cancelled))
+        here.writer.note(Change(touch=True))
+        await here.queue.flush(within=60)
+        assert here.sent[-1] == replace(FINISHED, result=cancelled)
+        assert [change.touch for change in here.repository.changes] == [True]

@@ -303,6 +303,18 @@ def test_ignored_files_are_covered_where_a_tool_names_them_and_rules_that_change
     assert sorted(tree(agent.folder)) == [".gitignore", "a.log", "build", "build/x", "build/y"]
 
 
+def test_what_is_noted_of_a_call_after_the_next_turn_began_counts_to_its_own_turn(agent: Agent) -> None:
+    before = agent.watch.before()
+    Step("write", "first", data=b"1").run(agent.folder)
+    agent.snapshots.turn_began()
+    agent.watch.since(before)
+    agent.command(Step("write", "second", data=b"2"))
+    agent.undo()
+    assert sorted(tree(agent.folder)) == ["first"]
+    agent.undo()
+    assert sorted(tree(agent.folder)) == []
+
+
 def test_files_that_were_written_side_by_side_into_a_new_folder_are_taken_back(agent: Agent) -> None:
     names = ("new/deep/a", "new/deep/b", "new/c")
     calls = [agent.watch.before([PathSubject(name, Access.WRITE)]) for name in names]
