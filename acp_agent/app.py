@@ -117,6 +117,7 @@ class App:
         self._tasks = tasks
         self._last_resort = LastResort(self.kill_processes, lambda: self.exit_code)
         self._process: ProcessServices | None = None
+        self._tries_sandbox = False
         self._limits = SessionLimits()
         self._lists = ModelLists(os.environ, self._models_listed)
         self._database: Database | None = None
@@ -327,6 +328,9 @@ class App:
     async def _load_process(self, loaded: Loaded) -> "ProcessServices":
         if self._process is not None:
             return self._process
+        if not self._tries_sandbox:
+            self._tries_sandbox = True
+            await self._try_sandbox(loaded)
         for name in _FIRST_TURN:
             await imported(name)
         module = await imported("acp_agent.session.processes")
@@ -336,6 +340,12 @@ class App:
             self._background(partial(process.tidy_up, loaded))
             self._background(partial(purge_unused, self._sessions))
         return process
+
+    async def _try_sandbox(self, loaded: Loaded) -> None:
+        """Begin to try whether a sandbox can be built. That takes 20 ms, in which a thread loads the rest."""
+        module = await imported("acp_agent.session.toolset.sandboxing")
+        trial = partial(anyio.to_thread.run_sync, module.contains_commands, loaded.settings, abandon_on_cancel=True)
+        self._background(trial)
 
 
 class LastResort:

@@ -1,7 +1,13 @@
 """What every session loads, and what waits for those that need it."""
 
+import json
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+from acp_agent.workspace.sandbox.sandbox import SandboxTier, tier_works
 
 LATE = (
     "acp_agent.agent.aids.selection",  # off by default
@@ -45,3 +51,33 @@ except ModuleNotFoundError:
 """
     probe = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True, timeout=60)
     assert probe.stdout.split() == ["acp_agent.session.processes", "True", "True"]
+
+
+_WATCHED = """
+import os, sys, threading
+def heard(event, arguments):
+    if event == "subprocess.Popen" and "bwrap" in str(arguments[0]):
+        os.write(2, b"in the main thread" if threading.current_thread() is threading.main_thread() else b"beside it")
+        os._exit(0)
+sys.addaudithook(heard)
+from acp_agent import boot
+boot.main()
+"""
+
+
+@pytest.mark.skipif(not tier_works(SandboxTier.BUBBLEWRAP), reason="bubblewrap does not work on this machine")
+def test_the_sandbox_is_tried_beside_the_main_thread_which_serves_the_editor(tmp_path: Path):
+    requests = {"initialize": {"protocolVersion": 1}, "session/new": {"cwd": str(tmp_path), "mcpServers": []}}
+    lines = [
+        json.dumps({"jsonrpc": "2.0", "id": method, "method": method, "params": params}) + "\n"
+        for method, params in requests.items()
+    ]
+    environment = {"HOME": str(tmp_path), "ACP_AGENT_DATA_DIR": str(tmp_path / "data"), "ACP_AGENT_MODEL": "scripted:x"}
+    pipe = subprocess.PIPE
+    watched = [sys.executable, "-c", _WATCHED]
+    with subprocess.Popen(watched, env=environment, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as agent:
+        assert agent.stdin is not None
+        assert agent.stderr is not None
+        agent.stdin.writelines(lines)
+        agent.stdin.flush()
+        assert agent.stderr.read() == "beside it"
