@@ -23,11 +23,10 @@ class EntryKind(StrEnum):
 
 @frozen
 class Entry:
-    """One name in a directory. `size` is in bytes."""
+    """One name in a directory."""
 
     name: str
     kind: EntryKind
-    size: int
 
 
 @frozen

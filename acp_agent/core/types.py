@@ -298,8 +298,7 @@ class Confidence(StrEnum):
 class OutputStats:
     """The changes of a text by the output pipeline.
 
-    rules        the names of the filter rules that matched, in the order in which they were applied
-    confidence   the worst of their confidences; None if none matched
+    rules   the names of the filter rules that matched, in the order in which they were applied
     """
 
     raw_lines: int
@@ -307,7 +306,6 @@ class OutputStats:
     raw_chars: int
     shown_chars: int
     rules: tuple[str, ...] = ()
-    confidence: Confidence | None = None
 
 
 class ApprovedBy(StrEnum):

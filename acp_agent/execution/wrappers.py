@@ -298,13 +298,8 @@ def _result_source(facts: CallFacts, result: ToolResult) -> ResultSource:
     run, source, envelope = None, None, result.envelope or {}
     landed = envelope.get("url")  # the URL after redirects
     if facts.commands and "exit_code" in envelope:  # a call that failed before has none
-        line, code, stderr = facts.commands[-1], envelope["exit_code"], envelope.get("stderr")
-        run = CommandRun(
-            line.text,
-            printing_commands(line),
-            code if isinstance(code, int) else None,
-            stderr if isinstance(stderr, str) else "",
-        )
+        line, code = facts.commands[-1], envelope["exit_code"]
+        run = CommandRun(line.text, printing_commands(line), code if isinstance(code, int) else None)
     for subject in facts.subjects:
         match subject:
             case UrlSubject(url):

@@ -169,7 +169,7 @@ class Pipeline:
         note = redaction_note(strings.found) if strings.found else ""
         stats = measure(result.text, text)
         if filtered is not None:
-            stats = replace(stats, rules=tuple(filtered.rules), confidence=filtered.confidence)
+            stats = replace(stats, rules=tuple(filtered.rules))
         display = "\n".join(filter(None, (frame.headline, shown, frame.ending, note)))
         fitted = replace(result, text=text, display=display, envelope=envelope, failure=failure, stats=stats, before="")
         is_document = filtered is None and self._filters is not None  # what no rule is for, such as `cat`, is no log

@@ -398,7 +398,7 @@ def _entry(entry: "os.DirEntry[str]") -> Entry | None:
     except FileNotFoundError:
         return None
     name = os.fsencode(entry.name).decode("utf-8", "replace")
-    return Entry(name, kind_of(status.st_mode), status.st_size)
+    return Entry(name, kind_of(status.st_mode))
 
 
 _SETTLED = 2_000_000_000

@@ -256,7 +256,7 @@ async def test_what_cannot_become_a_file_is_an_error_and_nothing_changes(tree: T
 # ---------------------------------------------------------------------------------------- listing
 
 
-async def test_a_directory_is_listed_by_name_with_kinds_and_sizes(tree: Tree):
+async def test_a_directory_is_listed_by_name_with_kinds(tree: Tree):
     tree.put("d/b.txt", b"four")
     tree.put("d/a/inner", b"")
     tree.put("d/.hidden", b"1")
@@ -268,7 +268,6 @@ async def test_a_directory_is_listed_by_name_with_kinds_and_sizes(tree: Tree):
         ("b.txt", EntryKind.FILE),
         ("link", EntryKind.SYMLINK),
     ]
-    assert [entry.size for entry in entries if entry.name == "b.txt"] == [4]
 
 
 @pytest.mark.parametrize("path", ["missing", "a.txt"])

@@ -309,11 +309,11 @@ class MemoryFileSystem:
         node = self._nodes[path]
         match node:
             case None:
-                return Entry(os.path.basename(path), EntryKind.DIRECTORY, 0)
+                return Entry(os.path.basename(path), EntryKind.DIRECTORY)
             case _Link():
-                return Entry(os.path.basename(path), EntryKind.SYMLINK, len(node))
+                return Entry(os.path.basename(path), EntryKind.SYMLINK)
             case _:
-                return Entry(os.path.basename(path), EntryKind.FILE, len(node))
+                return Entry(os.path.basename(path), EntryKind.FILE)
 
     def _walk(self, folder: str, named: str = "") -> Iterator[str]:
         """Everything below a folder, sorted; dot names, heavy folders and what .gitignore names are left out.

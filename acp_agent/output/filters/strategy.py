@@ -22,13 +22,11 @@ class CommandRun:
     printing   the simple commands that print into the text, without wrappers, words joined by spaces, in order. Empty
                if they are not known
     exit_code  128 + n if signal n ended the command; None if it is not known
-    stderr     the separately captured part of stderr
     """
 
     command: str
     printing: tuple[str, ...] = ()
     exit_code: int | None = None
-    stderr: str = ""
 
     @property
     def failed(self) -> bool:

@@ -51,7 +51,7 @@ def pipeline(sizes: Sizes | None = None, filters: Filters | None = None) -> Pipe
 
 
 def applied(result: ToolResult, spec: ToolSpec, command: str = "", **options: object) -> Fitted:
-    run = CommandRun(command, (command,), 0, "") if command else None
+    run = CommandRun(command, (command,), 0) if command else None
     return pipeline(**options).apply(result, ResultSource(spec, CALL, run))
 
 
@@ -211,7 +211,7 @@ def test_what_a_command_printed_is_filtered_once_it_is_redacted_and_kept_whole()
     assert fitted.whole.count("noise") == 400
     assert done.stats is not None
     assert (done.stats.raw_lines, done.stats.shown_lines) == (401, 1)
-    assert (done.stats.rules, done.stats.confidence) == (("words",), Confidence.PARTIAL)
+    assert done.stats.rules == ("words",)
 
 
 def test_an_error_a_filter_dropped_is_put_back() -> None:
