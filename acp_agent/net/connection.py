@@ -348,9 +348,7 @@ class McpHttpClient:
         try:
             with _translated(target.host):
                 connection = httpcore.AsyncHTTPConnection(url.origin, ssl_context=trust, network_backend=backend)
-                async with connection.stream(
-                    method, url, headers=self._all(headers, body), content=body or None
-                ) as response:
+                async with connection.stream(method, url, headers=self._all(headers), content=body or None) as response:
                     backend.head_received()
                     yield McpResponse(target.host, response)
         finally:
@@ -361,14 +359,13 @@ class McpHttpClient:
             self._trust = await anyio.to_thread.run_sync(system_trust)
         return self._trust
 
-    def _all(self, headers: Mapping[str, str], body: bytes) -> list[tuple[str, str]]:
+    def _all(self, headers: Mapping[str, str]) -> list[tuple[str, str]]:
         mine = {name.lower() for name in headers}
         kept = {name: value for name, value in self._headers.items() if name.lower() not in mine}
         return [
             ("Host", self._endpoint.target.authority),
             *kept.items(),
             *headers.items(),
-            *((("Content-Length", str(len(body))),) if body else ()),
             ("User-Agent", f"acp-agent/{__version__}"),
             ("Accept-Encoding", "identity"),
             ("Connection", "close"),
