@@ -97,6 +97,15 @@ async def test_the_same_call_again_is_worth_less_until_something_changes_or_a_tu
     assert not await turn.skips("read", {"path": "a", "limit": 3})
 
 
+async def test_a_call_that_was_skipped_in_another_turn_is_not_repeated():
+    turn = Turn(2.0)
+    for _ in range(2):
+        made = turn.made("read", {"path": "a"})
+        assert not turn.calls.insists(made.call)
+        assert (await turn.judged.execute(made)).failure is not None
+        turn.calls.turn_began()
+
+
 @given(*[st.floats(0, 1)] * 4)
 def test_a_worth_lies_between_its_bounds_and_less_cost_is_never_worth_less(gain, cost, repetition, novelty):
     worth = Prospect(gain, cost, repetition, novelty).worth

@@ -216,7 +216,10 @@ async def test_an_empty_body_is_an_empty_text_even_if_packed(world: World) -> No
     [
         *("text/html", "text/csv", "text/x-made-up", "application/json", "application/ld+json", "application/xml"),
         *("application/atom+xml", "application/xhtml+xml", "application/javascript", "application/yaml"),
-        *("application/toml", "image/svg+xml", "application/x-ndjson"),
+        *("application/toml", "image/svg+xml", "application/x-ndjson", "application/ndjson", "application/jsonl"),
+        *("application/x-javascript", "application/ecmascript", "application/x-yaml", "application/x-toml"),
+        *("application/json5", "application/graphql", "application/sql", "application/x-sh", "application/x-tex"),
+        *("application/x-latex", "application/xml-dtd"),
     ],
 )
 async def test_text_types_are_read(world: World, mime: str) -> None:

@@ -1,6 +1,7 @@
 """What servers may do with HTTP/1.1, byte for byte: framing, ends, connections that are kept or not, and TLS."""
 
 import asyncio
+import base64
 import gc
 import gzip
 import socket
@@ -12,6 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import anyio
 import httptools
@@ -417,3 +419,18 @@ async def test_tls_goes_to_servers_that_a_trusted_certificate_names(tmp_path: Pa
         assert raw.connections == 1
         assert "CERTIFICATE_VERIFY_FAILED" in await told(f"https://localhost:{port}/")
         assert "CERTIFICATE_VERIFY_FAILED" in await told(f"https://127.0.0.1:{port}/", SSL_CERT_FILE=trusted)
+
+
+async def test_a_server_that_has_taken_the_request_has_its_own_time_to_answer() -> None:
+    connection = HttpConnection()
+    connection.pause_writing()
+    asyncio.get_running_loop().call_soon(connection.resume_writing)
+    with anyio.fail_after(10), pytest.raises(HttpError) as raised:
+        await connection.read(0)
+    assert raised.value.text == http1.SILENT
+
+
+def test_a_user_of_the_address_without_a_password_has_an_empty_one() -> None:
+    url = urlsplit("http://me@box/x")
+    sent = http1.request_bytes(HttpRequest("acme", url.geturl(), {}, None), url, Address("http", "box", 80), {})
+    assert f"authorization: Basic {base64.b64encode(b'me:').decode()}".encode() in sent.splitlines()

@@ -621,6 +621,16 @@ async def test_a_server_added_later_is_waited_for_by_the_next_turn_and_taken_awa
     assert not here.servers.remove("second")
 
 
+async def test_nobody_waits_any_longer_for_a_server_that_is_taken_away(world):
+    here = world()
+    assert here.servers.add(server("slow", McpOrigin.EDITOR, startup_timeout=3600)) == ""
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(here.servers.started, "mcp_slow_echo")
+            await anyio.wait_all_tasks_blocked()
+            assert here.servers.remove("slow")
+
+
 async def test_a_server_added_later_needs_a_name_of_its_own_which_is_free_again_when_one_goes(world):
     here = world()
     here.serve(name="my server")

@@ -337,3 +337,14 @@ def test_a_second_seal_behind_the_first_is_no_seal():
     forged = line[:-2] + b"," + json.dumps({"hash": "0" * 64})[1:].encode()
     with pytest.raises(BrokenLine):
         unseal(forged)
+
+
+def test_a_record_that_just_fits_is_not_cut():
+    def length(size: int) -> tuple[int, bool]:
+        line, _ = seal({"tool": "x" * size}, BEGINNING, "t")
+        unseal(line[:-1])
+        return len(line), b"cut" in line
+
+    room = MAX_LINE - length(0)[0]
+    assert length(room) == (MAX_LINE, False)
+    assert length(room + 1)[1]

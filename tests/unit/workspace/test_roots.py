@@ -6,6 +6,7 @@ import pytest
 from acp_agent.core.errors import AgentError, ConfigError, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access
 from acp_agent.workspace.roots import Root, RootPool, Roots
+from tests.unit.workspace.trees import open_fds
 
 ROOT_USER = os.geteuid() == 0
 
@@ -128,6 +129,14 @@ def test_a_root_that_is_no_directory_is_an_error_naming_it(project: Path, path: 
     with pytest.raises(ConfigError, match="directory") as raised:
         Roots(str(project), [f"{project}/{path}"])
     assert raised.value.value == f"{project}/{path}"
+
+
+def test_a_root_that_cannot_be_opened_leaves_no_other_one_open(project: Path):
+    before = open_fds()
+    with pytest.raises(ConfigError) as raised:
+        Roots(str(project), [f"{project}/missing"])
+    assert open_fds() == before
+    del raised
 
 
 def test_a_root_stays_the_directory_it_was_when_its_name_is_taken_over(project: Path, outside: Path):

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from acp_agent.gates.paths.unnamed_paths import feeds_names_below
+from acp_agent.gates.shell.command import survey
 from tests.unit.gates.chain import Chain, command, rules
 
 CANARY = "canary-of-the-outside"
@@ -293,3 +295,14 @@ def test_lines_are_run_at_all(world: World):
         "ls -R | wc -l",
     ):
         assert judge_and_run(world, text), text
+
+
+def test_names_come_only_from_programs_of_the_system():
+    def feeds(text: str) -> bool:
+        *pipeline, xargs = survey(text).commands
+        return feeds_names_below(pipeline, xargs)
+
+    for text in ("rg -l x | xargs cat", "git ls-files | sort | xargs cat", "/usr/bin/find . -name x | xargs cat"):
+        assert feeds(text), text
+    for text in ("./rg -l x | xargs cat", "git ls-files | ./sort | xargs cat", "bin/find . -name x | xargs cat"):
+        assert not feeds(text), text

@@ -107,6 +107,11 @@ def test_a_group_finds_what_it_is_for_and_says_so(name: str):
     assert not broken, str(broken)
 
 
+@pytest.mark.parametrize("text", ['eval "$(ssh-agent -s)"', "source <(kubectl completion bash)", "ls | sh"])
+def test_what_fetches_nothing_executes_nothing_remote(text: str):
+    assert find_in_groups(survey(text), ["remote_exec"], matches) == ""
+
+
 def test_the_groups_in_force_by_default_refuse_nothing_ordinary():
     texts = (*everyday.COMMANDS, *everyday.CONSTRUCTS, *ORDINARY)
     found = {text: find_in_groups(survey(text), DEFAULT_GROUPS, matches) for text in texts}

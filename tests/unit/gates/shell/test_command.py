@@ -4,7 +4,11 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from acp_agent.gates.shell.command import MAX_BYTES, MAX_DEPTH, Command, Opaque, Plain, Redirection, analyse
+from acp_agent.gates.shell.options import ShellCall, shell_call
+from acp_agent.gates.shell.syntax import Parsed, Parses
 from tests.rows import each_row
 from tests.unit.gates import everyday, hostile
 
@@ -212,3 +216,16 @@ def test_analysing_a_command_is_quick():
     print(f"\nanalyse: {len(taken)} commands, p50 {half:.2f} ms, p99 {most:.2f} ms")
     # Generous: this says that nothing is quadratic; the figure itself is printed.
     assert sum(taken) / len(taken) < 20
+
+
+def test_a_long_text_that_takes_too_long_to_parse_is_given_up_and_a_short_one_is_read():
+    seconds = 1e-9
+    assert Parses(seconds).parse("ls; " * 4_000, MAX_BYTES) == "takes too long to parse"
+    assert isinstance(Parses(seconds).parse("ls", MAX_BYTES), Parsed)
+
+
+@pytest.mark.parametrize(
+    "args", [("--command", "x", "a"), ("--command=x", "a"), ("-c", "x", "a"), ("-oc", "pipefail", "x", "a")]
+)
+def test_the_text_of_a_shell_is_told_from_its_operands(args: tuple[str, ...]):
+    assert shell_call(args) == ShellCall(("x",), ("a",))

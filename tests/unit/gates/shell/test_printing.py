@@ -168,3 +168,8 @@ def test_shells_inside_one_another_are_read_to_a_depth() -> None:
     assert printing_commands(ShellText("bash -c 'bash -c \"make\"'")) == ("make",)
     assert printing_commands(ShellText("( " * 30 + "make" + " )" * 30)) == ("make",)
     assert printing_commands(ShellText("( " * 300 + "make" + " )" * 300)) == ()
+
+
+@pytest.mark.parametrize("said", ["make > /dev/stderr", "make > /dev/stdout", "make > /dev/tty", "make >&2"])
+def test_what_goes_to_the_terminal_prints(said: str) -> None:
+    assert printing_commands(ShellText(f"{said}; ls")) == ("make", "ls")

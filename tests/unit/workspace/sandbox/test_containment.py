@@ -23,6 +23,7 @@ from acp_agent.workspace.protected_paths import ProtectedPaths
 from acp_agent.workspace.sandbox.bubblewrap import trusted_bash
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, tier_works, why_missing
 from acp_agent.workspace.sandbox.walls import WallRules
+from tests.unit.workspace.trees import open_fds
 
 pytestmark = pytest.mark.anyio
 TIERS = (SandboxTier.BUBBLEWRAP, SandboxTier.LANDLOCK)
@@ -194,6 +195,19 @@ async def test_no_setting_of_the_kernel_can_be_written(contained):
     settings = "/proc/sys/kernel/core_pattern /proc/irq/default_smp_affinity /proc/sysrq-trigger"
     tried = f"for each in {settings}; do if [ -e $each ]; then (: >> $each) 2>/dev/null && echo $each; fi; done"
     assert await contained.output(tried) == ""
+
+
+async def test_a_command_leaves_no_descriptor_open_here(tmp_path, tier):
+    sandbox = SessionSandbox(
+        WallRules((str(tmp_path),), protects, lambda *_: None), child_environment(os.environ), tier
+    )
+    try:
+        with sandbox.launch(["true"], str(tmp_path)):
+            before = open_fds()
+        with sandbox.launch(["true"], str(tmp_path)):
+            assert open_fds() == before
+    finally:
+        sandbox.close()
 
 
 async def test_a_hidden_file_stays_hidden_when_its_folder_gets_another_name(contained):

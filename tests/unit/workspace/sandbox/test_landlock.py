@@ -17,6 +17,7 @@ from acp_agent.workspace.sandbox.landlock import (
     landlock_works,
 )
 from acp_agent.workspace.sandbox.walls import Launch, PrivateHome, Walls
+from tests.unit.workspace.trees import open_fds
 
 needs_landlock = pytest.mark.skipif(landlock_abi() == 0, reason="this kernel has no Landlock")
 
@@ -127,6 +128,13 @@ def test_within_such_walls_no_second_ones_are_promised(root, tmp_path):
         assert not launch.start(landlock_works.__wrapped__)
     sandbox.close()
     assert landlock_works()
+
+
+@needs_landlock
+def test_trying_the_walls_leaves_no_descriptor_open():
+    before = open_fds()
+    assert landlock_works.__wrapped__()
+    assert open_fds() == before
 
 
 def test_what_cannot_start_raises_where_it_was_asked_for():

@@ -262,3 +262,9 @@ def test_a_refused_host_is_named_as_a_wall(output: str, wall: str):
 def test_a_certificate_that_is_not_trusted_is_no_wall():
     said = "HTTPSConnectionPool(host='pypi.example.com', port=443): Max retries exceeded (Caused by SSLError(1))"
     assert wall_named(said, 1) == ""
+
+
+async def test_the_editors_terminal_runs_bash_where_there_is_one(networked: Networked):
+    request = CommandRequest('echo "${BASH_VERSION:+bash}"', str(networked.root))
+    done = await anyio.run_process(["sh", "-c", networked.sandbox.shell_text(request, {}).line], check=False)
+    assert done.stdout == b"bash\n", done.stderr

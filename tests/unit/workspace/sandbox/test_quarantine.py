@@ -46,6 +46,10 @@ PLANTED = {
         [".git/hooks/pre-commit"],
     ),
     "a link as a hook": ("git init -q && ln -s /bin/true .git/hooks/pre-push", [".git/hooks/pre-push"]),
+    "a link as a hook to what may become a program": (
+        "echo x > later && git init -q && ln -s ../../later .git/hooks/pre-push",
+        [".git/hooks/pre-push"],
+    ),
     "a monitor for git": ("git init -q sub && git -C sub config core.fsmonitor ./x", ["sub/.git/config"]),
     "another repository's settings": ("git init -q && echo ../evil > .git/commondir", [".git/commondir"]),
     "settings in the repository's own folder": (
@@ -82,6 +86,7 @@ USUAL = {
     "a clone": f"git init -q a && git -C a {COMMIT} && git clone -q a b",
     "an environment of Python": "mkdir -p env/lib/site-packages && touch env/pyvenv.cfg env/lib/site-packages/a.pth",
     "a worktree": f"git init -q && git {COMMIT} && git worktree add -q w",
+    "a text beside the hooks": "git init -q && echo x > .git/hooks/README",
     "code": "mkdir src && touch src/a.py Makefile package.json",
 }
 

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.types import Access
+from acp_agent.workspace.processes.environment import child_environment
 from acp_agent.workspace.protected_paths import ProtectedPaths
 from acp_agent.workspace.sandbox import sandbox
 from acp_agent.workspace.sandbox.sandbox import wall_named
-from acp_agent.workspace.sandbox.walls import WallRules, Walls
+from acp_agent.workspace.sandbox.walls import _HOMES, WallRules, Walls, upper_entries
 
 PROTECTED = ProtectedPaths()
 
@@ -91,6 +92,19 @@ def test_protected_files_are_found_behind_many_others(root, home):
         fill(folder)
     expected = {str(root / name) for name in (".vscode/tasks.json", ".envrc", "opencode.json")}
     assert expected <= set(walls(root, home).frozen)
+
+
+def test_everything_in_the_folder_itself_is_looked_at_however_much_there_is(root):
+    for number in range(1_100):
+        (root / str(number)).touch()
+    assert len(list(upper_entries(str(root)))) == 1_100
+
+
+def test_commands_get_the_variables_that_open_a_toolchains_folder(root, home):
+    folder = home / "toolchain"
+    folder.mkdir()
+    for name in _HOMES:
+        assert name in child_environment({name: str(folder)}), name
 
 
 def test_files_that_tools_may_not_read_are_hidden(root, home):
