@@ -56,7 +56,7 @@ except ModuleNotFoundError:
 _WATCHED = """
 import os, sys, threading
 def heard(event, arguments):
-    if event == "subprocess.Popen" and "bwrap" in str(arguments[0]):
+    if event == sys.argv[1] and sys.argv[2] in str(arguments[0]):
         os.write(2, b"in the main thread" if threading.current_thread() is threading.main_thread() else b"beside it")
         os._exit(0)
 sys.addaudithook(heard)
@@ -65,8 +65,21 @@ boot.main()
 """
 
 
-@pytest.mark.skipif(not tier_works(SandboxTier.BUBBLEWRAP), reason="bubblewrap does not work on this machine")
-def test_the_sandbox_is_tried_beside_the_main_thread_which_serves_the_editor(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("event", "name"),
+    [
+        pytest.param("open", "redaction/rules.toml", id="the rules of redaction"),
+        pytest.param(
+            "subprocess.Popen",
+            "bwrap",
+            marks=pytest.mark.skipif(not tier_works(SandboxTier.BUBBLEWRAP), reason="bubblewrap does not work here"),
+            id="the trial of the sandbox",
+        ),
+    ],
+)
+def test_a_new_session_has_this_made_ready_beside_the_main_thread_which_serves_the_editor(
+    event: str, name: str, tmp_path: Path
+):
     requests = {"initialize": {"protocolVersion": 1}, "session/new": {"cwd": str(tmp_path), "mcpServers": []}}
     lines = [
         json.dumps({"jsonrpc": "2.0", "id": method, "method": method, "params": params}) + "\n"
@@ -74,7 +87,7 @@ def test_the_sandbox_is_tried_beside_the_main_thread_which_serves_the_editor(tmp
     ]
     environment = {"HOME": str(tmp_path), "ACP_AGENT_DATA_DIR": str(tmp_path / "data"), "ACP_AGENT_MODEL": "scripted:x"}
     pipe = subprocess.PIPE
-    watched = [sys.executable, "-c", _WATCHED]
+    watched = [sys.executable, "-c", _WATCHED, event, name]
     with subprocess.Popen(watched, env=environment, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as agent:
         assert agent.stdin is not None
         assert agent.stderr is not None
