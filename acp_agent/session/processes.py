@@ -91,7 +91,7 @@ class ProcessServices:
         self._rules: tuple[float, FolderRules] | None = None  # the newest
         self.run_slots = RunSlots()
         self.title_slot = anyio.Semaphore(1)
-        self.quiet = IdleWaiter(lambda: any(session.turns.busy for session in self._sessions))
+        self.quiet = IdleWaiter(lambda: (session.turns for session in self._sessions))
         self.mcp_definitions: dict[str, tuple[McpDefinition, ...]] = {}
 
     def redact(self, text: str) -> str:

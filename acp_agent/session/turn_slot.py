@@ -1,6 +1,6 @@
 """The slot for the one turn that a session may run, the engine that runs it, and the answer at its end."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Protocol
 
@@ -17,7 +17,7 @@ from acp_agent.log import Log
 
 _log = Log(__name__)
 _PAUSE = 0.05
-"""Seconds between two looks at the turns that run."""
+"""Seconds in which a prompt that follows a turn at once arrives."""
 _ENDING = 0.3
 """Seconds that what a cancelled turn has left may wait for its end."""
 _CLOSING = 5.0
@@ -77,27 +77,6 @@ class Engine(Protocol):
     async def close(self) -> None:
         """Release the terminals, and end the servers and child processes."""
         ...
-
-
-class IdleWaiter:
-    """Waits until no turn runs. Work that can wait then does not slow down the answers of other sessions.
-
-    busy       returns whether a turn runs
-    patience   the most seconds to wait
-    """
-
-    def __init__(self, busy: Callable[[], bool], patience: float = 1.0) -> None:
-        self._busy = busy
-        self._patience = patience
-        self._one_looks = anyio.Lock(fast_acquire=True)
-
-    async def __call__(self) -> None:
-        """Wait until no turn runs, or the patience is over."""
-        with anyio.move_on_after(self._patience):
-            await anyio.sleep(_PAUSE)
-            async with self._one_looks:
-                while self._busy():  # noqa: ASYNC110 - there are many turns, and each has its own end
-                    await anyio.sleep(_PAUSE)
 
 
 class TurnSlot:
@@ -213,3 +192,25 @@ class TurnSlot:
         with anyio.move_on_after(within):
             while self._scope is not None:
                 await self.over()
+
+
+class IdleWaiter:
+    """Waits until no turn runs. Work that can wait then does not slow down the answers of other sessions.
+
+    slots      returns the slots of all sessions
+    patience   the most seconds to wait
+    """
+
+    def __init__(self, slots: Callable[[], Iterable[TurnSlot]], patience: float = 1.0) -> None:
+        self._slots = slots
+        self._patience = patience
+        self._one_looks = anyio.Lock(fast_acquire=True)
+
+    async def __call__(self) -> None:
+        """Wait until no turn runs and none follows at once, or the patience is over."""
+        with anyio.move_on_after(self._patience):
+            await anyio.sleep(_PAUSE)
+            async with self._one_looks:
+                while (running := next((slot for slot in self._slots() if slot.busy), None)) is not None:
+                    await running.over()
+                    await anyio.sleep(_PAUSE)

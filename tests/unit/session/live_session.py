@@ -26,7 +26,7 @@ from acp_agent.session.model_choices import ModelChoices, ModelLists
 from acp_agent.session.session import Opening, Session, SessionDependencies, SessionWorkspace
 from acp_agent.session.toolset.gate_factory import GateMemories
 from acp_agent.session.toolset.settings import FolderRules, known_secrets
-from acp_agent.session.turn_slot import IdleWaiter
+from acp_agent.session.turn_slot import IdleWaiter, TurnSlot
 from acp_agent.session.workspace_facts import FolderLook
 from acp_agent.store.credentials import CredentialStore
 from acp_agent.store.decisions import McpPins, TrustedFolders
@@ -66,7 +66,7 @@ class Shop:
         self.gate_memories = GateMemories()
         self.run_slots = RunSlots()
         self.title_slot = anyio.Semaphore(1)
-        self.quiet = IdleWaiter(lambda: False)
+        self.quiet = IdleWaiter(tuple[TurnSlot, ...])
         self.mcp_definitions: dict[str, tuple[McpDefinition, ...]] = {}
 
     def choices(self, loaded: Loaded) -> ModelChoices:

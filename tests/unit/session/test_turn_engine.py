@@ -22,7 +22,7 @@ from acp_agent.protocol.content import read_prompt
 from acp_agent.session.engine import TurnEngine
 from acp_agent.session.slash.commands import ALWAYS, CommandName
 from acp_agent.session.slash.handler import SlashCommandHandler
-from acp_agent.session.turn_slot import IdleWaiter
+from acp_agent.session.turn_slot import IdleWaiter, TurnSlot
 from acp_agent.session.workspace_facts import FolderLook
 from tests.fakes.fake_toolset import FakeToolset
 from tests.fakes.fake_web import FakeWeb
@@ -403,12 +403,12 @@ base_url = "{url}/v1"
 
 
 class ShopWithModels(FolderShop):
-    """With the models of the configuration, while another session's turn runs."""
+    """With the models of the configuration, beside the turns of another session."""
 
     def __init__(self, folder: str, start: Callable[..., object]) -> None:
         super().__init__(folder, start)
-        self.busy = True
-        self.quiet = IdleWaiter(lambda: self.busy, patience=60)
+        self.other = TurnSlot()
+        self.quiet = IdleWaiter(lambda: [self.other], patience=60)
         self.looked = anyio.Event()
 
     def catalog(self, settings: LlmSettings) -> Catalog:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -465,9 +465,12 @@ async def test_titles_and_looks_wait_for_the_turns_of_other_sessions(home: Path)
         anyio.create_task_group() as tasks,
     ):
         looked = shops[0].looked = anyio.Event()
-        tasks.start_soon(here.turn_ended)
-        await anyio.wait_all_tasks_blocked()
-        assert not looked.is_set()
-        shops[0].busy = False
+
+        async def settled(_cancelled: bool) -> None:
+            assert not looked.is_set()
+
+        async with shops[0].other.turn(settled):
+            tasks.start_soon(here.turn_ended)
+            await anyio.wait_all_tasks_blocked()
         with anyio.fail_after(10):
             await looked.wait()

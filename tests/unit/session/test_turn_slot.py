@@ -9,6 +9,7 @@ import pytest
 from acp_agent.core.errors import ConfigError, RequestError
 from acp_agent.core.messages import StopReason
 from acp_agent.protocol.jsonrpc import RpcError, invalid_params
+from acp_agent.session import turn_slot
 from acp_agent.session.turn_slot import Answer, IdleWaiter, TurnSlot
 
 pytestmark = pytest.mark.anyio
@@ -279,36 +280,44 @@ async def test_a_cancel_reaches_the_prompt_that_waits_for_a_scheduled_turn_to_en
 
 
 async def test_what_can_wait_waits_for_a_turn_that_follows_at_once():
-    running, over = set[str](), list[str]()
+    slot, over = TurnSlot(), list[bool]()
 
     async def wait() -> None:
-        await IdleWaiter(lambda: bool(running), patience=60)()
-        over.append(",".join(running))
+        await IdleWaiter(lambda: [slot], patience=60)()
+        over.append(slot.busy)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(wait)
         await anyio.wait_all_tasks_blocked()
         assert over == []
-        running.add("a")
-        await anyio.wait_all_tasks_blocked()
-        running.remove("a")
-    assert over == [""]
+        async with slot.turn(Settling(slot)):
+            await anyio.wait_all_tasks_blocked()
+    assert over == [False]
 
 
-async def test_what_can_wait_waits_for_all_turns_and_not_for_ever():
-    running, over = {"a", "b"}, list[str]()
+async def test_what_can_wait_waits_for_all_turns_and_not_for_ever(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(turn_slot, "_PAUSE", 0.0)
+    slots, over = [TurnSlot(), TurnSlot(), TurnSlot()], list[bool]()
 
     async def wait(quiet: IdleWaiter) -> None:
         await quiet()
-        over.append(",".join(sorted(running)))
+        over.append(any(slot.busy for slot in slots))
 
-    async with anyio.create_task_group() as tasks:
-        for _ in range(2):
-            tasks.start_soon(wait, IdleWaiter(lambda: bool(running), patience=60))
-        await anyio.wait_all_tasks_blocked()
-        running.remove("a")
+    looks = list[None]()
+
+    def every() -> list[TurnSlot]:
+        looks.append(None)
+        return slots
+
+    async with anyio.create_task_group() as tasks, slots[2].turn(Settling(slots[2])):
+        async with slots[0].turn(Settling(slots[0])):
+            for _ in range(2):
+                tasks.start_soon(wait, IdleWaiter(every, patience=60))
+            for _ in range(3):
+                await anyio.wait_all_tasks_blocked()
+            assert len(looks) == 2, "they look again when the turn that they found has ended"
         await anyio.wait_all_tasks_blocked()
         assert over == []
-        running.remove("b")
-    assert over == ["", ""]
-    await IdleWaiter(lambda: True, patience=0.01)()
+    assert over == [False, False]
+    async with slots[1].turn(Settling(slots[1])):
+        await IdleWaiter(lambda: slots, patience=0.01)()
