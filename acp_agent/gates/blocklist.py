@@ -287,16 +287,21 @@ def _named(name: str, names: frozenset[str]) -> str:
 
 
 @cache
-def _pattern_words(pattern: str) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return the words of a configured pattern in lower case, and the first of them, which names the program."""
+def _pattern_words(pattern: str) -> tuple[tuple[str, ...], frozenset[str], str]:
+    """Return the words of a configured pattern in lower case, the program's name, and its initial.
+
+    The initial is empty if the name begins with a wildcard.
+    """
     words = tuple(pattern.casefold().split())
-    return words, frozenset(words[:1])
+    return words, frozenset(words[:1]), _WILD.sub("", words[0][:1]) if words else ""
 
 
 def _matches(pattern: str, command: Command) -> bool:
     """Return whether a configured pattern matches: as the beginning of the command, or its words in any order."""
-    words, names = _pattern_words(pattern)
+    words, names, initial = _pattern_words(pattern)
     name = command.name.casefold()
+    if initial and name[:1] not in (initial, "*", "?", "["):
+        return False  # most commands for most patterns
     if not words or not (_named(name, names) or fnmatchcase(name, words[0])):
         return False
     args = [word.casefold() for word in command.argv[1:]]

@@ -79,6 +79,11 @@ def test_the_refusal_names_the_pattern_that_matched(text: str, pattern: str):
         ("docker run --privileged", "env A=1 docker run --rm --privileged x"),
         ("shred", "bash -c 'shred x'"),
         ("vault*", "vault-x read"),
+        ("*form apply", "terraform apply"),
+        ("?erraform", "Terraform plan"),
+        ("[st]erraform", "terraform plan"),
+        ("terraform", "?erraform plan"),
+        ("terraform", "[s-t]erraform plan"),
     ],
 )
 def test_blocked_commands_add_patterns_that_match_in_every_spelling(pattern: str, text: str):
