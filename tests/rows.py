@@ -37,7 +37,7 @@ def each_row(names: str, table: Iterable[Any], ids: Sequence[str] = ()) -> Calla
     """Run a test for every row of a table, like `pytest.mark.parametrize`, but as one test.
 
     Every row runs, also behind one that fails, and the failure names each row that failed. Fixtures are made once, so
-    this is for tests whose rows leave nothing behind.
+    this is for tests whose rows leave nothing behind; but each row has a `tmp_path` of its own.
 
     names   the arguments that a row gives, with commas between
     ids     a name for each row; without it a row is named by its values
@@ -58,14 +58,14 @@ def each_row(names: str, table: Iterable[Any], ids: Sequence[str] = ()) -> Calla
             failures = _Failures()
             for name, given in cases:
                 with failures.noted(name):
-                    test(**fixtures, **given)
+                    test(**_apart(fixtures, name), **given)
             failures.tell(len(cases))
 
         async def every_row_in_turn(**fixtures: Any) -> None:
             failures = _Failures()
             for name, given in cases:
                 with failures.noted(name):
-                    await test(**fixtures, **given)
+                    await test(**_apart(fixtures, name), **given)
             failures.tell(len(cases))
 
         made: Any = every_row_in_turn if inspect.iscoroutinefunction(test) else every_row
@@ -77,6 +77,15 @@ def each_row(names: str, table: Iterable[Any], ids: Sequence[str] = ()) -> Calla
         return made
 
     return decorate
+
+
+def _apart(fixtures: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the fixtures for a row, with a folder of its own."""
+    if "tmp_path" not in fixtures:
+        return fixtures
+    folder = fixtures["tmp_path"] / name.partition(":")[0]
+    folder.mkdir()
+    return {**fixtures, "tmp_path": folder}
 
 
 def _short(value: object) -> str:

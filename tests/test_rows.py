@@ -1,5 +1,7 @@
 """Rows of a table in one test: all of them run, and the failed ones are named."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.rows import each_row
@@ -21,6 +23,11 @@ def test_the_rows_were_run_in_order():
 @each_row("number", range(3))
 async def test_a_test_may_be_asynchronous(number: int):
     assert number < 3
+
+
+@each_row("name", ["a", "b"])
+def test_a_row_has_a_folder_of_its_own(name: str, tmp_path: Path):
+    (tmp_path / "file").touch(exist_ok=False)
 
 
 def test_the_failed_rows_are_named_and_the_first_is_shown():
