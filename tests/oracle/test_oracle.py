@@ -27,6 +27,7 @@ from tests.fakes.scripted_http import Reply, ScriptedHttp
 from tests.oracle import anthropic_sdk, ollama_sdk, openai_sdk
 from tests.oracle.conversations import CONVERSATIONS, Conversation
 from tests.oracle.ours import our_bodies
+from tests.rows import Test, each_row
 from tests.unit.llm import responses_streams, streams
 
 pytestmark = pytest.mark.anyio
@@ -129,16 +130,35 @@ FORMATS = {
         _ollama_aside,
     ),
 }
-CASES = [
-    pytest.param(form, conversation, id=f"{name}-{conversation.name}")
-    for name, form in FORMATS.items()
-    for conversation in CONVERSATIONS
-    if name not in conversation.lacks
-]
 
 
-@pytest.mark.parametrize(("form", "conversation"), CASES)
-async def test_our_requests_are_those_of_the_official_sdk(form: Format, conversation: Conversation) -> None:
+def _conversing_by(name: str) -> Callable[[Test], Test]:
+    """Have each conversation that a format can carry, in one test: to import its SDK takes longer than all of them."""
+    table = [each for each in CONVERSATIONS if name not in each.lacks]
+    return each_row("conversation", table, [each.name for each in table])
+
+
+@_conversing_by("anthropic")
+async def test_our_requests_are_those_of_the_sdk_of_anthropic(conversation: Conversation) -> None:
+    await _compare(FORMATS["anthropic"], conversation)
+
+
+@_conversing_by("chat")
+async def test_our_chat_requests_are_those_of_the_sdk_of_openai(conversation: Conversation) -> None:
+    await _compare(FORMATS["chat"], conversation)
+
+
+@_conversing_by("responses")
+async def test_our_responses_requests_are_those_of_the_sdk_of_openai(conversation: Conversation) -> None:
+    await _compare(FORMATS["responses"], conversation)
+
+
+@_conversing_by("ollama")
+async def test_our_requests_are_those_of_the_sdk_of_ollama(conversation: Conversation) -> None:
+    await _compare(FORMATS["ollama"], conversation)
+
+
+async def _compare(form: Format, conversation: Conversation) -> None:
     played = [
         Reply.stream(
             form.stream(text=answer.text, calls=[call.wire() for call in answer.calls], thought=answer.thought)
