@@ -38,7 +38,7 @@ from acp_agent.session.toolset.gate_factory import (
     permission_gate,
     reads_everything,
 )
-from acp_agent.session.toolset.settings import permission_rules, session_roots
+from acp_agent.session.toolset.settings import FolderRules, permission_rules
 from acp_agent.session.verdicts import judged
 
 
@@ -190,7 +190,8 @@ class Chain:
         loaded, tools = self.loaded, self.loaded.settings.tools
         self.trust = SessionTrust(tools=dict.fromkeys(self.foreign, TrustLevel.TRUSTED))
         memory = replace(GateMemory.new(tools), trust=self.trust)
-        files, shell = (session_roots(loaded, self.root, for_shell=commands) for commands in (False, True))
+        folders = FolderRules(loaded, self.root)
+        files, shell = (folders.roots(for_shell=commands) for commands in (False, True))
         context = GateContext(
             self.conduct, files, shell, urls=memory.urls, trust=memory.trust, contained=self.contained
         )
