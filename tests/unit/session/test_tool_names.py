@@ -1,6 +1,7 @@
 """Names of tools in defaults and tables: each means a tool that there is."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,7 +41,9 @@ CATALOGUE = {
 
 
 def literals(file: Path) -> Iterator[tuple[int, set[str]]]:
-    """Every collection of texts in a source, and the keys of every table, with its line."""
+    """Every collection of texts in a source, and the keys of every table, with its line; nothing without two names."""
+    if len(CATALOGUE & set(re.findall(r"""["'](\w+)["']""", file.read_text(encoding="utf-8")))) < 2:
+        return
     for node in ast.walk(tree_of(file)):
         match node:
             case ast.Tuple(elts=elements) | ast.List(elts=elements) | ast.Set(elts=elements):
