@@ -1,5 +1,6 @@
 """The calls the agent makes by itself: which, when, with which phase, and what becomes of them."""
 
+from itertools import product
 from pathlib import Path
 
 import anyio
@@ -15,6 +16,7 @@ from acp_agent.core.types import CallOrigin, Diff, Phase, ToolCall, ToolResult
 from acp_agent.store.memories import SECONDS as EMBEDDING_SECONDS
 from acp_agent.store.memories import MemoryStore
 from tests.fakes.fake_toolset import FakeToolset
+from tests.rows import each_row
 from tests.unit.store.databases import opened
 
 pytestmark = pytest.mark.anyio
@@ -120,8 +122,12 @@ async def test_a_summary_goes_to_the_memory_in_the_autonomous_phase():
     assert phases.status() == ("Phases: planner 0, verifier 0, autonomous 1 calls",)
 
 
-@pytest.mark.parametrize("summary", ["x" * 50_000, "日本語👍" * 5_000, "\udc80" * 9_000, "é", "kurz"])
-@pytest.mark.parametrize("note_bytes", [100, 101, 102, 103, 8 * 1024, 64 * 1024])
+@each_row(
+    "summary, note_bytes",
+    product(
+        ["x" * 50_000, "日本語👍" * 5_000, "\udc80" * 9_000, "é", "kurz"], [100, 101, 102, 103, 8 * 1024, 64 * 1024]
+    ),
+)
 async def test_a_summary_in_any_script_is_one_the_memory_takes(tmp_path: Path, summary: str, note_bytes: int):
     async with opened(tmp_path / "agent.db") as database:
         store = MemoryStore(database, max_notes=5, max_bytes=note_bytes)

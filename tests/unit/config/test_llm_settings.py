@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from acp_agent.config.llm_settings import OpenAIApi, ProviderEndpoint, ProviderSettings
 from acp_agent.core.errors import ConfigError
+from tests.rows import each_row
 from tests.unit.config.conftest import told
 
 PROVIDER = "[[llm.providers]]\nname = 'x'\ntype = 'openai'\nbase_url = 'http://127.0.0.1:1/v1'\n"
@@ -40,8 +41,8 @@ def test_a_provider_says_how_all_its_models_are_asked(loading):
     assert found.request_headers({}) == {"X-Title": "acp-agent", "HTTP-Referer": "https://example.org"}
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
+@each_row(
+    "line, message",
     [
         ("extra_body = { model = 'y' }", "expected no model: the agent sets it itself"),
         ("extra_body = { messages = [] }", "expected no messages"),

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from acp_agent.config.load import Flags, load
+from tests.rows import each_row
 from tests.unit.config.conftest import told
 
 GOOD = "[logging]\nlevel = 'debug'\n"
@@ -13,8 +14,8 @@ GOOD = "[logging]\nlevel = 'debug'\n"
 SECTIONS = "agent, agents, llm, memory, skills, tools, mcp, acp, scheduler, audit, logging"
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@each_row(
+    "text, message",
     [
         ("top = 1", f"top = 1: expected one of {SECTIONS}"),
         ("[agnet]\nx = 1", f'agnet = {{"x": 1}}: expected one of {SECTIONS}'),

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import TypeAlias
 
@@ -14,6 +15,7 @@ from acp_agent.core.ports import Decision
 from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.core.types import Access, CallOrigin, PathSubject
 from acp_agent.gates.rules.permission_rules import Action
+from tests.rows import each_row
 from tests.unit.gates.chain import Chain, ScriptedApprover, call, command, full_auto, rules
 
 pytestmark = pytest.mark.anyio
@@ -147,8 +149,7 @@ RUN_OR_OBEYED = (
 )
 
 
-@pytest.mark.parametrize("tool", ["write", "edit"])
-@pytest.mark.parametrize("path", RUN_OR_OBEYED)
+@each_row("tool, path", product(["write", "edit"], RUN_OR_OBEYED))
 async def test_auto_edit_asks_before_it_changes_what_programs_run_or_agents_obey(make: Make, tool: str, path: str):
     writing = call(tool, PathSubject(path, Access.WRITE), arguments={"path": path})
     assert await make(SessionOptions(auto_approve=AutoApprove.AUTO_EDIT)).fate(writing) == "asked"

@@ -16,6 +16,7 @@ from acp_agent.gates.paths.links import without_made
 from acp_agent.gates.sandbox import SandboxGate
 from acp_agent.workspace.command_files import shell_names
 from acp_agent.workspace.sandbox.sandbox import wall_named
+from tests.rows import each_row
 from tests.unit.gates.chain import Judged, call, command, inside
 from tests.unit.gates.paths.test_link_doubts import gate_of
 
@@ -60,7 +61,7 @@ def test_a_path_is_resolved_for_the_access_that_the_tool_wants():
     assert gate.judge(call("write", PathSubject("x", Access.WRITE))) == Deny("x: may only be read")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "cat src/x.py",
@@ -102,8 +103,8 @@ def test_ordinary_commands_are_not_asked_about(gate: Judged, text: str):
     assert gate.judge(command(text)) == Allow()
 
 
-@pytest.mark.parametrize(
-    ("text", "path"),
+@each_row(
+    "text, path",
     [
         ("cat /etc/passwd", "/etc/passwd"),
         ("ls /usr/include", "/usr/include"),

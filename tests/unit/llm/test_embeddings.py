@@ -18,6 +18,7 @@ from acp_agent.core.ports import Embedder
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType
 from acp_agent.llm.embeddings import BATCH, LONGEST_TEXT
 from tests.fakes.scripted_http import Hang, Reply, ScriptedHttp, Send
+from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -102,8 +103,8 @@ async def test_ollama_keeps_the_model_as_long_as_the_user_said() -> None:
 
 
 @BOTH
-@pytest.mark.parametrize(
-    ("vectors", "words"),
+@each_row(
+    "vectors, words",
     [
         ([], "0 vectors for 1 texts"),
         ([[1], [1]], "2 vectors for 1 texts"),

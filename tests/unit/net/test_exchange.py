@@ -5,6 +5,7 @@ import gzip
 import tracemalloc
 import zlib
 from collections.abc import AsyncIterator
+from itertools import product
 
 import anyio
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from acp_agent.core.errors import ToolError
 from acp_agent.net.exchange import Body, ContentType, unpacker_of
+from tests.rows import each_row
 from tests.unit.net.tls_site import reply
 from tests.unit.net.world import LIMIT, Category, World
 
@@ -312,27 +314,36 @@ async def test_bytes_that_are_no_utf_8_are_an_error_that_says_where(world: World
     assert message == "the page of example.com is not valid UTF-8 at byte 2, so it is no text to read"
 
 
-@pytest.mark.parametrize(
-    ("head", "body", "text"),
+@each_row(
+    "head, body, text, mime",
     [
-        ("<meta charset=iso-8859-1>", b"gr\xfcn", "grün"),
-        ("<META CharSet = 'ISO-8859-1' />", b"gr\xfcn", "grün"),
-        ("<meta name=x content='a > b'><meta charset=iso-8859-1>", b"gr\xfcn", "grün"),
-        ('<meta http-equiv="Content-Type" content="text/html; charset=windows-1251">', "мир".encode("cp1251"), "мир"),
-        ("<meta content='text/html;charset=koi8-r' http-equiv=content-type>", "мир".encode("koi8-r"), "мир"),
-        ("<!-- <meta charset=koi8-r> --><meta charset=shift_jis>", "日本".encode("shift_jis"), "日本"),
-        ("<meta name=description content='set charset=koi8-r'>", "grün".encode(), "grün"),
-        ("<meta charset=made-up>", "grün".encode(), "grün"),
-        ("<meta charset=rot13>", b"nop", "nop"),
-        ("<meta charset>", "grün".encode(), "grün"),
-        ("<meta charset=utf-16>", "grün".encode(), "grün"),
-        ("\ufeff<meta charset=koi8-r>", "grün".encode(), "grün"),
-        ("<meta-x charset=koi8-r>", "grün".encode(), "grün"),
-        (" " * 1024 + "<meta charset=koi8-r>", "grün".encode(), "grün"),
-        ("<meta " * 170, "grün".encode(), "grün"),
+        (head, body, text, mime)
+        for (head, body, text), mime in product(
+            [
+                ("<meta charset=iso-8859-1>", b"gr\xfcn", "grün"),
+                ("<META CharSet = 'ISO-8859-1' />", b"gr\xfcn", "grün"),
+                ("<meta name=x content='a > b'><meta charset=iso-8859-1>", b"gr\xfcn", "grün"),
+                (
+                    '<meta http-equiv="Content-Type" content="text/html; charset=windows-1251">',
+                    "мир".encode("cp1251"),
+                    "мир",
+                ),
+                ("<meta content='text/html;charset=koi8-r' http-equiv=content-type>", "мир".encode("koi8-r"), "мир"),
+                ("<!-- <meta charset=koi8-r> --><meta charset=shift_jis>", "日本".encode("shift_jis"), "日本"),
+                ("<meta name=description content='set charset=koi8-r'>", "grün".encode(), "grün"),
+                ("<meta charset=made-up>", "grün".encode(), "grün"),
+                ("<meta charset=rot13>", b"nop", "nop"),
+                ("<meta charset>", "grün".encode(), "grün"),
+                ("<meta charset=utf-16>", "grün".encode(), "grün"),
+                ("\ufeff<meta charset=koi8-r>", "grün".encode(), "grün"),
+                ("<meta-x charset=koi8-r>", "grün".encode(), "grün"),
+                (" " * 1024 + "<meta charset=koi8-r>", "grün".encode(), "grün"),
+                ("<meta " * 170, "grün".encode(), "grün"),
+            ],
+            ["text/html", "application/xhtml+xml"],
+        )
     ],
 )
-@pytest.mark.parametrize("mime", ["text/html", "application/xhtml+xml"])
 async def test_a_page_of_html_may_name_its_charset_itself(
     world: World, mime: str, head: str, body: bytes, text: str
 ) -> None:

@@ -17,6 +17,7 @@ from acp_agent.protocol.session_methods import PAGE, listed
 from acp_agent.protocol.updates import iso_time
 from acp_agent.session.manager import SessionManager
 from tests.fakes.sessions import Process, process
+from tests.rows import each_row
 from tests.unit.session.test_sessions import BAD_PARAMS, INTERNAL
 from tests.unit.store.databases import others
 from tests.unit.store.records import JSON
@@ -132,7 +133,7 @@ BAD_CURSORS = [
 ]
 
 
-@pytest.mark.parametrize("cursor", BAD_CURSORS, ids=range(len(BAD_CURSORS)))
+@each_row("cursor", BAD_CURSORS)
 async def test_a_cursor_of_nobodys_is_a_wrong_parameter(cursor: Any) -> None:
     with pytest.raises(RpcError) as caught:
         await listed(_storeless(), {"cursor": cursor})

@@ -16,6 +16,7 @@ from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.types import Access
 from acp_agent.session.workspace_facts import EarlyLook, FolderLook, WorkspaceFacts, command_for_tests, told_facts
 from acp_agent.workspace.roots import Roots
+from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -313,8 +314,8 @@ def test_only_what_the_agent_wrote_counts_as_told():
 NODE = json.dumps({"scripts": {"test": "vitest"}})
 
 
-@pytest.mark.parametrize(
-    ("files", "command"),
+@each_row(
+    "files, command",
     [
         ({}, ""),
         ({"Makefile": "all:\n\ttrue\ntest: all\n\tpytest\n"}, "`make test`"),

@@ -5,6 +5,7 @@ import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from acp_agent.store.audit import BEGINNING, MAX_LINE, ChainLink, seal
 from acp_agent.store.audit_read import last_of, records, tail, verify
+from tests.rows import each_row
 from tests.unit.store.audit_files import call, log_at, verified, whole
 
 
@@ -21,8 +23,7 @@ class Stop(Exception):
     """Nobody waits any longer."""
 
 
-@pytest.mark.parametrize("text", [b"", b"a\n", b"a\nb\nc\n", b"a\nb\nc", b"\n\n", b"a\n" * 50_000])
-@pytest.mark.parametrize("count", [1, 2, 3, 10])
+@each_row("text, count", product([b"", b"a\n", b"a\nb\nc\n", b"a\nb\nc", b"\n\n", b"a\n" * 50_000], [1, 2, 3, 10]))
 def test_the_last_lines_are_what_anybody_would_say(tmp_path, text, count):
     file = tmp_path / "f"
     file.write_bytes(text)

@@ -20,6 +20,7 @@ from acp_agent.tools.registry import Registry, catalogue, default_tools, every_t
 from acp_agent.tools.schema import schema, stored_schemas, told_schema
 from acp_agent.tools.tool import Params, Part, Tool
 from tests.fakes.memory_files import MemoryFileSystem
+from tests.rows import each_row
 from tests.unit.tools.workbench import Workbench, call
 
 pytestmark = pytest.mark.anyio
@@ -276,7 +277,7 @@ OURS = {
     *("agent", "evaluate", "handoff", "load_skill", "invoke_skill", "skill_search", "tasks", "messages", "scheduler"),
 }
 OPTIONAL = {"evaluate", "handoff", "load_skill", "invoke_skill", "skill_search", "tasks", "messages", "scheduler"}
-each_tool = pytest.mark.parametrize("tool", ALL_TOOLS, ids=lambda tool: tool.name)
+each_tool = each_row("tool", ALL_TOOLS, [tool.name for tool in ALL_TOOLS])
 
 
 def test_what_models_are_told_of_parameters_is_stored_as_it_would_be_made():

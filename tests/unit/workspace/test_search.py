@@ -20,6 +20,7 @@ from acp_agent.workspace.ripgrep import FoundLine, MatchReader, Ripgrep
 from acp_agent.workspace.roots import Roots
 from acp_agent.workspace.search import grep, missing_names
 from acp_agent.workspace.tree_walk import TimeLimit
+from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -28,8 +29,8 @@ async def lines(files: LocalFileSystem, pattern: str, path: str = ".") -> list[t
     return [(match.line, match.text) for match in (await files.grep(GrepQuery(pattern, path))).matches]
 
 
-@pytest.mark.parametrize(
-    ("text", "pattern", "expected"),
+@each_row(
+    "text, pattern, expected",
     [
         ("a\nb\n", "^", [(1, "a"), (2, "b")]),
         ("a\nb", "$", [(1, "a"), (2, "b")]),

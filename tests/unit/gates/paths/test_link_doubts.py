@@ -11,6 +11,7 @@ from acp_agent.gates.paths.unnamed_paths import followed
 from acp_agent.gates.sandbox import SandboxGate
 from acp_agent.gates.shell.command import Command
 from acp_agent.workspace.command_files import WorkspaceFiles, shell_names
+from tests.rows import each_row
 from tests.unit.gates.chain import Judged, command, inside
 
 
@@ -272,7 +273,7 @@ MAKERS = (
 )
 
 
-@pytest.mark.parametrize("maker", MAKERS)
+@each_row("maker", MAKERS)
 def test_behind_a_command_that_may_make_links_no_path_is_known(gate: Judged, maker: str):
     for text in (
         f"{maker} && cat readme.txt",
@@ -298,7 +299,7 @@ def test_behind_a_command_that_may_make_links_no_path_is_known(gate: Judged, mak
         assert not verdict.firm, text
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "git pull && make build",

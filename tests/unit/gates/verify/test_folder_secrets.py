@@ -4,6 +4,7 @@ import os
 import subprocess
 import time
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import anyio
@@ -133,14 +134,19 @@ Ask    git diff --no-index sub other
 """
 
 
-@pytest.mark.parametrize(("text", "expected"), rows(SEARCHES))
+@each_row("text, expected", rows(SEARCHES))
 def test_a_search_is_judged_by_what_its_options_make_it_read(tmp_path: Path, text: str, expected: str):
     plant(tmp_path, "sub/.env", "conf/x.key", "src/a.py", "other/a.py", "a.py", ".git/HEAD")
     assert asks(tmp_path, text) == expected
 
 
-@pytest.mark.parametrize("file", [".ignore", ".rgignore", ".gitignore", "sub/.ignore", ".git/info/exclude"])
-@pytest.mark.parametrize("line", ["!.env", "!/sub/.env", "!.e*", "!**", "!sub/.[e]nv", "a\n!*.env\r"])
+@each_row(
+    "file, line",
+    product(
+        [".ignore", ".rgignore", ".gitignore", "sub/.ignore", ".git/info/exclude"],
+        ["!.env", "!/sub/.env", "!.e*", "!**", "!sub/.[e]nv", "a\n!*.env\r"],
+    ),
+)
 def test_an_ignore_file_may_take_a_secret_in_again(tmp_path: Path, file: str, line: str):
     plant(tmp_path, "sub/.env", "a.py", ".git/HEAD")
     assert asks(tmp_path, "rg KEY") == "Allow"

@@ -359,7 +359,7 @@ def test_a_command_is_judged_by_the_files_its_words_lead_to(tmp_path, text, expe
     assert kind(seeing(tmp_path).judge(command(text))) is expected
 
 
-@pytest.mark.parametrize(("text", "expected"), rows(FOLDERS))
+@each_row("text, expected", rows(FOLDERS))
 def test_a_command_that_reads_a_folder_is_judged_by_what_is_in_it(tmp_path, text, expected):
     plant(tmp_path, "src/.env", "a.py", "src/a.py", "conf/secrets.json", "ign/server.key", "node_modules/x/k.pem")
     plant(tmp_path, "links/a", "linked/a")

@@ -72,8 +72,8 @@ def test_the_numbers_are_those_of_the_requirements(name: str, numbers: tuple[int
     assert (strategy["max_lines"], strategy["head"], strategy["tail"]) == numbers
 
 
-@pytest.mark.parametrize(
-    ("rule", "said"),
+@each_row(
+    "rule, said",
     [
         ('name = "a"\nmatch = { prefix = "x", regex = "y" }\nstrategy = { type = "dedup" }', "exactly one of exact"),
         ('name = "a"\nmatch = {}\nstrategy = { type = "dedup" }', "match = {}: expected exactly one of exact, prefix"),

@@ -1,6 +1,7 @@
 """What holds for every strategy whatever it is given."""
 
 import re
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from acp_agent.output.filters.git import GitDiff, GitStatus
 from acp_agent.output.filters.line_rules import GroupByRule
 from acp_agent.output.filters.strategy import CommandRun, Strategy
 from acp_agent.output.filters.test_summary import SummaryOfTests
+from tests.rows import each_row
 from tests.unit.output.filters.samples import sample
 
 STRATEGIES: list[Strategy] = [
@@ -79,8 +81,7 @@ def test_a_summary_of_tests_is_lines_of_the_output_and_notes(strategy: Strategy,
     assert own(strategy.apply("\n".join(lines), RUN).text, lines) == []
 
 
-@pytest.mark.parametrize("strategy", SUMMARIES)
-@pytest.mark.parametrize("name", [name for name in SAMPLES if "json" not in name])
+@each_row("strategy, name", product(SUMMARIES, [name for name in SAMPLES if "json" not in name]))
 def test_a_summary_of_each_sample_is_lines_of_the_output(strategy: Strategy, name: str):
     text = sample(name)
     shown = strategy.apply(text, RUN).text
@@ -109,8 +110,7 @@ HOSTILE = [
 
 
 @pytest.mark.timeout(20)
-@pytest.mark.parametrize("line", HOSTILE)
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@each_row("line, strategy", product(HOSTILE, STRATEGIES))
 def test_a_line_made_to_keep_a_regex_busy_does_not(strategy: Strategy, line: str):
     around = "running 1 test\ntest x ... FAILED\n=== test session starts ===\nOn branch main\ndiff --git a/x b/x\n"
     assert holds(strategy, f"{around}{line}\nwarning: x\n --> a.rs:1:1\n=== FAILURES ===\n{line}\n1 failed in 0.10s\n")

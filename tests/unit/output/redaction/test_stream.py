@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from acp_agent.output.redaction.redactor import Redactor, uncoloured
 from acp_agent.tools.tool import numbered
+from tests.rows import each_row
 from tests.unit.output.redaction.corpus import filled
 from tests.unit.output.redaction.planted import FRAGMENTS, SECRETS, leaks
 
@@ -155,14 +156,13 @@ def test_a_stream_of_such_lines_says_what_the_whole_text_says(shape):
 
 
 @several
-@pytest.mark.parametrize(
+@each_row(
     "lines",
     [
         ["machine api.example.com", "  login bot", f"  password {PASSWORD}", "machine other"],
         ["- name: DB_PASSWORD", f"  value: {PASSWORD}", "- name: PORT"],
         ["db_password: |", f"  {PASSWORD}", "port: 5432"],
     ],
-    ids=lambda lines: lines[0],
 )
 def test_a_value_on_a_line_after_its_name_is_found_behind_what_stands_before_the_line(shape, lines):
     redacted = redact(shape(lines))

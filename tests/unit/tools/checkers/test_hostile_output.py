@@ -1,13 +1,14 @@
 """Whatever a checker writes: no parser raises, and what comes out is fit to be shown."""
 
 import json
+from itertools import product
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.text import visible
 from acp_agent.tools.checkers import CARGO_CHECK, GO_VET, MYPY, PYRIGHT, RUFF, TSC, Checker
+from tests.rows import each_row
 from tests.unit.tools.checkers.outcomes import said
 
 CHECKERS = (CARGO_CHECK, RUFF, PYRIGHT, MYPY, TSC, GO_VET)
@@ -57,13 +58,15 @@ def test_text_of_any_shape_raises_nothing(parts: list[str]):
             assert "\n" not in each.message
 
 
-@pytest.mark.parametrize("checker", CHECKERS, ids=lambda checker: checker.name)
-@pytest.mark.parametrize(
-    "unit",
-    [
-        *("{", "[", '{"a":', ":1", "(1,1): ", "a:1:1: ", "\n\t", "\r", " ", "\n", "((", "error ", "x"),
-        '{"reason":"compiler-message","message":{"level":"error","message":"m","spans":[]}}\n',
-    ],
+@each_row(
+    "checker, unit",
+    product(
+        CHECKERS,
+        [
+            *("{", "[", '{"a":', ":1", "(1,1): ", "a:1:1: ", "\n\t", "\r", " ", "\n", "((", "error ", "x"),
+            '{"reason":"compiler-message","message":{"level":"error","message":"m","spans":[]}}\n',
+        ],
+    ),
 )
 def test_a_lot_of_anything_is_read_in_one_go(checker: Checker, unit: str):
     """Nothing here takes more than linear time; what does would not come back within the suite's timeout."""
