@@ -17,6 +17,7 @@ from typing import NamedTuple, cast
 from acp_agent.gates.paths.command_paths import path_words
 from acp_agent.gates.shell.command import Command, Survey
 from acp_agent.gates.shell.options import operands, option_texts, shell_call, tables
+from acp_agent.text import lazy_regex
 
 
 class Group(NamedTuple):
@@ -50,7 +51,7 @@ def _group(name: str, table: Mapping[str, object]) -> Group:
         return tuple(cast("list[str]", table.get(key, [])))
 
     def compiled(expressions: Iterable[str]) -> tuple[re.Pattern[str], ...]:
-        return tuple(re.compile(each) for each in expressions)
+        return tuple(map(lazy_regex, expressions))
 
     return Group(
         name=name,

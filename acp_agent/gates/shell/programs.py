@@ -116,7 +116,7 @@ def _program(table: dict[str, Any]) -> Program:
 
 
 def _patterns(texts: Iterable[str]) -> tuple[re.Pattern[str], ...]:
-    return tuple(re.compile(each) for each in texts)
+    return tuple(map(lazy_regex, texts))
 
 
 URL = "://"

@@ -1,6 +1,5 @@
 """The packaged tables, and what an approval of a program covers."""
 
-import re
 import tomllib
 from importlib.resources import files
 
@@ -305,6 +304,5 @@ def test_no_regular_expression_of_the_tables_is_slow():
     long = ["a" * 20_000, "://" * 5000, "=" * 20_000, "\n." * 8000, "e" * 20_000, "@:" * 9000]
     for program in program_table().programs.values():
         for pattern in (*program.words, *program.args):
-            assert isinstance(pattern, re.Pattern)
             for text in long:
                 pattern.fullmatch(text)
