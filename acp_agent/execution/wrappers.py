@@ -8,13 +8,15 @@ The output pipeline redacts, filters and cuts a result. A repetition after a net
 ask and does not count for a quota. Only the last result is filtered, cached, recorded and read by the model.
 """
 
+import asyncio
 import hashlib
 import json
 import random
 import sys
+import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from time import monotonic
@@ -250,6 +252,8 @@ def _json_size(value: Json) -> int:
             return sys.getsizeof(value)
 
 
+_LOAD_AFTER = 0.02
+"""Seconds that a command runs until the filters are loaded. Most commands end before and print little."""
 _INLINE_LIMIT = 16 * 1024
 """The most characters for which a thread would cost more than the work."""
 
@@ -278,7 +282,7 @@ class OutputExecutor:
 
     async def execute(self, facts: CallFacts) -> ToolResult:
         """Run the call and return its result as its readers get it."""
-        result = await self._wrapped.execute(facts)
+        result = await self._executed(facts)
         source = _result_source(facts, result)
         if _output_size(result) < _INLINE_LIMIT:
             fitted = self._pipeline.apply(result, source)
@@ -292,6 +296,20 @@ class OutputExecutor:
             return fitted.finish(trouble=str(error))
         summary = await self._summarize(fitted.result.text) if fitted.long and self._summarize else ""
         return fitted.finish(reference, summary=summary)
+
+    async def _executed(self, facts: CallFacts) -> ToolResult:
+        """Run the call. While a command runs, load what its output will need."""
+        if self._pipeline.is_loaded or not facts.commands:
+            return await self._wrapped.execute(facts)
+        later = asyncio.get_running_loop().call_later(_LOAD_AFTER, self._load)
+        try:
+            return await self._wrapped.execute(facts)
+        finally:
+            later.cancel()
+
+    def _load(self) -> None:
+        with suppress(RuntimeError):  # no thread can be started: the output waits instead
+            threading.Thread(target=self._pipeline.load, daemon=True).start()
 
 
 def _result_source(facts: CallFacts, result: ToolResult) -> ResultSource:

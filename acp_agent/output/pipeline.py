@@ -10,6 +10,7 @@ if it can, and calls `finish`.
 """
 
 import re
+import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -140,6 +141,16 @@ class Pipeline:
         self._sizes = sizes
         self._redactor = redactor
         self._filters = filters
+        self._loading = threading.Lock()
+        self.is_loaded = filters is None
+
+    def load(self) -> None:
+        """Load the filters, for which the first long output would wait. Any thread may do it."""
+        with self._loading:
+            if self._filters is not None and not self.is_loaded:
+                self._filters.load()
+                _preserved("a line", "", "a line", suspects=False)
+                self.is_loaded = True
 
     def apply(self, result: ToolResult, source: ResultSource) -> Fitted:
         """Return the result with text, display, envelope and failure ready to be shown, and with `stats` of the text.
@@ -152,6 +163,7 @@ class Pipeline:
         whole = text = self._redactor(result.text) if result.escaped else strings.redacted(result.text, result.before)
         filtered = None
         if self._filters is not None and source.run is not None and len(whole) >= min(_SHORT, self._sizes.threshold):
+            self.load()
             filtered = shortened(whole, source.run, self._filters)
             if filtered is not None and len(filtered.text) + _WORTH_IT < len(whole):
                 text = filtered.text

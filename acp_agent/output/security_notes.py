@@ -6,10 +6,11 @@ expressions are for RE2, each for one line. Two tables of the tests say what the
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 
 from acp_agent.output.filters.strategy import LinePatterns, decoded, encoded
-from acp_agent.text import shortened_line
+from acp_agent.text import lazy_regex, shortened_line
 
 # docker compose, buildkit, the name of a task or a worker
 _SOURCE = r"(?:[\w.-]+ *\| +|#\d+ (?:[\d.]+ )?|\[[^\]]+\] )?"
@@ -37,7 +38,9 @@ _PLAIN = (
     rf"^(?:\[?\d[\dT:.,Z +/-]+\]? +)?{_PLAIN_LEVEL}",
 )
 
-PLAIN_ERRORS = LinePatterns(_PLAIN)
+_lines = partial(LinePatterns, checked=True)
+
+PLAIN_ERRORS = _lines(_PLAIN)
 """Lines of `ERRORS` that are so plain that `NO_ERRORS` is not asked."""
 
 _SAID = (
@@ -110,14 +113,14 @@ _COULD_NOT = (
     r"(?i:^(?:the )?(?:command|build|compilation|job|deployment|tests?|process) .*\bfailed\b)",
 )
 
-ERRORS = tuple(map(LinePatterns, (_SAID, (*_BUILDS, *_TESTS), _CRASHES, (*_LOGS, *_COULD_NOT))))
+ERRORS = tuple(map(_lines, (_SAID, (*_BUILDS, *_TESTS), _CRASHES, (*_LOGS, *_COULD_NOT))))
 """Lines that report an error, unless `NO_ERRORS` matches and none of `PLAIN_ERRORS` does.
 
 They are in four parts without counted repetitions over whole lines: RE2 is fifty times slower once the states of an
 expression need more than its memory.
 """
 
-NO_ERRORS = LinePatterns(
+NO_ERRORS = _lines(
     (
         # what passed
         r"(?i:\b(?:ok|passed|pass|success(?:ful(?:ly)?)?)(?:\s+\[ *\d+%\]| \([\d.]+ ?m?s\)| <[\d.]+s>)?$)",
@@ -144,7 +147,7 @@ NO_ERRORS = LinePatterns(
 )
 """Lines that only look like an error."""
 
-TOTALS = LinePatterns(
+TOTALS = _lines(
     (
         r"(?i:\b(?:no|0|zero) (?:\w+ )?(?:error|fail))",
         r"""(?i:\b(?:errors|failures|failed|fail)["']?(?:[:=] *| )0)""",
@@ -152,7 +155,7 @@ TOTALS = LinePatterns(
 )
 """Lines that may contain a total of nothing, which `_NOTHING` takes out. Few do, so that search may be slow."""
 
-SUSPECTS = LinePatterns(
+SUSPECTS = _lines(
     (
         r"(?i:\b(?:err|errors?|fail(?:s|ed|ing|ures?)?|fatal|panic(?:s|ked)?|critical|exceptions?|traceback|abort(?:s|ed)?)\b)",
         r"[a-z](?:Error|Exception)\b",
@@ -162,7 +165,7 @@ SUSPECTS = LinePatterns(
 
 _VULNERABILITY = r"vulnerabilit(?:y|ies)\b"
 
-WARNINGS = LinePatterns(
+WARNINGS = _lines(
     (
         r"(?i:\bunused\b.*\bresult\b)",
         r"(?i:\bmust be used\b)",
@@ -185,7 +188,7 @@ WARNINGS = LinePatterns(
 )
 """The kinds of security warnings, one entry each."""
 
-TELLING = LinePatterns(
+TELLING = _lines(
     (
         r"(?i:error|\berr\b|fail|fatal|traceback|abort|panic|crit|alert|exception|rejection|emerg|exit|non-zero)|ERR_PNPM_|SEVERE",
         r"✖|●|✕|✗|✘|\x{d7}|\.pyi?:\d|\.go:\d|^E  |^E: |\*\* \(|\*\*\*[ A-Z]|^[EF][01]\d{3} ",
@@ -212,7 +215,7 @@ _LONGEST_COMPARED = 2000  # characters by which lines are compared
 _MOST_DIFFERENT = 2000  # different lines of one kind that are compared; of the others only the number matters
 _LONGEST_SEARCHED = 1 << 18  # characters of a filtered text in which a line is also searched as a part of another line
 
-_TIME = re.compile(
+_TIME = lazy_regex(
     r"""\d(?:  # the character before it is looked at behind it, so that the search for digits runs at memory speed
         \d{3}-\d\d-\d\d[T\x20]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?
       | (?<=\b\d)\d:\d\d:\d\d(?:[.,]\d+)?\b
@@ -220,7 +223,7 @@ _TIME = re.compile(
     )""",
     re.VERBOSE,
 )
-_NOTHING = re.compile(
+_NOTHING = lazy_regex(
     r"""(?<![\w.:/-])(?:no|0|zero)\ (?:\w+\ )?(?:errors|failures|error\(s\)|failure\(s\))(?!\w)
       | (?:^|(?<=[,;(:|]\ )|(?<=[,;(|]))(?:no|0)\ (?:tests?\ )?fail(?:ed|ing)\b
       | \b(?:errors|failures|failed|fail)["']?(?:[:=]\ *|\ )0(?=$|[,;)|\]}"']|\ +\w+\ *[:=])
@@ -228,7 +231,7 @@ _NOTHING = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 """Totals of nothing, such as `0 Failures` and `errors: 0`. The rest of their line may still report an error."""
-_UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+_UUID = lazy_regex(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 _RULES = " \t=_-*│|"
 
 

@@ -4,21 +4,21 @@
 output of failing tests are read.
 """
 
-import re
 from collections.abc import Sequence
 
 from acp_agent.output.filters.test_summary import RUN_ENDED, Format, ParsedOutput
+from acp_agent.text import lazy_regex
 
-_PROGRESS = re.compile(
+_PROGRESS = lazy_regex(
     r" {0,11}(?:Compiling|Downloading|Downloaded|Updating|Fetching|Fresh|Packaging|Verifying|Archiving|Locking|Adding"
     r"|Removing|Checking|Documenting|Running|Loaded|Blocking|Unpacking|Finished|Doc-tests|Dirty|Executable|Building) "
     r"|\[[\d,]+ (?:other )?lines? left out\]$"
 )
 _FIRST_LETTERS = tuple(" [ABCDEFLPRUV")
-_WARNING = re.compile(r"warning(?:\[\w+\])?: ")
-_GENERATED = re.compile(r"warning: `[^`]+` \([^)]*\) generated \d+ warnings?\b")
-_ARROW = re.compile(r"\s*--> ")
-_ERROR = re.compile(r"error(?:\[E\d+\])?: ")
+_WARNING = lazy_regex(r"warning(?:\[\w+\])?: ")
+_GENERATED = lazy_regex(r"warning: `[^`]+` \([^)]*\) generated \d+ warnings?\b")
+_ARROW = lazy_regex(r"\s*--> ")
+_ERROR = lazy_regex(r"error(?:\[E\d+\])?: ")
 
 
 def _is_progress(line: str) -> bool:
@@ -61,16 +61,16 @@ def _indented(lines: Sequence[str], start: int, parsed: ParsedOutput) -> int:
     return end
 
 
-_TEST = re.compile(r"test (?P<name>.+?) \.\.\. (?P<end>ok|FAILED|ignored|bench:)(?P<rest>.*)$")
-_QUIET_FAILURE = re.compile(r"(\S.*) --- FAILED$")
-_QUIET_DOTS = re.compile(r"[.Fia]+(?: \d+/\d+)?$")
-_RUNNING = re.compile(r"running \d+ tests?$")
-_RESULT = re.compile(
+_TEST = lazy_regex(r"test (?P<name>.+?) \.\.\. (?P<end>ok|FAILED|ignored|bench:)(?P<rest>.*)$")
+_QUIET_FAILURE = lazy_regex(r"(\S.*) --- FAILED$")
+_QUIET_DOTS = lazy_regex(r"[.Fia]+(?: \d+/\d+)?$")
+_RUNNING = lazy_regex(r"running \d+ tests?$")
+_RESULT = lazy_regex(
     r"test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored; (?:\d+ measured; )?(\d+) filtered out"
 )
-_BLOCK = re.compile(r"---- (?P<name>.+) std(?:out|err) ----$")
-_OLD_PANIC = re.compile(r"thread '.*' panicked at '.*', \S+$")
-_CARGO_GAVE_UP = re.compile(r"error: (?:(?:doc)?test|bench) failed, to rerun")
+_BLOCK = lazy_regex(r"---- (?P<name>.+) std(?:out|err) ----$")
+_OLD_PANIC = lazy_regex(r"thread '.*' panicked at '.*', \S+$")
+_CARGO_GAVE_UP = lazy_regex(r"error: (?:(?:doc)?test|bench) failed, to rerun")
 _BEGINNINGS = ("test ", "running ", "error", "warning", "Caused by:", *_FIRST_LETTERS)
 _SECTIONS = ("failures:", "successes:")
 _MOST_PASSED = 5  # results of binaries whose tests all passed
@@ -222,13 +222,13 @@ CARGO = Format(
 )
 
 
-_STATUS = re.compile(r"\s*(?P<word>[A-Z][A-Z0-9 /+-]*?) \[[^\]]*\] +(?:\([^)]*\) +)?(?P<test>\S.*)$")
-_SUMMARY = re.compile(r"\s*Summary \[[^\]]*\]\s+\d+(?:/\d+)? tests? run: ")
-_OLD_OUTPUT = re.compile(r"-{3,}\s*(?:TRY \d+ )?(?:STDOUT|STDERR|OUTPUT):\s+(?P<test>\S+(?: \S+)*)\s*-{3,}$")
-_NEW_OUTPUT = re.compile(r"\s*(?:TRY \d+ )?(?:stdout|stderr|output) ─+$")
-_RULE = re.compile(r"\s*(?:─{4,}|-{4,})$")
-_START = re.compile(r"\s*(?:Starting \d+ tests? across|Nextest run ID|Running \[|Canceling|Cancelling|Cancell?ed)")
-_HARNESS = re.compile(r"\s*(?:running \d+ tests?$|failures:$|test result: |-{4} .* stdout -{4}$)")
+_STATUS = lazy_regex(r"\s*(?P<word>[A-Z][A-Z0-9 /+-]*?) \[[^\]]*\] +(?:\([^)]*\) +)?(?P<test>\S.*)$")
+_SUMMARY = lazy_regex(r"\s*Summary \[[^\]]*\]\s+\d+(?:/\d+)? tests? run: ")
+_OLD_OUTPUT = lazy_regex(r"-{3,}\s*(?:TRY \d+ )?(?:STDOUT|STDERR|OUTPUT):\s+(?P<test>\S+(?: \S+)*)\s*-{3,}$")
+_NEW_OUTPUT = lazy_regex(r"\s*(?:TRY \d+ )?(?:stdout|stderr|output) ─+$")
+_RULE = lazy_regex(r"\s*(?:─{4,}|-{4,})$")
+_START = lazy_regex(r"\s*(?:Starting \d+ tests? across|Nextest run ID|Running \[|Canceling|Cancelling|Cancell?ed)")
+_HARNESS = lazy_regex(r"\s*(?:running \d+ tests?$|failures:$|test result: |-{4} .* stdout -{4}$)")
 _GOOD = {"PASS", "SLOW", "LEAK", "SKIP", "START", "SETUP PASS", "RETRY", "DELAY"}
 
 

@@ -13,7 +13,7 @@ from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import Confidence
 from acp_agent.log import Log
 from acp_agent.output.filters.strategy import CommandRun, Filtered, Restored
-from acp_agent.text import lines_of
+from acp_agent.text import lazy_regex, lines_of
 
 if TYPE_CHECKING:  # loaded for the first command
     from acp_agent.output.filters.rule_file import FilterRuleSet
@@ -58,7 +58,7 @@ class FilterMetrics:
             return dict(self._counts)
 
 
-_NOT_LITERAL = re.compile(r"[$\\*?\[\n]|^-|`")
+_NOT_LITERAL = lazy_regex(r"[$\\*?\[\n]|^-|`")
 
 
 def split_echoes(text: str, run: CommandRun) -> tuple[str, str, str, CommandRun]:
@@ -175,6 +175,10 @@ class FilterEngine:
         """The warnings about the user's rules, one sentence each. Without a user's file no rule is read for this."""
         users = self._source.users()
         return () if users is None else users.warnings
+
+    def load(self) -> None:
+        """Read the rules, if they were not read yet."""
+        self._source.current()
 
     def apply(self, text: str, run: CommandRun) -> Filtered | None:
         """Return the text after every matching rule, None if no rule matches. It never raises.

@@ -11,19 +11,20 @@ from itertools import accumulate, chain, pairwise
 
 from acp_agent.core.types import Confidence
 from acp_agent.output.filters.strategy import Applied, CommandRun
+from acp_agent.text import lazy_regex
 
 _FILE = ("diff --git ", "diff --cc ", "diff --combined ")
 _BEGINS = (*_FILE, "@@")
 _FIRST = frozenset(each[:2] for each in _BEGINS)
-_PLAIN_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
-_HUNK = re.compile(r"(?P<ats>@@+) (?P<ranges>(?:[-+]\d+(?:,\d+)? )+)@@+")
-_CONFLICT = re.compile(r"[ +]+(?:<{7}|>{7})(?: |$)")
-_RANGE = re.compile(r"[-+]\d+(?:,(\d+))?")
+_PLAIN_HUNK = lazy_regex(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+_HUNK = lazy_regex(r"(?P<ats>@@+) (?P<ranges>(?:[-+]\d+(?:,\d+)? )+)@@+")
+_CONFLICT = lazy_regex(r"[ +]+(?:<{7}|>{7})(?: |$)")
+_RANGE = lazy_regex(r"[-+]\d+(?:,(\d+))?")
 _HEADER = (
     *("index ", "--- ", "+++ ", "old mode ", "new mode ", "new file mode ", "deleted file mode ", "mode ", "rename "),
     *("copy ", "similarity index ", "dissimilarity index ", "Binary files ", "GIT binary patch"),
 )
-_BINARY_DATA = re.compile(r"(?:literal|delta) \d+$|[A-Za-z][0-9A-Za-z!#$%&()*+;<=>?@^_`{|}~-]+$|$")
+_BINARY_DATA = lazy_regex(r"(?:literal|delta) \d+$|[A-Za-z][0-9A-Za-z!#$%&()*+;<=>?@^_`{|}~-]+$|$")
 
 
 @dataclass(slots=True)
@@ -166,7 +167,7 @@ def _length(marks: Sequence[str], sizes: Sequence[int]) -> int | None:
     return None if any(left) else len(marks)
 
 
-_GENERATED = re.compile(
+_GENERATED = lazy_regex(
     r"(?:^|/)(?:package-lock\.json|npm-shrinkwrap\.json|yarn\.lock|pnpm-lock\.yaml|bun\.lockb?|Cargo\.lock|poetry\.lock"
     r"|uv\.lock|pdm\.lock|Pipfile\.lock|composer\.lock|Gemfile\.lock|go\.sum|flake\.lock|mix\.lock|pubspec\.lock|deno\.lock"
     r"|Package\.resolved|packages\.lock\.json)$|\.min\.(?:js|css|mjs)$|\.(?:js|css)\.map$|\.pb\.go$|_pb2(?:_grpc)?\.pyi?$"
@@ -238,12 +239,12 @@ _STATE = (
     "On branch ", "HEAD detached ", "Not currently on any branch.", "interactive rebase in progress; ",
     "rebase in progress; ",
 )  # fmt: skip
-_SHORT = re.compile(r"(?:## |# branch\.|[ MADRCUT?!]{2} \S|[12u] [.MADRCUT]{2} |[?!] )")
+_SHORT = lazy_regex(r"(?:## |# branch\.|[ MADRCUT?!]{2} \S|[12u] [.MADRCUT]{2} |[?!] )")
 _SECTIONS = frozenset(
     ("Changes to be committed:", "Changes not staged for commit:", "Untracked files:", "Ignored files:")
 )
 _ENTRY = "\t"
-_TAIL_HINT = re.compile(r"((?:no changes added|nothing added|nothing) to commit\b.*?) \((?:use|create)\b.*\)$")
+_TAIL_HINT = lazy_regex(r"((?:no changes added|nothing added|nothing) to commit\b.*?) \((?:use|create)\b.*\)$")
 
 
 class GitStatus:

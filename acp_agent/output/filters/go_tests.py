@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from typing import cast
 
 from acp_agent.output.filters.test_summary import Format, ParsedOutput, UnknownLines
+from acp_agent.text import lazy_regex
 
-_EVENT = re.compile(r"=== (?P<what>RUN|PAUSE|CONT|NAME|FAIL)\s+(?P<test>\S.*)$")
-_END = re.compile(r"(?P<indent>\s*)--- (?P<what>PASS|FAIL|SKIP|BENCH): (?P<test>\S+)(?: \([\d.]+s\))?$")
-_PACKAGE = re.compile(r"(?P<what>ok  |FAIL|\?   |---)\t(?P<package>\S+)(?P<rest>.*)$")
-_BUILD = re.compile(r"# \S+")
-_PANIC = re.compile(
+_EVENT = lazy_regex(r"=== (?P<what>RUN|PAUSE|CONT|NAME|FAIL)\s+(?P<test>\S.*)$")
+_END = lazy_regex(r"(?P<indent>\s*)--- (?P<what>PASS|FAIL|SKIP|BENCH): (?P<test>\S+)(?: \([\d.]+s\))?$")
+_PACKAGE = lazy_regex(r"(?P<what>ok  |FAIL|\?   |---)\t(?P<package>\S+)(?P<rest>.*)$")
+_BUILD = lazy_regex(r"# \S+")
+_PANIC = lazy_regex(
     r"(?:panic: |fatal error: |unexpected fault address|SIG[A-Z]+: |WARNING: DATA RACE|\*\*\* Test killed)"
 )
 _PANIC_LETTERS = frozenset("pfuSW*")
-_EXIT = re.compile(r"(?:exit status \d+|signal: \w+)$")
+_EXIT = lazy_regex(r"(?:exit status \d+|signal: \w+)$")
 
 
 class GoPlain:

@@ -1,18 +1,18 @@
 """The output of jest, vitest and mocha: failures and summary lines."""
 
-import re
 from collections.abc import Sequence
 
 from acp_agent.output.filters.test_summary import Format, ParsedOutput
+from acp_agent.text import lazy_regex
 
-_SUMMARY = re.compile(r"\s*Tests:?\s+\d+ [a-z]+\b.*$")
-_MOCHA = re.compile(r"\s+\d+ (?:passing|failing|pending)\b")
-_DETAIL = re.compile(r"\s*(?:● \S.*|⎯+ .*⎯+|FAIL\s+\S.* > .*|\d+\) \S.*)$")
-_NOTE = re.compile(r"\s*(?:Test Suites|Test Files|Snapshots|Time|Duration|Errors|Unhandled Errors?)\b:?\s")
-_PASSED = re.compile(r"\s*(?:PASS\b|○|↓|RUN\s+v\d|Start at|Ran all test suites|\[\d+/\d+\]⎯)")
+_SUMMARY = lazy_regex(r"\s*Tests:?\s+\d+ [a-z]+\b.*$")
+_MOCHA = lazy_regex(r"\s+\d+ (?:passing|failing|pending)\b")
+_DETAIL = lazy_regex(r"\s*(?:● \S.*|⎯+ .*⎯+|FAIL\s+\S.* > .*|\d+\) \S.*)$")
+_NOTE = lazy_regex(r"\s*(?:Test Suites|Test Files|Snapshots|Time|Duration|Errors|Unhandled Errors?)\b:?\s")
+_PASSED = lazy_regex(r"\s*(?:PASS\b|○|↓|RUN\s+v\d|Start at|Ran all test suites|\[\d+/\d+\]⎯)")
 _TICKS = frozenset("✓√✔")
 _FIRST = frozenset("TSDEUFPR[0123456789●⎯○↓✕\u00d7✗\u276f")  # the first characters of all these expressions
-_FAILED = re.compile(r"\s*(?:✕|\u00d7|✗|\u276f|FAIL\b)\s*\S")
+_FAILED = lazy_regex(r"\s*(?:✕|\u00d7|✗|\u276f|FAIL\b)\s*\S")
 
 
 class JavaScript:

@@ -15,7 +15,7 @@ from acp_agent.output.filters.strategy import (
     line_count,
     united,
 )
-from acp_agent.text import lines_left_out, lines_of, shortened_line
+from acp_agent.text import lazy_regex, lines_left_out, lines_of, shortened_line
 
 
 class KeepMatching:
@@ -61,7 +61,7 @@ class StripNoise:
 
 
 _LONGEST_LINE = 500  # characters shown of a line of a truncated text
-_INDEX = re.compile(r"\[\d+\]")  # names one of several things, such as Terraform's `web[3]`
+_INDEX = lazy_regex(r"\[\d+\]")  # names one of several things, such as Terraform's `web[3]`
 
 
 class Truncate:
@@ -196,7 +196,7 @@ _FEWEST_LINES = 3
 _ANY = "\0"  # stands for varying parts; sanitized text does not contain it
 
 # The pattern begins with one class, so that the search runs at memory speed. A lookbehind checks the character before.
-_VARYING = re.compile(
+_VARYING = lazy_regex(
     r"""[0-9](?:
         (?<=[^\w.]\d)(?:
             \d{3}[-/]\d\d[-/]\d\d(?:[T\x20]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|\x20?[+-]\d\d:?\d\d)?)?  # ISO 8601
@@ -211,7 +211,7 @@ _VARYING = re.compile(
     )""",
     re.VERBOSE,
 )
-_UUID_FROM_9 = re.compile(r"-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
+_UUID_FROM_9 = lazy_regex(r"-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
 _UUID_UP_TO_8 = 8
 
 
@@ -256,15 +256,15 @@ def normalised(text: str) -> str:
     return _VARYING.sub(_ANY, f"\n{_ANY.join((*heads, last))}")[1:]
 
 
-_HEADING = re.compile(r"(?P<level>warning|error)(?:\[\w+\])?: (?P<message>.+)$")
-_ANY_ERROR = re.compile(r"^(?:error(?:\[\w+\])?: |\S+:\d+:\d+: error)", re.MULTILINE)
+_HEADING = lazy_regex(r"(?P<level>warning|error)(?:\[\w+\])?: (?P<message>.+)$")
+_ANY_ERROR = lazy_regex(r"^(?:error(?:\[\w+\])?: |\S+:\d+:\d+: error)", re.MULTILINE)
 _LEVELS = ("warning", "error")
-_GENERATED = re.compile(r"(?:`[^`]+` \([^)]*\) generated \d+ warnings?|build failed, waiting|\d+ warnings? emitted)")
-_CLIPPY_PAGE = re.compile(r"rust-clippy/\S{0,200}#(\w+)")
-_PROGRESS = re.compile(
+_GENERATED = lazy_regex(r"(?:`[^`]+` \([^)]*\) generated \d+ warnings?|build failed, waiting|\d+ warnings? emitted)")
+_CLIPPY_PAGE = lazy_regex(r"rust-clippy/\S{0,200}#(\w+)")
+_PROGRESS = lazy_regex(
     r" {0,11}(?:Compiling|Downloading|Downloaded|Updating|Fetching|Fresh|Locking|Adding|Checking|Finished|Blocking) "
 )
-_NAMES = re.compile(r"`[^`]*`")
+_NAMES = lazy_regex(r"`[^`]*`")
 
 
 @dataclass(slots=True)

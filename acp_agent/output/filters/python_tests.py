@@ -3,20 +3,19 @@
 Of pytest any verbosity and --tb style is read, -x, xdist, interrupted runs, and several runs after one another.
 """
 
-import re
 from collections.abc import Sequence
 
 from acp_agent.output.filters.test_summary import RUN_ENDED, Format, ParsedOutput, clipped, shorten
-from acp_agent.text import lines_left_out
+from acp_agent.text import lazy_regex, lines_left_out
 
-_TITLE = re.compile(r"_+ (?!_ )(?P<title>\S(?:.*\S)?) _+$")
-_TRACE_RULE = re.compile(r"(?:_ )+_?$")
-_LINE_STYLE = re.compile(r"(?:\S.*:\d+: \S|\[XPASS\(strict\)\])")
+_TITLE = lazy_regex(r"_+ (?!_ )(?P<title>\S(?:.*\S)?) _+$")
+_TRACE_RULE = lazy_regex(r"(?:_ )+_?$")
+_LINE_STYLE = lazy_regex(r"(?:\S.*:\d+: \S|\[XPASS\(strict\)\])")
 _ERROR_LINE = "E  "
-_ORIGIN = re.compile(r"E +\+ +(?:where|and) ")  # of a value in the message
-_WORKER = re.compile(r"\[gw\d+\] \w+ -- Python ")
-_LISTED = re.compile(r"(?:FAILED|ERROR|SUBFAILED|SUBFAIL)\b")
-_WARNING = re.compile(r"\s+(?P<place>\S.*?:\d+): (?P<message>\S.*)$")
+_ORIGIN = lazy_regex(r"E +\+ +(?:where|and) ")  # of a value in the message
+_WORKER = lazy_regex(r"\[gw\d+\] \w+ -- Python ")
+_LISTED = lazy_regex(r"(?:FAILED|ERROR|SUBFAILED|SUBFAIL)\b")
+_WARNING = lazy_regex(r"\s+(?P<place>\S.*?:\d+): (?P<message>\S.*)$")
 _MESSAGE_LINES = 3
 _MOST_WARNINGS = 20
 _MOST_NOTES = 20
@@ -90,30 +89,30 @@ def other(heading: str, lines: Sequence[str], parsed: ParsedOutput) -> None:
         parsed.keep(line)
 
 
-_SECTION = re.compile(r"=+ (?P<title>\S.*?) =+$")
-_TOTALS = re.compile(
+_SECTION = lazy_regex(r"=+ (?P<title>\S.*?) =+$")
+_TOTALS = lazy_regex(
     r"(?P<counts>no tests (?:ran|collected)|\d+ (?:tests? )?[a-z]+(?:, \d+ [a-z]+(?: [a-z]+)?)*)"
     r"(?: \(\d+ deselected\))? in \d+(?:\.\d+)?s.*$"
 )
-_COUNT = re.compile(r"(\d+) ([a-z]+)(?! passed)\b")
-_HEADER = re.compile(
+_COUNT = lazy_regex(r"(\d+) ([a-z]+)(?! passed)\b")
+_HEADER = lazy_regex(
     r"(?:platform|rootdir|configfile|inifile|plugins|cachedir|testpaths|hypothesis profile|collecting|collected"
     r"|created|timeout|timeout method|timeout func_only|asyncio|metadata|benchmark|random-order|django"
     r"|\d+ workers? \[|scheduling tests via|gw\d+ |initialized: |bringing up nodes|Test session starts|cov\b)"
 )
 _WORDS = "PASSED|SKIPPED|XFAIL|XPASS|RERUN|FAILED|ERROR|SUBPASSED|SUBSKIPPED|SUBFAILED"
-_VERBOSE = re.compile(
+_VERBOSE = lazy_regex(
     rf"(?:[^\s:]+\.\w+::\S.*? )?(?P<word>{_WORDS})(?:\([^)]*\))?(?: \(.*\))?(?: +\[ *\d+%\])?$"
     rf"|\[gw\d+\] (?:\[ *\d+%\] )?(?P<worker>{_WORDS})(?:\([^)]*\))? [^\s:]+\.\w+::"
 )
-_PASSED = re.compile(r"\S+::.* PASSED +\[ *\d+%\]$")
-_DOTS = re.compile(r"(?:\S+\.(?:py|md|rst|txt) )?(?P<dots>[.FEsxXRuUfp,-]+)(?:\s+\[ *(?:\d+%|\d+/\d+)\])?$")
-_STOPPED = re.compile(r"!+ .* !+$")
+_PASSED = lazy_regex(r"\S+::.* PASSED +\[ *\d+%\]$")
+_DOTS = lazy_regex(r"(?:\S+\.(?:py|md|rst|txt) )?(?P<dots>[.FEsxXRuUfp,-]+)(?:\s+\[ *(?:\d+%|\d+/\d+)\])?$")
+_STOPPED = lazy_regex(r"!+ .* !+$")
 # A section of a plugin without a heading of its own.
-_PLUGIN = re.compile(r"-+ (?:coverage: |generated |benchmark )\S.* -+$")
+_PLUGIN = lazy_regex(r"-+ (?:coverage: |generated |benchmark )\S.* -+$")
 _ENDS = frozenset("=-!0123456789")  # the first characters of lines that end a section
-_PERCENT = re.compile(r"\s*\[ *(?:\d+%|\d+/\d+)\]$")
-_STARTED = re.compile(r"[^\s:]+\.py::\S.*$")
+_PERCENT = lazy_regex(r"\s*\[ *(?:\d+%|\d+/\d+)\]$")
+_STARTED = lazy_regex(r"[^\s:]+\.py::\S.*$")
 
 
 class Pytest:
@@ -251,11 +250,11 @@ PYTEST = Format(
 )
 
 
-_HEADING = re.compile(r"(?:FAIL|ERROR|UNEXPECTED SUCCESS): \S")
-_RAN = re.compile(r"Ran \d+ tests? in [\d.]+s$")
-_VERDICT = re.compile(r"(?:OK|FAILED|NO TESTS RAN)(?: \([^)]*\))?$")
-_UNITTEST_DOTS = re.compile(r"[.FEsxu]+$")
-_UNITTEST_VERBOSE = re.compile(r".*\.\.\. (?P<end>ok|FAIL|ERROR|skipped .*|expected failure|unexpected success)$")
+_HEADING = lazy_regex(r"(?:FAIL|ERROR|UNEXPECTED SUCCESS): \S")
+_RAN = lazy_regex(r"Ran \d+ tests? in [\d.]+s$")
+_VERDICT = lazy_regex(r"(?:OK|FAILED|NO TESTS RAN)(?: \([^)]*\))?$")
+_UNITTEST_DOTS = lazy_regex(r"[.FEsxu]+$")
+_UNITTEST_VERBOSE = lazy_regex(r".*\.\.\. (?P<end>ok|FAIL|ERROR|skipped .*|expected failure|unexpected success)$")
 _DOUBLE, _SINGLE = "=" * 70, "-" * 70
 
 

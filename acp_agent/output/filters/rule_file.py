@@ -6,9 +6,9 @@ A mistake in one rule disables only that rule.
 import time
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
-from typing import TypeAlias, assert_never, cast
+from typing import Any, TypeAlias, assert_never, cast
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -84,23 +84,33 @@ class CommandMatcher:
 _SUMMARIES = (KeepMatchingSpec, TestSummarySpec, GroupByRuleSpec, GitStatusSpec, GitDiffSpec)
 
 
-@frozen
 class CompiledRule:
-    """An enabled rule. `restored` says which lines come back if the strategy leaves them out."""
+    """An enabled rule. `restored` says which lines come back if the strategy leaves them out.
 
-    name: str
-    matcher: CommandMatcher
-    strategy: Strategy
-    restored: Restored
+    Raises ValueError if the expressions of its matcher are invalid. Those of its strategy raise it when it is made,
+    which is when it is first used: a session uses few of the built-in rules.
+    """
+
+    def __init__(self, rule: FilterRule) -> None:
+        self.name = rule.name
+        # The missing end of a text may hold the output of the very command that the rule is for.
+        endless = isinstance(rule.strategy, TruncateSpec) and not rule.strategy.tail
+        summary = endless or isinstance(rule.strategy, _SUMMARIES)
+        self.matcher = CommandMatcher(rule.match, summary=summary, unless=rule.unless)
+        self.restored = _restored(rule.strategy)
+        self._spec = rule.strategy
+
+    @cached_property
+    def strategy(self) -> Strategy:
+        """What the rule does with an output."""
+        return _strategy(self._spec)
 
 
 def compiled(rule: FilterRule) -> CompiledRule:
-    """Compile the rule. Raises ValueError if its expressions are invalid or too large together."""
-    # The missing end of a text may hold the output of the very command that the rule is for.
-    endless = isinstance(rule.strategy, TruncateSpec) and not rule.strategy.tail
-    summary = endless or isinstance(rule.strategy, _SUMMARIES)
-    matcher = CommandMatcher(rule.match, summary=summary, unless=rule.unless)
-    return CompiledRule(rule.name, matcher, _strategy(rule.strategy), _restored(rule.strategy))
+    """Compile all of a rule. Raises ValueError if its expressions are invalid or too large together."""
+    made = CompiledRule(rule)
+    _ = made.strategy
+    return made
 
 
 def _restored(spec: StrategySpec) -> Restored:
@@ -168,9 +178,23 @@ class FilterRuleSet:
 
 @cache
 def built_in() -> FilterRuleSet:
-    """Return the built-in rules. They are read late, so that the start does not wait for them."""
+    """Return the built-in rules. They are read late, so that the start does not wait for them.
+
+    Nothing of them is checked, and each is compiled when it is first used: a test checks them all.
+    """
     source = files("acp_agent.output.filters").joinpath("builtin.toml").read_text(encoding="utf-8")
-    return _rule_set(tomllib.loads(source), BUILT_IN)
+    rules = map(_known, tomllib.loads(source)["rules"])
+    return FilterRuleSet(tuple(CompiledRule(each) for each in rules if each.enabled), BUILT_IN)
+
+
+def _known(table: Mapping[str, Any]) -> FilterRule:
+    """Return a rule whose table is known to be good."""
+    values = dict[str, Any](table["strategy"])
+    if "fallback" in values:
+        values["fallback"] = Ends.model_construct(**values["fallback"])
+    strategy = SPECS[values["type"]].model_construct(**values)
+    made: dict[str, Any] = {**table, "match": Match.model_construct(**table["match"]), "strategy": strategy}
+    return FilterRule.model_construct(**made)
 
 
 def read_rules(path: str) -> FilterRuleSet | None:

@@ -33,7 +33,7 @@ SomeLines = Annotated[int, Field(ge=1, le=_MOST_LINES)]
 class _Table(BaseModel):
     """A table of a rule file: frozen, without unknown keys and silent conversions. Errors say what is expected."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 class Match(_Table):

@@ -7,6 +7,7 @@ lines are found as one run. One call of RE2 costs as much as the search of some 
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from acp_agent.core.data import frozen
@@ -102,21 +103,26 @@ def command_pattern(pattern: str) -> Regex:
 class LinePatterns:
     """Several expressions. `^` and `$` match at the ends of a line, and a match stays within its line.
 
+    checked   the expressions are known to be good, so nothing is compiled before the first search
+    source    the expression that finds a run of matching lines
+
     Raises ValueError if an expression is invalid or if all of them together are too large.
     """
 
-    def __init__(self, patterns: Sequence[str]) -> None:
-        for pattern in patterns:  # each alone first: the error quotes what the author wrote
-            check(pattern)
+    def __init__(self, patterns: Sequence[str], *, checked: bool = False) -> None:
         anyone = "|".join(f"(?:{pattern})" for pattern in patterns)
         # `.` never matches a line feed here, `\C` matches any byte: after a greedy `.*` only a line feed is left
-        runs = rf"(?m)(?:^.*(?:{anyone}).*\C?)+"
-        check(runs)
-        self._runs = compiled(runs, captures=False, memory=_MEMORY)
+        self.source = rf"(?m)(?:^.*(?:{anyone}).*\C?)+"
+        for pattern in () if checked else (*patterns, self.source):  # each alone first: the error quotes the author
+            check(pattern)
+
+    @cached_property
+    def _runs(self) -> Regex:
+        return compiled(self.source, captures=False, memory=_MEMORY)
 
     def runs(self, data: bytes) -> Iterator[tuple[int, int]]:
         """Yield start and end of every run of matching lines, with their line feeds. `data` is UTF-8."""
-        for match in self._runs.finditer(data):
+        for match in self._runs.finditer(data) if data else ():
             start, end = match.span()
             if start < len(data):  # there is no line after the last line feed
                 yield start, end

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from acp_agent.core.data import frozen
 from acp_agent.core.types import Confidence
 from acp_agent.output.filters.strategy import Applied, CommandRun, Strategy
-from acp_agent.text import lines_left_out, shortened_line
+from acp_agent.text import lazy_regex, lines_left_out, shortened_line
 
 
 @frozen
@@ -111,7 +111,7 @@ class Format:
 LONGEST_LINE = 2000
 """The longest line that is parsed, in characters. The limit bounds the cost of a regular expression."""
 
-_TELLING = re.compile(
+_TELLING = lazy_regex(
     r"""E\s | >\s | [\w./\\-]+:\d+:\s | \ *(?:left|right):\s | [\w.]*(?:Error|Exception)\b
       | \s+\S+_test\.go:\d+: | \s+(?:Error|expected|actual|Expected|Received)\b.*: | panic: | [Ff]atal | FATAL
       | [Ee]rror | ERROR | Caused\ by | -+\ Captured | TOTAL\b | \s+(?:at|●|\u276f|\u00d7|✕)\s.*\.test\.[jt]sx?
@@ -187,7 +187,7 @@ def rendered(parsed: ParsedOutput, max_failures: int, trace_lines: int, whole: S
     return "\n".join((*lines, *note, "")), page.cut
 
 
-_NOTE = re.compile(rf"\[[\d,]+ lines? left out\]|\[of the .*\]|{re.escape(RUN_ENDED)}")
+_NOTE = lazy_regex(rf"\[[\d,]+ lines? left out\]|\[of the .*\]|{re.escape(RUN_ENDED)}")
 
 
 class _Page:

@@ -1,16 +1,19 @@
-"""What is too much for the event loop is fitted in a thread, however it is nested."""
+"""What is too much for the event loop is done in a thread, or while a command runs."""
 
+import asyncio
 import threading
 from dataclasses import replace
 
+import anyio
 import pytest
 
 from acp_agent.core.types import Json, ToolResult
 from acp_agent.execution.wrappers import OutputExecutor
 from acp_agent.gates.gate import CallFacts
+from acp_agent.output.filters.engine import FilterEngine
 from acp_agent.output.pipeline import Fitted, Pipeline, ResultSource, Sizes
 from acp_agent.output.redaction.redactor import Redactor
-from tests.unit.gates.chain import call
+from tests.unit.gates.chain import call, command
 
 pytestmark = pytest.mark.anyio
 
@@ -56,3 +59,47 @@ async def test_much_nested_in_an_envelope_is_no_work_for_the_loop(structured: Js
     pipeline = Noting()
     await OutputExecutor(Saying(structured), pipeline).execute(CallFacts(call("read")))
     assert [ident == threading.get_ident() for ident in pipeline.threads] == [inline]
+
+
+class Loading(Pipeline):
+    """A pipeline whose filters take a while to load."""
+
+    def __init__(self) -> None:
+        super().__init__(Sizes(), Redactor(), FilterEngine())
+        self.ident = 0
+        self.begun = threading.Event()
+
+    def load(self) -> None:
+        self.ident = threading.get_ident()
+        self.begun.set()
+
+
+class Running:
+    """A command that ends when the filters load, or at once."""
+
+    def __init__(self, begun: threading.Event | None) -> None:
+        self.begun = begun
+
+    async def execute(self, facts: CallFacts) -> ToolResult:
+        if self.begun is not None:
+            assert await anyio.to_thread.run_sync(self.begun.wait, 10), "the filters load while the command runs"
+        return ToolResult("done", envelope={"exit_code": 0})
+
+
+@pytest.mark.parametrize("name", ["bash", "read"])
+async def test_filters_are_loaded_while_a_command_runs_that_takes_long(name: str):
+    pipeline = Loading()
+    runs = name == "bash"
+    facts = CallFacts(command("make") if runs else call(name))
+    await OutputExecutor(Running(pipeline.begun if runs else None), pipeline).execute(facts)
+    assert (pipeline.ident != 0) is runs
+    assert pipeline.ident != threading.get_ident()
+
+
+async def test_filters_are_not_loaded_for_a_command_that_ends_at_once():
+    pipeline = Loading()
+    await OutputExecutor(Running(None), pipeline).execute(CallFacts(command("true")))
+    later = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.02, later.set)  # the loading would have begun before
+    await later.wait()
+    assert not pipeline.begun.is_set()

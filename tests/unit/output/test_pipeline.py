@@ -35,6 +35,10 @@ class Filters:
     def __init__(self, word: str) -> None:
         self.word = word
         self.seen: list[str] = []
+        self.loads = 0
+
+    def load(self) -> None:
+        self.loads += 1
 
     def apply(self, text: str, run: CommandRun) -> Filtered | None:
         self.seen.append(text)
@@ -65,6 +69,18 @@ def inside(text: str) -> str:
     first, _, rest = text.partition("\n")
     assert first.startswith(("<tool-output id=", "<external-data id="))
     return rest[: rest.rindex("</")]
+
+
+def test_filters_are_loaded_once_and_not_for_an_output_that_is_too_short_for_them() -> None:
+    filters = Filters("line")
+    made = pipeline(filters=filters)
+    source = ResultSource(BASH, CALL, CommandRun("x", ("x",), 0, ""))
+    made.apply(shell_result("short"), source)
+    assert (filters.loads, made.is_loaded) == (0, False)
+    made.load()
+    made.apply(shell_result("a line\n" * 1000), source)
+    assert (filters.loads, made.is_loaded) == (1, True)
+    assert pipeline().is_loaded, "without filters there is nothing to load"
 
 
 def test_text_display_and_every_string_of_the_envelope_are_sanitized() -> None:

@@ -2,8 +2,10 @@
 
 import json
 import tomllib
+from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -12,7 +14,7 @@ from acp_agent.gates.shell.command import ShellText
 from acp_agent.gates.shell.printing import printing_commands
 from acp_agent.output.filters.rule_file import CommandMatcher, built_in, read_rules
 from acp_agent.output.filters.rule_model import SPECS, Match, RuleFile, filter_rules_schema
-from acp_agent.output.filters.strategy import CommandRun
+from acp_agent.output.filters.strategy import CommandRun, LinePatterns
 from tests.rows import each_row
 
 ENABLED = [
@@ -44,6 +46,30 @@ def written(tmp_path: Path, *rules: str) -> str:
 def test_the_built_in_rules_are_the_twenty_four_and_nothing_is_wrong_with_them() -> None:
     assert [rule.name for rule in built_in().rules] == ENABLED
     assert built_in().warnings == ()
+
+
+def test_a_checked_file_with_the_built_in_rules_has_the_same_rules(tmp_path: Path) -> None:
+    # The package's own are neither checked nor compiled before they are used.
+    text = files("acp_agent.output.filters").joinpath("builtin.toml").read_text(encoding="utf-8")
+    (tmp_path / "filters.toml").write_text(text, encoding="utf-8")
+    checked = read_rules(str(tmp_path / "filters.toml"))
+    assert checked is not None
+    assert checked.warnings == ()
+    assert [(each.name, each.restored, _told(each.matcher), _told(each.strategy)) for each in built_in().rules] == [
+        (each.name, each.restored, _told(each.matcher), _told(each.strategy)) for each in checked.rules
+    ]
+
+
+def _told(made: object) -> object:
+    """Return what an object was made of, with the source of each expression."""
+    if isinstance(made, LinePatterns):
+        return made.source
+    inner = getattr(made, "__dict__", None)
+    if inner is not None:
+        return type(made), {name: _told(each) for name, each in inner.items()}
+    if isinstance(made, list | tuple):
+        return [_told(each) for each in cast("Iterable[object]", made)]
+    return getattr(made, "pattern", made)
 
 
 def test_the_five_later_rules_are_there_and_switched_off() -> None:

@@ -55,5 +55,12 @@ def test_what_re2_does_not_take_is_an_error(pattern: str) -> None:
         command_pattern(pattern)
 
 
+def test_expressions_that_are_known_to_be_good_are_compiled_when_they_are_first_searched() -> None:
+    lines = LinePatterns(["("], checked=True)
+    assert not lines.found_in("")
+    with pytest.raises(ValueError, match=r"\S"):
+        lines.found_in("x")
+
+
 def test_lines_are_counted_with_or_without_a_last_line_feed() -> None:
     assert [line_count(data) for data in (b"", b"\n", b"a", b"a\n", b"a\nb")] == [0, 1, 1, 1, 2]
