@@ -237,7 +237,8 @@ class SessionSandbox:
         match self.tier:
             case SandboxTier.BUBBLEWRAP:
                 start = partial(self._proxy, allowed=lambda: self._rules.hosts)
-                return BubblewrapSandbox(self._folder.path(), start, self._home, trusted_bash(self._environment))
+                bash = "" if self._home else trusted_bash(self._environment)  # the entry of a server adds variables
+                return BubblewrapSandbox(self._folder.path(), start, self._home, bash)
             case SandboxTier.LANDLOCK:
                 return LandlockSandbox(self._folder.path())
             case SandboxTier.SEATBELT:

@@ -191,6 +191,18 @@ def test_only_the_bash_of_the_system_that_runs_nothing_first_looks_at_the_mounts
         assert trusted_bash({**system, name: "x"}) == ""
 
 
+def test_the_shell_of_a_server_does_not_look_because_its_entry_adds_variables(tmp_path):
+    if not tier_works(SandboxTier.BUBBLEWRAP):
+        pytest.skip("nothing is mounted")
+    rules = WallRules((str(tmp_path),), protects, lambda *_: None)
+    sandbox = SessionSandbox(rules, {"PATH": "/usr/bin:/bin"}, SandboxTier.BUBBLEWRAP, str(tmp_path))
+    try:
+        with sandbox.launch(["bash", "-c", "--", "true"], str(tmp_path)) as launch:
+            assert "/bin/sh" in launch.arguments
+    finally:
+        sandbox.close()
+
+
 async def test_no_setting_of_the_kernel_can_be_written(contained):
     settings = "/proc/sys/kernel/core_pattern /proc/irq/default_smp_affinity /proc/sysrq-trigger"
     tried = f"for each in {settings}; do if [ -e $each ]; then (: >> $each) 2>/dev/null && echo $each; fi; done"
