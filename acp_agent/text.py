@@ -301,6 +301,15 @@ def defanged(text: str) -> str:
     return _LIKE_OURS.sub(lambda mark: _ESCAPED[mark[0]], text)
 
 
+def xml_escaped(text: str, *, quotes: bool = True) -> str:
+    """Return what `html.escape` returns, whose module loads the table of all entities: 0.3 MB.
+
+    quotes   whether the text stands in an attribute
+    """
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return text.replace('"', "&quot;").replace("'", "&#x27;") if quotes else text
+
+
 def fenced(tag: str, text: str, attributes: str = "") -> str:
     """Return a text in a fence that it cannot close. The same text gives the same bytes."""
     token = _token(text)

@@ -24,7 +24,7 @@ that do not compare ids. The system prompt (`agent/prompt.py`) explains the fenc
 import hashlib
 import re
 
-from acp_agent.text import defanged, escaped, is_plain, lazy_regex
+from acp_agent.text import defanged, escaped, is_plain, lazy_regex, xml_escaped
 
 _SLICE = 1 << 20  # characters handled at once: limits the memory of a regular expression beside the text
 # a longer piece of a line is not a progress bar: it stays, and the CR after it ends the line
@@ -156,10 +156,8 @@ def fence(text: str, call_id: str, *, external: str | None = None) -> str:
     """
     tag, source = _LOCAL, ""
     if external is not None:
-        from html import escape  # noqa: PLC0415 - loads the table of all entities
-
         tag, text = _EXTERNAL, defanged(text)
-        source = f' source="{escape(" ".join(sanitize(external[:_LONGEST_SOURCE]).split()))}"'
+        source = f' source="{xml_escaped(" ".join(sanitize(external[:_LONGEST_SOURCE]).split()))}"'
     seed = token = ""
     while not token or token in text:
         seed = hashlib.sha256((seed or call_id).encode("utf-8", "backslashreplace")).hexdigest()

@@ -11,7 +11,6 @@ import binascii
 import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from html import escape
 from typing import NamedTuple, assert_never, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 from uuid import uuid4
@@ -29,6 +28,7 @@ from acp_agent.core.types import Access, Json, JsonObject
 from acp_agent.output.sanitize import fence
 from acp_agent.protocol import wire
 from acp_agent.protocol.jsonrpc import invalid_request
+from acp_agent.text import xml_escaped
 from acp_agent.tools.web import readable
 
 _WINDOWS = re.compile(r"/?[A-Za-z]:(?:[\\/]|\Z)|\\\\")
@@ -399,13 +399,13 @@ async def read_prompt(params: JsonObject, redact: Redact) -> Prompt:
 
 
 def _named(link: wire.Link, more: str = "") -> str:
-    return f'<resource_link uri="{escape(one_line(link.uri))}" name="{escape(one_line(link.name))}"{more}/>'
+    return f'<resource_link uri="{xml_escaped(one_line(link.uri))}" name="{xml_escaped(one_line(link.name))}"{more}/>'
 
 
 def _resource(uri: str, text: str) -> str:
     # The body could otherwise close the element and speak as the user.
     body = re.sub("</(?=resource)", "&lt;/", text, flags=re.IGNORECASE)
-    return f'<resource uri="{escape(one_line(uri))}">\n{body}\n</resource>'
+    return f'<resource uri="{xml_escaped(one_line(uri))}">\n{body}\n</resource>'
 
 
 def _bytes(text: str) -> int:
@@ -482,7 +482,7 @@ def _line(entry: JsonObject) -> str:
     path, row = _first(entry, "path", "file", "uri"), _first(entry, "row", "line")
     severity, message = _first(entry, "severity"), _first(entry, "message")
     said = _SEVERITIES.get(severity, severity.upper())
-    return escape(f"{path}:{row}: [{said}] {' '.join(message.split())}", quote=False)
+    return xml_escaped(f"{path}:{row}: [{said}] {' '.join(message.split())}", quotes=False)
 
 
 def _first(entry: JsonObject, *keys: str) -> str:

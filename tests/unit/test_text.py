@@ -1,5 +1,6 @@
 """Texts: clipped to head and tail, and freed of marks like ours."""
 
+import html
 import re
 
 import pytest
@@ -13,7 +14,7 @@ from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import Message, Role, TextPart, ToolUsePart
 from acp_agent.core.types import ToolResult
 from acp_agent.output.sanitize import fence
-from acp_agent.text import TAGS, clip, defanged, fenced, lazy_regex, measure, title, visible
+from acp_agent.text import TAGS, clip, defanged, fenced, lazy_regex, measure, title, visible, xml_escaped
 from tests.fakes.fake_toolset import FakeToolset
 from tests.unit.tools.workbench import Workbench
 
@@ -185,6 +186,11 @@ def test_an_expression_that_is_compiled_late_is_as_one_that_is_compiled_at_once(
     assert (late.pattern, late.flags, late.groupindex) == (usual.pattern, usual.flags, usual.groupindex)
     assert [bool(late.fullmatch(text)) for text in ("a1", "a1", "1")] == [True, True, False]
     assert [found["word"] for found in late.finditer("x1y2")] == ["x", "y"]
+
+
+@given(st.text("&<>\"'; amp#x27", max_size=12), st.booleans())
+def test_text_is_escaped_for_xml_as_python_does_it(text: str, quotes: bool):
+    assert xml_escaped(text, quotes=quotes) == html.escape(text, quote=quotes)
 
 
 def test_an_expression_that_nothing_uses_is_never_compiled():

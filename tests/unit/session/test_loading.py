@@ -20,6 +20,7 @@ LATE = (
     "acp_agent.protocol.client_lsp",  # the client shares no language servers
     "acp_agent.tools.ask_user",  # the client shows no forms
     "acp_agent.tools.lsp",  # it shares no language servers
+    "html.entities",  # no page was read
     "httpx",  # no model was asked
     "structlog",  # nothing is logged yet
     "tree_sitter_bash",  # no command needs the parser
@@ -27,7 +28,7 @@ LATE = (
 
 _PROBE = """
 import sys
-import acp_agent.app, acp_agent.session.factory, acp_agent.session.processes
+import acp_agent.app, acp_agent.protocol.content, acp_agent.session.factory, acp_agent.session.processes
 print("\\n".join(sys.modules))
 """
 
