@@ -145,6 +145,8 @@ class SessionFactory:
     async def _backends(self) -> Backends:
         """Return the backends for a prompt, once no cancelled command can act any more."""
         await self._tools.backends.clean_ups.over()
+        if (watch := self._tools.watch) is not None and watch.is_large:
+            self._process.background(partial(to_thread.run_sync, watch.prepare, abandon_on_cancel=True))
         return await self.toolset.backends()
 
     async def _quiet(self) -> None:
@@ -164,9 +166,6 @@ class SessionFactory:
         memory.turn.turn_began()
         self._tools.turn_began()
         self._plan.turn_began()
-        watch = self._tools.watch
-        if watch is not None and watch.is_large:
-            self._process.background(partial(to_thread.run_sync, watch.prepare, abandon_on_cancel=True))
         self._titles.began(typed)
 
     async def _forget(self) -> None:
@@ -214,6 +213,10 @@ class SessionFactory:
     def _look_at_notes(self) -> EarlyLook[FoundNotes]:
         trusted, settings = self._gate_state.memory.trust.workspace.counts, self.in_force().settings
         return self._notes.look_early(settings.agent.instructions, self._tools.roots, trusted=trusted)
+
+    def _measure(self) -> None:
+        if (watch := self._tools.watch) is not None:
+            watch.measure()
 
     def _adopt(self, loaded: Loaded) -> None:
         self._session.offer(self._process.choices(loaded))
@@ -497,7 +500,7 @@ class SessionFactory:
             extensions=self._extensions,
             hooks=self._hooks,
             agents=self._agents,
-            look_early=lambda: (self._look_at_notes(), facts.look_early()),
+            look_early=lambda: (self._look_at_notes(), facts.look_early(), self._measure),
             handoff=self._handoff,
             record=self._gate_state.auditor and self._gate_state.auditor.record,
         )

@@ -205,13 +205,19 @@ class FileWatch:
         self._roots = roots
         self._snapshots = snapshots
         self._open = weakref.WeakSet[StateBefore]()  # one that nobody has any more belongs to a cancelled call
-        self._limit = 0
+        self._limit, self._has_large_index = 0, False
         self._unclaimed: list[EntryChange] = []
 
     @property
     def is_large(self) -> bool:
-        """Whether a look at everything takes long, by the last look or by the index of the user's repository."""
-        return any(map(self._is_large, self._roots.all))
+        """Whether a look at everything takes long, by the last look or by the indexes. It does not look at the disk."""
+        return self._has_large_index or any(map(self._snapshots.is_large, self._roots.all))
+
+    def measure(self) -> None:
+        """Look at the size of the indexes, for `is_large`."""
+        own = (index_file(self._snapshots.folder, root) for root in self._roots.all)
+        users = (os.path.join(root.path, ".git", "index") for root in self._roots.all)
+        self._has_large_index = any(map(_is_large_file, (*users, *own)))
 
     def count_change(self) -> None:
         """Count a call of the agent that changed files."""
@@ -320,10 +326,6 @@ class FileWatch:
                 if self.limits is not None:
                     self._snapshots.keep_less(root, self.limits)
         return found
-
-    def _is_large(self, root: Root) -> bool:
-        indexes = os.path.join(root.path, ".git", "index"), index_file(self._snapshots.folder, root)
-        return self._snapshots.is_large(root) or any(map(_is_large_file, indexes))
 
     def _shown(self, changes: Sequence[EntryChange]) -> CommandChanges:
         shown = [each for each in changes if self._roots.allows(each.path, Access.READ)]

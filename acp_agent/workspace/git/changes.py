@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 import anyio
+from anyio import to_thread
 
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access
@@ -375,7 +376,7 @@ async def uncommitted(folder: str) -> tuple[str, ...] | None:
 
     The programs that a repository names as filters do not run: git compares the files as they are.
     """
-    found = worktree_of(folder)
+    found = await to_thread.run_sync(worktree_of, folder, abandon_on_cancel=True)  # the disk may be slow
     if found is None:
         return None
     top, _ = found

@@ -1,6 +1,7 @@
 """The turn engine: which prompts the model sees, and what the user is answered instead (A12.12, A17)."""
 
 import os
+import threading
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -9,6 +10,7 @@ from typing import Any, Self
 
 import anyio
 import pytest
+from anyio import to_thread
 
 from acp_agent.config.llm_settings import LlmSettings
 from acp_agent.core.errors import AgentError, ToolError, ToolErrorCategory, ToolFailure
@@ -24,6 +26,7 @@ from acp_agent.session.slash.commands import ALWAYS, CommandName
 from acp_agent.session.slash.handler import SlashCommandHandler
 from acp_agent.session.turn_slot import IdleWaiter, TurnSlot
 from acp_agent.session.workspace_facts import FolderLook
+from acp_agent.workspace import changed_files
 from tests.fakes.fake_toolset import FakeToolset
 from tests.fakes.fake_web import FakeWeb
 from tests.fakes.memory_files import MemoryFileSystem
@@ -449,6 +452,31 @@ async def test_no_model_is_asked_before_the_prompt_is_stored(home: Path):
                 await server.received.wait()
             assert isinstance(repository.kept[0], UserMessage)
         assert early == 0
+
+
+async def test_a_disk_that_hangs_under_a_prompt_does_not_stop_the_event_loop(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+):
+    looking, answers, answered = threading.Event(), threading.Event(), list[bool]()
+
+    def hang(_path: str) -> bool:
+        looking.set()
+        answered.append(answers.wait(5))
+        return False
+
+    monkeypatch.setattr(changed_files, "_is_large_file", hang)
+    async with ScriptedHttp([Reply.stream(streams.openai(text=["hello"]))]) as server:
+        (home / "config.toml").write_text(CONFIG.format(url=server.url))
+        async with (
+            opened(Client(), home / "work", home, shop_of=ShopWithModels) as here,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(here.prompted, "go")
+            assert await to_thread.run_sync(looking.wait, 10)
+            answers.set()
+            with anyio.fail_after(10):
+                await server.received.wait()
+    assert set(answered) == {True}
 
 
 async def test_titles_and_looks_wait_for_the_turns_of_other_sessions(home: Path):

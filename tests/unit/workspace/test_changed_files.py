@@ -221,3 +221,11 @@ def test_of_a_large_tree_only_the_folders_that_changed_are_listed_again(
     found = folder.changes(**{"d7/a__txt": "new\n"})
     assert folder.names(found) == (["a.txt"], [], ["a.txt"])
     assert set(listed) == {str(folder.path / "d7")}
+
+
+def test_a_tree_is_large_if_the_index_of_its_repository_is(folder: Folder) -> None:
+    folder.watch.measure()
+    assert not folder.watch.is_large
+    folder.put(".git/index", b"0" * 300_001)
+    folder.watch.measure()
+    assert folder.watch.is_large
