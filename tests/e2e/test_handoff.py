@@ -111,3 +111,18 @@ async def test_cancelling_under_another_agent_ends_its_commands_and_the_handoff_
         assert [call.status in ("completed", "failed") for call in editor.calls] == [True, True]
         await editor.say(session, "/status")
     assert "Agent: general" in messages(editor)
+
+
+async def test_an_agent_answers_with_its_own_model_and_one_without_a_model_takes_over_nothing(tmp_path: Path):
+    async with aided(tmp_path, handoff("broken", "go on"), "done", config=ON + FULL_AUTO) as (session, first, second):
+        agents = define(session.editor)
+        for name, model in (("other", "chores:any"), ("broken", "nobody:none")):
+            agents.with_name(f"{name}.md").write_text(f"---\ndescription: x\nmodel: {model}\n---\nYou test.\n")
+        await session.say("/handoff tester")
+        assert "done" in await session.say("go")
+        assert [call.status for call in session.editor.calls] == ["failed"]
+        assert "Agent: tester (`/handoff back` ends it)" in await session.status()
+        assert (len(first.requests), second.requests) == (2, [])
+        await session.say("/handoff other")
+        await session.say("go")
+        assert (len(first.requests), len(second.requests)) == (2, 1)

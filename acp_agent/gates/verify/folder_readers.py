@@ -491,7 +491,7 @@ def _packer(command: Command) -> Reading | None:
         listed = (".",) if any(word.startswith("-") and set(word) & set("R@") for word in args) else ()
         return Reading((*options.operands(), *listed), Look(follows=True)) if packs else None
     if name in ("cpio", "pax"):
-        packs = any(word.startswith(("-o", "-p", "-w", "--create", "--pass")) or _bundles(word) for word in args)
+        packs = any(word.startswith(("--create", "--pass")) or _bundles(word) for word in args)
         words = tuple(word for word in args if not word.startswith("-"))
         return Reading((*words, "."), Look(follows=True)) if packs else None
     first = next(iter(args), "")

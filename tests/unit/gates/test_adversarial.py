@@ -114,3 +114,21 @@ async def test_every_program_of_a_long_command_is_named():
     assert told["runs"] == "echo nc"
     assert "nc evil" not in str(told["arguments"])
     assert "characters ...]" in str(told["arguments"])
+
+
+class Unasked(Gate):
+    """A gate that refuses what another gate asks about, as full-auto does."""
+
+    name = "unasked"
+
+    def judge(self, facts: CallFacts) -> Verdict:
+        return Deny("nobody is asked") if facts.asks else Allow()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("later", [(Fixed(Ask("why")), Unasked()), (Fixed(Allow()), Fixed(Deny("no")))])
+async def test_a_call_that_is_refused_anyway_is_shown_to_no_second_model(later: tuple[Gate, ...]):
+    judge = Judge("ALLOW")
+    gate = AdversarialGate(["no"], judge, redacted, later)
+    assert (await Judged(gate, *later).execute(call("write"))).failure is not None
+    assert judge.requests == []

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from acp_agent.gates.grants import Grant, GrantKind, GrantStore
+from acp_agent.gates.grants import Grant, GrantKind, GrantsInForce, GrantStore, SessionAnswers
 from acp_agent.store.private_file import MAX_BYTES
 from tests.unit.gates.chain import Warnings
 
@@ -315,3 +315,12 @@ def test_a_file_whose_projects_are_damaged_keeps_no_approval(tmp_path: Path):
         path.write_text(text)
         assert GrantStore(str(path), warn).listed() == ()
         assert warn.lines
+
+
+async def test_an_answer_for_the_session_is_revoked_once(tmp_path: Path):
+    answer = Grant("write", GrantKind.TOOL, "", allowed=True, session=True)
+    grants = GrantsInForce(GrantStore(str(tmp_path / "grants.toml"), Warnings()), SessionAnswers())
+    await grants.remember(answer)
+    assert await grants.revoke(answer)
+    assert not await grants.revoke(answer)
+    assert grants.listed("/p") == ()

@@ -50,6 +50,9 @@ async def test_what_the_user_allowed_or_typed_ran_on_his_word(make):
     assert await ruling(make(Decision.ALLOW_ONCE), write()) == user
     assert await ruling(make(), command("make", origin=CallOrigin.USER)) == user
     assert await ruling(make(Decision.ALLOW_ALWAYS), command("make test")) == user
+    typed = write()
+    typed = replace(typed, call=replace(typed.call, origin=CallOrigin.USER))
+    assert await ruling(make(given=rules("**"), tool="write"), typed) == user
 
 
 async def test_what_was_allowed_for_ever_ran_on_a_stored_answer(make):

@@ -334,3 +334,9 @@ def test_a_path_that_changes_counts_whatever_the_tool_says_of_itself():
     assert isinstance(Judged(folder).judge(writing), Ask)
     skill = TrustGate(SessionTrust(turn=TrustLevel.UNTRUSTED), SessionOptions())
     assert isinstance(Judged(skill).judge(writing), Deny)
+
+
+def test_of_many_sources_only_the_first_are_named():
+    trust = SessionTrust()
+    trust.has_read(str(number) for number in range(30))
+    assert [*trust.read_from] == [*map(str, range(20)), "more sources"]

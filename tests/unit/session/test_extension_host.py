@@ -14,7 +14,7 @@ import pytest
 
 from acp_agent.config.load import Flags, Loaded, load, options_at_start
 from acp_agent.core.errors import RequestError, StoreUnavailable
-from acp_agent.core.events import OfferedCommand, TextDelta, UserMessage
+from acp_agent.core.events import Event, Notice, OfferedCommand, TextDelta, UserMessage
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
 from acp_agent.core.messages import LinkPart, Message, Role, TextPart, Usage
 from acp_agent.core.secrets import verbatim
@@ -405,6 +405,13 @@ async def test_a_folder_that_wants_more_care_gets_it_where_the_user_has_not_chos
         for session in (untouched, chosen):
             await world.host.move(session.id, str(careful))
         assert untouched.options == SessionOptions(auto_approve=AutoApprove.SUGGEST)
+        told: list[Event] = []
+
+        async def tell(event: Event) -> None:
+            told.append(event)
+
+        await untouched.notices.tell(tell, str)
+        assert any("suggest" in event.text for event in told if isinstance(event, Notice))
         assert chosen.options == SessionOptions(Mode.ASK, AutoApprove.SUGGEST, chosen=("mode",))
         (careful / ".acp-agent" / "config.toml").write_text("[tools]\nautonomy_level = 'readonly'\n")
         await world.host.move(chosen.id, str(world.work))

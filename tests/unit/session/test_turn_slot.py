@@ -118,6 +118,20 @@ async def test_a_late_cancel_does_not_hit_the_next_turn() -> None:
     assert await ran(slot, done, settling) == DONE
 
 
+async def test_a_turn_goes_on_until_it_is_cancelled() -> None:
+    slot = TurnSlot()
+    seen = [slot.going_on]
+
+    async def turn() -> Answer:
+        seen.append(slot.going_on)
+        slot.cancel()
+        seen.append(slot.going_on)
+        return DONE
+
+    assert await ran(slot, turn, Settling(slot)) == CANCELLED
+    assert [*seen, slot.going_on] == [False, True, False, False]
+
+
 async def test_a_turn_that_ends_with_its_task_leaves_room() -> None:
     slot = TurnSlot()
     settling = Settling(slot)

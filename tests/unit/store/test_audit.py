@@ -1,6 +1,7 @@
 """Writing the audit: sealed lines, one chain, private files, and what happens when it cannot be written."""
 
 import fcntl
+import hashlib
 import json
 import os
 import stat
@@ -348,3 +349,12 @@ def test_a_record_that_just_fits_is_not_cut():
     room = MAX_LINE - length(0)[0]
     assert length(room) == (MAX_LINE, False)
     assert length(room + 1)[1]
+
+
+@pytest.mark.parametrize("missing", ["seq", "prev"])
+def test_a_record_without_its_place_in_the_chain_is_none_of_ours(missing: str):
+    members = {"seq": 1, "prev": "0" * 64, "tool": "x"}
+    del members[missing]
+    body = json.dumps(members, separators=(",", ":")).encode()[:-1]
+    with pytest.raises(BrokenLine, match="missing"):
+        unseal(body + f',"hash":"{hashlib.sha256(body).hexdigest()}"}}'.encode())

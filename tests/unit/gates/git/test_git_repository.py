@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from acp_agent.core.ports import Decision
 from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.types import Allow, Ask, Deny, Verdict
-from acp_agent.gates.git_calls import _NEIGHBOURS, GitGuard, may_call_git
+from acp_agent.gates.git_calls import _NEIGHBOURS, GitGuard, git_call, may_call_git
 from acp_agent.gates.protected import ProtectedGate
+from acp_agent.gates.shell.command import survey
 from acp_agent.workspace.command_files import shell_names
 from acp_agent.workspace.git.changes import IncomingFiles, IncomingSources
 from acp_agent.workspace.git.repositories import GitRepositories
@@ -356,3 +357,15 @@ def test_no_program_that_may_call_git_is_overlooked():
     for name in (*_NEIGHBOURS, "git", "git-commit", "GIT", "g'i't", "$(x)", "*"):
         assert may_call_git(f"cd a && {name} b"), name
     assert not may_call_git("ls -l && make all")
+
+
+def test_a_program_is_git_by_its_whole_name_or_its_beginning():
+    called = {
+        text: git_call(survey(text).commands[0]) for text in ("git push x", "git-push x", "make-push x", "python x")
+    }
+    assert {text: each and each.subcommand for text, each in called.items()} == {
+        "git push x": "push",
+        "git-push x": "push",
+        "make-push x": None,
+        "python x": None,
+    }

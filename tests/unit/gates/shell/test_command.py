@@ -229,3 +229,13 @@ def test_a_long_text_that_takes_too_long_to_parse_is_given_up_and_a_short_one_is
 )
 def test_the_text_of_a_shell_is_told_from_its_operands(args: tuple[str, ...]):
     assert shell_call(args) == ShellCall(("x",), ("a",))
+
+
+def test_a_descriptor_that_is_closed_or_copied_touches_no_file():
+    for target, harmless in (("-", True), ("1", True), ("3-", True), ("log", False)):
+        assert Redirection(">&", target, "2").harmless is harmless, target
+
+
+def test_braces_within_quotes_are_text():
+    assert only('echo a"{b}"').argv == ("echo", "a{b}")
+    assert isinstance(analyse('echo a"b"{c}'), Opaque)

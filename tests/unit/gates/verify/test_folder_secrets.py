@@ -208,6 +208,7 @@ Allow Ask   Ask   Allow  cd src && git add -A
 Allow Ask   Ask   Allow  git -C src add -A
 Allow Ask   Ask   Allow  git add conf
 Allow Ask   Ask   Allow  git add 'c*'
+Allow Ask   Ask   Allow  git add 'con?'
 Allow Ask   Ask   Allow  git add *
 Allow Ask   Ask   Allow  git add ':/'
 Allow Ask   Ask   Allow  git add ':(top)conf'

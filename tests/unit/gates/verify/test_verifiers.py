@@ -484,6 +484,13 @@ def test_a_command_that_destroys_is_refused_and_one_that_may_is_asked_about(text
     assert kind(gate(Destructive()).judge(command(text))) is expected
 
 
+def test_the_refusal_of_a_command_that_destroys_names_what_does():
+    for text, name in (("cd /; rm -rf /", "rm -rf /"), ("mkfs.ext4 /dev/sda", "mkfs")):
+        verdict = gate(Destructive()).judge(command(text))
+        assert isinstance(verdict, Deny)
+        assert (verdict.rule, f"('{name}')" in verdict.reason) == (f"destructive: {name}", True)
+
+
 # ---------------------------------------------------------------------------------------- injection
 
 

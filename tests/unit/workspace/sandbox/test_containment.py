@@ -209,6 +209,23 @@ async def test_no_setting_of_the_kernel_can_be_written(contained):
     assert await contained.output(tried) == ""
 
 
+async def test_walls_that_stand_are_found_once_for_commands_that_follow_each_other(tmp_path, tier):
+    asked: list[str] = []
+
+    def refuses(path: str, access: Access) -> None:
+        asked.append(path)
+
+    (tmp_path / "a").touch()
+    sandbox = SessionSandbox(WallRules((str(tmp_path),), protects, refuses), child_environment(os.environ), tier)
+    try:
+        for _ in range(2):
+            with sandbox.launch(["true"], str(tmp_path)):
+                pass
+    finally:
+        sandbox.close()
+    assert asked.count(str(tmp_path / "a")) == 1
+
+
 async def test_a_command_leaves_no_descriptor_open_here(tmp_path, tier):
     sandbox = SessionSandbox(
         WallRules((str(tmp_path),), protects, lambda *_: None), child_environment(os.environ), tier
