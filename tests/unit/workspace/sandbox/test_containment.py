@@ -181,6 +181,32 @@ async def test_the_shell_of_a_command_looks_at_the_mounts_itself_and_leaves_no_s
     assert (outcome.output, outcome.exit_code) == ("0 bash 0 unset\n", 1)
 
 
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("missing-1\nmissing-2 $LINENO; echo $LINENO", 0, "bash: line 1: missing-1\nbash: line 2: missing-2\n2\n"),
+        ("true\n)\ntouch made", 2, "bash: -c: line 2: syntax error near unexpected token `)'\nbash: -c: line 2: `)'\n"),
+        (
+            ")\ntouch made",
+            2,
+            "bash: -c: line 1: syntax error near unexpected token `)'\nbash: -c: line 1: `eval \"$1\"; )'\n",
+        ),
+        (
+            "& touch made",
+            2,
+            "bash: -c: line 1: syntax error near unexpected token `&'\nbash: -c: line 1: `eval \"$1\"; & touch made'\n",
+        ),
+        ("cat <<E\n$#\nE\n# end", 0, "0\n"),
+    ],
+)
+async def test_an_error_names_its_line_of_the_command(contained, tier, line, code, said):
+    if tier is not SandboxTier.BUBBLEWRAP or not trusted_bash(child_environment(os.environ)):
+        pytest.skip("nothing is mounted, or another shell looks")
+    outcome = await contained.run(line)
+    assert (outcome.output.replace(": command not found", ""), outcome.exit_code) == (said, code)
+    assert not (contained.root / "made").exists()
+
+
 def test_only_the_bash_of_the_system_that_runs_nothing_first_looks_at_the_mounts(tmp_path):
     (tmp_path / "bash").write_text("")
     (tmp_path / "bash").chmod(0o755)
