@@ -185,7 +185,7 @@ def test_a_syntax_error_is_named_with_its_place_and_the_file_is_untouched(in_pro
     assert words in done.stderr
     assert "nothing was changed" in done.stderr
     assert file.read_bytes() == text.encode()
-    assert {each.name for each in tmp_path.iterdir()} == {"home", "settings.json"}
+    assert {each.name for each in tmp_path.iterdir()} == {"settings.json"}
 
 
 def test_bytes_that_are_no_utf8_and_places_that_are_no_files_are_refused(in_process, tmp_path):
