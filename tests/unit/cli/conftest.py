@@ -3,17 +3,27 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from acp_agent.__main__ import main
+from acp_agent.cli import commands
 
 ROOT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-m", "acp_agent"]
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _one_parser() -> Iterator[None]:
+    """Make the parser of the command line once: that takes longer than most commands."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(commands, "command_line", cache(commands.command_line))
+        yield
 
 
 @pytest.fixture
