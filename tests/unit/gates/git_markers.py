@@ -54,6 +54,15 @@ def git(folder: Path | str, *args: str) -> str:
     return done.stdout
 
 
+def with_one_commit(folder: Path) -> Path:
+    """A repository with one commit."""
+    git(folder, "init", "-q", "-b", "main")
+    (folder / "a.txt").write_text("a\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "one")
+    return folder
+
+
 def made(folder: Path) -> Path:
     """A repository with branches, a stash, tags and a remote; nothing changed in it."""
     work = folder / "work"

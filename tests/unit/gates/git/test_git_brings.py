@@ -21,13 +21,9 @@ PLANTED = (".vscode/tasks.json", ".envrc", ".husky/pre-commit")
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(one_commit: Path) -> Path:
     """A repository whose branch `evil` has files that editors run, and whose branch `good` has none."""
-    work = tmp_path / "work"
-    git(tmp_path, "init", "-q", "-b", "main", str(work))
-    (work / "a.txt").write_text("a\n")
-    git(work, "add", ".")
-    git(work, "commit", "-qm", "one")
+    work = one_commit
     git(work, "checkout", "-qb", "good")
     (work / "b.txt").write_text("b\n")
     (work / "AGENTS.md").write_text("b\n")

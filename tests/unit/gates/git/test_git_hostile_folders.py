@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.unit.gates.git.test_git_repository import asked
-from tests.unit.gates.git_markers import ALONE, git
+from tests.unit.gates.git_markers import ALONE
 
 MARK = "touch $HOME/PWNED"
 HOOK = f"#!/bin/sh\n{MARK}\n"
@@ -227,14 +227,9 @@ UNSHOWN = {  # no effect without a server or another version of git
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    work = tmp_path / "work"
+def root(one_commit: Path, tmp_path: Path) -> Path:
     (tmp_path / "home").mkdir()
-    git(tmp_path, "init", "-q", "-b", "main", str(work))
-    (work / "a.txt").write_text("a\n")
-    git(work, "add", ".")
-    git(work, "commit", "-qm", "one")
-    return work
+    return one_commit
 
 
 def bash(root: Path, text: str, *, check: bool) -> str:

@@ -28,15 +28,9 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(one_commit: Path) -> Path:
     """A repository with one commit."""
-    folder = tmp_path / "work"
-    folder.mkdir()
-    git(folder, "init", "-q", "-b", "main")
-    (folder / "a.txt").write_text("a\n")
-    git(folder, "add", ".")
-    git(folder, "commit", "-qm", "one")
-    return folder
+    return one_commit
 
 
 async def brings_nothing(folder: str, brought: IncomingSources, *, followed: bool) -> IncomingFiles:
