@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from acp_agent.core.errors import ProviderError, ProviderErrorKind, StoreUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.services import Memories
 from acp_agent.store.memories import MemoryIndex, MemoryStore, terms_of
+from tests.rows import each_row
 from tests.unit.store.databases import integrity, opened, others, query
 from tests.unit.store.memory_writer import indexed, notes
 
@@ -222,35 +223,38 @@ async def test_scripts_without_blanks_are_found_inside_their_runs(path):
         assert await contents(store, "กรุงเทพ") == ["ฐานข้อมูลอยู่ที่กรุงเทพ"]
 
 
-@pytest.mark.parametrize("index", [None, NO_FTS], ids=["fts5", "without"])
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(
-            '"',
-            "'",
-            '"unclosed',
-            "a AND",
-            "NOT a",
-            "NEAR(a b)",
-            "a*",
-            "content:a",
-            "^a",
-            "a - b",
-            "(",
-            "{a b}: c",
-            "--",
-        ),
-        *("\0", "a\0b", "\ud800", "😀", "²", "%", "_", "\\", "a;DROP TABLE memories", "l'été", "x" * 1_000_000),
-        *("word " * 200_000, "أهلا", "a\u0301", "OR", '" OR "1"="1', "__", "memory_words", "rowid:1", "+a", "a+b"),
-    ],
-    ids=lambda text: repr(text[:12]),
+QUERIES = (
+    *(
+        '"',
+        "'",
+        '"unclosed',
+        "a AND",
+        "NOT a",
+        "NEAR(a b)",
+        "a*",
+        "content:a",
+        "^a",
+        "a - b",
+        "(",
+        "{a b}: c",
+        "--",
+    ),
+    *("\0", "a\0b", "\ud800", "😀", "²", "%", "_", "\\", "a;DROP TABLE memories", "l'été", "x" * 1_000_000),
+    *("word " * 200_000, "أهلا", "a\u0301", "OR", '" OR "1"="1', "__", "memory_words", "rowid:1", "+a", "a+b"),
 )
-async def test_no_query_is_more_than_words(path, text, index):
-    async with memories(path, index=index) as store:
+
+
+@pytest.fixture(params=[None, NO_FTS], ids=["fts5", "without"])
+async def noted(path, request):
+    async with memories(path, index=request.param) as store:
         await store.save("a note about b and 1")
-        assert len(await store.search(text, 5)) <= 1
-        assert await contents(store, "note") == ["a note about b and 1"]
+        yield store
+
+
+@each_row("text", QUERIES)
+async def test_no_query_is_more_than_words(noted, text):
+    assert len(await noted.search(text, 5)) <= 1
+    assert await contents(noted, "note") == ["a note about b and 1"]
 
 
 async def test_a_query_without_a_word_gives_the_newest(path):
