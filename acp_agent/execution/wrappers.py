@@ -281,8 +281,15 @@ class OutputExecutor:
         self._summarize = summarize
 
     async def execute(self, facts: CallFacts) -> ToolResult:
-        """Run the call and return its result as its readers get it."""
-        result = await self._executed(facts)
+        """Run the call and return its result as its readers get it. While a command runs, load what filters it."""
+        later: asyncio.TimerHandle | None = None
+        if facts.commands and not self._pipeline.is_loaded:
+            later = asyncio.get_running_loop().call_later(_LOAD_AFTER, self._load)
+        try:
+            result = await self._wrapped.execute(facts)
+        finally:
+            if later is not None:
+                later.cancel()
         source = _result_source(facts, result)
         if _output_size(result) < _INLINE_LIMIT:
             fitted = self._pipeline.apply(result, source)
@@ -296,16 +303,6 @@ class OutputExecutor:
             return fitted.finish(trouble=str(error))
         summary = await self._summarize(fitted.result.text) if fitted.long and self._summarize else ""
         return fitted.finish(reference, summary=summary)
-
-    async def _executed(self, facts: CallFacts) -> ToolResult:
-        """Run the call. While a command runs, load what its output will need."""
-        if self._pipeline.is_loaded or not facts.commands:
-            return await self._wrapped.execute(facts)
-        later = asyncio.get_running_loop().call_later(_LOAD_AFTER, self._load)
-        try:
-            return await self._wrapped.execute(facts)
-        finally:
-            later.cancel()
 
     def _load(self) -> None:
         with suppress(RuntimeError):  # no thread can be started: the output waits instead
