@@ -118,6 +118,7 @@ class Peer:
                 with self._reading:
                     async for line in self._reader.lines():
                         self._receive(line, tasks)
+                        del line  # it may be megabytes long, and the next one may take its time
                         await self._writer.room(_INBOUND_BACKLOG)
             finally:  # also after a crash of another task, which would otherwise wait for these
                 self._ended = True

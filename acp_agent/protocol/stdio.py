@@ -118,10 +118,10 @@ class LineReader:
         self._buffer.clear()
         while chunk or (chunk := await self._read()):
             *ends, rest = chunk.split(b"\n")
+            chunk = b""  # a line may be megabytes long: nothing of it is held while it is handled
             for end in ends:
                 yield self._finish(end)
             self._keep(rest)
-            chunk = b""
         if self._skipping or self._buffer:
             yield self._finish(b"")
 
