@@ -160,7 +160,7 @@ class Pipeline:
         """
         strings = _Strings(self._redactor, self._sizes.display, terminal=source.spec.kind is ToolKind.EXECUTE)
         frame, failure, envelope = result.frame or Frame(), result.failure, None
-        whole = text = self._redactor(result.text) if result.escaped else strings.redacted(result.text, result.before)
+        whole = text = self._redactor(result.text) if result.escaped else strings.redacted_text(result)
         filtered = None
         if self._filters is not None and source.run is not None and len(whole) >= min(_SHORT, self._sizes.threshold):
             self.load()
@@ -229,6 +229,13 @@ class _Strings:
                 self._clean[text], found = split
             self.found |= found  # stdout and the text contain the same secrets
         return self._clean[text]
+
+    def redacted_text(self, result: ToolResult) -> str:
+        """Return the result's text as `redacted` does. stdout that is the same with a line end is redacted with it."""
+        text, stdout = result.text, (result.envelope or {}).get("stdout")
+        if isinstance(stdout, str) and len(stdout) == len(text) + 1 and stdout[-1] == "\n" and stdout.startswith(text):
+            return self.redacted(stdout, result.before).removesuffix("\n")
+        return self.redacted(text, result.before)
 
     def clipped(self, text: str) -> str:
         """Return at most `limit` characters of the text."""

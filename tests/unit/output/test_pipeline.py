@@ -1,6 +1,7 @@
 """What reaches the model, the user and the machines of a tool's words."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -18,7 +19,7 @@ from acp_agent.core.types import (
 )
 from acp_agent.output.filters.strategy import CommandRun, Filtered
 from acp_agent.output.pipeline import Fitted, Pipeline, ResultSource, Sizes, stats_line
-from acp_agent.output.redaction.redactor import Redactor
+from acp_agent.output.redaction.redactor import Redacted, Redactor
 from acp_agent.output.redaction.rules import KnownSecrets
 
 BASH = ToolSpec("bash", "Run a command.", {}, ToolKind.EXECUTE, mutates=True)
@@ -27,6 +28,7 @@ WRITE = ToolSpec("write", "Write a file.", {}, ToolKind.EDIT, mutates=True)
 FETCH = ToolSpec("fetch", "Fetch a page.", {}, ToolKind.FETCH, mutates=False, external=True)
 CALL = "00000000-0000-4000-8000-000000000001"
 CANARY = "obviously-fake-canary-0123456789"
+SECRET = "hJ7kQ2mZx9PvW4tR8sLcN3bYd6FgA1eU"
 
 
 class Filters:
@@ -74,13 +76,54 @@ def inside(text: str) -> str:
 def test_filters_are_loaded_once_and_not_for_an_output_that_is_too_short_for_them() -> None:
     filters = Filters("line")
     made = pipeline(filters=filters)
-    source = ResultSource(BASH, CALL, CommandRun("x", ("x",), 0, ""))
+    source = ResultSource(BASH, CALL, CommandRun("x", ("x",), 0))
     made.apply(shell_result("short"), source)
     assert (filters.loads, made.is_loaded) == (0, False)
     made.load()
     made.apply(shell_result("a line\n" * 1000), source)
     assert (filters.loads, made.is_loaded) == (1, True)
     assert pipeline().is_loaded, "without filters there is nothing to load"
+
+
+class CountingRedactor(Redactor):
+    """A redactor that notes the length of each text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lengths: list[int] = []
+
+    def redact(self, text: str, before: str = "") -> Redacted:
+        self.lengths.append(len(text))
+        return super().redact(text, before)
+
+
+def test_an_output_is_redacted_once_though_its_text_has_no_last_line_end() -> None:
+    counting = CountingRedactor()
+    stdout = "a line\n" * 1000
+    result = ToolResult(stdout.removesuffix("\n"), envelope={"stdout": stdout, "stderr": "", "exit_code": 0})
+    Pipeline(Sizes(), counting).apply(result, ResultSource(BASH, CALL))
+    assert [length for length in counting.lengths if length > 10] == [len(stdout)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a",
+        "a\rb",
+        "a\r",
+        "a\n",
+        f"password: {SECRET}",
+        "\n".join(("-----BEGIN PRIVATE KEY-----", *[SECRET * 2] * 4)),
+    ],
+)
+def test_a_text_is_the_same_with_and_without_its_stdout(text: str) -> None:
+    result = ToolResult(text, envelope={"stdout": f"{text}\n"})
+    source = ResultSource(BASH, CALL)
+    made = Pipeline(Sizes(), Redactor())
+    alone = made.apply(replace(result, envelope=None), source)
+    assert made.apply(result, source).result.text == alone.result.text
+    assert SECRET not in alone.result.text
 
 
 def test_text_display_and_every_string_of_the_envelope_are_sanitized() -> None:
