@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import psutil
 
 from tests.fakes.editor import AGENT_CWD
 from tests.fakes.forked_agent import CAN_FORK
@@ -90,10 +91,15 @@ async def shown(fd: int, text: bytes) -> bytes:
     return seen
 
 
-def server_of(pid: int) -> int:
-    """The only child of a run, started by any of its threads."""
-    (child,) = "".join(each.read_text() for each in Path(f"/proc/{pid}/task").glob("*/children")).split()
-    return int(child)
+def server_of(process: "subprocess.Popen[bytes] | ForkedCommand") -> int:
+    """The agent of a run: its only child, or, if both were forked by one server, the other process of its folder."""
+    run = psutil.Process(process.pid)
+    if isinstance(process, ForkedCommand):
+        cwd, siblings = run.cwd(), psutil.Process(run.ppid()).children()
+        (agent,) = [each for each in siblings if each != run and each.cwd() == cwd]
+    else:
+        (agent,) = run.children()
+    return agent.pid
 
 
 class Terminal:

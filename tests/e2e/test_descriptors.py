@@ -2,6 +2,7 @@
 
 import os
 import sys
+from typing import Any
 
 import anyio
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.e2e.test_endings import WITHIN, leaves, prompt
 from tests.fakes.editor import NOTHING, editing
 from tests.fakes.held import processes_ended
+from tests.fakes.limited_agent import VARIABLE
 from tests.fakes.model_script import says, uses
 from tests.fakes.plain_editor import JsonRpcError
 
@@ -54,14 +56,15 @@ async def test_a_session_that_ends_gives_back_every_descriptor(tmp_path, how):
         assert counts[-1] == counts[1], descriptors(editor)
 
 
-def limited(soft: int, hard: int) -> list[str]:
-    return ["/bin/sh", "-c", f'ulimit -S -n {soft} && ulimit -H -n {hard} && exec "$0" -m acp_agent', sys.executable]
+def limited(soft: int, hard: int, *, cold: bool = False) -> dict[str, Any]:
+    """The options of an agent that may open so many files; a cold one also needs some to load its modules."""
+    agent = [sys.executable, "-m", "tests.fakes.limited_agent"]
+    return {"agent": agent, "environment": {VARIABLE: f"{soft} {hard}"}, "cold": cold, "lawful": False}
 
 
 @pytest.mark.parametrize("limit", [20, *(pytest.param(each, marks=pytest.mark.soak) for each in (24, 48, 80)), 32, 64])
 async def test_out_of_descriptors_every_request_is_answered_and_the_end_of_stdin_ends_it(tmp_path, limit):
-    agent = limited(limit, limit)
-    async with editing(tmp_path, WORK, capabilities=NOTHING, cold=True, agent=agent, lawful=False) as editor:
+    async with editing(tmp_path, WORK, capabilities=NOTHING, **limited(limit, limit, cold=limit == 20)) as editor:
         await editor.initialize()
         for number in range(40):
             request = {"jsonrpc": "2.0", "id": f"new {number}", "method": "session/new"}
@@ -78,9 +81,7 @@ async def test_out_of_descriptors_every_request_is_answered_and_the_end_of_stdin
 
 async def test_a_session_too_many_is_refused_with_the_reason_and_all_commands_end_with_the_agent(tmp_path):
     script = [uses(("bash", {"command": "echo $$ > alive; exec sleep 60"})), says("never said")]
-    async with editing(
-        tmp_path, script, capabilities=NOTHING, cold=True, agent=limited(96, 96), lawful=False
-    ) as editor:
+    async with editing(tmp_path, script, capabilities=NOTHING, **limited(96, 96)) as editor:
         alive = editor.fifo("alive")
         await editor.initialize()
         pids: list[int] = []
@@ -100,9 +101,7 @@ async def test_a_session_too_many_is_refused_with_the_reason_and_all_commands_en
 
 async def test_the_agent_raises_its_limit_and_its_commands_keep_the_former_one(tmp_path):
     script = [uses(("bash", {"command": "ulimit -S -n; (ulimit -S -n)"})), says("ok")]
-    async with editing(
-        tmp_path, script, capabilities=NOTHING, cold=True, agent=limited(128, 512), lawful=False
-    ) as editor:
+    async with editing(tmp_path, script, capabilities=NOTHING, **limited(128, 512)) as editor:
         session = await editor.open()
         assert await editor.say(session, "go") == "end_turn"
         assert "128\n128" in editor.call.text

@@ -11,6 +11,8 @@ import pytest
 from tests.e2e.model_servers import stalling_model
 from tests.fakes.answers import never
 from tests.fakes.editor import AGENT, AGENT_CWD, NOTHING, editing
+from tests.fakes.forked_agent import CAN_FORK
+from tests.fakes.forked_command import ForkedCommand
 from tests.fakes.held import Held, processes_ended
 from tests.fakes.home import Home
 from tests.fakes.model_script import says, uses
@@ -39,7 +41,7 @@ HOW = pytest.mark.parametrize("how", ["EOF", *SIGNALS], ids=lambda how: how if i
 
 @HOW
 async def test_an_idle_agent_goes_at_once(tmp_path, how):
-    async with editing(tmp_path, [says("hi")], cold=True) as editor:
+    async with editing(tmp_path, [says("hi")], cold=how == signal.SIGINT) as editor:  # python has a handler of its own
         await editor.open()
         await editor.updated("available_commands_update")
         code = await leaves(editor, how)
@@ -115,22 +117,24 @@ def prompt(editor, session):
     return {"jsonrpc": "2.0", "id": "p", "method": "session/prompt", "params": editor.prompt_params(session, "go")}
 
 
-def raw(tmp_path, **pipes) -> subprocess.Popen:
+def raw(tmp_path, **pipes) -> "subprocess.Popen[bytes] | ForkedCommand":
     home = Home(tmp_path / "home")
     home.config.write_text("")
+    if CAN_FORK:
+        return ForkedCommand([], home.environment(), AGENT_CWD, **pipes)
     return subprocess.Popen(AGENT, env=home.environment(), cwd=AGENT_CWD, **pipes)
 
 
 def test_with_dev_null_as_stdin_it_ends_quietly(tmp_path):
-    agent = raw(tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    out, _ = agent.communicate(timeout=20)
+    with raw(tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as agent:
+        out, _ = agent.communicate(timeout=20)
     assert (agent.returncode, out) == (0, b"")
 
 
 def test_what_was_asked_just_before_the_end_of_stdin_is_still_answered(tmp_path):
-    agent = raw(tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     new = {"jsonrpc": "2.0", "id": 2, "method": "session/new", "params": {"cwd": str(tmp_path), "mcpServers": []}}
-    out, _ = agent.communicate(INITIALIZE + json.dumps(new).encode(), timeout=20)  # no newline at the very end
+    with raw(tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as agent:
+        out, _ = agent.communicate(INITIALIZE + json.dumps(new).encode(), timeout=20)  # no newline at the very end
     answers = {message["id"]: message for message in map(json.loads, out.splitlines()) if "id" in message}
     assert answers[1]["result"]["protocolVersion"] == 1
     assert answers[2]["result"]["sessionId"]
@@ -140,16 +144,18 @@ def test_what_was_asked_just_before_the_end_of_stdin_is_still_answered(tmp_path)
 def test_stdin_and_stdout_may_be_files(tmp_path):
     (tmp_path / "in").write_bytes(INITIALIZE)
     with open(tmp_path / "in", "rb") as source, open(tmp_path / "out", "wb") as target:
-        agent = raw(tmp_path, stdin=source, stdout=target, stderr=subprocess.PIPE)
-        _, log = agent.communicate(timeout=20)
+        with raw(tmp_path, stdin=source.fileno(), stdout=target.fileno(), stderr=subprocess.PIPE) as agent:
+            _, log = agent.communicate(timeout=20)
     assert agent.returncode == 0, log
     (line,) = (tmp_path / "out").read_text().splitlines()
     assert json.loads(line)["result"]["protocolVersion"] == 1
 
 
 def test_an_editor_that_stopped_reading_does_not_keep_the_agent_alive(tmp_path):
-    agent = raw(tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    with agent:
+    home = Home(tmp_path / "home")
+    home.config.write_text("")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(AGENT, env=home.environment(), cwd=AGENT_CWD, **pipes) as agent:
         assert agent.stdin is not None
         assert agent.stdout is not None
         agent.stdin.write(INITIALIZE)

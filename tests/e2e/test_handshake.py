@@ -20,7 +20,7 @@ def initialize(request_id, **members):
 
 
 async def test_initialize_names_the_agent_and_what_it_can(tmp_path):
-    async with editing(tmp_path, [says("hi")], cold=True) as editor:
+    async with editing(tmp_path, [says("hi")]) as editor:
         result = await editor.initialize()
     assert result["protocolVersion"] == 1
     assert result["agentInfo"] == {"name": "acp-agent", "title": "acp-agent", "version": __version__}
@@ -30,7 +30,7 @@ async def test_initialize_names_the_agent_and_what_it_can(tmp_path):
 
 
 async def test_a_capability_that_is_missing_is_left_out_because_some_clients_read_false_as_support(tmp_path):
-    async with editing(tmp_path, [says("hi")], cold=True) as editor:
+    async with editing(tmp_path, [says("hi")]) as editor:
         result = await editor.initialize()
     assert "false" not in json.dumps(result)
 
@@ -90,7 +90,7 @@ async def test_malformed_capabilities_count_as_absent(tmp_path):
 
 
 async def test_jetbrains_initializes_twice_opens_two_sessions_and_adds_members(tmp_path):
-    async with editing(tmp_path, [says("hi")], lawful=False, cold=True) as editor:
+    async with editing(tmp_path, [says("hi")], lawful=False) as editor:
         folder = str(editor.workspace)
         for request_id in (1, 2):
             meta = {"proxyConfig": {"password": "obviously-fake"}}
@@ -143,7 +143,7 @@ async def test_two_sessions_of_one_process_keep_the_capabilities_they_were_opene
 
 async def test_requests_before_initialize_are_invalid_requests(tmp_path):
     methods = ["session/new", "session/prompt", "session/set_mode", "session/set_config_option", "authenticate"]
-    async with editing(tmp_path, [says("hi")], cold=True) as editor:
+    async with editing(tmp_path, [says("hi")]) as editor:
         for method in methods:
             error = await editor.error_of(method, {"cwd": str(editor.workspace), "mcpServers": []})
             assert error.code == -32600, method

@@ -77,7 +77,7 @@ async def test_scripts_that_a_killed_agent_left_for_a_terminal_of_the_editor_go_
     (temporary := tmp_path / "tmp").mkdir()
     script = [uses(("bash", {"command": "echo first"})), says("never said")]
     where = {"TMPDIR": str(temporary)}
-    async with editing(tmp_path, script, environment=where, lawful=False, cold=True) as editor:
+    async with editing(tmp_path, script, environment=where, lawful=False) as editor:
         editor.overrides["terminal/create"] = never
         session = await editor.open()
         prompt = editor.prompt_params(session, "go")
@@ -86,7 +86,7 @@ async def test_scripts_that_a_killed_agent_left_for_a_terminal_of_the_editor_go_
         os.kill(editor.agent.pid, signal.SIGKILL)
         await editor.agent.wait()
     assert "echo first" in Path(left).read_text()
-    async with editing(tmp_path, script, environment=where, cold=True) as editor:
+    async with editing(tmp_path, script, environment=where) as editor:
         await editor.open()
         with anyio.fail_after(PATIENCE):
             while True:

@@ -85,7 +85,7 @@ async def test_a_command_cannot_read_the_keys_in_the_environment_of_run(folder, 
     folder.model(HOLD)
     with folder.started("--yes", "wait", cold=True) as process:
         await held.line()
-        for pid in (process.pid, server_of(process.pid)):
+        for pid in (process.pid, server_of(process)):
             with pytest.raises(PermissionError):
                 Path(f"/proc/{pid}/environ").read_bytes()
         process.send_signal(signal.SIGINT)
@@ -198,9 +198,9 @@ async def test_the_whole_of_a_long_command_is_on_the_terminal_before_the_prompt(
 
 async def test_an_agent_killed_in_mid_turn_is_one_clear_line(folder, held):
     folder.model(HOLD)
-    with folder.started("--yes", "wait", cold=True) as process:
+    with folder.started("--yes", "wait") as process:
         pids = [int(word) for word in (await held.line()).split()]
-        os.kill(server_of(process.pid), signal.SIGKILL)
+        os.kill(server_of(process), signal.SIGKILL)
         _, stderr = process.communicate(timeout=LIMIT)
         await processes_ended(pids)
     assert process.returncode == 1

@@ -253,7 +253,7 @@ async def test_a_single_prompt_asks_for_no_title(folder, held):
     folder.model([uses(("bash", {"command": "sh hold.sh"})), says("never")])
     with folder.started("--yes", "wait", cold=True) as process:
         pids = [int(word) for word in (await held.line()).split()]
-        words = Path(f"/proc/{server_of(process.pid)}/cmdline").read_text().split("\0")
+        words = Path(f"/proc/{server_of(process)}/cmdline").read_text().split("\0")
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=LIMIT)
         await processes_ended(pids)
@@ -393,9 +393,9 @@ async def test_ctrl_c_at_a_question_cancels_the_turn_alone(folder):
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 async def test_an_agent_that_died_while_the_user_typed_is_one_clear_line(folder):
     folder.model([says("fine")])
-    with at_terminal(folder, cold=True) as (terminal, process):
+    with at_terminal(folder) as (terminal, process):
         await terminal.until("> ")
-        os.kill(server_of(process.pid), signal.SIGKILL)
+        os.kill(server_of(process), signal.SIGKILL)
         terminal.type("hello\n")
         await terminal.until("acp-agent: ")
         assert process.wait(LIMIT) == 1

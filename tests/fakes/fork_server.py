@@ -10,6 +10,7 @@ the process becomes that, and the agent it starts is forked as well.
 """
 
 import contextlib
+import ctypes
 import fcntl
 import functools
 import gc
@@ -22,8 +23,10 @@ import selectors
 import signal
 import socket
 import sys
+import tempfile
 import termios
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -33,6 +36,7 @@ from tests.fakes.rehearsal import rehearse
 from tests.fakes.short_waits import VARIABLE, shorten
 
 REQUEST_LIMIT = 256 * 1024  # bytes
+_MADV_COLLAPSE = 25  # Linux 6.1 or newer
 PREPARED_BY = "ACP_AGENT_TEST_PREPARED_BY"
 """The environment variable that names a module, whose `prepare` is called before the agent starts."""
 
@@ -46,6 +50,21 @@ def load_everything() -> None:
     _rehearse()
     gc.collect()
     gc.freeze()
+    _use_huge_pages()
+
+
+def _use_huge_pages() -> None:
+    """Let the system keep this process's memory in pages of 2 MiB, which makes forks and their ends half as expensive.
+
+    Where it cannot, nothing changes.
+    """
+    advise, huge = ctypes.CDLL(None).madvise, 2 * 1024**2
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        addresses, permissions, *_, inode = line.split()[:5]
+        first, end = (int(each, 16) for each in addresses.split("-"))
+        first, end = -(-first // huge) * huge, end // huge * huge
+        if permissions == "rw-p" and inode == "0" and first < end and "[stack" not in line:
+            advise(ctypes.c_void_p(first), ctypes.c_size_t(end - first), _MADV_COLLAPSE)
 
 
 def _rehearse() -> None:
@@ -117,6 +136,7 @@ def _become_agent(request: dict[str, Any], descriptors: list[int], server: str) 
         os.closerange(3, max(descriptors) + 64)
         os.environ.clear()
         os.environ.update(request["env"])
+        tempfile.tempdir = None  # that of its own environment
         os.chdir(request["cwd"])
         sys.argv = ["acp-agent", *request["arguments"]]
         signal.signal(signal.SIGINT, signal.default_int_handler)
