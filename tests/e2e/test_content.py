@@ -3,17 +3,20 @@
 import base64
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
 from tests.e2e.model_servers import listening_model
-from tests.fakes.editor import NOTHING, editing
+from tests.fakes import editor as editors
+from tests.fakes.editor import NOTHING
 from tests.fakes.held import Held, processes_ended
 
 pytestmark = pytest.mark.anyio
 
+editing = partial(editors.editing, serves=__name__)
 PIXEL = base64.b64encode(bytes.fromhex("89504e470d0a1a0a0000000d49484452")).decode()
 
 

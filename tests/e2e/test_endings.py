@@ -143,9 +143,12 @@ def test_what_was_asked_just_before_the_end_of_stdin_is_still_answered(tmp_path)
 
 def test_stdin_and_stdout_may_be_files(tmp_path):
     (tmp_path / "in").write_bytes(INITIALIZE)
-    with open(tmp_path / "in", "rb") as source, open(tmp_path / "out", "wb") as target:
-        with raw(tmp_path, stdin=source.fileno(), stdout=target.fileno(), stderr=subprocess.PIPE) as agent:
-            _, log = agent.communicate(timeout=20)
+    with (
+        open(tmp_path / "in", "rb") as source,
+        open(tmp_path / "out", "wb") as target,
+        raw(tmp_path, stdin=source.fileno(), stdout=target.fileno(), stderr=subprocess.PIPE) as agent,
+    ):
+        _, log = agent.communicate(timeout=20)
     assert agent.returncode == 0, log
     (line,) = (tmp_path / "out").read_text().splitlines()
     assert json.loads(line)["result"]["protocolVersion"] == 1

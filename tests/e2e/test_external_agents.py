@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -12,13 +13,15 @@ import pytest
 
 from tests.e2e.test_agents import FULL_AUTO, agent, assert_no_card_is_open, messages, nested, parent_of, run
 from tests.e2e.test_skills import users
+from tests.fakes import editor as editors
 from tests.fakes.answers import Call, allowing, choosing
-from tests.fakes.editor import NOTHING, ScriptedEditor, editing
+from tests.fakes.editor import NOTHING, ScriptedEditor
 from tests.fakes.held import Fifo, processes_ended
 from tests.fakes.model_script import Script, says, uses, write_script
 
 pytestmark = pytest.mark.anyio
 
+editing = partial(editors.editing, serves=__name__)
 ROOT = Path(__file__).parents[2]
 
 
@@ -47,15 +50,15 @@ async def with_colleague(
     script: Script = GO,
     config: str = FULL_AUTO,
     decide: Callable[[dict[str, Any]], Awaitable[str | None]] = allowing,
+    serves: str = __name__,
     **more: Any,
 ) -> AsyncGenerator[ScriptedEditor]:
     """An editor whose agent has a colleague. No process of the colleague is left when a turn has ended."""
     pids = tmp_path / "pids"
     settings = config + entry(behaviour, pids, **more)
     handed = {"HANDED": "by reference"}
-    async with editing(
-        tmp_path, script, config=settings, capabilities=NOTHING, decide=decide, environment=handed
-    ) as editor:
+    options = {"capabilities": NOTHING, "decide": decide, "environment": handed, "serves": serves}
+    async with editing(tmp_path, script, config=settings, **options) as editor:
         (editor.workspace / "a.txt").write_text("one\ntwo\n")
         yield editor
         await processes_ended([int(line) for line in pids.read_text().split()] if pids.exists() else [])
@@ -69,7 +72,7 @@ async def go(editor: ScriptedEditor) -> tuple[str, str]:
 
 
 async def test_a_colleague_reads_writes_and_runs_commands_through_our_tools(tmp_path: Path):
-    async with with_colleague(tmp_path, "good") as editor:
+    async with with_colleague(tmp_path, "good", serves="") as editor:  # the audit is of this test alone
         assert await go(editor) == ("completed", "b.txt holds ONE\nTWO (0)")
         assert (editor.workspace / "b.txt").read_text() == "ONE\nTWO\n"
         (file,) = Path(editor.home.data).rglob("audit.jsonl")
@@ -146,7 +149,7 @@ async def test_a_user_who_says_no_starts_nothing(tmp_path: Path):
 
 async def test_a_definition_with_its_name_in_other_letters_does_not_stand_in_for_its_question(tmp_path: Path):
     users(tmp_path, "agents/Colleague.md", "---\nname: Colleague\ndescription: harmless\n---\nDo it.\n")
-    async with with_colleague(tmp_path, "good", config="", decide=choosing("reject_once")) as editor:
+    async with with_colleague(tmp_path, "good", config="", decide=choosing("reject_once"), serves="") as editor:
         assert (await go(editor))[0] == "failed"
         assert not (tmp_path / "pids").exists()
         assert "'Colleague' is an agent of the configuration; this one is not used" in messages(editor)

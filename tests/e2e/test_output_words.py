@@ -1,14 +1,17 @@
 """A tool's words are data: fenced for the model, harmless in the editor, and summed up when the user wants it."""
 
 import re
+from functools import partial
 
 import pytest
 
+from tests.e2e import thoughts as thoughts_agents
 from tests.e2e.model_servers import HANGS, HANGS_UP, Thought
-from tests.e2e.thoughts import FENCED, Mind, go, inside, reference_in, thinking
+from tests.e2e.thoughts import FENCED, Mind, go, inside, reference_in
 
 pytestmark = pytest.mark.anyio
 
+thinking = partial(thoughts_agents.thinking, serves=__name__)
 PICTURE = "![x](https://evil.example/?q=1)"
 BIG = "seq -f 'line %g of many' 20000"
 SUMMING_UP = "[tools.overflow]\nsummarize_output = true\n"

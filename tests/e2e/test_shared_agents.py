@@ -68,9 +68,12 @@ async def test_one_that_was_killed_serves_no_other(tmp_path):
     assert await pid_of_next(tmp_path) != pid
 
 
-async def test_one_that_is_configured_otherwise_is_another(tmp_path):
+async def test_one_that_is_configured_otherwise_takes_that_up_and_one_of_another_editor_is_another(tmp_path):
     pid = await pid_of_next(tmp_path)
-    async with editing(tmp_path, [says("hi")], config="[acp]\nmax_sessions = 3\n") as editor:
-        assert editor.agent.pid != pid
+    async with editing(tmp_path, [says("hi")], config="[acp]\nmax_sessions = 1\nmode = 'ask'\n") as editor:
+        assert editor.agent.pid == pid
+        session = await editor.open()
+        assert await editor.say(session, "/status") == "end_turn"
+        assert "ask" in editor.text
     async with editing(tmp_path, [says("hi")], capabilities={}) as editor:
         assert editor.agent.pid != pid

@@ -1,16 +1,23 @@
 """Long turns of a real agent: how many rounds they have, what the model is told, and what ends them."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.aided import aided, told
-from tests.e2e.thoughts import Mind, go, thinking
-from tests.fakes.editor import NOTHING, editing
+from tests.e2e import aided as aided_agents
+from tests.e2e import thoughts as thoughts_agents
+from tests.e2e.aided import told
+from tests.e2e.thoughts import Mind, go
+from tests.fakes import editor as editors
+from tests.fakes.editor import NOTHING
 from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
 
+editing = partial(editors.editing, serves=__name__)
+aided = partial(aided_agents.aided, serves=__name__)
+thinking = partial(thoughts_agents.thinking, serves=__name__)
 FULL_AUTO = "[acp]\nauto_approve = 'full-auto'\n"
 
 

@@ -231,7 +231,7 @@ async def editing(
     agent    the command that starts a cold agent. A forked one calls `prepare` of the module that it names
     lawful   check the whole conversation against the protocol's rules and schema when the test is through
     short_waits   let the agent wait a tenth as long for locks and the like, where it is forked
-    serves   the module whose tests share this agent if they configure it alike (shared_agents.py)
+    serves   the module whose tests share this agent; it takes up the configuration of each (shared_agents.py)
     """
     more = {**(environment or {}), **({VARIABLE: "1"} if short_waits else {})}
     if agent[1] == "-m" and agent[2] != "acp_agent" and not cold:
@@ -239,7 +239,7 @@ async def editing(
     shared = None
     if serves and CAN_FORK and not cold:
         offered = json.dumps(capabilities)
-        shared = take_shared_agent((serves, offered, config, script is None, tuple(more.items())), more)
+        shared = take_shared_agent((serves, offered, tuple(more.items())), more)
     home, workspace = Home(folder / "home", more) if shared is None else shared.home, folder / "work"
     workspace.mkdir(exist_ok=True)
     model = "" if script is None else f'[llm]\nmodel = "{write_script(home.root, script)}"\n'

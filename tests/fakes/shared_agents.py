@@ -33,7 +33,7 @@ _CLOSING = {"session/close", "session/delete"}
 class SharedAgent:
     """An agent with its home, for one test at a time.
 
-    key       the module it serves and how it is configured
+    key       the module it serves, and what it learns of the editor and the environment when it starts
     greeting  its `initialize` and the answer, once there was one
     """
 
@@ -47,8 +47,8 @@ class SharedAgent:
         self._process: ForkedAgent | None = None
 
     def configure(self, text: str) -> None:
-        """Write its configuration, before it is started."""
-        if self._process is None:
+        """Write its configuration. An agent that runs takes it up with its next session."""
+        if text != self._config:
             self._config = text
             self.home.config.write_text(text)
 
