@@ -339,7 +339,7 @@ class App:
             process = self._process = module.ProcessServices(loaded, self._background, self._choices, self._database)
             self._background(partial(process.tidy_up, loaded))
             self._background(partial(purge_unused, self._sessions))
-            await anyio.to_thread.run_sync(process.redact, "", abandon_on_cancel=True)  # compiles the rules
+            await anyio.to_thread.run_sync(process.prepare, abandon_on_cancel=True)
         return process
 
     async def _try_sandbox(self, loaded: Loaded) -> None:

@@ -19,6 +19,7 @@ from acp_agent.core.delegation import RunSlots
 from acp_agent.core.errors import ConfigError, StoreUnavailable
 from acp_agent.core.mcp import McpDefinition
 from acp_agent.core.ports import Embedder
+from acp_agent.core.process_limits import give_back_memory
 from acp_agent.core.secrets import Redact
 from acp_agent.core.services import Overflow, PastConversations, Summaries
 from acp_agent.core.sessions import SessionSnapshot
@@ -97,6 +98,11 @@ class ProcessServices:
     def redact(self, text: str) -> str:
         """Return a text without the secrets of the process."""
         return self.redactor(text)
+
+    def prepare(self) -> None:
+        """Compile the rules of redaction, and give back the memory that loading has left unused. Blocks."""
+        self.redactor("")
+        give_back_memory()
 
     async def aclose(self) -> None:
         """Close connections, and remove the files that running commands needed."""

@@ -8,10 +8,9 @@ language server is asked, if the editor lends it.
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from anyio import to_thread
-from tree_sitter import Language, Node, Parser
 
 from acp_agent.core.backends import EntryKind, FileSystem
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
@@ -19,6 +18,9 @@ from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, Location, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.text import counted, visible
 from acp_agent.tools.tool import Name, Params, Tool, cut, relative
+
+if TYPE_CHECKING:
+    from tree_sitter import Language, Node
 
 _MOST_FILES = 300
 _MOST_LINES = 500
@@ -173,9 +175,9 @@ def _shown(found: Sequence[OutlineSymbol], most: int) -> Iterator[str]:
 def outline(text: str, suffix: str) -> list[OutlineSymbol]:
     """Return the symbols of a text in the order of its lines. `suffix` is that of a known language."""
     language, data = _LANGUAGES[suffix], text.encode("utf-8", "surrogatepass")
-    root = Parser(_grammar(language)).parse(data).root_node
+    root = _root(language, data)
     if suffix == "h" and root.has_error and b"class" in data:
-        language, root = "cpp", Parser(_grammar("cpp")).parse(data).root_node
+        language, root = "cpp", _root("cpp", data)
     found: list[OutlineSymbol] = []
     waiting = [(root, 0)]
     while waiting:
@@ -189,10 +191,18 @@ def outline(text: str, suffix: str) -> list[OutlineSymbol]:
     return found
 
 
+def _root(language: str, data: bytes) -> "Node":
+    from tree_sitter import Parser
+
+    return Parser(_grammar(language)).parse(data).root_node
+
+
 @cache
-def _grammar(language: str) -> Language:
+def _grammar(language: str) -> "Language":
     """Return a grammar. It is loaded when the first file of its language is read."""
     # ruff: noqa: PLC0415
+    from tree_sitter import Language
+
     match language:
         case "python":
             import tree_sitter_python as module
@@ -218,7 +228,7 @@ def _grammar(language: str) -> Language:
     return Language(module.language())
 
 
-def _head(node: Node, symbol_types: AbstractSet[str]) -> str | None:
+def _head(node: "Node", symbol_types: AbstractSet[str]) -> str | None:
     """Return the text of a symbol before its body on one line, None if the node is no symbol."""
     if node.type in _ASSIGNED:
         value = node.child_by_field_name("value") or node.child_by_field_name("right")
@@ -245,7 +255,7 @@ def _head(node: Node, symbol_types: AbstractSet[str]) -> str | None:
             return _line(node, node.end_byte if body is None else body.start_byte)
 
 
-def _typedef(node: Node) -> str:
+def _typedef(node: "Node") -> str:
     """Return a typedef of C without the body of its type: `typedef struct cJSON`."""
     kind, declared = node.child_by_field_name("type"), node.child_by_field_name("declarator")
     body = None if kind is None else kind.child_by_field_name("body")
@@ -255,14 +265,14 @@ def _typedef(node: Node) -> str:
     return head if head.endswith(f" {name}") else f"{head} {name}"
 
 
-def _declares_function(node: Node) -> bool:
+def _declares_function(node: "Node") -> bool:
     declared = node.child_by_field_name("declarator")
     while declared is not None and declared.type != "function_declarator":
         declared = declared.child_by_field_name("declarator")
     return declared is not None
 
 
-def _line(node: Node, end: int) -> str:
+def _line(node: "Node", end: int) -> str:
     """Return the text from the start of a node to an offset of the file, on one line."""
     text = (node.text or b"")[: end - node.start_byte].decode("utf-8", "replace")
     return " ".join(text.split()).removesuffix("=>").rstrip(" :{;=")

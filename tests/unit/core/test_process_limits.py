@@ -1,15 +1,17 @@
 """What programs get of our limits, and the tag that tells whose they are."""
 
 import os
+import platform
 import resource
 import signal
 import subprocess
 import sys
 
+import psutil
 import pytest
 
 from acp_agent.core import process_limits
-from acp_agent.core.process_limits import limits_for_child, tag_of, tag_of_process
+from acp_agent.core.process_limits import give_back_memory, limits_for_child, tag_of, tag_of_process
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_RTTIME")
 
@@ -85,3 +87,14 @@ def test_the_limit_is_raised_to_what_the_system_allows(monkeypatch: pytest.Monke
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 200
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries cannot do it")
+def test_memory_between_what_is_kept_is_given_back():
+    pieces = [b"x" * 60_000 for _ in range(500)]  # so small that none is mapped by itself
+    kept = pieces[::10]
+    del pieces
+    held = psutil.Process().memory_info().rss
+    give_back_memory()
+    assert held - psutil.Process().memory_info().rss > 10_000_000
+    assert len(kept) == 50

@@ -23,7 +23,8 @@ LATE = (
     "html.entities",  # no page was read
     "httpx",  # no model was asked
     "structlog",  # nothing is logged yet
-    "tree_sitter_bash",  # no command needs the parser
+    "tree_sitter",  # no command needs the parser, and no file was outlined
+    "tree_sitter_bash",
 )
 
 _PROBE = """
