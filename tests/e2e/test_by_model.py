@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.aided import KEY, Aided, llm, plays
+from tests.e2e.aided import KEY, Aided, aided, llm, plays
 from tests.e2e.model_servers import ThinkingModel, refusing_model, thinking_model
+from tests.e2e.test_agents import FULL_AUTO, run
 from tests.fakes.editor import NOTHING, editing
 
 pytestmark = pytest.mark.anyio
@@ -71,3 +72,12 @@ async def test_the_tools_of_a_model_follow_the_one_that_stands_in(tmp_path: Path
             assert [call.status for call in session.calls] == ["failed"]
             assert "bash" not in offered(small), "the second request of the turn"
             assert "Model: small:any; fallback: small:any" in await session.status()
+
+
+async def test_the_model_for_exploring_is_that_of_explore_alone(tmp_path: Path):
+    steps = (run("explore", "find it"), "found", run("general", "do it"), "report", "done")
+    config = f'[agents]\nexplore_model = "chores:any"\n{FULL_AUTO}'
+    async with aided(tmp_path, *steps, config=config) as (session, first, second):
+        for answer, asked in (("found", (2, 1)), ("done", (5, 1))):
+            assert answer in await session.say("go")
+            assert (len(first.requests), len(second.requests)) == asked

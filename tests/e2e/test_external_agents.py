@@ -141,6 +141,13 @@ async def test_the_user_is_asked_before_it_starts_and_for_all_that_it_asks_us(tm
     assert ["colleague (sub-agent colleague-1) asks" in each for each in asked] == [False, True, True]
 
 
+async def test_one_that_is_switched_off_gets_no_work(tmp_path: Path):
+    async with with_colleague(tmp_path, "good", enabled=False) as editor:
+        status, told = await go(editor)
+    assert status == "failed"
+    assert "there is no sub-agent 'colleague'" in told
+
+
 async def test_a_user_who_says_no_starts_nothing(tmp_path: Path):
     async with with_colleague(tmp_path, "good", config="", decide=choosing("reject_once")) as editor:
         assert (await go(editor))[0] == "failed"

@@ -102,6 +102,7 @@ async def test_a_hook_after_a_call_adds_a_fenced_note_and_its_output_stays_away(
             str(session.editor.workspace),
         )
         assert (sent["tool_input"]["path"], sent["tool_response"]["success"]) == ("a.txt", True)
+        assert (sent["session_id"], sent["permission_mode"]) == (session.id, "code")
 
 
 async def test_each_event_runs_its_hooks_with_its_variables(tmp_path: Path):

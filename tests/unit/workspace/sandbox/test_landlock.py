@@ -1,6 +1,8 @@
 """The rights that amount to the walls, for each version of Landlock, and the start within them."""
 
 import os
+import platform
+import struct
 import subprocess
 import threading
 from functools import partial
@@ -16,6 +18,7 @@ from acp_agent.workspace.sandbox.landlock import (
     landlock_abi,
     landlock_works,
 )
+from acp_agent.workspace.sandbox.seccomp import filter_program
 from acp_agent.workspace.sandbox.walls import Launch, PrivateHome, Walls
 from tests.unit.workspace.trees import open_fds
 
@@ -157,3 +160,17 @@ def test_the_private_home_links_to_toolchains_and_folders_of_the_session(root, t
 
 def test_a_home_that_the_session_works_in_stays_the_home(root, tmp_path):
     assert "HOME" not in PrivateHome(str(tmp_path / "private")).variables(walls(root, home=str(root)))
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of another machine")
+@pytest.mark.parametrize("internet", [True, False])
+def test_calls_that_change_the_system_are_refused(internet: bool):
+    program = filter_program(internet=internet, namespaces=False)
+    assert program is not None
+    judged = {operand for code, _, _, operand in struct.iter_unpack("=HBBI", program) if code == 0x15}
+    system = {"syslog": 103, "init_module": 175, "delete_module": 176, "quotactl": 179, "kexec_load": 246}
+    keys = {"add_key": 248, "request_key": 249, "keyctl": 250}
+    mounts = {"pivot_root": 155, "chroot": 161, "mount": 165, "umount2": 166, "unshare": 272, "setns": 308}
+    others = {"swapon": 167, "reboot": 169, "perf_event_open": 298, "process_vm_readv": 310, "bpf": 321}
+    for name, number in (system | keys | mounts | others).items():
+        assert number in judged, name
