@@ -208,7 +208,7 @@ class EventQueue:
     async def _write(self, events: Sequence[Event]) -> None:
         """Store events and the state. The state can wait for the end of a call that shows its progress."""
         now = anyio.current_time()
-        if now - self._written < _SELDOM and all(isinstance(event, ToolProgress) for event in events):
+        if now - self._written < _SELDOM and set(map(type, events)) == {ToolProgress}:
             return
         self._written = now
         await self._writer.write([event for event in events if isinstance(event, TranscriptEvent)])

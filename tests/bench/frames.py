@@ -169,6 +169,7 @@ def profile() -> list[dict[str, Any]]:
             seen = [_asked(agent, report)]
             for prompt in COMMANDS:
                 agent.prompt(session, prompt)
+                agent.settle()  # or what follows a turn would count for the next one
                 seen.append(_asked(agent, report))
         finally:
             agent.end()

@@ -206,7 +206,9 @@ def only_reads(command: Command) -> bool:
     Which files it reads is for the gates to judge: its paths may lead out of the roots or to secrets.
     """
     table, name = program_table(), command.name
-    if not (name and command.standard) or command.unclear or command.stdin or not _leaves_no_trace(command):
+    if not (name and command.standard) or command.unclear or command.stdin:
+        return False
+    if (command.assignments or command.redirections) and not _leaves_no_trace(command):
         return False
     if command.runs:
         # What `xargs` reads may name any file, and `-execdir` starts a program in folders that nobody judges.

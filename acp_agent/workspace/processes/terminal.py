@@ -116,7 +116,7 @@ class CommandOutput:
         decoder, apart = codecs.getincrementaldecoder("utf-8"), min(limit, _APART)
         self.both = HeadTail(limit - limit // _SPARE)
         self.apart = {Stream.STDOUT: HeadTail(apart), Stream.STDERR: HeadTail(apart)}
-        self._decoders = {stream: decoder("surrogateescape") for stream in Stream}
+        self._decoders = {Stream.STDOUT: decoder("surrogateescape"), Stream.STDERR: decoder("surrogateescape")}
 
     def add(self, stream: Stream, data: bytes, *, final: bool = False) -> bytes:
         """Add bytes of a stream. Return them as whole characters of valid UTF-8.
