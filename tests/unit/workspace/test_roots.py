@@ -135,7 +135,7 @@ def test_a_root_that_cannot_be_opened_leaves_no_other_one_open(project: Path):
     before = open_fds()
     with pytest.raises(ConfigError) as raised:
         Roots(str(project), [f"{project}/missing"])
-    assert open_fds() == before
+    assert open_fds() <= before  # others may be closed meanwhile
     del raised
 
 

@@ -260,7 +260,7 @@ async def test_a_command_leaves_no_descriptor_open_here(tmp_path, tier):
         with sandbox.launch(["true"], str(tmp_path)):
             before = open_fds()
         with sandbox.launch(["true"], str(tmp_path)):
-            assert open_fds() == before
+            assert open_fds() <= before  # others may be closed meanwhile
     finally:
         sandbox.close()
 

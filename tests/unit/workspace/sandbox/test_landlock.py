@@ -137,7 +137,7 @@ def test_within_such_walls_no_second_ones_are_promised(root, tmp_path):
 def test_trying_the_walls_leaves_no_descriptor_open():
     before = open_fds()
     assert landlock_works.__wrapped__()
-    assert open_fds() == before
+    assert open_fds() <= before  # others may be closed meanwhile
 
 
 def test_what_cannot_start_raises_where_it_was_asked_for():
