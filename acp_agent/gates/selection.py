@@ -244,12 +244,12 @@ class SelectionGate(Gate):
 
     def allows(self, spec: ToolSpec) -> bool:
         """Return whether a tool is offered to the model."""
-        objection = self._objection(spec.name, spec) or self._is_left_out(spec.name, spec)
+        objection = _objection(self._selection(), spec.name, spec) or self._is_left_out(spec.name, spec)
         return not (objection or spec.users_only)
 
     def judge(self, facts: CallFacts) -> Verdict:
         name = facts.custom or facts.spec.name
-        if rule := self._objection(name, facts.spec):
+        if rule := _objection(self._selection(), name, facts.spec):
             return Deny(f"'{name}' is not among the tools of this session", rule=rule)
         if facts.call.origin is CallOrigin.USER:
             return Allow()
@@ -262,9 +262,6 @@ class SelectionGate(Gate):
             )
         return Allow()
 
-    def _objection(self, name: str, spec: ToolSpec) -> str:
-        return _objection(self._selection(), name, spec)
-
     def _is_left_out(self, name: str, spec: ToolSpec) -> bool:
         only, agent = self._narrowed(), self._agent()
         if agent is not None and _objection(agent, name, spec):
@@ -275,7 +272,9 @@ class SelectionGate(Gate):
 def _objection(selection: Selection, name: str, spec: ToolSpec) -> str:
     """Return the entry that excludes a tool, or one that does the same; empty if none does."""
     found = selection.objection(name, spec.server, commands=spec.commands)
-    return found or next((why for each in spec.acts_as if (why := selection.objection(each))), "")
+    for other in spec.acts_as:
+        found = found or selection.objection(other)
+    return found
 
 
 @cache

@@ -248,8 +248,10 @@ class BubblewrapSandbox:
         if walls.network is NetworkReach.NONE:
             words.append("--unshare-net")
         # Before each mount bubblewrap reads the list of all of them, so /sys comes last: many may lie in it.
-        for path, (how, *source) in sorted(mounts.items(), key=lambda mount: (is_below(mount[0], "/sys"), mount[0])):
-            words += (how, *source, path)
+        last: list[str] = []
+        for path, (how, *source) in sorted(mounts.items()):
+            (last if is_below(path, "/sys") else words).extend((how, *source, path))
+        words += last
         for link in _LINKS:
             if os.path.islink(link):
                 words += ["--symlink", os.readlink(link), link]

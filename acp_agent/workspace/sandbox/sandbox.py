@@ -319,7 +319,7 @@ def wall_named(output: str, exit_code: int | None) -> str:
 
 def _telling_lines(output: str) -> Iterator[str]:
     """Yield the lines that may name the wall that stopped a command. Long lines are cut around the telling word."""
-    telling = [word for word in _TELLING if word in output]
+    telling = list(filter(output.__contains__, _TELLING))
     for line in output.split("\n") if telling else ():
         at = next((line.find(word) for word in telling if word in line), -1)
         if at >= 0:
