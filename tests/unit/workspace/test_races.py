@@ -103,8 +103,7 @@ async def edit(files: LocalFileSystem, path: str) -> str:
 
 async def list_parent(files: LocalFileSystem, path: str) -> str:
     entries = await files.list_directory(path.removesuffix("/file") if "/" in path else ".")
-    sizes = [entry.size for entry in entries if entry.name == "file" and entry.kind == "file"]
-    return "SECRET" if 666 in sizes else "listed"
+    return " ".join(entry.name for entry in entries)
 
 
 async def find(files: LocalFileSystem, path: str) -> str:
@@ -131,7 +130,8 @@ async def test_a_link_that_tricks_ripgrep_shows_nothing(world: Path, opener: Ope
 
 async def race(world: Path, opener: Opener, operation: Operation, tries: int) -> None:
     project, secret = world / "project", world / "outside" / "file"
-    secret.write_text("SECRET" * 111)  # 666 bytes, to be known in a listing
+    secret.write_text("SECRET" * 111)
+    (world / "outside" / "SECRET.txt").write_text("")  # to be known in a listing
     done, refused = 0, 0
     passes_over = operation in (find, grep)  # a search does not end at what it may not follow
     with Roots(str(project), opener=opener) as roots:
@@ -150,7 +150,7 @@ async def race(world: Path, opener: Opener, operation: Operation, tries: int) ->
                     assert "outside" not in shown
     assert done > 0
     assert refused > 0 or passes_over, "nothing was ever in the way: the race did not happen"
-    assert os.listdir(world / "outside") == ["file"]
+    assert sorted(os.listdir(world / "outside")) == ["SECRET.txt", "file"]
     assert secret.read_text() == "SECRET" * 111
 
 
