@@ -48,19 +48,25 @@ _MISSING = {
 }
 _AUTOMATIC = SandboxTier.BUBBLEWRAP
 """The tier that is taken unasked. Landlock is too tight for everyday work, and Seatbelt was never run."""
+_trying = Lock()
+"""Held during a trial. A second trial at the same time could end differently, and its answer would be remembered."""
 
 
 def tier_works(tier: SandboxTier) -> bool:
-    """Return whether a tier works on this machine. The first call tries it, which takes some milliseconds."""
-    match tier:
-        case SandboxTier.BUBBLEWRAP:
-            return bool(bubblewrap())
-        case SandboxTier.LANDLOCK:
-            return landlock_works()
-        case SandboxTier.SEATBELT:
-            return sys.platform == "darwin" and os.access(SANDBOX_EXEC, os.X_OK)
-        case SandboxTier.NONE:
-            return True
+    """Return whether a tier works on this machine. The first call tries it, which takes some milliseconds.
+
+    Several threads may ask at once: one tries the tier, and the others wait for its answer.
+    """
+    with _trying:
+        match tier:
+            case SandboxTier.BUBBLEWRAP:
+                return bool(bubblewrap())
+            case SandboxTier.LANDLOCK:
+                return landlock_works()
+            case SandboxTier.SEATBELT:
+                return sys.platform == "darwin" and os.access(SANDBOX_EXEC, os.X_OK)
+            case SandboxTier.NONE:
+                return True
 
 
 def sandbox_tier(wanted: SandboxTier | None = None) -> SandboxTier:

@@ -7,6 +7,7 @@ import subprocess
 import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import anyio
@@ -20,7 +21,7 @@ from acp_agent.workspace.processes.table import MOST_TASKS, CommandLimits
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.processes.tree import harden_process
 from acp_agent.workspace.protected_paths import ProtectedPaths
-from acp_agent.workspace.sandbox.bubblewrap import trusted_bash
+from acp_agent.workspace.sandbox.bubblewrap import bubblewrap, trusted_bash
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, tier_works, why_missing
 from acp_agent.workspace.sandbox.walls import WallRules
 from tests.unit.workspace.trees import open_fds
@@ -550,3 +551,24 @@ async def test_a_command_that_takes_much_of_the_memory_is_ended_when_little_is_f
 async def test_a_command_is_not_ended_for_much_memory_while_enough_is_free(limited):
     outcome = await limited(CommandLimits(spare=0, large=0)).run("sleep 0.2; echo lived")
     assert outcome.output == "lived\n"
+
+
+def test_threads_that_ask_at_once_try_bubblewrap_once(tmp_path, monkeypatch):
+    program = tmp_path / "bwrap"
+    program.write_text(f"#!/bin/sh\necho tried >> {tmp_path}/tries; exit 1\n")
+    program.chmod(0o700)
+    monkeypatch.setattr("acp_agent.workspace.sandbox.bubblewrap._SYSTEM_PATH", str(tmp_path))
+    monkeypatch.setattr("acp_agent.workspace.sandbox.sandbox.bubblewrap", cache(bubblewrap.__wrapped__))
+    ready, answers = threading.Barrier(4), list[bool]()
+
+    def ask() -> None:
+        ready.wait()
+        answers.append(tier_works(SandboxTier.BUBBLEWRAP))
+
+    threads = [threading.Thread(target=ask) for _ in range(ready.parties)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert (tmp_path / "tries").read_text() == "tried\n"
+    assert answers == [False] * 4
