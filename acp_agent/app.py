@@ -343,7 +343,7 @@ class App:
         return process
 
     async def _try_sandbox(self, loaded: Loaded) -> None:
-        """Begin to try whether a sandbox can be built. That takes 20 ms, in which a thread loads the rest."""
+        """Start a thread that tries whether a sandbox can be built. It takes 20 ms, in which the rest is loaded."""
         module = await imported("acp_agent.session.toolset.sandboxing")
         trial = partial(anyio.to_thread.run_sync, module.contains_commands, loaded.settings, abandon_on_cancel=True)
         self._background(trial)

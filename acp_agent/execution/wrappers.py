@@ -281,7 +281,7 @@ class OutputExecutor:
         self._summarize = summarize
 
     async def execute(self, facts: CallFacts) -> ToolResult:
-        """Run the call and return its result as its readers get it. While a command runs, load what filters it."""
+        """Run the call and return its result as its readers get it. Load the filters while a command runs."""
         later: asyncio.TimerHandle | None = None
         if facts.commands and not self._pipeline.is_loaded:
             later = asyncio.get_running_loop().call_later(_LOAD_AFTER, self._load)
@@ -455,7 +455,7 @@ class ChangesExecutor:
         """Return what a call has changed. What a cancelled one has changed is noted later, if it can be."""
         found = CommandChanges()
         if cancelled and self._later is not None:
-            facts.clean_up.append(partial(self._note, self._later, look))  # behind that of its command
+            facts.clean_up.append(partial(self._note, self._later, look))  # after the clean-up of its command
         else:
             with anyio.CancelScope(shield=True):
                 found = await anyio.to_thread.run_sync(look)

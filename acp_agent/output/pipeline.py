@@ -231,7 +231,7 @@ class _Strings:
         return self._clean[text]
 
     def redacted_text(self, result: ToolResult) -> str:
-        """Return the result's text as `redacted` does. stdout that is the same with a line end is redacted with it."""
+        """Return the redacted text of a result. If stdout is the same with a line end, redact both at once."""
         text, stdout = result.text, (result.envelope or {}).get("stdout")
         if isinstance(stdout, str) and len(stdout) == len(text) + 1 and stdout[-1] == "\n" and stdout.startswith(text):
             return self.redacted(stdout, result.before).removesuffix("\n")

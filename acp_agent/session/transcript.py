@@ -98,7 +98,8 @@ class EventQueue:
             case ToolProgress():
                 lag = _BACKLOG
                 wanted -= lag
-            case ToolFinished(call_id, result=result):  # and before it is released, for which cancelled ones wait later
+            case ToolFinished(call_id, result=result):
+                # A terminal is released behind the end of its call. Of a cancelled call, the release itself waits.
                 lag = 0 if call_id in self._embedding and not _is_cancelled(result) else _BACKLOG
                 self._embedding.discard(call_id)
             case _:

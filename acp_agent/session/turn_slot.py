@@ -19,7 +19,7 @@ _log = Log(__name__)
 _PAUSE = 0.05
 """Seconds in which a prompt that follows a turn at once arrives."""
 _ENDING = 0.3
-"""Seconds that what a cancelled turn has left may wait for its end."""
+"""Seconds that the clean-ups of a cancelled turn wait for its end."""
 _CLOSING = 5.0
 """Seconds that a cancelled turn may take to end. After that the session is closed anyway."""
 

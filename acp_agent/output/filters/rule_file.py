@@ -87,8 +87,8 @@ _SUMMARIES = (KeepMatchingSpec, TestSummarySpec, GroupByRuleSpec, GitStatusSpec,
 class CompiledRule:
     """An enabled rule. `restored` says which lines come back if the strategy leaves them out.
 
-    Raises ValueError if the expressions of its matcher are invalid. Those of its strategy raise it when it is made,
-    which is when it is first used: a session uses few of the built-in rules.
+    Raises ValueError if the expressions of its matcher are invalid. Its strategy is made when it is first used, because
+    a session uses few of the built-in rules. It raises ValueError if the expressions of the strategy are invalid.
     """
 
     def __init__(self, rule: FilterRule) -> None:

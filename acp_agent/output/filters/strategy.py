@@ -113,7 +113,7 @@ class LinePatterns:
         anyone = "|".join(f"(?:{pattern})" for pattern in patterns)
         # `.` never matches a line feed here, `\C` matches any byte: after a greedy `.*` only a line feed is left
         self.source = rf"(?m)(?:^.*(?:{anyone}).*\C?)+"
-        for pattern in () if checked else (*patterns, self.source):  # each alone first: the error quotes the author
+        for pattern in () if checked else (*patterns, self.source):  # each alone: errors quote the author's words
             check(pattern)
 
     @cached_property

@@ -67,7 +67,7 @@ class CleanUps:
         self._background(partial(self._run, clean_up))
 
     def start_last(self, clean_up: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Start a task that begins when only such tasks run, since it looks at what commands have left."""
+        """Start a task that looks at what commands have left. It begins when the tasks of `start` have ended."""
 
         async def look() -> None:
             self._last += 1

@@ -63,8 +63,9 @@ _LOOK = (
     f"""while [ "$1" != -- ]; do case $_mounts in *" $1 "*) shift ;; *) echo '{_MOVED}' >&2; exit 126 ;; esac; done"""
 )
 _CHECKED = f'_mounts=$(command -p cat /proc/self/mountinfo) || exit 126; {_LOOK}; shift; {_LIMITS}; exec "$@"'
-# bash can look by itself, in the shell that then runs the command: that saves three programs. The text comes apart, so
-# that errors name the same lines as without it, and show little of it. Where they are in its line, nothing is run.
+# bash can look by itself, in the shell that then runs the command: that saves three programs. This text is an
+# argument of its own and no part of the command, so that bash's errors name the lines of the command and quote little
+# else. If the first line of the command cannot be parsed, bash runs neither that line nor this text.
 _CHECKED_BY_BASH = f"shift; _mounts=$(</proc/self/mountinfo) || exit 126; {_LOOK}; shift; {_LIMITS}; unset _mounts"
 
 
@@ -95,7 +96,7 @@ def _nsenter() -> str:
 def trusted_bash(environment: Mapping[str, str]) -> str:
     """Return the path of the bash that commands with these variables get, or "" if it may not look at the mounts.
 
-    It may if no command can have changed it, and if it runs nothing before it looks.
+    It may if it is the system's own, which no command can change, and if no variable makes it run something first.
     """
     found = shutil.which("bash", path=environment.get("PATH", "")) or ""
     prepared = any(name.startswith(("BASH", "SHELLOPTS")) for name in environment)
