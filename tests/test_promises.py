@@ -19,7 +19,7 @@ PROMISES: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "unit/session/test_event_queue.py": (
             "test_what_belongs_to_the_conversation_is_kept_before_it_is_sent",
-            "test_a_cancelled_turn_of_which_all_is_shown_waits_for_no_write_and_its_end_is_kept",
+            "test_a_cancelled_turn_is_answered_when_its_end_is_kept",
             "test_how_full_the_window_is_goes_with_what_comes_next_and_is_never_sent_before_it_is_kept",
         ),
     },

@@ -8,7 +8,6 @@ cannot be written, events are shown anyway and stored later. See `transcript_wri
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -128,16 +127,12 @@ class EventQueue:
     async def flush(self, *, within: float | None = None, patience: float | None = None) -> None:
         """Show and store all events, then store the state. No event is pending afterwards.
 
-        within     seconds to wait for the store. After that, the remaining events are shown first and stored later. The
-                   state is stored behind them if it was not stored with them
+        within     seconds to wait for the store. After that, the remaining events are shown first and stored later
         patience   seconds that the last write waits for other processes, even if an earlier write waited in vain
         """
         with anyio.CancelScope(shield=True):
             with anyio.move_on_after(within) as limit:
                 await self._drained()
-            if within is not None and not limit.cancelled_caught:
-                self._background(partial(self._save, Care.CANCELLED))
-                return
             self._writer.hurry(on=within is not None)
             try:
                 if limit.cancelled_caught:
@@ -149,10 +144,7 @@ class EventQueue:
 
     async def save(self) -> None:
         """Store the changes that the writer has noted, without delaying anything else."""
-        await self._save(Care.BACKGROUND)
-
-    async def _save(self, care: Care) -> None:
-        await self._writer.write((), care)
+        await self._writer.write((), Care.BACKGROUND)
         self._retry_soon()
 
     async def end(self) -> None:

@@ -46,8 +46,7 @@ class Care(Enum):
     """The kind of a write that no event waits for. Its data survives a power cut."""
 
     TURN_END = auto()  # it waits for other processes
-    CANCELLED = auto()  # the end of a cancelled turn, which must not delay anything
-    BACKGROUND = auto()  # it must not delay anything either
+    BACKGROUND = auto()  # it must not delay anything
 
 
 @dataclass(slots=True)
@@ -162,7 +161,7 @@ class TranscriptWriter:
                 stored = await redacted_event(event, self._redact) if may_have_diffs else event
                 self._held_back.append(stored)
                 self._weight += _weight(stored)
-            if care in {Care.TURN_END, Care.CANCELLED}:
+            if care is Care.TURN_END:
                 await self._redact_messages()
             if care is None and anyio.current_time() < self._next_try:
                 return
