@@ -416,8 +416,8 @@ class ChangesExecutor:
 
     async def execute(self, facts: CallFacts) -> ToolResult:
         """Run the call, and look before and after it at all files, or at those that its tool names."""
+        paths = [each for each in facts.paths if each.access.changes]
         anything = bool(facts.commands) or (facts.spec.mutates and bool(facts.spec.server))
-        paths = [] if anything else [each for each in facts.paths if each.access.changes]
         if facts.only_reads or not (anything or paths):
             return await self._wrapped.execute(facts)
         places = None if anything else paths
