@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from tests.bench.streaming_model import CALL_PIECES, PIECES
+from tests.bench.streaming_model import CALL_PIECES, PIECE, PIECES
 
 _EVENTS = {"anthropic": PIECES + CALL_PIECES + 8, "openai": PIECES + 1}
 _Stream = Callable[[], AsyncIterator[str]]
@@ -79,13 +79,15 @@ async def _measured(stream: _Stream, api: str, rounds: int) -> dict[str, Any]:
     first: list[float] = []
     memory = 0.0
     for number in range(rounds + 1):
-        begun, read = time.process_time(), 0
+        begun, texts = time.process_time(), list[str]()
         async for text in stream():
-            if read == 0:
+            if not texts:
                 first.append((time.monotonic() - float(text)) * 1000)
-            read += 1
-        if read != PIECES:
-            raise RuntimeError(f"{read} pieces came, {PIECES} were sent")
+            texts.append(text)  # of ours, pieces that arrived together are one
+        if (came := "".join(texts[1:])) != PIECE * (PIECES - 1):
+            raise RuntimeError(
+                f"{len(came)} characters came after the first piece, {PIECES - 1} times {PIECE!r} were sent"
+            )
         events.append((time.process_time() - begun) * 1e6 / _EVENTS[api])
         if number == 0:
             memory = psutil.Process().memory_info().rss / 1e6

@@ -11,6 +11,8 @@ from typing import Any
 PIECES = 2_000
 """Text deltas of one answer; a tool call in 300 pieces comes before the end of an Anthropic answer."""
 CALL_PIECES = 300
+PIECE = "some words "
+"""Each text delta but the first, which is the time of its sending."""
 
 
 class StreamingModel(ThreadingHTTPServer):
@@ -80,7 +82,7 @@ def _anthropic() -> tuple[bytes, bytes]:
     call = {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {}}
     first = [{"type": "message_start", "message": {**head, "usage": usage}}, text]
     rest = [
-        *(delta(0, type="text_delta", text="some words ") for _ in range(PIECES - 1)),
+        *(delta(0, type="text_delta", text=PIECE) for _ in range(PIECES - 1)),
         {"type": "content_block_stop", "index": 0},
         {"type": "content_block_start", "index": 1, "content_block": call},
         delta(1, type="input_json_delta", partial_json='{"path": "'),
@@ -100,5 +102,5 @@ def _chat() -> tuple[bytes, bytes]:
         head = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "m"}
         return _event({**head, "choices": choices})
 
-    rest = [chunk({"content": "some words "}) for _ in range(PIECES - 1)]
+    rest = [chunk({"content": PIECE}) for _ in range(PIECES - 1)]
     return chunk({"role": "assistant", "content": "@@@"}), b"".join([*rest, chunk({}, "stop"), b"data: [DONE]\n\n"])
