@@ -123,6 +123,7 @@ async def test_a_blocked_tool_is_allowed_again_by_a_command_of_the_user(tmp_path
         await agent.say("go")
         assert "read" not in {tool["function"]["name"] for tool in model.requests[4]["tools"]}
         assert "`read`" in await agent.say("/tools reset read")
-        assert "not blocked" in await agent.say("/tools reset read")
+        assert "`read` was not blocked." in await agent.say("/tools reset read")
+        assert "No tool was blocked." in await agent.say("/tools reset")
         await agent.say("again")
         assert "read" in {tool["function"]["name"] for tool in model.requests[5]["tools"]}

@@ -3,6 +3,7 @@
 import pytest
 
 from acp_agent.gates.shell.command import Construct, survey
+from acp_agent.gates.shell.danger import shell_texts
 from tests.rows import each_row
 
 
@@ -201,3 +202,16 @@ def test_patterns_are_told_wherever_they_come_from():
 def test_values_of_variables_do_not_grow_without_end():
     found = survey("x=aaaa;" + "x=$x$x;" * 300)
     assert max(len(word) for command in found.commands for word in command.assignments) < 10_000
+
+
+@each_row(
+    "code, texts",
+    [
+        ("os.system('ls -la'); print('done')", ["ls -la", "done"]),
+        ("subprocess.run(['rm', '-rf' , '/'])", ["rm -rf /"]),
+        (", 'evil'; os.system('ls')", ["evil", "ls"]),
+        ("print('rm -rf /')", []),
+    ],
+)
+def test_the_literals_of_a_program_text_are_read_if_it_starts_programs(code, texts):
+    assert shell_texts(code) == texts
