@@ -13,8 +13,7 @@ from acp_agent.agent.tool_calls import ShownPlan
 from acp_agent.agent.turn import Agent
 from acp_agent.config.load import Loaded
 from acp_agent.core.backends import FileSystem
-from acp_agent.core.delegation import BACK
-from acp_agent.core.errors import AgentError, ConfigError
+from acp_agent.core.errors import AgentError, ConfigError, LoginRequired, ToolError, ToolErrorCategory
 from acp_agent.core.events import Event, Notice, Severity, UsageChanged
 from acp_agent.core.ports import Backends, Elicitor, Embedder, Provider
 from acp_agent.core.session_options import Chosen, chosen
@@ -91,7 +90,7 @@ class SessionFactory:
         self._extensions = self._make_extensions(approver)
         self._plan = self._make_plan(saved)
         self._agents = self._make_agents()
-        self._handoff = SessionHandoff(session, self._extensions.agents, self._server_names, self.in_force)
+        self._handoff = self._make_handoff()
         self._conversation = self._make_conversation(saved)
         before = () if saved is None else saved.history.messages
         seen = SeenFiles(lambda: self._tools.roots, self._redactor, {} if saved is None else saved.seen)
@@ -351,15 +350,16 @@ class SessionFactory:
         return DefinedAgent(provider, partial(agents.prompt, definition))
 
     async def _hand_over(self, agent: str) -> str:
-        """Go on under an agent's definition from the next model call on. Raises AgentError, and nothing changes."""
+        """Go on under an agent's definition from the next model call on. Raises ToolError, and nothing changes."""
         before = self._handoff.name
-        told = self._handoff.to(agent)
+        told = await self._handoff.to(agent)
         try:
             await self._agent.agent()
-        except AgentError:
-            self._handoff.to(before or BACK)
+        except (AgentError, LoginRequired) as error:  # the session's own model is not configured
+            self._handoff.put(before)
             await self._agent.agent()
-            raise
+            advice = "Tell the user. Go on with the task yourself."
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, str(error), advice) from error
         return told
 
     def _make_agents(self) -> SessionSubAgents:
@@ -396,6 +396,10 @@ class SessionFactory:
             self._hand_over,
             self._plan,
         )
+
+    def _make_handoff(self) -> SessionHandoff:
+        agents, model = self._extensions.agents, self._agents.provider
+        return SessionHandoff(self._session, agents, self._server_names, self.in_force, model)
 
     def _make_plan(self, saved: SessionSnapshot | None) -> ShownPlan:
         if saved is None:

@@ -26,7 +26,7 @@ from acp_agent.core.delegation import (
     ParentCall,
     RunSlots,
 )
-from acp_agent.core.errors import ConfigError, ToolError, ToolErrorCategory
+from acp_agent.core.errors import AgentError, ConfigError, ToolError, ToolErrorCategory
 from acp_agent.core.events import EventSink, ToolProgress
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
 from acp_agent.core.ports import Provider, Toolset
@@ -447,6 +447,7 @@ class SessionHandoff:
     library   the definitions
     servers   returns the names of the session's MCP servers
     loaded    returns the configuration in force
+    model     returns the model of a definition. Raises AgentError
     """
 
     def __init__(
@@ -455,11 +456,13 @@ class SessionHandoff:
         library: AgentLibrary,
         servers: Callable[[], Sequence[str]],
         loaded: Callable[[], Loaded],
+        model: "Callable[[Definition], Awaitable[Provider]]",
     ) -> None:
         self._session = session
         self._library = library
         self._servers = servers
         self._loaded = loaded
+        self._model = model
 
     @property
     def name(self) -> str:
@@ -484,15 +487,14 @@ class SessionHandoff:
         self._session.narrow(definition.mode, definition.selection(self._servers(), as_main=True))
         return definition
 
-    def to(self, name: str) -> str:
+    async def to(self, name: str) -> str:
         """Go on under an agent, or for `back` under the session's own one. Return the message for the user.
 
-        Raises ToolError if there is no such agent.
+        Raises ToolError if there is no such agent, or if its model is not configured. Then nothing changes.
         """
         if name == BACK:
             before = self.name
-            self._session.hand_over("")
-            self.settle()
+            self.put("")
             return f"{before} hands back: the session goes on as before." if before else "Nothing was handed over."
         definition = self._found(name)
         if definition is None:
@@ -503,9 +505,28 @@ class SessionHandoff:
                 f"there is no agent {visible(name[:_LONGEST_NAME])}",
                 f"Agents: {known}.",
             )
-        self._session.hand_over(definition.name)
-        self.settle()
+        if definition.model:
+            await self._check_model(definition)
+        self.put(definition.name)
         return f"The session goes on as `{definition.name}`: {definition.offered.description}. `/handoff back` ends it."
+
+    def put(self, name: str) -> None:
+        """Put an agent in force whose model is not checked. An empty name stands for the session's own agent."""
+        self._session.hand_over(name)
+        self.settle()
+
+    async def _check_model(self, definition: "Definition") -> None:
+        """Raise ToolError if the definition's model is not configured. Its server is not asked."""
+        try:
+            await self._model(definition)
+        except AgentError as error:
+            raise ToolError(
+                ToolErrorCategory.PERMANENT_FAILURE,
+                f"the agent {definition.name} cannot take over, because its model {visible(definition.model)} is not "
+                f"configured: {visible(str(error))}. Configure its provider under `[[llm.providers]]` or with "
+                f"`acp-agent login`, or change `model` in {definition.source}. The session goes on as before",
+                "Tell the user. Go on with the task without this agent.",
+            ) from error
 
     def status(self) -> Sequence[str]:
         """Return a line for /status if the session was handed over."""

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.aided import aided, last, offered, system
+from tests.e2e.aided import aided, last, offered, plays, system
 from tests.e2e.killed_view import loaded
 from tests.e2e.test_agents import FULL_AUTO, agent, messages
+from tests.e2e.test_no_model import LOGS_IN
 from tests.fakes.editor import NOTHING, ScriptedEditor, editing
 from tests.fakes.held import Held, processes_ended
 from tests.fakes.model_script import Script, says, uses
@@ -126,3 +127,45 @@ async def test_an_agent_answers_with_its_own_model_and_one_without_a_model_takes
         await session.say("/handoff other")
         await session.say("go")
         assert (len(first.requests), len(second.requests)) == (2, 1)
+
+
+async def test_an_agent_whose_model_is_not_configured_takes_over_nothing_and_the_refusal_says_what_to_configure(
+    tmp_path: Path,
+):
+    keyless = '[[llm.providers]]\nname = "keyless"\ntype = "anthropic"\n'
+    async with aided(tmp_path, "the session's own", "still", config=keyless + FULL_AUTO) as (session, first, second):
+        agents = define(session.editor)
+        for name, model in (("other", "chores:any"), ("lost", "nobody:none"), ("locked", "keyless:any")):
+            agents.with_name(f"{name}.md").write_text(f"---\ndescription: x\nmodel: {model}\n---\nYou test.\n")
+        for words in ("", " look around"):
+            told = await session.say(f"/handoff lost{words}")
+            for part in ("the agent lost cannot take over", "nobody:none", "[[llm.providers]]", "~/agents/lost.md"):
+                assert part in told
+            assert "goes on as `lost`" not in told
+        assert "acp-agent login --provider keyless" in await session.say("/handoff locked")
+        assert (first.requests, second.requests) == ([], []), "no words of a refused handoff reach a model"
+        assert "Agent:" not in await session.status()
+        assert "the session's own" in await session.say("go")
+        await session.say("/handoff other")
+        assert "the agent lost cannot take over" in await session.say("/handoff lost")
+        assert "Agent: other (`/handoff back` ends it)" in await session.status()
+        await session.say("go")
+        assert (len(first.requests), len(second.requests)) == (1, 1)
+
+
+@pytest.mark.parametrize("capabilities", [NOTHING, LOGS_IN], ids=["no login", "a login"])
+async def test_an_agent_cannot_hand_back_to_a_session_whose_own_model_has_no_key(
+    tmp_path: Path, capabilities: dict[str, Any]
+):
+    environment = {"ACP_AGENT_MODEL": "anthropic:any"}
+    options: dict[str, Any] = {"environment": environment, "capabilities": capabilities}
+    async with aided(tmp_path, config=ON + FULL_AUTO, **options) as (session, first, second):
+        second.thought = plays(handoff("back", "go on"), "still other")
+        file = define(session.editor).with_name("other.md")
+        file.write_text("---\ndescription: x\nmodel: chores:any\n---\nYou test.\n")
+        await session.say("/handoff other")
+        assert "still other" in await session.say("go")
+        assert session.editor.call.status == "failed"
+        assert "acp-agent login --provider anthropic" in session.editor.call.text
+        assert "Agent: other (`/handoff back` ends it)" in await session.status()
+        assert first.requests == []

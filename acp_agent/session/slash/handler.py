@@ -200,12 +200,12 @@ class SlashCommandHandler:
         arguments: JsonObject = {"criteria": criteria.strip(), "task": task.strip()}
         return await self._delegate("evaluate", arguments, f"sub-agents do and judge this: {text}")
 
-    def handoff(self, text: str) -> str | Expansion:
+    async def handoff(self, text: str) -> str | Expansion:
         """Go on under another definition. Return the message, or the user's words for the model. Raises ToolError."""
         name, *rest = text.split(maxsplit=1) or [""]
         if not name:
             return "\n\n".join((*self._needs.handoff.status(), HANDOFF_USAGE))
-        told, words = self._needs.handoff.to(name), "".join(rest).strip()
+        told, words = await self._needs.handoff.to(name), "".join(rest).strip()
         return Expansion(handoff_prompt(self._needs.handoff.name, words)) if words else told
 
     async def schedule(self, text: str) -> str | Expansion:
@@ -306,7 +306,7 @@ class SlashCommandHandler:
             case CommandName.EVALUATE:
                 return await self.evaluate(argument)
             case CommandName.HANDOFF:
-                return self.handoff(argument)
+                return await self.handoff(argument)
             case CommandName.SCHEDULE:
                 return await self.schedule(argument)
             case CommandName.POLICY:
