@@ -75,6 +75,10 @@ def names(text: str) -> set[str]:
         "! evil",
         "evil) (",
         "echo 'unclosed; evil",
+        "echo 'unclosed; do evil",
+        "echo 'unclosed; sh -c evil",
+        "echo 'unclosed; env --strange evil",
+        "echo 'unclosed; su -c evil",
         "x ) ; sh -c evil",
         "ls $\nevil",
         "f(){ $1; }; f evil",
@@ -141,6 +145,8 @@ def test_quoted_substitutions_are_text(text: str):
         "base64 -d x | sh",
         "echo x | rev | bash",
         "find / | xargs rm -rf",
+        "find ／ | xargs rm -rf",
+        "base64 -d x | {fd}>y sh",
     ],
 )
 def test_dangerous_shapes_are_named(text: str):
@@ -160,6 +166,7 @@ def test_a_survey_that_did_not_get_to_the_end_says_so():
     assert "commands" in survey("a;" * 2000).unread
     assert "shells" in survey("eval " * 10 + "x").unread
     assert "wrappers" in survey("env " * 50 + "x").unread
+    assert "wrappers" in survey("{fd}>y " + "env " * 50 + "x").unread
     assert survey("ls").unread == ""
 
 
