@@ -9,7 +9,7 @@ from acp_agent.gates.paths.command_paths import MAX_FOLDERS, Expand
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.options import has_option, operands
 from acp_agent.gates.shell.programs import find_subcommand
-from acp_agent.workspace.git.changes import GitChanges, IncomingFiles, IncomingSources
+from acp_agent.workspace.git.changes import BisectStep, GitChanges, IncomingFiles, IncomingSources
 from acp_agent.workspace.git.repositories import GitRepositories
 from acp_agent.workspace.git.settings import GitDanger, dangers
 
@@ -197,18 +197,27 @@ def _sparse(args: Sequence[str]) -> IncomingSources | None:
     return IncomingSources(hidden=True) if args[:1] and args[0] not in ("list", "check-rules") else None
 
 
+_BISECT_LOOKS = frozenset(("log", "terms", "view", "visualize", "help"))
+_BAD_TERMS = ("--term-bad", "--term-new")
+_GOOD_TERMS = ("--term-good", "--term-old")
+
+
 def _bisect(args: Sequence[str]) -> IncomingSources | None:
-    before, _ = _words(args)
-    match before[:1]:
-        case ["start"] if before[2:]:
-            return IncomingSources(tuple(before[1:]), commits=(before[1], "--not", *before[2:]))
-        case ["good" | "bad" | "old" | "new" | "skip" | "next" | "reset"]:
-            known = ("--glob=refs/bisect/bad", "--glob=refs/bisect/new", "--not", "--glob=refs/bisect/good*")
-            return IncomingSources(
-                tuple(before[1:]), commits=(*before[1:], *known, "--glob=refs/bisect/old*"), state=True
-            )
-        case _:
-            return None
+    subcommand = next(iter(args), "-")
+    if subcommand.startswith("-") or subcommand in _BISECT_LOOKS:
+        return None
+    words, bad, good = list[str](), "", ""
+    rest = iter(args[1 : args.index("--")] if "--" in args else args[1:])
+    for word in rest:
+        option, equals, value = word.partition("=")
+        if option in (*_BAD_TERMS, *_GOOD_TERMS):
+            term = value if equals else next(rest, "")
+            bad, good = (term, good) if option in _BAD_TERMS else (bad, term)
+        elif not word.startswith("-"):
+            words.append(word)
+    if subcommand == "reset":
+        return IncomingSources(tuple(words), state=True)
+    return IncomingSources(state=subcommand == "start", bisected=(BisectStep(subcommand, tuple(words), bad, good),))
 
 
 # The subcommands that put files into the worktree, each with a function that returns where the files come from.
@@ -265,6 +274,7 @@ class GitGuard:
         This runs git. Call it only if none of the line's `dangers` names a program.
         """
         files, nested = dict[str, None](), dict[str, None]()
+        bisected = dict[str, tuple[BisectStep, ...]]()
         calls = tuple(git_calls(line))
         for at, (call, folders) in enumerate(calls):
             reads = _READERS.get(call.subcommand)
@@ -272,7 +282,9 @@ class GitGuard:
             for folder in (folders or ()) if plan is not None else ():
                 if plan is None or not self._repositories(folder):
                     continue
-                found = await self._changes(folder, plan, followed=at + 1 < len(calls))
+                bisected[folder] = bisected.get(folder, ()) + plan.bisected
+                here = plan._replace(bisected=bisected[folder] if plan.bisected else ())
+                found = await self._changes(folder, here, followed=at + 1 < len(calls))
                 if found is None:
                     return None
                 files.update(dict.fromkeys(found.files))

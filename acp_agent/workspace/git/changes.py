@@ -28,12 +28,26 @@ _QUIET = (
 _ALONE = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
 
 
+class BisectStep(NamedTuple):
+    """One call of `git bisect`.
+
+    subcommand   the word behind `bisect`, which may be a term of the user's own
+    revisions    the words that may be revisions
+    bad, good    the terms that `start` sets for bad and good commits; empty for those of git
+    """
+
+    subcommand: str
+    revisions: tuple[str, ...] = ()
+    bad: str = ""
+    good: str = ""
+
+
 class IncomingSources(NamedTuple):
     """The source of the files that a call puts into the worktree.
 
     trees      revisions that are checked out: their differences from HEAD
     merged     revisions that are merged: their changes since the merge base
-    commits    commits, and arguments of `git rev-list`, whose own changes are applied again
+    commits    commits, and ranges of commits, whose own changes are applied again
     undone     whether these changes are undone instead
     stashes    stashes that are applied
     restores   whether files are restored from the index or HEAD
@@ -45,6 +59,7 @@ class IncomingSources(NamedTuple):
     pulled     what a pull names: a repository and its references; None if it is no pull
     added      whether untracked folders may come into the index as repositories of their own
     ignored    whether these may be ignored ones, in `paths`
+    bisected   the steps of a bisection on a command line up to this call, if this call is one
     indexed    whether all of this only comes into the index, which the next command of git uses
     """
 
@@ -62,6 +77,7 @@ class IncomingSources(NamedTuple):
     pulled: tuple[str, ...] | None = None
     added: bool = False
     ignored: bool = False
+    bisected: tuple[BisectStep, ...] = ()
     indexed: bool = False
 
 
@@ -90,6 +106,7 @@ _MOST_MOVED = 20_000
 _MOST_APART = 8  # more commits are not compared with HEAD one by one
 _OF_TREES = ("-r", "-z", "--name-only", "--no-renames", "--ignore-submodules=none")
 _NAMES = (*_OF_TREES[:-1], "--ignore-submodules=all")
+_BY_ITSELF = ("diff-tree", "--stdin", "-m", "--root", "--no-commit-id", *_OF_TREES)
 _STATE = ("rebase-merge/onto", "rebase-merge/orig-head", "rebase-apply/onto", "rebase-apply/orig-head", "BISECT_START")
 _TODO = ("rebase-merge/git-rebase-todo", "sequencer/todo")
 
@@ -153,6 +170,8 @@ class _IncomingSearch:
                 names.update(await self._merged(tip))
         if brought.commits or commits:
             names.update(await self._own_changes([*brought.commits, *commits]))
+        if brought.bisected:
+            names.update(await self._bisected(brought.bisected))
         for word in brought.stashes:
             names.update(await self._stash(f"stash@{{{word}}}" if word.isdecimal() else word))
         if brought.restores or (brought.loose and paths):
@@ -253,10 +272,10 @@ class _IncomingSearch:
 
     async def _own_changes(self, words: Sequence[str]) -> list[str]:
         """Return the files that commits themselves change, or that undoing them changes."""
-        given = [word for word in words if word[:1] != "-" or word == "--not" or word.startswith("--glob=refs/bisect/")]
-        ranged = any(".." in word or word.startswith(("^", "--")) for word in given)
-        known = [word for word in given if ".." in word or word[:1] in "^-" or await self._commit(word)]
-        if all(word[:1] == "-" for word in known) and not any(word.startswith("--glob") for word in known):
+        given = [word for word in words if word[:1] != "-"]
+        ranged = any(".." in word or word[:1] == "^" for word in given)
+        known = [word for word in given if ".." in word or word[:1] == "^" or await self._commit(word)]
+        if not known:
             return []
         listed = await self._ask(
             "rev-list", f"--max-count={_MOST_COMMITS}", *(() if ranged else ("--no-walk",)), *known
@@ -273,8 +292,42 @@ class _IncomingSearch:
         for commit in (made[0], made[-1]) if len(made) > _MOST_APART else ():
             moved |= await self._merged(commit)
         reverse = ("-R",) if self._brought.undone else ()
-        by_itself = ("diff-tree", "--stdin", "-m", "--root", "--no-commit-id", *_OF_TREES)
-        return [*moved, *await self._names(*by_itself, *reverse, "--diff-filter=d", given=listed)]
+        return [*moved, *await self._names(*_BY_ITSELF, *reverse, "--diff-filter=d", given=listed)]
+
+    async def _bisected(self, steps: Sequence[BisectStep]) -> set[str]:
+        """Return the files that may differ from HEAD in a commit that the last step may check out.
+
+        Git checks out commits between a bad one and all good ones. A file that such a commit has is in the bad one as
+        well, or a commit between them removes it.
+        """
+        git_dir = (await self._ask("rev-parse", "--git-dir")).decode().strip()
+        terms = _small(os.path.join(self._folder, git_dir, "BISECT_TERMS")).splitlines()
+        bad, good = {"bad", "new", *terms[:1]}, {"good", "old", *terms[1:]}
+        refs = (await self._ask("for-each-ref", "--format=%(refname)", "refs/bisect/")).decode().split()
+        marks = [(ref.removeprefix("refs/bisect/"), ref) for ref in refs]
+        tips = [ref for term, ref in marks if term in bad]
+        known = [ref for term, ref in marks if term.rpartition("-")[0] in good]
+        for step in steps:
+            named = list[str]()
+            for word in step.revisions:
+                if not (commit := await self._commit(word)):
+                    break  # the words from here on are paths to `start`, and an error to the others
+                named.append(commit)
+            if step.subcommand == "start":
+                tips, known = named[:1], named[1:]
+                bad, good = {"bad", "new", step.bad}, {"good", "old", step.good}
+            elif step.subcommand in bad:
+                tips = named or [self._head]
+            elif step.subcommand in good:
+                known += named or [self._head]
+            elif step.subcommand not in ("skip", "next", "run"):
+                raise NoAnswer  # `replay` reads the steps from a file, and git knows no other word
+        if not tips or not known:
+            return set()  # git checks out nothing before it knows both
+        listed = await self._ask("rev-list", f"--max-count={_MOST_COMMITS}", *tips, "--not", *known, strict=True)
+        if listed.count(b"\n") >= _MOST_COMMITS:
+            raise NoAnswer
+        return {*await self._names(*_BY_ITSELF, given=listed), *await self._tree(tips[0])}
 
     async def _stash(self, stash: str) -> list[str]:
         commit = await self._commit(stash)

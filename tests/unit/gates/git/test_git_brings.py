@@ -1,5 +1,6 @@
 """Files that git itself puts into protected places: asked about before git does it."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -156,11 +157,80 @@ async def test_the_undoing_of_a_removal_asks(root: Path):
     assert await fate(root, "git revert HEAD~1") == ""
 
 
-async def test_bisecting_over_such_a_commit_asks(root: Path):
+BISECTING = (
+    ((), "git bisect start HEAD main"),
+    ((), "git bisect start --no-checkout HEAD main -- a.txt"),
+    ((), "git bisect start HEAD main a.txt HEAD~1"),
+    ((), "git bisect start --term-new=broken --term-old fixed HEAD main"),
+    ((), "git bisect start && git bisect bad && git bisect good main"),
+    ((), "git bisect start --term-bad broken --term-good=fixed && git bisect fixed main && git bisect broken HEAD"),
+    (("start", "bad"), "git bisect good main"),
+    (("start", "good main"), "git bisect bad"),
+    (("start", "good main"), "git bisect bad HEAD~1"),
+    (("start", "new"), "git bisect old main"),
+    (("start", "old main"), "git bisect new"),
+    (("start --term-new=broken --term-old=fixed", "broken"), "git bisect fixed main"),
+    (("start --term-new=broken --term-old=fixed", "fixed main"), "git bisect broken"),
+    (("start HEAD main",), "git bisect bad"),
+    (("start HEAD main",), "git bisect good main"),
+    (("start HEAD main",), "git bisect skip"),
+    (("start HEAD main",), "git bisect next"),
+    (("start HEAD main",), "git bisect run make test"),
+)
+BISECTING_SILENTLY = (
+    ((), "git bisect start"),
+    ((), "git bisect start HEAD"),
+    ((), "git bisect start HEAD HEAD~2"),
+    ((), "git bisect start HEAD HEAD~2 && git bisect run make test"),
+    (("start",), "git bisect good main"),
+    (("start",), "git bisect bad"),
+    (("start HEAD HEAD~2",), "git bisect bad"),
+    (("start HEAD HEAD~2",), "git bisect reset"),
+    (("start HEAD main",), "git bisect good"),
+    (("start HEAD main",), "git bisect log"),
+)
+
+
+@pytest.fixture
+def planted_between(root: Path) -> Path:
+    """A repository in which a commit between `main` and HEAD has files that editors run."""
     git(root, "checkout", "-q", "evil")
     git(root, "rm", "-rq", *PLANTED)
     git(root, "commit", "-qm", "gone")
-    assert "git would bring" in await fate(root, "git bisect start HEAD main")
+    for number in range(4):
+        git(root, "commit", "-q", "--allow-empty", "-m", str(number))
+    return root
+
+
+async def fates_of_bisecting(root: Path, table: Iterable[tuple[tuple[str, ...], str]]) -> dict[str, str]:
+    fates = dict[str, str]()
+    for before, text in table:
+        for words in before:
+            git(root, "bisect", *words.split())
+        fates[f"{before}: {text}"] = await fate(root, text)
+        git(root, "bisect", "reset")
+    return fates
+
+
+async def test_bisecting_over_such_a_commit_asks(planted_between: Path):
+    fates = await fates_of_bisecting(planted_between, BISECTING)
+    assert [text for text, reason in fates.items() if "git would bring" not in reason] == []
+
+
+async def test_bisecting_beside_such_a_commit_is_silent(planted_between: Path):
+    fates = await fates_of_bisecting(planted_between, BISECTING_SILENTLY)
+    assert fates == dict.fromkeys(fates, "")
+
+
+async def test_bisecting_from_a_branch_without_what_the_bad_commit_has_asks(root: Path):
+    git(root, "bisect", "start")
+    git(root, "bisect", "bad", "evil")
+    assert "git would bring" in await fate(root, "git bisect good main")
+
+
+async def test_a_bisection_that_a_file_describes_cannot_be_told(planted_between: Path):
+    assert "cannot be told" in await fate(planted_between, "git bisect replay log")
+    assert "cannot be told" in await fate(planted_between, "git bisect unknown main")
 
 
 async def test_a_sparse_checkout_that_grows_asks(root: Path):
