@@ -502,6 +502,7 @@ async def test_a_handwritten_approval_of_the_whole_shell_still_asks_about_what_i
     (tmp_path / "grants.toml").write_text('[tools]\nbash = "allow"\n')
     chain = make()
     assert await chain.fate(command("git log && ls")) == "silent"
+    assert await chain.fate(command("npm run build")) == "silent"
     assert await chain.fate(command("python x.py")) == "asked"
     assert await chain.fate(command("git log > x")) == "asked"
     assert await chain.fate(command("x=1; $x")) == "asked"

@@ -353,6 +353,17 @@ def test_no_program_that_may_call_git_is_overlooked():
     assert not may_call_git("ls -l && make all")
 
 
+def test_a_remote_is_reached_only_by_what_speaks_to_it():
+    at_home = ("", "-v", "get-url o", "add o u", "rename o p", "remove o", "rm o", "set-url o u", "set-branches o main")
+    reaching = ("add -f o u", "update o", "show o", "prune o", "set-head o -a")
+    calls = {words: git_call(survey(f"git remote {words}").commands[0]) for words in (*at_home, *reaching)}
+    found = {words: call and call.subcommand for words, call in calls.items()}
+    assert found == {
+        **dict.fromkeys(at_home, "remote"),
+        **{words: f"remote {words.split()[0]}" for words in reaching},
+    }
+
+
 def test_a_program_is_git_by_its_whole_name_or_its_beginning():
     called = {
         text: git_call(survey(text).commands[0]) for text in ("git push x", "git-push x", "make-push x", "python x")

@@ -6,7 +6,17 @@ import time
 
 import pytest
 
-from acp_agent.gates.shell.command import MAX_BYTES, MAX_DEPTH, Command, Opaque, Plain, Redirection, analyse
+from acp_agent.gates.shell.command import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    Command,
+    Opaque,
+    Plain,
+    Redirection,
+    ShellText,
+    analyse,
+    survey,
+)
 from acp_agent.gates.shell.options import ShellCall, shell_call
 from acp_agent.gates.shell.syntax import Parsed, Parses
 from tests.rows import each_row
@@ -18,6 +28,12 @@ def argvs(text: str) -> list[list[str]]:
     verdict = analyse(text)
     assert isinstance(verdict, Plain), verdict
     return [list(each.argv) for command in verdict.commands for each in command.walk()]
+
+
+def test_the_commands_of_a_proven_text_are_the_proven_ones_alone():
+    text = "rg --pre 'sudo x' y"
+    assert [each.runs for each in survey(text).commands] != [()]
+    assert [each.runs for each in ShellText(text).commands] == [()]
 
 
 def only(text: str) -> Command:

@@ -40,6 +40,7 @@ def names(text: str) -> set[str]:
         "echo evil | tee f | cat; bash f",
         "sh -c 'sh -c \"sh -c evil\"'",
         "eval evil",
+        "eval -- evil",
         "eval $'ev\\x69l'",
         "trap evil EXIT",
         "alias x=evil",
@@ -47,6 +48,7 @@ def names(text: str) -> set[str]:
         'x=evil; "$x"',
         "${x:-evil}",
         'set -- evil; "$@"',
+        "shift; x=$@; evil",
         'a=(evil); "${a[@]}"',
         "bash -c '$0' evil",
         "bash -c '\"$@\"' _ evil",
@@ -144,7 +146,9 @@ def test_quoted_substitutions_are_text(text: str):
         "$0 & $0 &",
         "base64 -d x | sh",
         "echo x | rev | bash",
+        "echo ez -es / | tr a-z n-za-m | sh",
         "find / | xargs rm -rf",
+        "ls / | xargs rm -rf",
         "find ／ | xargs rm -rf",
         "base64 -d x | {fd}>y sh",
     ],
@@ -179,6 +183,19 @@ def test_more_values_readings_or_commands_than_are_followed_say_so():
         in survey("for x in " + "a " * 0 + " ".join(map(str, range(200))) + "; do " + "$x;" * 90 + "done").unread
     )
     assert survey('log() { echo "$1"; }; ' + "".join(f"log {n};" for n in range(100))).unread == ""
+
+
+def test_a_body_without_parameters_is_read_once_however_often_it_is_called():
+    assert survey("log() { echo x; }; " + "log; " * 600).unread == ""
+
+
+def test_a_damaged_text_may_hold_as_many_commands_as_are_followed_and_not_one_more():
+    assert survey("echo 'unclosed;" + "".join(f"a {n};" for n in range(1999))).unread == ""
+    assert "4000 commands" in survey("echo 'unclosed;" + "".join(f"a {n};" for n in range(1999)) + "a").unread
+
+
+def test_no_command_of_a_damaged_text_is_empty():
+    assert all(command.argv for command in survey("echo 'unclosed; evil; ls x").commands)
 
 
 @pytest.mark.parametrize(

@@ -361,6 +361,10 @@ async def test_it_has_no_capability_and_neither_sees_nor_ends_another_process(co
     assert "pytest" not in said
 
 
+async def test_no_command_within_bubblewrap_is_root(contained, tier):
+    assert (await contained.output("id -u") == "0\n") == (tier is SandboxTier.LANDLOCK and os.geteuid() == 0)
+
+
 async def test_no_further_namespace_or_mount_can_be_made(contained):
     said = await contained.output("unshare -U true; mount -t tmpfs x /mnt; umount /usr; ls /usr | head -1")
     assert (
