@@ -8,7 +8,7 @@ from tree_sitter import Node
 from acp_agent.gates.shell.command import MAX_TREE_DEPTH, Command, Construct, Redirection
 from acp_agent.gates.shell.options import MAX_SHIFTS, MAX_VALUES, parameters, suffixes
 from acp_agent.gates.shell.syntax import Parsed
-from acp_agent.gates.shell.words import Piece, Word, ansi_c, pieces, variants
+from acp_agent.gates.shell.words import Piece, Word, ansi_c, may_vanish, pieces, variants
 
 _GLOB = frozenset("*?[")
 _PRINTERS = frozenset(("echo", "printf", "print"))
@@ -63,8 +63,8 @@ class Guesses:
     unread: str = ""
 
     def learn(self, name: str, values: list[str]) -> None:
-        """Note that a variable was set to one of these values."""
-        if self.known:
+        """Note that a variable was set to one of these values; without any it stays unknown."""
+        if self.known and values:
             short = (value[:MAX_VALUE] for value in values)
             values = list(dict.fromkeys((*short, *self.known.get(name, ()))))
             self.known[name] = tuple(values[:MAX_VALUES])
@@ -80,6 +80,9 @@ class Guesses:
         """Note that `$1`, `$2`, … and `$@` were set."""
         if self.unread:
             return
+        self.unset(*(str(place) for place in range(len(words) + 1, len(self.arguments) + 1)))
+        if not words:
+            self.unset("@", "*")
         self.arguments = words[:MAX_VALUES]
         for name, value in parameters(words).items():
             self.learn(name, list(value))
@@ -91,9 +94,15 @@ class Guesses:
             self.unread = f"shifts among more than {MAX_SHIFTS} words"
             return
         for place in range(1, min(len(words), 9) + 1):
-            self.learn(str(place), list(words[place - 1 :]))
+            self.learn(str(place), [*words[place - 1 :], ""])
         for name in ("@", "*"):
-            self.learn(name, suffixes(words))
+            self.learn(name, [*suffixes(words), ""])
+
+    def unset(self, *names: str) -> None:
+        """Note that variables were unset, or elements of arrays (`x[0]`). One that is unknown stays so."""
+        for name in (each.partition("[")[0] for each in names):
+            if name in self.known:
+                self.learn(name, [""])
 
     def feed(self, text: str) -> None:
         """Note that a text was printed."""
@@ -105,7 +114,7 @@ class Guesses:
 
     def words(self, *words: Word) -> tuple[str, ...]:
         """Return what words most likely become."""
-        return (variants(list(words), self.known, 1) or [()])[0]
+        return variants(list(words), self.known, 1)[0]
 
     def _set_variables(self, name: str, args: tuple[str, ...], stdin: str) -> None:
         """Note what built-in commands put into variables: `printf -v`, `read`, `mapfile`."""
@@ -141,6 +150,8 @@ class Guesses:
             self.give(_set(argv[1:]))
         if name == "shift":
             self.shift()
+        if name == "unset":
+            self.unset(*argv[1:])
         written = candidate.stdin if name in _PASSING else self.fed if name in _PRINTERS else ""
         if written:
             targets = [each.target for each in candidate.redirections if each.writes]
@@ -162,15 +173,19 @@ def _printed_into(args: tuple[str, ...]) -> str:
 def _emptied(words: list[Word], known: dict[str, tuple[str, ...]]) -> list[Word]:
     """Return the words with unknown variables empty, in the program's name and where one is a whole word.
 
-    `$x curl`, `cu${x}rl` and `sh -c $x curl` run curl. Elsewhere variables stay: `rm -rf $folder/` is no `rm -rf /`.
+    `$x curl`, `"$@" curl`, `cu${x}rl` and `sh -c $x curl` run curl. Elsewhere variables stay: `rm -rf $folder/` is no
+    `rm -rf /`.
     """
 
     def unknown(piece: Piece) -> bool:
         return bool(piece.variable) and piece.variable not in known
 
-    first = [piece for piece in words[0] if not unknown(piece)]
-    rest = (word for word in words[1:] if not all(unknown(piece) and not piece.quoted for piece in word))
-    return [first, *rest]
+    def vanishes(word: Word) -> bool:
+        gone = (unknown(piece) and may_vanish(piece) if piece.variable else not piece.text for piece in word)
+        return any(map(may_vanish, word)) and all(gone)
+
+    first = [] if vanishes(words[0]) else [piece for piece in words[0] if not unknown(piece)]
+    return [first, *(word for word in words[1:] if not vanishes(word))]
 
 
 def _set(args: tuple[str, ...]) -> tuple[str, ...]:
@@ -189,7 +204,7 @@ def commands(
     for candidate in candidates:
         if len(found) > MAX_FOUND:  # the survey reports that it is incomplete
             break
-        forms: list[tuple[str, ...]] = variants(candidate.words, guesses.known) or [()]
+        forms = variants(candidate.words, guesses.known)
         if guesses.known and any(piece.variable for word in candidate.words for piece in word):
             forms += variants(_emptied(candidate.words, guesses.known), guesses.known)
         patterns = (candidate.patterns | {pattern(word) for word in candidate.words}) - {""}

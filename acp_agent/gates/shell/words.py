@@ -139,9 +139,14 @@ def fields(word: list[Piece], values: Mapping[str, str]) -> list[str]:
         if only.quoted or ("{" not in only.text and _OPEN not in only.text and _COMMA not in only.text):
             return [only.text] if only.text or only.quoted else []
     text = "".join(_value(piece, values) for piece in word)
-    literal = any(piece.quoted for piece in word)
+    literal = any(piece.quoted for piece in word) and bool(text or not any(map(may_vanish, word)))
     expanded = [part for each in expand_braces(text) for part in each.split(_BLANK) if part or literal]
     return [part.translate(_SHOW) for part in expanded[:MAX_FIELDS]]
+
+
+def may_vanish(piece: Piece) -> bool:
+    """Return whether a piece is a variable that becomes no word if it is empty: `$x`, or even in quotes `"$@"`."""
+    return bool(piece.variable) and (not piece.quoted or piece.variable == "@")
 
 
 def _value(piece: Piece, values: Mapping[str, str]) -> str:

@@ -31,6 +31,8 @@ def test_everyday_commands_are_not_refused():
     "text, pattern",
     [
         ("ls && sudo x", "sudo"),
+        ('"$@" sudo x', "sudo"),
+        ("shift; rm -rf / $@", "rm -rf /"),
         ("mkfs.ext4 /dev/sda", "mkfs"),
         ("rm -r -f /", "rm -rf /"),
         ("rm -rf /*", "rm -rf /"),
