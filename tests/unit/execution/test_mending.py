@@ -126,6 +126,7 @@ async def test_text_that_is_no_json_is_mended_too_and_by_an_alias():
     assert "hello" in result.text
     [(call, spec, failure)] = session.asked
     assert call.raw_arguments == '{"path": "a.txt"'
+    assert [facts.call.raw_arguments for facts in session.gate.seen] == [""], "what ran is not what the model wrote"
     assert spec.name == "read"
     assert failure.category is ToolErrorCategory.INVALID_PARAMETERS
 

@@ -9,9 +9,10 @@ from acp_agent.config.settings import Settings
 from acp_agent.config.tool_settings import ToolSettings
 from acp_agent.core.backends import CommandRequest
 from acp_agent.core.errors import Refused, ToolError
+from acp_agent.core.mcp import StdioServer
 from acp_agent.core.types import Access
 from acp_agent.session.toolset.backends import CleanUps
-from acp_agent.session.toolset.sandboxing import session_sandbox
+from acp_agent.session.toolset.sandboxing import _named_paths, session_sandbox
 from acp_agent.session.toolset.settings import session_roots
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, sandbox_tier, tier_works
@@ -56,6 +57,18 @@ def test_walls_that_are_wanted_by_name_and_missing_are_announced_and_commands_ru
     assert len(told) == 1
     assert "no sandbox-exec" in told[0]
     assert "Commands run without walls, and are asked about" in told[0]
+
+
+def test_with_a_program_comes_its_project_or_else_its_virtual_environment(tmp_path):
+    for folder in ("app/src", "env/bin", "alone"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "app/go.mod").touch()
+    (tmp_path / "env/pyvenv.cfg").touch()
+    programs = [tmp_path / name for name in ("app/src/a.sh", "env/bin/b", "alone/c")]
+    for program in programs:
+        program.touch(0o755)
+    named = {each.name: list(_named_paths(StdioServer(str(each)))) for each in programs}
+    assert named == {"a.sh": [str(tmp_path / "app")], "b": [str(tmp_path / "env")], "c": [str(programs[2])]}
 
 
 @pytest.mark.anyio

@@ -580,3 +580,30 @@ async def test_the_end_of_a_cancelled_call_that_shows_a_terminal_is_kept_with_th
         await here.queue.flush(within=60)
         assert here.sent[-1] == replace(FINISHED, result=cancelled)
         assert [change.touch for change in here.repository.changes] == [True]
+
+
+async def test_the_end_of_a_failed_call_that_shows_a_terminal_is_shown_before_the_terminal_goes():
+    failed = replace(
+        FINISHED, result=ToolResult.failed(ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, "exit code 1"))
+    )
+    async with desk() as here:
+        await here.queue.tell(ToolProgress("c1", terminal_id="t1"))
+        await here.queue.tell(failed)
+        assert here.sent[-1] == failed
+
+
+async def test_pieces_wait_for_company_until_there_are_more_than_a_caller_may_leave_behind(monkeypatch):
+    monkeypatch.setattr(transcript, "_PACE", 30)
+    with anyio.fail_after(10):
+        async with desk() as here:
+            await here.queue.tell(piece("first"))
+            await here.queue.shown()
+            await anyio.wait_all_tasks_blocked()
+            for _ in range(transcript._BACKLOG):
+                await here.queue.tell(piece("."))
+            await anyio.wait_all_tasks_blocked()
+            assert here.sent == [piece("first")]
+            await here.queue.tell(piece("."))
+            await anyio.wait_all_tasks_blocked()
+            assert here.sent[1:] == [piece("." * (transcript._BACKLOG + 1))]
+            await here.queue.flush()

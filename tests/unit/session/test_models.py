@@ -113,6 +113,16 @@ async def ask(provider: Provider) -> str:
 # ------------------------------------------------------------------------------------------------- chores
 
 
+async def test_a_sub_agent_without_a_model_of_its_own_has_the_choices_of_the_session():
+    async with session([says("a")], [says("b")]) as s:
+        s.chosen = Chosen(temperature="creative")
+        await ask(await s.models.for_agents())
+        await ask(await s.models.for_agents("p1:m"))
+        first, second = (json.loads(server.requests[0].body) for server in s.servers)
+        assert first["temperature"] == 1.0
+        assert "temperature" not in second
+
+
 async def test_chores_begin_with_the_model_that_stands_in_and_have_its_window():
     async with session([DOWN], [says("hello"), says("a summary")]) as s:
         assert await ask(await s.models.answering()) == "hello"

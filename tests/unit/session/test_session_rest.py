@@ -1,5 +1,6 @@
 """Sessions that are evicted, resumed and loaded while others have them, or while the editor waits for no answer."""
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,19 @@ async def test_sessions_that_are_just_opening_make_room_for_each_other(tmp_path:
                         tasks.start_soon(one, here, made)
             assert len(made) == 9
             assert len(here.resident) == most
+
+
+async def test_a_session_that_waits_for_room_does_nothing_until_a_lock_is_released(tmp_path: Path) -> None:
+    async with process(tmp_path, most=1) as here:
+        resident = await here.new()
+        async with AsyncExitStack() as lock:
+            await lock.enter_async_context(here.sessions._acts.hold(resident))
+            async with here.doing("new") as opening:
+                await anyio.wait_all_tasks_blocked()
+                assert not opening.done.is_set()
+                assert here.resident == {resident}
+                await lock.aclose()
+        assert here.resident == {opening.result["sessionId"]}
 
 
 async def test_forks_that_wait_for_each_other_are_answered(tmp_path: Path) -> None:

@@ -4,18 +4,19 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.config.tool_settings import ToolSettings
-from acp_agent.core.errors import StoreUnavailable
+from acp_agent.core.errors import StoreUnavailable, ToolErrorCategory, ToolFailure
 from acp_agent.core.events import Event, UsageChanged
 from acp_agent.core.messages import Usage
 from acp_agent.core.secrets import verbatim
 from acp_agent.core.session_options import Mode, SessionOptions
-from acp_agent.core.types import ToolCall
+from acp_agent.core.types import ToolCall, ToolResult
 from acp_agent.extend.sources import ExtensionSources
 from acp_agent.gates.limits import Outcome
 from acp_agent.session.models import spent
@@ -153,7 +154,17 @@ async def test_models_are_listed_and_chosen_and_asked_for_again(configured: Conf
     assert [each.model for each in fixed.chosen] == ["fake:x", "fake:x"]
 
 
-# ------------------------------------------------------------------------------------------- /clear
+# ------------------------------------------------------------------------------------- /run, /clear
+
+
+async def test_what_the_user_ran_and_nothing_came_of_it_says_why(configured: Configured):
+    desk, *_ = configured()
+    desk._conversation = cast("Any", SimpleNamespace(history=[]))
+    failed = ToolResult.failed(ToolFailure(ToolErrorCategory.POLICY_BLOCKED, "blocked by a rule"))
+    desk._toolset = FakeToolset({"bash": lambda call: failed})
+    assert await desk._run_command("sudo ls") == "`sudo ls`: blocked by a rule"
+    desk._toolset = FakeToolset({"bash": lambda call: ToolResult("", envelope={"exit_code": 3})})
+    assert await desk._run_command("false") == "`false` exited with code 3."
 
 
 async def test_what_was_said_and_counted_is_forgotten_and_what_was_chosen_stays(configured: Configured):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.errors import ConfigError
-from acp_agent.workspace.processes.environment import child_environment, hidden_variables
+from acp_agent.workspace.processes.environment import child_environment, hidden_variables, input_file
 
 SECRETS = {
     "ANTHROPIC_API_KEY": "sk-fake-1",
@@ -39,6 +39,11 @@ GIT_NAMES = ["GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_0", "GIT_CONFIG_VALUE_0", "GIT_
 
 def test_the_usual_variables_pass_and_secrets_do_not():
     assert child_environment({**SECRETS, **USUAL, "TERM": "xterm", "PAGER": "less"}) == {**USUAL, **FIXED}
+
+
+def test_an_input_is_read_from_its_beginning():
+    with input_file(b"typed\n") as file:
+        assert file.read() == b"typed\n"
 
 
 def test_named_ones_pass_too():

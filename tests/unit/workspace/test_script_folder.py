@@ -83,6 +83,15 @@ def open_to_all(path: Path) -> None:
     (path / "a.sh").touch()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder to another user")
+def test_what_belongs_to_another_user_is_left_alone(tmp: Path) -> None:
+    foreign = tmp / "acp-agent-sh-foreign"
+    foreign.mkdir(0o700)
+    os.chown(foreign, 65534, -1)
+    assert remove_abandoned() == 0
+    assert foreign.exists()
+
+
 def with_a_folder(path: Path) -> None:
     path.mkdir(0o700)
     (path / "sub").mkdir()

@@ -361,6 +361,13 @@ async def test_it_has_no_capability_and_neither_sees_nor_ends_another_process(co
     assert "pytest" not in said
 
 
+async def test_a_command_within_bubblewrap_has_namespaces_of_its_own(contained, tier):
+    kinds = ("user", "pid", "mnt", "ipc", "uts", "net")
+    said = await contained.output("cd /proc/self/ns; readlink " + " ".join(kinds))
+    shared = {kind for kind in kinds if os.readlink(f"/proc/self/ns/{kind}") in said.split()}
+    assert shared == (set() if tier is SandboxTier.BUBBLEWRAP else set(kinds))
+
+
 async def test_no_command_within_bubblewrap_is_root(contained, tier):
     assert (await contained.output("id -u") == "0\n") == (tier is SandboxTier.LANDLOCK and os.geteuid() == 0)
 
