@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.internal.conjecture import providers
 
 # The suite tries the same examples everywhere: a red run means a change and not luck. `make properties` gambles.
 _NOISY = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.differing_executors]
@@ -21,6 +22,10 @@ settings.register_profile(
 )
 settings.register_profile("soak", deadline=None, max_examples=5000, suppress_health_check=_NOISY)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+
+if settings.default and settings.default.derandomize:
+    # Else examples hang on the constants of all modules that were imported before, and to read those takes seconds.
+    providers.is_local_module_file = lambda _path: False
 
 # Not every machine can build a sandbox. The tests of it switch it on.
 os.environ.setdefault("ACP_AGENT_TOOLS__SANDBOX__MODE", "off")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources import tree_of
+from tests.sources import nodes_of, tree_of
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "acp_agent"
@@ -147,7 +147,7 @@ class Source:
 @pytest.fixture(scope="module")
 def sources() -> list[Source]:
     """All of them, in order."""
-    walked = ((path, list(ast.walk(tree_of(path)))) for path in SOURCES)
+    walked = ((path, nodes_of(path)) for path in SOURCES)
     return [Source(name_of(path), part_of(path), nodes, set(imported(nodes))) for path, nodes in walked]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from acp_agent.protocol.client import DRAWINGS
 from tests.rows import each_row
-from tests.sources import tree_of
+from tests.sources import nodes_of, tree_of
 
 PACKAGE = Path(__file__).parents[1] / "acp_agent"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -56,6 +56,11 @@ def trees() -> dict[str, ast.Module]:
     return {path.relative_to(PACKAGE).as_posix(): tree_of(path) for path in FILES}
 
 
+def walked() -> dict[str, list[ast.AST]]:
+    """Return the nodes of every file."""
+    return {path.relative_to(PACKAGE).as_posix(): nodes_of(path) for path in FILES}
+
+
 def module_of(name: str) -> str:
     dotted = "acp_agent." + name.removesuffix(".py").replace("/", ".")
     return dotted.removesuffix(".__init__")
@@ -63,10 +68,10 @@ def module_of(name: str) -> str:
 
 def importers() -> dict[str, set[str]]:
     """The modules that import each module, by dotted name."""
-    modules = {module_of(name) for name in trees()}
+    modules = {module_of(name) for name in LINES}
     found: dict[str, set[str]] = defaultdict(set)
-    for name, tree in trees().items():
-        for node in ast.walk(tree):
+    for name, nodes in walked().items():
+        for node in nodes:
             if isinstance(node, ast.ImportFrom) and node.module:
                 for target in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
                     if target in modules:
@@ -105,10 +110,10 @@ def codes() -> list[str]:
     return [path.name for path in FILES if CODE.search(path.read_text(encoding="utf-8"))]
 
 
-def own_attributes(tree: ast.Module) -> set[str]:
+def own_attributes(nodes: list[ast.AST]) -> set[str]:
     """The attributes of the classes of a module: its own functions may change its own small records."""
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ClassDef):
             found |= {
                 each.target.id
@@ -125,9 +130,9 @@ def own_attributes(tree: ast.Module) -> set[str]:
 
 def outside_assignments() -> Iterator[str]:
     """`thing.attribute = …` where `thing` is not self and the attribute belongs to no class of the module."""
-    for name, tree in trees().items():
-        own = own_attributes(tree) | FOREIGN
-        for node in ast.walk(tree):
+    for name, nodes in walked().items():
+        own = own_attributes(nodes) | FOREIGN
+        for node in nodes:
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr not in own:
                 owner = ast.unparse(node.value)
                 if owner not in ("self", "cls") and f"{name} {owner}.{node.attr}" != RENAMED:
@@ -192,10 +197,10 @@ def test_what_breaks_a_rule_only_becomes_less(rule: str, capsys: pytest.CaptureF
 def test_clients_are_known_by_name_in_one_file_only():
     """`protocol/client.py` decides by what a client is. `setup` and `doctor` have names of their own for editors."""
     found: list[str] = []
-    for name, tree in trees().items():
+    for name, nodes in walked().items():
         if name == "protocol/client.py" or name.startswith("cli/"):
             continue
-        for node in ast.walk(tree):
+        for node in nodes:
             named = isinstance(node, ast.Constant) and node.value in DRAWINGS
             asked = isinstance(node, ast.Attribute) and node.attr == "name" and "client" in ast.unparse(node.value)
             if named or asked:

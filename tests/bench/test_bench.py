@@ -11,6 +11,7 @@ from tests.bench import __main__ as bench
 from tests.bench import compare, frames, life, profile, sampler
 from tests.bench import scale as bench_scale
 from tests.bench.agent import TREE
+from tests.sizes import sized
 
 
 @pytest.mark.soak  # starts fifteen agents, which takes seconds
@@ -97,11 +98,19 @@ def figures(seed: int, slower: float = 0.0) -> list[dict[str, float]]:
     ]
 
 
+@pytest.fixture
+def fewer_resamples(monkeypatch):
+    """A tenth of them says the same of figures that are clear."""
+    monkeypatch.setattr(compare, "_RESAMPLES", sized(1_000, compare._RESAMPLES))
+
+
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.usefixtures("fewer_resamples")
 def test_a_comparison_of_equal_revisions_names_no_row(seed):
     assert {row.verdict for row in compare.compared(figures(seed), figures(seed + 100))} == {"no difference"}
 
 
+@pytest.mark.usefixtures("fewer_resamples")
 def test_a_comparison_names_the_rows_that_a_change_made_slower_or_faster():
     slower = compare.compared(figures(1), figures(2, slower=50))
     assert {row.verdict for row in slower} == {"MORE"}

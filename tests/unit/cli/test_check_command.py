@@ -28,6 +28,7 @@ from acp_agent.gates.rules.permission_rules import judge as settled
 from acp_agent.gates.shell.command import ShellText
 from acp_agent.session.toolset.settings import permission_rules, session_roots
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, sandbox_tier, tier_works
+from tests.sizes import sized
 from tests.unit.cli.conftest import COMMAND
 from tests.unit.gates import everyday, hostile
 from tests.unit.gates.chain import Chain, command, rules
@@ -494,8 +495,10 @@ def attacked(project: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.anyio
 async def test_the_verdict_is_what_becomes_of_the_call_in_a_session(attacked: Path, tmp_path: Path):
-    table = [*hostile.A[::4], *hostile.B[::4], *hostile.C[::3]]
-    table += [(text, ("*",)) for text in hostile.U[::5]] + [(text, everyday.RULES) for text in everyday.COMMANDS[::5]]
+    few = sized(2, 1)
+    table = [*hostile.A[:: 4 * few], *hostile.B[:: 4 * few], *hostile.C[:: 3 * few]]
+    table += [(text, ("*",)) for text in hostile.U[:: 5 * few]]
+    table += [(text, everyday.RULES) for text in everyday.COMMANDS[:: 5 * few]]
     table += [(str(arguments["command"]), ("*", "git *", "cp *")) for _, arguments in ASKED]
     with judging(attacked) as (judge, loaded):
         chain = Chain(str(attacked), str(tmp_path / "grants"), loaded=loaded)

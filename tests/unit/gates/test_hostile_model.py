@@ -92,7 +92,7 @@ async def run_walled(world: World, text: str) -> str:
         return (await running.wait(ignored)).output
 
 
-@pytest.mark.parametrize("step", [80, pytest.param(1, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])
+@pytest.mark.parametrize("step", [160, pytest.param(1, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])
 async def test_within_walls_nothing_that_runs_unasked_leaves_the_folder(
     world: World, step: int, monkeypatch: pytest.MonkeyPatch
 ):

@@ -1,7 +1,9 @@
 """Every row of the table, judged at the dialler: which addresses GuardedWeb really tried to connect to."""
 
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from ipaddress import IPv4Address, IPv6Address
 
 import httpcore
@@ -11,12 +13,19 @@ from hypothesis import strategies as st
 
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.services import BlockReason, Egress, WebCaller
+from acp_agent.net.connection import system_trust
 from acp_agent.net.web import GuardedWeb, WebLimits
 from tests.unit.net.ssrf_rows import PUBLIC_HOSTS, ROWS, Row
 
 pytestmark = pytest.mark.anyio
 
 CALLER = WebCaller("fetch", "call-1")
+
+
+@cache
+def trust() -> ssl.SSLContext:
+    """Return the certificates that all tests here trust: to read them takes longer than a row."""
+    return system_trust()
 
 
 class Dialler:
@@ -63,7 +72,7 @@ class Seen:
 
 async def asked(row: Row) -> Seen:
     dial, names, records = Dialler(), Names(row.dns), list[Egress]()
-    web = GuardedWeb(WebLimits(), record=records.append, resolve=names, dial=dial)
+    web = GuardedWeb(WebLimits(), record=records.append, resolve=names, dial=dial, ssl_context=trust())
     told = "an answer"
     try:
         await web.get(row.url, CALLER)
@@ -127,6 +136,7 @@ async def test_the_record_says_why_a_request_was_not_made(url: str, reason: Bloc
         record=records.append,
         resolve=Names({"*": [["93.184.216.34"]]}),
         dial=Dialler(),
+        ssl_context=trust(),
     )
     with pytest.raises(Refused):
         await web.get(url, CALLER)
@@ -199,7 +209,7 @@ def really_public(text: str) -> bool:
 async def test_no_spelling_of_any_address_leads_to_a_forbidden_one(host: str, tail: str) -> None:
     dial = Dialler()
     names = Names({"*": [["127.0.0.1"]]})
-    web = GuardedWeb(WebLimits(), record=lambda _: None, resolve=names, dial=dial)
+    web = GuardedWeb(WebLimits(), record=lambda _: None, resolve=names, dial=dial, ssl_context=trust())
     with pytest.raises((Refused, ToolError)):
         await web.get(f"https://{host}{tail}", CALLER)
     assert all(map(really_public, dial.addresses)), dial.addresses
@@ -209,7 +219,8 @@ async def test_no_spelling_of_any_address_leads_to_a_forbidden_one(host: str, ta
 @given(answers=st.lists((st.ip_addresses() | near_special | v6).map(str), max_size=20))
 async def test_no_answer_of_a_resolver_leads_to_a_forbidden_address(answers: list[str]) -> None:
     dial = Dialler()
-    web = GuardedWeb(WebLimits(), record=lambda _: None, resolve=Names({"*": [answers]}), dial=dial)
+    names = Names({"*": [answers]})
+    web = GuardedWeb(WebLimits(), record=lambda _: None, resolve=names, dial=dial, ssl_context=trust())
     with pytest.raises((Refused, ToolError)):
         await web.get("https://host.example.com/", CALLER)
     assert all(map(really_public, dial.addresses)), dial.addresses
@@ -218,7 +229,8 @@ async def test_no_answer_of_a_resolver_leads_to_a_forbidden_address(answers: lis
 @given(url=st.text(max_size=60) | st.from_regex(r"https://[\x21-\uffff]{1,40}", fullmatch=True))
 async def test_whatever_is_sent_as_a_url_is_refused_or_asked_for_and_never_breaks_anything(url: str) -> None:
     dial = Dialler()
-    web = GuardedWeb(WebLimits(), record=lambda _: None, resolve=Names({"*": [["127.0.0.1"]]}), dial=dial)
+    names = Names({"*": [["127.0.0.1"]]})
+    web = GuardedWeb(WebLimits(), record=lambda _: None, resolve=names, dial=dial, ssl_context=trust())
     with pytest.raises((Refused, ToolError)):
         await web.get(url, CALLER)
     assert all(map(really_public, dial.addresses)), dial.addresses

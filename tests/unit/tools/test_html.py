@@ -10,6 +10,7 @@ from acp_agent.tools.html_page import TreeBuilder, page_markdown, tree
 from acp_agent.tools.html_page import plain_text as plain_text_of
 from acp_agent.tools.web import is_html, readable
 from tests.rows import each_row
+from tests.sizes import sized
 
 URL = "https://e.com/docs/page"
 
@@ -131,9 +132,10 @@ def test_the_plain_words_of_a_piece():
 
 
 MIB = 1024 * 1024
+SIZE = sized(MIB // 4, MIB)
 
 
-def repeated(piece: str, size: int = MIB) -> str:
+def repeated(piece: str, size: int = SIZE) -> str:
     return piece * (size // len(piece))
 
 
@@ -146,15 +148,15 @@ HOSTILE = {
     "processing instructions": repeated("<?"),
     "attributes": "<p " + " ".join(f"a{n}=1" for n in range(100_000)) + ">x",
     "one attribute": f'<a href="{"x" * MIB}">x',
-    "less-than signs": repeated("<", MIB // 8),
-    "entities": repeated("&lt;", MIB // 4),
+    "less-than signs": repeated("<", SIZE // 8),
+    "entities": repeated("&lt;", SIZE // 4),
     "entities in entities": "<!DOCTYPE x [" + '<!ENTITY a "&b;&b;"><!ENTITY b "&a;&a;">' * 99 + "]><p>&a;",
     "scripts in scripts": "<script>" + repeated("<!--<script>"),
-    "items of one list": "<ol>" + repeated("<li>", MIB // 8),
-    "rows of one head": "<table><thead>" + repeated("<tr><td>", MIB // 8),
-    "columns that are one": "<table><tr>" + repeated("<td colspan=1000>x", MIB // 8),
+    "items of one list": "<ol>" + repeated("<li>", SIZE // 4),
+    "rows of one head": "<table><thead>" + repeated("<tr><td>", SIZE // 4),
+    "columns that are one": "<table><tr>" + repeated("<td colspan=1000>x", SIZE // 4),
     "blanks in code": "<pre>x" + repeated(" ") + "x",
-    "blanks as entities": "x" + repeated("&#32;", MIB // 4) + "x",
+    "blanks as entities": "x" + repeated("&#32;", SIZE // 4) + "x",
     "code in lists in lists": "<ul><li>" * 200 + "<pre>" + repeated("\n"),
     "style": repeated(f'<i style="{";  " * 300}"></i>'),
 }
@@ -183,7 +185,7 @@ def test_what_is_deeper_than_the_tree_leaves_its_words_and_nothing_hidden():
 
 
 def test_lines_with_long_prefixes_do_not_multiply_without_end():
-    cut = text("<ul><li>" * 12 + "<pre>" + repeated("x\n"))
+    cut = text("<ul><li>" * 12 + "<pre>" + repeated("x\n", MIB))
     assert cut.endswith(f"[The page goes on: it has more than {16 * MIB} characters]")
     assert len(cut) < 16 * MIB
 

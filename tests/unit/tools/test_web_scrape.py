@@ -166,7 +166,7 @@ SELECTORS = [
 @pytest.mark.parametrize("select", SELECTORS)
 @pytest.mark.timeout(20)
 def test_hostile_selectors_take_a_time_in_proportion_to_the_page(select: str):
-    steps = [_calls(size, select) for size in (2, 4)]
+    steps = [_calls(size, select) for size in (1, 2)]
     assert steps[1] < steps[0] * 3, steps
 
 

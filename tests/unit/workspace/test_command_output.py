@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from acp_agent.workspace.processes.terminal import CommandOutput, HeadTail, Stream
 from acp_agent.workspace.text_files import WINDOWS_BYTES
+from tests.sizes import sized
 
 GAP = re.compile(r"\n\[\.\.\. (\d+) bytes left out \.\.\.\]\n")
 
@@ -76,7 +77,7 @@ def test_a_long_output_costs_no_more_memory_than_its_limit(size: int):
     kept, chunk = HeadTail(20_000), b"x" * size
     tracemalloc.start()
     try:
-        for _ in range(max(5, 300_000 // size)):
+        for _ in range(max(5, sized(60_000, 300_000) // size)):
             kept.add(chunk)
         assert tracemalloc.get_traced_memory()[1] < 250_000
     finally:

@@ -117,13 +117,13 @@ async def grep(files: LocalFileSystem, path: str) -> str:
 Operation: TypeAlias = Callable[[LocalFileSystem, str], Awaitable[str]]
 
 
-@pytest.mark.parametrize("tries", [300, MORE])
+@pytest.mark.parametrize("tries", [100, MORE])
 @pytest.mark.parametrize("operation", [read, read_some_lines, read_all_bytes, head, write, edit, list_parent, find])
 async def test_a_swapped_link_is_never_followed(world: Path, opener: Opener, operation: Operation, tries: int):
     await race(world, opener, operation, tries)
 
 
-@pytest.mark.parametrize("tries", [30, MORE])
+@pytest.mark.parametrize("tries", [15, MORE])
 async def test_a_link_that_tricks_ripgrep_shows_nothing(world: Path, opener: Opener, tries: int):
     await race(world, opener, grep, tries)
 
@@ -238,7 +238,7 @@ async def copy(course: Course, number: int) -> None:
             await course.files.copy("tree", f"copied{number}")
 
 
-@pytest.mark.parametrize("tries", [150, MORE])
+@pytest.mark.parametrize("tries", [75, MORE])
 @pytest.mark.parametrize("operation", [make, delete, move, copy])
 async def test_no_change_of_a_tree_ends_outside(
     world: Path, opener: Opener, operation: Callable[[Course, int], Awaitable[None]], tries: int

@@ -10,6 +10,7 @@ import pytest
 from acp_agent.core.types import Deny
 from acp_agent.gates.blocklist import BlocklistPolicy, judge
 from acp_agent.gates.shell.command import ShellText
+from tests.sizes import sized
 from tests.unit.gates.differential import Bash, escapes, strings
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
@@ -17,10 +18,11 @@ pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash
 
 @pytest.mark.timeout(300)
 def test_bash_runs_nothing_that_a_plain_verdict_does_not_list(tmp_path):
-    plain, ran, escaped = escapes(Bash.install(tmp_path), list(strings(2025, 1500)))
-    print(f"\n1500 strings: {plain} plain, {ran} programs run, {len(escaped)} escapes")
-    assert plain > 150
-    assert ran > 150
+    count = sized(600, 1500)
+    plain, ran, escaped = escapes(Bash.install(tmp_path), list(strings(2025, count)))
+    print(f"\n{count} strings: {plain} plain, {ran} programs run, {len(escaped)} escapes")
+    assert plain > count / 10
+    assert ran > count / 10
     assert escaped == []
 
 

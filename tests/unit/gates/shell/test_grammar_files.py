@@ -466,7 +466,7 @@ def bundles(program: str) -> st.SearchStrategy[tuple[str, str]]:
     )
 
 
-@settings(max_examples=settings.default.max_examples * 8 if settings.default else 240)
+@settings(max_examples=settings.default.max_examples * 4)
 @given(st.sampled_from(runnable()).flatmap(bundles), st.sampled_from(("", " ")), _WORDS)
 def test_no_bundle_of_letters_reads_or_writes_what_it_does_not_name(
     ground: Ground, call: tuple[str, str], between: str, rest: list[str]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from acp_agent.text import visible
 from acp_agent.tools.checkers import CARGO_CHECK, GO_VET, MYPY, PYRIGHT, RUFF, TSC, Checker
 from tests.rows import each_row
+from tests.sizes import sized
 from tests.unit.tools.checkers.outcomes import said
 
 CHECKERS = (CARGO_CHECK, RUFF, PYRIGHT, MYPY, TSC, GO_VET)
@@ -70,7 +71,7 @@ def test_text_of_any_shape_raises_nothing(parts: list[str]):
 )
 def test_a_lot_of_anything_is_read_in_one_go(checker: Checker, unit: str):
     """Nothing here takes more than linear time; what does would not come back within the suite's timeout."""
-    text = unit * (2**18 // len(unit))
+    text = unit * (sized(2**16, 2**18) // len(unit))
     for before in ("", "a.py:1:1: error: ", "src/a.ts(1,1): error TS1: x\n"):
         checker.parse(said(before + text, before + text))
 
