@@ -106,9 +106,15 @@ class Complaint(NamedTuple):
     entry: int | None = None
 
 
+@cache
+def _schema_of(section: type[Section]) -> JsonObject:
+    """Return the schema of a section, a constant: making it takes longer than everything else about a fault."""
+    return cast("JsonObject", section.model_json_schema())
+
+
 def complaints(key: SettingKey, error: ValidationError) -> list[Complaint]:
     """Return all the faults that pydantic found in a value for `key`."""
-    schema, found = cast("JsonObject", key.section.model_json_schema()), list[Complaint]()
+    schema, found = _schema_of(key.section), list[Complaint]()
     for detail in error.errors(include_url=False):
         place = detail["loc"][2 if key.item else 1 :]
         name = key.name + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)

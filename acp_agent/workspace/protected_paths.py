@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias, cast
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import Access
-from acp_agent.workspace.read_policy import folded, spellings
+from acp_agent.workspace.read_policy import folded, resolving, spellings
 
 GLOB = frozenset("*?[")
 _MAX_NAME = 255
@@ -158,10 +158,11 @@ class ProtectedPaths:
         own: Iterable[str] = (),
         obeyed: Iterable[str] = (),
     ) -> None:
+        real = resolving()
         mine = tuple(
             ProtectionRule(tuple(PatternName(name, None) for name in names_of(folded(path))), _OWN, anchored=True)
             for given in own
-            for path in dict.fromkeys(spellings(given))
+            for path in dict.fromkeys(spellings(given, real))
         )
         more = (
             *(_users_rule("protected_paths", pattern, _ADDED, fold=True) for pattern in added),

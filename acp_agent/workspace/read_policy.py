@@ -10,6 +10,7 @@ import re
 import stat
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from glob import escape
 from glob import glob as matching
 from itertools import islice, takewhile
@@ -93,18 +94,16 @@ class _Patterns:
         self._compiled = ()
         if not patterns:
             return
-        from acp_agent.regex import LinearRegex  # noqa: PLC0415 - likewise
-        from acp_agent.workspace.glob import NOTHING  # noqa: PLC0415 - most sessions have no pattern
+        from acp_agent.regex import LinearRegex  # noqa: PLC0415 - most sessions have no pattern
+        from acp_agent.workspace.glob import NOTHING  # noqa: PLC0415 - likewise
 
         found = [(pattern, part) for pattern in patterns for part in _parts(setting, pattern, folders, follow)]
         for pattern, part in found:
             expression = _expression(part, str)
             if NOTHING in expression:
                 raise _invalid(setting, pattern, "a glob (a range in it runs backwards)")
-            try:
-                LinearRegex(expression)
-            except ValueError as error:
-                raise _invalid(setting, pattern, f"a glob ({error})") from None
+            if fault := _fault_of(expression):
+                raise _invalid(setting, pattern, f"a glob ({fault})")
         if not found:  # all patterns are relative to folders, and there are none
             return
         try:
@@ -187,6 +186,19 @@ def _invalid(setting: str, pattern: str, expected: str) -> ConfigError:
     return ConfigError("configuration", f"tools.file.{setting}", f"{pattern[:100]!r}", expected)
 
 
+@lru_cache(512)
+def _fault_of(expression: str) -> str:
+    """Return why RE2 does not take an expression, or "". Sessions have mostly the same patterns."""
+    from acp_agent.regex import LinearRegex  # noqa: PLC0415 - likewise
+
+    try:
+        LinearRegex(expression)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+@lru_cache(512)
 def _expression(part: _Part, spell: Callable[[str], str]) -> str:
     """Return the regular expression (RE2) of one part."""
     from acp_agent.workspace.glob import to_regex  # noqa: PLC0415 - likewise
@@ -228,8 +240,9 @@ class OwnFiles:
     """
 
     def __init__(self, paths: Iterable[str], closed: Iterable[str] = ()) -> None:
-        spelled = [spellings(path) for path in closed]
-        self._paths = tuple({folded(spelling) for path in paths for spelling in spellings(path)})
+        real = resolving()
+        spelled = [spellings(path, real) for path in closed]
+        self._paths = tuple({folded(spelling) for path in paths for spelling in spellings(path, real)})
         self._closed = tuple({folded(named) for named, _ in spelled})
         self._led_to = frozenset(folded(real) for _, real in spelled)
         self._folders = {os.path.dirname(named) for named, _ in spelled}
@@ -271,10 +284,23 @@ def _holds(folder: str, status: os.stat_result, meant: Callable[[str], bool]) ->
         return False
 
 
-def spellings(path: str) -> tuple[str, str]:
-    """Return the path with its folder resolved, and with its last link resolved too: settings files are often links."""
+def resolving() -> Callable[[str], str]:
+    """Return a function that resolves the links in a path, each path once: most of our own files share a folder."""
+
+    @cache
+    def real(path: str) -> str:
+        return os.path.realpath(path)
+
+    return real
+
+
+def spellings(path: str, real: Callable[[str], str] = os.path.realpath) -> tuple[str, str]:
+    """Return the path with its folder resolved, and with its last link resolved too: settings files are often links.
+
+    real    resolves all links in the path of a folder
+    """
     folder, name = os.path.split(path)
-    named = os.path.join(os.path.realpath(folder), name)
+    named = os.path.join(real(folder), name)
     is_real = name not in ("", ".", "..") and not os.path.islink(named)
     return named, named if is_real else os.path.realpath(named)
 
