@@ -52,7 +52,7 @@ gc.disable()  # until the tests are collected: looking for garbage takes a quart
 def pytest_collection_finish() -> None:
     """What thousands of tests consist of stays to the end: no collection of garbage need look at it again."""
     gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
+    gc.set_threshold(200_000, 20, 50)
     gc.enable()
 
 

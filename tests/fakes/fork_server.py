@@ -4,9 +4,9 @@ For tests that are not about starting: half a second of imports less for each. W
 thing, in a process of its own (and its own session), over pipes, ended by real signals. Started by forked_agent.py;
 ends when its input does.
 
-A request is one JSON object {"env", "cwd", "arguments"} with three descriptors, one connection each. The answers are
-lines: the pid, and, when the agent has ended, its return code (negative: a signal). With the arguments of a subcommand
-the process becomes that, and the agent it starts is forked as well.
+A request is one JSON object {"env", "cwd", "arguments", "closed"} with three descriptors, one connection each. The
+answers are lines: the pid, and, when the agent has ended, its return code (negative: a signal). With the arguments of a
+subcommand the process becomes that, and the agent it starts is forked as well.
 """
 
 import contextlib
@@ -134,6 +134,8 @@ def _become_agent(request: dict[str, Any], descriptors: list[int], server: str) 
         if os.isatty(0) and os.isatty(2):
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # Ctrl-C is a signal there
         os.closerange(3, max(descriptors) + 64)
+        for number in request["closed"]:
+            os.close(number)
         os.environ.clear()
         os.environ.update(request["env"])
         tempfile.tempdir = None  # that of its own environment
@@ -162,8 +164,7 @@ def _become_agent(request: dict[str, Any], descriptors: list[int], server: str) 
 
 def _become_command(server: str) -> None:
     """Let a subcommand write to its own streams, and start its agent by this server."""
-    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115 - for ever
-    sys.stderr = open(2, "w", closefd=False, buffering=1)  # noqa: SIM115 - as above
+    sys.stdin, sys.stdout, sys.stderr = _stream(0, "r"), _stream(1, "w"), _stream(2, "w", buffering=1)
     from acp_agent.cli import agent_process  # noqa: PLC0415 - an agent would not load it
     from tests.fakes.forked_agent import fork_agent  # noqa: PLC0415 - it imports this module's callers
 
@@ -174,6 +175,14 @@ def _become_command(server: str) -> None:
         return await fork_agent({**environment, **waits}, cwd, arguments, server=server)
 
     agent_process.open_agent = open_agent
+
+
+def _stream(number: int, mode: str, buffering: int = -1) -> Any:
+    """Return a standard stream, or None if it is closed, as the interpreter does."""
+    try:
+        return open(number, mode, buffering, closefd=False)
+    except OSError:
+        return None
 
 
 if __name__ == "__main__":

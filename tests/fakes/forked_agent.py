@@ -215,13 +215,21 @@ class ForkedAgent(Process):
 
 
 def ask_for_process(
-    environment: Mapping[str, str], cwd: str, arguments: Sequence[str], descriptors: Sequence[int], server: str = ""
+    environment: Mapping[str, str],
+    cwd: str,
+    arguments: Sequence[str],
+    descriptors: Sequence[int],
+    server: str = "",
+    closed: Sequence[int] = (),
 ) -> socket.socket:
-    """Have a fork server start a process with these three descriptors. Return the socket on which it tells of it."""
+    """Have a fork server start a process with these three descriptors. Return the socket on which it tells of it.
+
+    closed    the numbers among 0, 1 and 2 that the process finds closed
+    """
     control = socket.socket(socket.AF_UNIX)
     control.connect(server or start_fork_server())
-    request = json.dumps({"env": dict(environment), "cwd": cwd, "arguments": list(arguments)}).encode()
-    socket.send_fds(control, [request], descriptors)
+    request = {"env": dict(environment), "cwd": cwd, "arguments": list(arguments), "closed": list(closed)}
+    socket.send_fds(control, [json.dumps(request).encode()], descriptors)
     return control
 
 

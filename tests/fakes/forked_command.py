@@ -16,10 +16,21 @@ from tests.fakes.forked_agent import ask_for_process
 
 
 class ForkedCommand:
-    """A command under way. `stdin`, `stdout` and `stderr` are descriptors, or `subprocess.PIPE` or `DEVNULL`."""
+    """A command under way. `stdin`, `stdout` and `stderr` are descriptors, or `subprocess.PIPE` or `DEVNULL`.
+
+    closed    the numbers among 0, 1 and 2 that it finds closed
+    """
 
     def __init__(
-        self, arguments: Sequence[str], env: Mapping[str, str], cwd: str, *, stdin: int, stdout: int, stderr: int
+        self,
+        arguments: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str,
+        *,
+        stdin: int,
+        stdout: int,
+        stderr: int,
+        closed: Sequence[int] = (),
     ) -> None:
         theirs: list[int] = []
         opened: list[int] = []
@@ -35,7 +46,7 @@ class ForkedCommand:
             else:
                 their = wanted
             theirs.append(their)
-        self._control = ask_for_process(env, cwd, arguments, theirs)
+        self._control = ask_for_process(env, cwd, arguments, theirs, closed=closed)
         for descriptor in opened:
             os.close(descriptor)
         self._told = b""
@@ -102,10 +113,19 @@ class ForkedCommand:
 
 
 def run_forked(
-    arguments: Sequence[str], env: Mapping[str, str], cwd: str, timeout: float
+    arguments: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str,
+    timeout: float,
+    given: bytes = b"",
+    closed: Sequence[int] = (),
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a command without input to its end, like `subprocess.run`."""
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with ForkedCommand(arguments, env, cwd, **pipes) as command:
-        out, errors = command.communicate(timeout=timeout)
+    """Run a command to its end, like `subprocess.run`.
+
+    given     what it reads from its standard input
+    closed    the numbers among 0, 1 and 2 that it finds closed
+    """
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with ForkedCommand(arguments, env, cwd, **pipes, closed=closed) as command:
+        out, errors = command.communicate(given, timeout=timeout)
     return subprocess.CompletedProcess([*arguments], command.wait(), out.decode(), errors.decode())

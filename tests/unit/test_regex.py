@@ -3,7 +3,7 @@
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 from hypothesis import given
@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from acp_agent import regex
 from acp_agent.regex import LinearRegex
+from tests.rows import each_row
+from tests.sizes import sized
 
 PATTERNS = ["a", "^b", "a$", "^$", "^", "$", "", r"\bb", r"b\b", r"\Ba", "[^a]", "b+ ?", "é", ".é", r"\Aa", r"b\z"]
 
@@ -44,11 +46,13 @@ def test_a_match_of_half_a_window_is_found_wherever_it_is_in_a_long_line(before:
         assert LinearRegex(f"-x{{{size}}}-|^x{{{size}}}|x{{{size}}}$", by_line=True).find(data, 0) is not None
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    ["(x=1;){1,1000}y", "a[xab]{999}c", "(.{1,30}){1,30}Z", r"(\pL?){200}Z", r"[\pL=1;]{250}Z", "." * 4000 + "Z"],
-)
-@pytest.mark.parametrize("line", [b"x=1;", b"ab", "αβ".encode()])
+HOSTILE = ["(x=1;){1,1000}y", "a[xab]{999}c", "(.{1,30}){1,30}Z", r"(\pL?){200}Z", r"[\pL=1;]{250}Z", "." * 4000 + "Z"]
+LINES = [b"x=1;", b"ab", "αβ".encode()]
+ALIKE = [(HOSTILE[0], LINES[0]), (HOSTILE[1], LINES[1]), *((each, LINES[2]) for each in HOSTILE[2:])]
+"""Each pattern with a line that takes it far."""
+
+
+@each_row("pattern, line", sized(ALIKE, [*product(HOSTILE, LINES)]))
 def test_no_hostile_pattern_holds_a_thread_for_long(pattern: str, line: bytes):
     times = [time.perf_counter()]
 

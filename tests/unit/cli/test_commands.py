@@ -9,6 +9,8 @@ import sys
 import pytest
 
 from acp_agent import __version__
+from tests.fakes.forked_agent import CAN_FORK
+from tests.fakes.forked_command import run_forked
 from tests.unit.cli.conftest import COMMAND
 
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
@@ -63,19 +65,27 @@ def test_version_and_help(acp_agent, in_process):
     assert "--yes" in in_process("run", "--help").stdout
 
 
-@pytest.mark.parametrize("arguments", [[], ["acp"], ["--config", "c.toml"], ["acp", "--config", "c.toml"]])
-def test_without_another_command_it_serves_an_editor(environment, home, arguments):
-    (home / "c.toml").touch()
-    done = subprocess.run(
-        [*COMMAND, *arguments],
+def _run(environment, home, arguments, *, given="", closed=(), cold=False) -> "subprocess.CompletedProcess[str]":
+    """Run a command with some of its streams closed. Where it can be forked, only `cold` ones are started anew."""
+    if CAN_FORK and not cold:
+        return run_forked(arguments, environment, str(home), 50, given.encode(), closed)
+    closing = " ".join(f"{number}>&-" for number in closed)
+    return subprocess.run(
+        ["/bin/sh", "-c", f'exec "$@" {closing}', "sh", *COMMAND, *arguments],
         env=environment,
         cwd=home,
-        input=json.dumps(INITIALIZE) + "\n",
+        input=given,
         capture_output=True,
         text=True,
         timeout=50,
         check=False,
     )
+
+
+@pytest.mark.parametrize("arguments", [[], ["acp"], ["--config", "c.toml"], ["acp", "--config", "c.toml"]])
+def test_without_another_command_it_serves_an_editor(environment, home, arguments):
+    (home / "c.toml").touch()
+    done = _run(environment, home, arguments, given=json.dumps(INITIALIZE) + "\n", cold=not arguments)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["result"]["agentInfo"]["name"] == "acp-agent"
 
@@ -127,15 +137,8 @@ def test_a_reader_that_goes_away_is_no_error(environment, home):
 
 
 def test_no_stdout_at_all_is_no_error(environment, home):
-    done = subprocess.run(
-        ["/bin/sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, "config", "path"],
-        env=environment,
-        cwd=home,
-        capture_output=True,
-        timeout=50,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, b"")
+    done = _run(environment, home, ["config", "path"], closed=[1])
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("command", [["run", "hello"], ["demo"]])
@@ -155,23 +158,15 @@ def test_what_only_draws_a_conversation_needs_stdout(environment, home, command)
 @pytest.mark.parametrize(
     ("command", "closed"),
     [
-        (["filter", "--command", "ls"], "<&- >&- 2>&-"),
-        (["check", "--stdin"], "<&- >&- 2>&-"),
-        *((["redact"], closed) for closed in ("<&-", ">&-", "<&- >&-", "<&- >&- 2>&-")),
+        (["filter", "--command", "ls"], (0, 1, 2)),
+        (["check", "--stdin"], (0, 1, 2)),
+        *((["redact"], closed) for closed in ((0,), (1,), (0, 1), (0, 1, 2))),
     ],
 )
 def test_closed_streams_are_empty_and_their_numbers_are_not_given_to_files(environment, home, command, closed):
-    done = subprocess.run(
-        ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *COMMAND, *command],
-        env=environment,
-        cwd=home,
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-        timeout=50,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (0, b"")
-    assert b"Traceback" not in done.stderr
+    done = _run(environment, home, command, closed=closed, cold=command == ["check", "--stdin"])
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "Traceback" not in done.stderr
 
 
 def test_ctrl_c_ends_with_130_and_without_a_traceback(environment, home):

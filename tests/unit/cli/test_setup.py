@@ -427,16 +427,16 @@ def test_a_path_alone_in_vs_code_is_found_and_removed(in_process, tmp_path):
     assert file.read_text() == '{\n  "a": 1\n}\n'
 
 
-def test_doctor_talks_to_the_agent_that_the_editor_would_start(acp_agent, home):
+def test_doctor_talks_to_the_agent_that_the_editor_would_start(acp_agent, in_process, home):
     (home / ".config" / "zed").mkdir(parents=True)
-    missing = acp_agent("doctor", "--editor", "zed")
+    missing = in_process("doctor", "--editor", "zed")
     assert missing.returncode == 1
     assert "does not exist -> acp-agent setup zed --write" in missing.stdout
     assert acp_agent("setup", "zed", "--write").returncode == 0
     works = acp_agent("doctor", "--editor", "zed")
     assert works.returncode == 0, works.stdout
     assert "initialize, a session and /help are answered" in works.stdout
-    assert acp_agent("sessions", "list").stdout.count("\n") <= 1
+    assert in_process("sessions", "list").stdout.count("\n") <= 1
 
 
 AGENTS = {

@@ -15,6 +15,7 @@ from acp_agent.core.types import Access, Diff, Location, PathSubject
 from acp_agent.tools.edit_match import no_match, replace_exactly
 from acp_agent.tools.registry import ToolLimits, default_tools
 from tests.fakes.memory_files import MemoryFileSystem
+from tests.sizes import sized
 from tests.unit.tools.workbench import Workbench
 
 pytestmark = pytest.mark.anyio
@@ -557,7 +558,7 @@ def test_in_real_code_with_many_similar_lines_the_nearest_is_the_one_that_was_me
     lines = source.split("\n")
     wrong = list[str]()
     for at, line in enumerate(lines):
-        if len(line.strip()) < 20 or at % 200:
+        if len(line.strip()) < 20 or at % sized(600, 200):
             continue
         middle = len(line) // 2 + len(line) // 5
         damaged = f"{line[:middle]}~{line[middle + 1 :]}"
