@@ -59,7 +59,7 @@ def test_the_build_needs_what_the_lock_has():
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.Path:
-    """The wheel, built from a copy of what is in the repository."""
+    """The wheel, built from a copy of what is in the repository. The source archive is beside it."""
     if Version(version("setuptools")) < locked()["setuptools"]:
         pytest.skip("this environment was not made from the lock: run `make test`")
     folder = tmp_path_factory.mktemp("wheel")
@@ -67,8 +67,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.Path:
     shutil.copytree(ROOT / "acp_agent", source / "acp_agent", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*build, "--wheel-dir", folder, source], check=True, capture_output=True, timeout=50)
+    build = "from setuptools.build_meta import *; build_wheel({0!r}); build_sdist({0!r})".format(str(folder))
+    subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True, timeout=50)
     (file,) = folder.glob("*.whl")
     return zipfile.Path(file)
 
@@ -96,7 +96,7 @@ def test_the_registry_names_the_wheel_that_is_built(wheel):
     assert Path(wheel.root.filename).name.startswith(package.replace("-", "_").replace("==", "-") + "-py3")
 
 
-def test_the_wheel_and_the_source_archive_hold_the_license_that_the_project_names(wheel, tmp_path):
+def test_the_wheel_and_the_source_archive_hold_the_license_that_the_project_names(wheel):
     text = (ROOT / "LICENSE").read_text()
     assert PROJECT["license"] == "Apache-2.0"
     digest = hashlib.sha256(text.encode()).hexdigest()
@@ -105,12 +105,7 @@ def test_the_wheel_and_the_source_archive_hold_the_license_that_the_project_name
     assert (info / "licenses" / "LICENSE").read_text() == text
     assert "License-Expression: Apache-2.0" in (info / "METADATA").read_text()
 
-    source = Path(wheel.root.filename or "").parent / "source"
-    build = "import sys, setuptools.build_meta as backend; backend.build_sdist(sys.argv[1])"
-    subprocess.run(
-        [sys.executable, "-c", build, str(tmp_path)], cwd=source, check=True, capture_output=True, timeout=50
-    )
-    (archive,) = tmp_path.glob("*.tar.gz")
+    (archive,) = Path(wheel.root.filename or "").parent.glob("*.tar.gz")
     with tarfile.open(archive) as packed:
         (member,) = [name for name in packed.getnames() if name.endswith("/LICENSE")]
         found = packed.extractfile(member)

@@ -60,7 +60,7 @@ ACTIONS = st.one_of(PROMPTS, PROMPTS, PROMPTS, st.tuples(st.just("compact"), st.
 
 
 @given(st.lists(ACTIONS, min_size=4, max_size=10), st.lists(SUMMARIES, max_size=6))
-@settings(max_examples=settings.default.max_examples * 2)
+@settings(max_examples=settings.default.max_examples)
 async def test_after_anything_the_history_is_valid_and_the_next_prompt_works(
     actions: list[tuple[str, list[Script], int | None]], summaries: list[Script]
 ) -> None:

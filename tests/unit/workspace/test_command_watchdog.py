@@ -100,9 +100,19 @@ async def test_what_was_dismissed_is_left_alone_and_the_shell_ends():
         assert process.poll() is None
 
 
+SHELLS = pytest.mark.parametrize(
+    ("interpreter", "grep"),
+    [
+        ("sh", True),
+        ("bash", False),
+        pytest.param("bash", True, marks=pytest.mark.soak),
+        pytest.param("sh", False, marks=pytest.mark.soak),
+    ],
+)
+
+
 @linux_only
-@pytest.mark.parametrize("grep", [True, False])
-@pytest.mark.parametrize("interpreter", ["sh", "bash"])
+@SHELLS
 async def test_any_shell_finds_marks_also_without_grep(tmp_path: Path, interpreter: str, grep: bool):
     environment = {} if grep else {"PATH": str(tmp_path)}
     with shell("sleep 1000") as wanted, shell("sleep 1000", OTHER) as unwanted:
@@ -115,8 +125,7 @@ async def test_any_shell_finds_marks_also_without_grep(tmp_path: Path, interpret
 
 
 @linux_only
-@pytest.mark.parametrize("grep", [True, False])
-@pytest.mark.parametrize("interpreter", ["sh", "bash"])
+@SHELLS
 async def test_any_shell_finds_tags_also_without_grep(tmp_path: Path, interpreter: str, grep: bool):
     environment = {} if grep else {"PATH": str(tmp_path)}
     command = "env -i sleep 1000"

@@ -123,7 +123,7 @@ async def shown_by(files: LocalFileSystem, call: str, path: str, other: str) -> 
         return "SECRET" if "SECRET" in str(error) else ""
 
 
-@settings(max_examples=settings.default.max_examples * 3)
+@settings(max_examples=settings.default.max_examples * 2)
 @given(tree=st.lists(nodes, max_size=10), sequence=st.lists(calls, min_size=1, max_size=12))
 def test_nothing_outside_is_ever_read_or_changed(
     tmp_path_factory: pytest.TempPathFactory,

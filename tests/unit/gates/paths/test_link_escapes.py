@@ -274,7 +274,7 @@ def judge_and_run(world: World, text: str) -> bool:
 @example([("", "git checkout -q evil"), ("; ", "cat readme.txt")])
 @example([("", "mv src/deep new"), (" && ", "cat new/in/readme.txt")])
 @example([("", "git log -1 --format=%x2e%x2e%x2foutside%x2fsecret.txt | xargs cat")])
-@settings(max_examples=settings.default.max_examples * 2)
+@settings(max_examples=settings.default.max_examples)
 def test_no_line_that_runs_unasked_reaches_the_outside_by_a_link(world: World, steps: list[tuple[str, str]]):
     judge_and_run(world, "".join(f"{joint if at else ''}{step}" for at, (joint, step) in enumerate(steps)))
 
