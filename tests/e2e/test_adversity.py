@@ -1,14 +1,18 @@
 """A machine that is not in order: each thing wrong is named or worked around, and the session goes on."""
 
 import shutil
+from functools import partial
 
 import pytest
 
+from tests.fakes import editor as editors
 from tests.fakes.answers import choosing
-from tests.fakes.editor import NOTHING, editing
+from tests.fakes.editor import NOTHING
 from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
+
+editing = partial(editors.editing, serves=__name__)
 
 WORK = [uses(("bash", {"command": "touch hi"})), uses(("write", {"path": "a.txt", "content": "a\n"})), says("ok")]
 
@@ -16,7 +20,7 @@ WORK = [uses(("bash", {"command": "touch hi"})), uses(("write", {"path": "a.txt"
 async def test_a_data_folder_that_is_a_file_is_named_and_the_server_lives(tmp_path):
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "data").write_text("in the way\n")
-    async with editing(tmp_path, WORK) as editor:
+    async with editors.editing(tmp_path, WORK) as editor:
         session = await editor.open()
         assert await editor.say(session, "go") == "end_turn"
         assert "ACP_AGENT_DATA_DIR" in editor.told

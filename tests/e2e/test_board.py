@@ -6,6 +6,7 @@ import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,13 @@ from tests.e2e.aided import aided, offered
 from tests.e2e.killed_view import loaded
 from tests.e2e.model_servers import ListeningModel, ToolUse
 from tests.e2e.test_agents import agent, assert_no_card_is_open, messages, nested, run
-from tests.fakes.editor import NOTHING, ScriptedEditor, editing
+from tests.fakes import editor as editors
+from tests.fakes.editor import NOTHING, ScriptedEditor
 from tests.fakes.model_script import Script, says, uses
 
 pytestmark = pytest.mark.anyio
+
+editing = partial(editors.editing, serves=__name__)
 
 ON = "[agents]\nboard = true\n"
 TASKS = [{"id": "a", "content": "Do a"}, {"id": "b", "content": "Do b", "after": ["a"]}]
@@ -198,14 +202,14 @@ async def test_kill_9_loses_no_task_and_a_load_gives_back_what_its_sub_agents_ha
         "^again": [uses(tasks("list")), says("done")],
     }
     options: dict[str, Any] = {"capabilities": NOTHING, "config": ON}
-    async with editing(tmp_path, script, lawful=False, **options) as editor:
+    async with editors.editing(tmp_path, script, lawful=False, **options) as editor:
         session = await editor.open()
         prompt = editor.prompt_params(session, "go")
         await editor.send_line({"jsonrpc": "2.0", "id": "p", "method": "session/prompt", "params": prompt})
         await editor.seen(lambda frame: "a: Do a (explore-1)" in json.dumps(frame.update))
         os.kill(editor.agent.pid, signal.SIGKILL)
         await editor.agent.wait()
-    async with editing(tmp_path, script, **options) as editor:
+    async with editors.editing(tmp_path, script, **options) as editor:
         await editor.initialize()
         told = await loaded(editor, session)
         back = "given back by explore-1, which ended with the agent's process"

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,12 @@ import pytest
 from tests.e2e.aided import KEY, Aided, aided, llm, plays
 from tests.e2e.model_servers import ThinkingModel, refusing_model, thinking_model
 from tests.e2e.test_agents import FULL_AUTO, run
-from tests.fakes.editor import NOTHING, editing
+from tests.fakes import editor as editors
+from tests.fakes.editor import NOTHING
 
 pytestmark = pytest.mark.anyio
+
+editing = partial(editors.editing, serves=__name__)
 
 TOUCH = ("bash", {"command": "touch touched"})
 NO_BASH = '[acp]\nauto_approve = "full-auto"\n[tools.by_model."small:*"]\ndeny = ["bash"]\n'

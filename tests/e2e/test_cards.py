@@ -1,13 +1,17 @@
 """Tool cards as the user reads them: titles, kinds and the places that an editor can open."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.fakes.editor import NOTHING, editing
+from tests.fakes import editor as editors
+from tests.fakes.editor import NOTHING
 from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
+
+editing = partial(editors.editing, serves=__name__)
 
 
 async def test_the_card_of_a_plan_is_no_second_thought_beside_the_plan(tmp_path: Path):

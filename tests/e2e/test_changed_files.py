@@ -2,16 +2,20 @@
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.fakes import editor as editors
 from tests.fakes import mcp_server
-from tests.fakes.editor import EVERYTHING, NOTHING, ScriptedEditor, editing
+from tests.fakes.editor import EVERYTHING, NOTHING, ScriptedEditor
 from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
+
+editing = partial(editors.editing, serves=__name__)
 SED = "sed -i s/one/two/ a.py && echo new > b.txt && rm gone.txt"
 
 

@@ -2,19 +2,23 @@
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
+from tests.fakes import editor as editors
 from tests.fakes import mcp_server
-from tests.fakes.editor import FILES_ONLY, ScriptedEditor, editing, from_agent
+from tests.fakes.editor import FILES_ONLY, ScriptedEditor, from_agent
 from tests.fakes.fold import View
 from tests.fakes.held import PATIENCE
 from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
+
+editing = partial(editors.editing, serves=__name__)
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
 

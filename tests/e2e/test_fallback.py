@@ -3,14 +3,18 @@
 import json
 import socket
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from tests.e2e.aided import KEY, Aided, llm, plays, told
 from tests.e2e.model_servers import refusing_model, thinking_model
-from tests.fakes.editor import NOTHING, editing
+from tests.fakes import editor as editors
+from tests.fakes.editor import NOTHING
 
 pytestmark = pytest.mark.anyio
+
+editing = partial(editors.editing, serves=__name__)
 
 HURRIED = {"environment": KEY, "capabilities": NOTHING, "short_waits": True}
 LONG = "Think about this: " + "why does it fail? " * 200

@@ -1,5 +1,6 @@
 """Handoff on the wire: the session goes on under another definition, narrowed, also after a load, and back."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,14 @@ from tests.e2e.aided import aided, last, offered, plays, system
 from tests.e2e.killed_view import loaded
 from tests.e2e.test_agents import FULL_AUTO, agent, messages
 from tests.e2e.test_no_model import LOGS_IN
-from tests.fakes.editor import NOTHING, ScriptedEditor, editing
+from tests.fakes import editor as editors
+from tests.fakes.editor import NOTHING, ScriptedEditor
 from tests.fakes.held import Held, processes_ended
 from tests.fakes.model_script import Script, says, uses
 
 pytestmark = pytest.mark.anyio
+
+editing = partial(editors.editing, serves=__name__)
 
 ON = "[agents]\nhandoff = true\n"
 FRONT = "---\ndescription: tests things\ntools: [read, write, handoff]\n---\nYou test.\n"
@@ -94,7 +98,7 @@ async def test_the_model_has_no_such_tool_where_it_is_not_configured_and_a_sub_a
         "^find": [uses(handoff("explore", "x")), says("I could not.")],
         "^go": [uses(agent(op="run", agent="general", task="find")), says("done")],
     }
-    async with editing(tmp_path / "on", script, capabilities=NOTHING, config=ON + FULL_AUTO) as editor:
+    async with editors.editing(tmp_path / "on", script, capabilities=NOTHING, config=ON + FULL_AUTO) as editor:
         await editor.say(await editor.open(), "go")
     assert "general has no tool 'handoff'" in editor.calls[1].text
 

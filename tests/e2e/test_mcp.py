@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,16 @@ import anyio
 import pytest
 
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, sandbox_tier
+from tests.fakes import editor as editors
 from tests.fakes import mcp_server
 from tests.fakes.answers import choosing, never
-from tests.fakes.editor import ScriptedEditor, editing
+from tests.fakes.editor import ScriptedEditor
 from tests.fakes.held import PATIENCE
 from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
+
+editing = partial(editors.editing, serves=__name__)
 
 ECHO = [uses(("mcp_bare_echo", {"text": "hello"})), says("ok")]
 FULL_AUTO = "[acp]\nauto_approve = 'full-auto'\n"
@@ -116,7 +120,7 @@ def audited(editor: ScriptedEditor) -> list[dict[str, Any]]:
 async def test_a_server_of_the_editors_is_asked_about_runs_fenced_is_on_record_and_ends_with_the_session(
     tmp_path, served
 ):
-    async with editing(tmp_path, ECHO) as editor:
+    async with editors.editing(tmp_path, ECHO) as editor:
         assert (await editor.initialize())["agentCapabilities"]["mcpCapabilities"] == {"http": True}
         session = await opened(editor, served.entry)
         await editor.say(session, "go")
@@ -136,7 +140,7 @@ async def test_a_server_of_the_editors_is_asked_about_runs_fenced_is_on_record_a
 
 async def test_a_server_of_the_configuration_needs_one_always_that_a_restart_keeps(tmp_path, served):
     for start in range(2):
-        async with editing(tmp_path, ECHO, config=served.config, decide=choosing("allow_always")) as editor:
+        async with editors.editing(tmp_path, ECHO, config=served.config, decide=choosing("allow_always")) as editor:
             session = await opened(editor)
             await editor.say(session, "go")
             await editor.say(session, "go again")

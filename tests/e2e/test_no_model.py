@@ -1,12 +1,17 @@
 """Without a model, or with one that refuses: a session that opens, says what to do, and still helps."""
 
+from functools import partial
+
 import pytest
 
 from tests.e2e.model_servers import listing_model, refusing_model
-from tests.fakes.editor import NOTHING, editing
+from tests.fakes import editor as editors
+from tests.fakes.editor import NOTHING
 from tests.fakes.model_script import says
 
 pytestmark = pytest.mark.anyio
+
+editing = partial(editors.editing, serves=__name__)
 
 
 async def test_a_prompt_without_a_model_says_how_to_set_one_up(tmp_path):

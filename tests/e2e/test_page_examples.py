@@ -6,6 +6,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,15 @@ from tests.e2e.aided import aided, last, offered, system
 from tests.e2e.test_agents import FULL_AUTO, messages, nested, run
 from tests.e2e.test_board import tasks, team
 from tests.e2e.test_skills import put, users
-from tests.fakes.editor import NOTHING, editing
+from tests.fakes import editor as editors
+from tests.fakes.editor import NOTHING
 from tests.fakes.forked_command import run_forked
 from tests.fakes.held import PATIENCE
 from tests.fakes.model_script import Script, says, uses
 
 pytestmark = pytest.mark.anyio
+
+editing = partial(editors.editing, serves=__name__)
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = re.compile(r"^```(\w*)\n(.*?)\n```$", re.DOTALL | re.MULTILINE)

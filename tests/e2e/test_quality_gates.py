@@ -2,16 +2,20 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.test_agents import FULL_AUTO, assert_a_cancel_ends_all, assert_no_card_is_open, messages, nested, run
-from tests.fakes.editor import NOTHING, editing
+from tests.fakes import editor as editors
+from tests.fakes.editor import NOTHING
 from tests.fakes.held import Held
 from tests.fakes.model_script import Script, Step, says, uses
 
 pytestmark = pytest.mark.anyio
+
+editing = partial(editors.editing, serves=__name__)
 
 CHECK = 'echo x >> tries; echo "try $(wc -l < tries)" >&2; test $(wc -l < tries) -gt 2'
 JUDGE = "(?s)^Judge the work.*"

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,17 @@ import trustme
 
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, sandbox_tier
 from tests.e2e.aided import Aided
+from tests.fakes import editor as editors
 from tests.fakes import mcp_server
 from tests.fakes.answers import choosing
-from tests.fakes.editor import NOTHING, editing
+from tests.fakes.editor import NOTHING
 from tests.fakes.model_script import Script, says, uses
 from tests.fakes.online_agent import AUTHORITY, PORT
 from tests.unit.net.tls_site import Site, reply
 
 pytestmark = pytest.mark.anyio
+
+editing = partial(editors.editing, serves=__name__)
 
 ONLINE = [sys.executable, "-m", "tests.fakes.online_agent"]
 FETCH = uses(("fetch", {"url": "https://docs.example.com/guide"}))
@@ -71,10 +75,10 @@ async def test_a_page_lowers_the_trust_in_later_calls_until_the_user_resets_it(t
 
 
 async def test_the_level_is_stored_with_the_session(tmp_path):
-    async with online(tmp_path, [FETCH, says("ok")]) as session:
+    async with online(tmp_path, [FETCH, says("ok")], serves="") as session:
         await session.say("go")
         place = {"sessionId": session.id, "cwd": str(session.editor.workspace), "mcpServers": []}
-    async with editing(tmp_path, [READ, says("ok")], capabilities=NOTHING) as editor:
+    async with editors.editing(tmp_path, [READ, says("ok")], capabilities=NOTHING) as editor:
         await editor.initialize()
         (tmp_path / "work" / "notes.txt").write_text("notes\n")
         await editor.ask("session/load", place)

@@ -43,7 +43,7 @@ class SharedAgent:
         self.home = Home(Path(self._folder.name), extra)
         self.greeting: list[RecordedFrame] = []
         self.requests = 0
-        self._config = ""
+        self._config: str | None = None
         self._process: ForkedAgent | None = None
 
     def configure(self, text: str) -> None:
