@@ -3,7 +3,6 @@
 import os
 import sys
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from acp_agent.capabilities import AUTH_METHOD, LOGIN_METHOD, fork_offered, init
 from acp_agent.cli.agent_process import Direction, RecordedFrame, Recording
 from acp_agent.protocol import extensions, server
 from acp_agent.tools.lsp import lsp_tools
+from tests.rows import each_row
 from tests.wire.schema import violations
 
 STABLE, OLDER = {"auth": {"terminal": True}}, {"_meta": {"terminal-auth": True}}
@@ -60,7 +60,7 @@ def test_who_knows_both_forms_gets_both_in_one_entry():
     assert login["_meta"]["terminal-auth"]["args"][-1] == "login"
 
 
-@pytest.mark.parametrize("version", [0, -1, 2, 65_536, 10**30, 1.5, "1", None, [], True])
+@each_row("version", [0, -1, 2, 65_536, 10**30, 1.5, "1", None, [], True])
 def test_every_version_is_answered_with_one(version):
     assert initialize_result({"protocolVersion": version})["protocolVersion"] == 1
 

@@ -1,6 +1,5 @@
 """Characters that a reader does not see: shown as escapes, and restored exactly."""
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -86,8 +85,8 @@ def test_what_belongs_to_a_word_or_an_emoji_stays(text: str):
     assert escaped(text) == text
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
+@each_row(
+    "text, shown",
     [
         ("a\u200bb", "a\\u200bb [line 1 holds U+200B]"),
         ("x\ny\u202e\u200b\u200b", "x\ny\\u202e\\u200b\\u200b [line 2 holds U+202E, U+200B]"),

@@ -16,6 +16,7 @@ from acp_agent.core.types import ToolResult
 from acp_agent.output.sanitize import fence
 from acp_agent.text import TAGS, clip, defanged, fenced, lazy_regex, measure, title, visible, xml_escaped
 from tests.fakes.fake_toolset import FakeToolset
+from tests.rows import each_row
 from tests.unit.tools.workbench import Workbench
 
 MARKER = re.compile(r"\[([\d,]+) characters left out here\]\n")
@@ -123,8 +124,8 @@ def test_words_that_only_begin_alike_stay():
     assert defanged(text) == text
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "wanted"),
+@each_row(
+    "name, arguments, wanted",
     [
         ("bash", {"command": "git status"}, "git status"),
         ("read", {"path": "src/a.py"}, "read src/a.py"),
@@ -138,8 +139,8 @@ async def test_the_title_says_what_the_call_does(name: str, arguments: dict[str,
     assert (await Workbench().understand(name, **arguments)).title == wanted
 
 
-@pytest.mark.parametrize(
-    ("text", "wanted"),
+@each_row(
+    "text, wanted",
     [
         ("x" * 120, "x" * 120),
         ("x" * 121, "x" * 120 + "…"),

@@ -8,6 +8,7 @@ from acp_agent.agent.turn import DoomLoop, Repetition
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import ToolUsePart
 from acp_agent.core.types import ToolResult
+from tests.rows import each_row
 
 NONE, TOLD, ENDED = Repetition.NONE, Repetition.TOLD, Repetition.ENDED
 
@@ -48,8 +49,8 @@ def test_a_round_of_calls_that_poll_is_no_round() -> None:
     assert [loop.watch(each) for each in (failing, [], [], [], failing, [], failing)] == [NONE] * 6 + [TOLD]
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "third"),
+@each_row(
+    "first, second, third",
     [
         ("3 passed in 0.03s", "3 passed in 0.12s", "3 passed in 1s"),
         ("took 12 ms", "took 7 ms", "took 120ms"),

@@ -15,6 +15,7 @@ from acp_agent.core.messages import (
     ToolResultPart,
     ToolUsePart,
 )
+from tests.rows import each_row
 from tests.unit.agent.conversation_rules import assert_acceptable
 
 FAILURE = ToolFailure(ToolErrorCategory.CANCELLED, "stopped")
@@ -64,7 +65,7 @@ def test_a_conversation_begins_with_the_user(message: Message) -> None:
         History([message])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "wrong",
     [
         user("no results"),

@@ -8,6 +8,7 @@ from acp_agent.agent.aids.phases import Record, Reflection
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import ToolUsePart
 from acp_agent.core.types import ToolResult
+from tests.rows import each_row
 
 WORTH_IT = (ToolErrorCategory.INVALID_PARAMETERS, ToolErrorCategory.TYPE_MISMATCH)
 OTHERS = [each for each in ToolErrorCategory if each not in WORTH_IT]
@@ -33,7 +34,7 @@ def test_a_second_call_that_does_not_fit_is_worth_a_word(category):
     assert told.startswith("[self_reflection]\nedit: 2 calls in this turn had arguments that do not fit.")
 
 
-@pytest.mark.parametrize("category", OTHERS)
+@each_row("category", OTHERS)
 def test_no_other_failure_is_however_often_it_comes(category):
     watch = reflection()
     assert all(watch.finished([outcome(category)] * 5) is None for _ in range(5))

@@ -93,8 +93,8 @@ async def test_a_model_that_is_not_there_is_no_trouble():
     assert await mend(ToolCall("1", "read", {"path": 3}), SPEC, FAILURE) is None
 
 
-@pytest.mark.parametrize(
-    ("arguments", "raw"),
+@each_row(
+    "arguments, raw",
     [
         ({"path": "x" * 10_000}, ""),
         (None, ""),

@@ -13,6 +13,7 @@ from acp_agent.core.events import ToolFinished
 from acp_agent.core.messages import Message, Part, Role, TextPart, ThoughtPart, ToolResultPart, ToolUsePart
 from acp_agent.core.sessions import HistoryState
 from acp_agent.core.types import ImagePart, ToolResult
+from tests.rows import each_row
 from tests.unit.agent.conversation_rules import assert_acceptable
 from tests.unit.store.records import MESSAGES
 
@@ -159,7 +160,7 @@ def test_no_more_parts_are_summaries_than_there_are(knowledge: int) -> None:
     assert_acceptable(history.messages())
 
 
-@pytest.mark.parametrize("lost", range(len(WHOLE)))
+@each_row("lost", range(len(WHOLE)))
 def test_around_a_damaged_row_what_is_left_is_sound_and_begins_as_it_did(lost: int) -> None:
     history = restored(HistoryState(WHOLE[:lost] + WHOLE[lost + 1 :], 2, 100))
     assert_acceptable(history.messages())
@@ -195,7 +196,7 @@ def test_thoughts_stay_byte_for_byte() -> None:
     assert restored(HistoryState(messages, 0, 5)).messages() == messages
 
 
-@pytest.mark.parametrize("lost", range(len(WHOLE)))
+@each_row("lost", range(len(WHOLE)))
 def test_a_damaged_row_takes_little_with_it_and_is_told(lost: int) -> None:
     told: list[str] = []
     state = HistoryState(WHOLE[:lost] + WHOLE[lost + 1 :], 2, 100, lost=1)

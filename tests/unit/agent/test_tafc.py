@@ -11,6 +11,7 @@ from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.messages import Message, Role, TextPart, ThoughtPart, ToolUsePart
 from acp_agent.core.types import Json, JsonObject, ToolKind, ToolSpec
 from acp_agent.tools.registry import default_tools
+from tests.rows import each_row
 
 THOUGHT = "the user surely means the staging cluster"
 
@@ -82,8 +83,8 @@ def test_the_same_spec_gives_the_same_object_and_a_changed_one_is_looked_at_anew
     assert tafc.with_field(tool(DEMANDING)) == first
 
 
-@pytest.mark.parametrize(
-    ("schema", "score"),
+@each_row(
+    "schema, score",
     [
         ({}, 0.0),
         ({"properties": {name: {} for name in "abcdef"}}, 0.0),
@@ -133,8 +134,8 @@ def test_any_schema_has_a_score_from_0_to_1_and_is_dressed_the_same_way_twice(sc
     assert made[0] == made[1]
 
 
-@pytest.mark.parametrize(
-    ("threshold", "fit"),
+@each_row(
+    "threshold, fit",
     [(0.5, 0.5), (-1, 0), (7, 1), (float("nan"), 0.6), (float("inf"), 0.6), (float("-inf"), 0.6)],
 )
 def test_a_threshold_is_brought_into_its_range(threshold, fit):
@@ -176,7 +177,7 @@ def test_a_call_without_arguments_is_no_thought():
     assert not strip(calling({})).answered
 
 
-@pytest.mark.parametrize(
+@each_row(
     "raw",
     [
         f'{{"{FIELD}": "{THOUGHT}", "owner": "me"',

@@ -4,10 +4,9 @@ import re
 import stat
 import tomllib
 
-import pytest
-
 from acp_agent.cli.config import shown_lines, template, toml_value
 from acp_agent.config.load import Flags, load
+from tests.rows import each_row
 
 KEY = "sk-obviously-fake-0123456789"
 FULL = """
@@ -108,9 +107,7 @@ def test_show_says_where_values_come_from_and_hides_keys(in_process, home):
     assert "acp.terminal_timeout_secs = 0.0: expected a smaller number" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "value", ["plain", 'quote " and \\', "line\nbreak", "\x7f\x00\u202e", "émoji 🙂", True, 3, 2.5, [1, "x"]]
-)
+@each_row("value", ["plain", 'quote " and \\', "line\nbreak", "\x7f\x00\u202e", "émoji 🙂", True, 3, 2.5, [1, "x"]])
 def test_a_value_written_as_toml_reads_back(value):
     text = toml_value(value)
     assert tomllib.loads(f"x = {text}")["x"] == value

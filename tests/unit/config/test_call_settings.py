@@ -210,7 +210,7 @@ def test_the_new_name_counts_where_both_are_there():
     assert told.reports[0].expected == "the new name, tools.retry.max_attempts, whose own value is used"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "table",
     [
         {},

@@ -57,8 +57,8 @@ def test_what_cannot_be_meant_is_refused(section, table):
         section.model_validate(table)
 
 
-@pytest.mark.parametrize(
-    ("section", "field", "user", "project", "value"),
+@each_row(
+    "section, field, user, project, value",
     [
         (MemorySettings, "enabled", True, False, False),
         (MemorySettings, "enabled", False, True, False),
@@ -88,7 +88,7 @@ def test_what_all_projects_share_is_the_users_alone(section, field):
     assert SettingKey(field, section, field).project_may is None
 
 
-@pytest.mark.parametrize(("section", "field"), ALL)
+@each_row("section, field", ALL)
 def test_every_setting_is_described(section, field):
     assert (section.model_fields[field].description or "").endswith(".")
 

@@ -23,7 +23,7 @@ def test_all_is_off_and_the_defaults_are_those_of_the_requirements():
     assert (needs.enabled, needs.boost_per_dep, needs.max_total_boost, needs.rules) == (False, 0.15, 0.20, {})
 
 
-@pytest.mark.parametrize("threshold", [0.4, 0, 1, -0.1, 3, float("nan"), float("inf"), float("-inf")])
+@each_row("threshold", [0.4, 0, 1, -0.1, 3, float("nan"), float("inf"), float("-inf")])
 def test_a_threshold_is_brought_into_its_range_as_the_loop_does(threshold):
     read = TafcSettings.model_validate({"complexity_threshold": threshold}).complexity_threshold
     assert read == fit_threshold(threshold)

@@ -21,6 +21,7 @@ from acp_agent.config.rules import (
     TrustThreshold,
 )
 from acp_agent.core.errors import ConfigError
+from tests.rows import each_row
 
 RULES = SettingKey("tools.policy.rules", PolicySettings, "rules")
 DENY_BASH = {"effect": "deny", "tool": "bash"}
@@ -61,8 +62,8 @@ def test_a_rule_may_say_all_this():
     assert rule.paths == ("/a/*",)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "told"),
+@each_row(
+    "wrong, told",
     [
         ({"effect": "ask"}, 'tools.policy.rules[1].effect = "ask": expected one of "allow", "deny"'),
         ({"efect": "deny"}, 'tools.policy.rules[1].efect = "deny": expected one of effect, tool'),

@@ -3,6 +3,7 @@
 import pytest
 
 from acp_agent.config.section import secret_values, shown
+from tests.rows import each_row
 
 KEY = "sk-obviously-fake-0123456789"
 
@@ -76,8 +77,8 @@ def test_everyday_values_are_no_secrets_whatever_their_names_say():
     assert secret_values(environ) == ()
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
+@each_row(
+    "name, value",
     [
         ("GH_PAT", "obviously-fake-1"),
         ("DB_PASS", "hunter2abc"),

@@ -12,6 +12,7 @@ from acp_agent.config.tool_settings import (
     ShellSettings,
     ToolSettings,
 )
+from tests.rows import each_row
 from tests.unit.config.conftest import told
 
 
@@ -48,7 +49,7 @@ def test_a_file_is_read():
     assert settings.by_model["a:b"].profile is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "table",
     [
         {"profile": "messaging"},

@@ -19,6 +19,7 @@ from acp_agent.core.untrusted import now_ms, now_ns, utc
 from acp_agent.protocol.updates import iso_time
 from acp_agent.workspace.local_files import file_stamp
 from acp_agent.workspace.roots import Roots
+from tests.rows import each_row
 
 BEYOND = """if True:
     import sys, time
@@ -105,7 +106,7 @@ def test_a_session_works_after_april_2262(tmp_path: Path):
     assert agent.end() == 0
 
 
-@pytest.mark.parametrize("seconds", FAR)
+@each_row("seconds", FAR)
 def test_a_file_of_any_age_has_a_stamp(tmp_path: Path, seconds: int):
     file = tmp_path / "file"
     file.write_text("x")

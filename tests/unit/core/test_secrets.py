@@ -2,15 +2,15 @@
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.secrets import Secrecy, asks_for_secret, names_secret, secrecy, secrecy_hint
 from acp_agent.regex import compiled
+from tests.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     ["password", "dbPassword", "API_KEY", "apikey", "Access token", "client-secret", "pin", "ssh_key", "Key", "CVV"],
 )
@@ -18,14 +18,14 @@ def test_a_field_for_a_secret_is_known_by_its_name(name: str):
     assert names_secret(name)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name", ["name", "issue_key", "keyboard", "primaryKey", "passenger", "tokenizer", "spinner", "author", "", "\ud800"]
 )
 def test_other_fields_are_not(name: str):
     assert not names_secret(name)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Please enter your GitHub password",
@@ -41,7 +41,7 @@ def test_a_sentence_that_asks_for_a_secret_is_known(text: str):
     assert asks_for_secret(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Should passwords be hashed with bcrypt or argon2?",

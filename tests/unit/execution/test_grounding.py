@@ -26,6 +26,7 @@ from acp_agent.execution.runner import GatedExecutor
 from acp_agent.gates.gate import CallFacts, Gate, Gates
 from acp_agent.gates.grounding import GroundingGate, Mentioned, exists_in
 from tests.fakes.memory_files import MemoryFileSystem
+from tests.rows import each_row
 from tests.unit.gates.chain import call
 
 pytestmark = pytest.mark.anyio
@@ -174,8 +175,8 @@ async def test_an_address_is_suspect_when_it_gives_nothing_and_its_host_was_neve
     assert not await session.suspects(broken, failed)
 
 
-@pytest.mark.parametrize(
-    ("command", "suspect"),
+@each_row(
+    "command, suspect",
     [
         ("git show 3fa9c1e", True),
         (f"curl -d {UUID} x", True),

@@ -13,6 +13,7 @@ from acp_agent.gates.gate import CallFacts
 from acp_agent.output.filters.engine import FilterEngine
 from acp_agent.output.pipeline import Fitted, Pipeline, ResultSource, Sizes
 from acp_agent.output.redaction.redactor import Redactor
+from tests.rows import each_row
 from tests.unit.gates.chain import call, command
 
 pytestmark = pytest.mark.anyio
@@ -43,8 +44,8 @@ for _ in range(500):
     DEEP = [DEEP]
 
 
-@pytest.mark.parametrize(
-    ("structured", "inline"),
+@each_row(
+    "structured, inline",
     [
         ({"a": ["short", 1, None]}, True),
         ({"a": [{"b": "x" * 20_000}]}, False),

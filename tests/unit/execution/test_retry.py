@@ -16,6 +16,7 @@ from acp_agent.core.types import Access, CallOrigin, CommandSubject, PathSubject
 from acp_agent.execution.runner import ToolRunner
 from acp_agent.execution.wrappers import RetryExecutor, ToolRetries
 from acp_agent.gates.gate import CallFacts
+from tests.rows import each_row
 from tests.unit.gates.chain import call
 
 pytestmark = pytest.mark.anyio
@@ -130,8 +131,8 @@ async def test_a_failure_of_another_kind_ends_the_repeating():
     assert result.failure == ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, "no luck")
 
 
-@pytest.mark.parametrize(
-    ("tool", "subjects"),
+@each_row(
+    "tool, subjects",
     [
         ("bash", (CommandSubject("curl example.com"),)),
         ("bash", ()),

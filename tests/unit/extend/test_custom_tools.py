@@ -130,7 +130,7 @@ SHELLS = (
 )
 
 
-@pytest.mark.parametrize("command", SHELLS)
+@each_row("command", SHELLS)
 def test_no_value_of_a_template_runs_anything(command: str, tmp_path: Path):
     made = tool(f"{NAME}command = '''{command}'''\n{TEXT}")
     evil = "'; touch x; '\"$(touch x)`touch x`\n touch x #\\\n& touch x |$HOME*?~{a,b}!!"

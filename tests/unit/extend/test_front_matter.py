@@ -3,6 +3,7 @@
 import pytest
 
 from acp_agent.extend.front_matter import MAX_FRONT, OTHERS_KEYS, DefinitionProblem, Fields, MarkdownFile, parse
+from tests.rows import each_row
 
 
 def parsed(front: str, body: str = "Do it.\n") -> MarkdownFile:
@@ -77,8 +78,8 @@ def test_only_decimal_numbers_are_numbers_and_dates_stay_text():
     assert found.values == {"a": 5, "b": "0x10", "c": "12:30", "d": "2024-01-01", "e": 1.5, "f": "9" * 5000}
 
 
-@pytest.mark.parametrize(
-    ("front", "said"),
+@each_row(
+    "front, said",
     [
         ("a: &x [1]\nb: *x", "x.md, line 2: expected plain values, without anchors (&) and aliases (*)"),
         ("a: 1\nb: 2\na: 3", "x.md, line 4: a: expected each key once"),

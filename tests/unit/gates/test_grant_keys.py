@@ -1,10 +1,9 @@
 """Which keys of the file of answers a call can have."""
 
-import pytest
-
 from acp_agent.gates.grants import expected_key
 from acp_agent.gates.shell import programs
 from acp_agent.gates.shell.command import Plain, analyse
+from tests.rows import each_row
 from tests.unit.gates.everyday import COMMANDS
 
 
@@ -21,12 +20,12 @@ def test_whatever_always_keeps_is_a_key_for_both_answers():
         assert expected_key("bash", key, allowed=False) == "", key
 
 
-@pytest.mark.parametrize("key", ["git", "rm", "docker", "python", "python3.12", "unheard-of", "npm run", "make"])
+@each_row("key", ["git", "rm", "docker", "python", "python3.12", "unheard-of", "npm run", "make"])
 def test_a_program_is_a_key_of_a_denial(key: str):
     assert expected_key("bash", key, allowed=False) == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     "key",
     [
         "git",
@@ -46,13 +45,13 @@ def test_a_key_that_always_never_keeps_allows_nothing(key: str):
     assert "'git status'" in expected_key("bash", key, allowed=True)
 
 
-@pytest.mark.parametrize("key", ["rm -rf", "git push --force", "/bin/rm", "git*push", "", "env git", "make b a"])
+@each_row("key", ["rm -rf", "git push --force", "/bin/rm", "git*push", "", "env git", "make b a"])
 def test_a_key_no_command_is_looked_up_by_denies_nothing(key: str):
     assert "a program" in expected_key("bash", key, allowed=False)
 
 
-@pytest.mark.parametrize(
-    ("tool", "key", "sound"),
+@each_row(
+    "tool, key, sound",
     [
         ("fetch", "https://good.com/", True),
         ("web_scrape", "https://good.com:9/", True),

@@ -30,6 +30,7 @@ from acp_agent.gates.policy import Policy, PolicyGate
 from acp_agent.gates.rules.policy_rules import MAX_WORDS, Effect, PolicyRule, TrustLevel
 from acp_agent.regex import LinearRegex
 from acp_agent.workspace.command_files import shell_names
+from tests.rows import each_row
 from tests.unit.gates.chain import SPECS, Judged, call, command, inside
 
 pytestmark = pytest.mark.anyio
@@ -95,9 +96,7 @@ def verdict(judge: PolicyGate, invocation, expand: Expand = unlooked) -> str:
 # ------------------------------------------------------------------------------------------ what a rule is about
 
 
-@pytest.mark.parametrize(
-    "written", ["bash", "BASH", " shell ", "sh", "Shell", "terminal", "Run_Command", "b*", "*", "ba[rs]h"]
-)
+@each_row("written", ["bash", "BASH", " shell ", "sh", "Shell", "terminal", "Run_Command", "b*", "*", "ba[rs]h"])
 def test_a_tool_is_matched_by_glob_whatever_its_case_and_by_its_aliases(written):
     assert verdict(gate(allow(written)), command("ls")) == "allow"
     assert verdict(gate(deny(written), default="allow"), command("ls")) == "deny"
@@ -159,8 +158,8 @@ def _trusted(_: object) -> TrustLevel:
 # ---------------------------------------------------------------------------------------------- args_match
 
 
-@pytest.mark.parametrize(
-    ("arguments", "found"),
+@each_row(
+    "arguments, found",
     [
         ({"command": "sudo ls"}, True),
         ({"command": "ls"}, False),
@@ -460,8 +459,8 @@ def test_capabilities_are_reserved_they_never_allow():
 # ------------------------------------------------------------------------------------------------ failing closed
 
 
-@pytest.mark.parametrize(
-    ("fields", "told"),
+@each_row(
+    "fields, told",
     [
         ({"tool": "bash", "args_match": "a("}, "args_match = a("),
         ({"tool": "bash", "args_match": r"(?=x)"}, "args_match"),
@@ -515,8 +514,8 @@ def test_the_trace_says_when_nothing_matched_and_when_it_is_in_doubt(cwd):
     assert lines[-1] == "decision: deny, since no rule matches"
 
 
-@pytest.mark.parametrize(
-    ("rules", "default", "offered"),
+@each_row(
+    "rules, default, offered",
     [
         ([], "deny", False),
         ([], "allow", True),

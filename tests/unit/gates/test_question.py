@@ -10,6 +10,7 @@ from acp_agent.core.ports import Invocation, Question
 from acp_agent.core.types import Access, CommandSubject, Diff, Location, McpSubject, PathSubject, ToolCall, UrlSubject
 from acp_agent.gates.gate import CallFacts
 from acp_agent.gates.question import MAX_TITLE, build, clipped, visible
+from tests.rows import each_row
 from tests.unit.gates.chain import call, command
 
 
@@ -22,9 +23,7 @@ def test_every_character_is_seen():
     assert visible("ordinary: é 漢 🙂 `x`") == "ordinary: é 漢 🙂 `x`"
 
 
-@pytest.mark.parametrize(
-    "code", [0x3164, 0x2800, 0x115F, 0x1160, 0xFFA0, 0xFE0F, 0xFE00, 0x34F, 0xE0101, 0x17B4, 0x180B]
-)
+@each_row("code", [0x3164, 0x2800, 0x115F, 0x1160, 0xFFA0, 0xFE0F, 0xFE00, 0x34F, 0xE0101, 0x17B4, 0x180B])
 def test_what_is_a_letter_or_a_mark_and_shows_nothing_is_seen(code: int):
     assert visible(f"a{chr(code)}b") == f"a<U+{code:04X}>b"
 

@@ -162,7 +162,7 @@ async def test_climbing_out_is_refused(gate: Judged, text: str):
     assert "leads out of the workspace" in result.failure.message
 
 
-@pytest.mark.parametrize("name", ["read me", "a$b", "a`b", "@x", "-x", "--x=y", "a\nb", "http:", "me: x", "x=y"])
+@each_row("name", ["read me", "a$b", "a`b", "@x", "-x", "--x=y", "a\nb", "http:", "me: x", "x=y"])
 def test_a_link_may_be_called_like_a_text_or_an_option(tmp_path, name: str):
     gate = gate_of(tmp_path / "work")
     for made in ("other", "work/in"):
@@ -301,7 +301,7 @@ def test_a_path_of_which_nothing_is_made_stays_where_it_is(path: str):
     assert plain(without_made(path or ".", (), lambda _: False)) == plain(path or ".")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "true || cd a/b/c/d && cat ../canary",

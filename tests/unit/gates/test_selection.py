@@ -36,6 +36,7 @@ from acp_agent.gates.selection import (
 from acp_agent.session.toolset.settings import session_roots
 from acp_agent.tools.lsp import lsp_tools
 from acp_agent.tools.registry import default_tools
+from tests.rows import each_row
 from tests.unit.gates.chain import SPECS, Chain, Judged, call, command
 
 pytestmark = pytest.mark.anyio
@@ -204,9 +205,7 @@ def test_a_name_with_a_colon_is_no_tool():
     assert len(unknown_entries(ToolChoice(allow=("bash:x",)), BUILT_IN, ALIASES)) == 1
 
 
-@pytest.mark.parametrize(
-    "meta", [None, {}, {"acp_agent": None}, {"acp_agent": {}}, {"acp_agent": {"tools": None}}, {"other": 1}]
-)
+@each_row("meta", [None, {}, {"acp_agent": None}, {"acp_agent": {}}, {"acp_agent": {"tools": None}}, {"other": 1}])
 def test_no_list_is_no_restriction(meta):
     assert session_tools(meta) is None
 
@@ -216,8 +215,8 @@ def test_a_sessions_list_is_read():
     assert session_tools({"acp_agent": {"tools": []}}) == ()
 
 
-@pytest.mark.parametrize(
-    ("ours", "expected"),
+@each_row(
+    "ours, expected",
     [
         ([], "an object"),
         ("read", "an object"),

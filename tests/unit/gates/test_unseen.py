@@ -1,6 +1,5 @@
 """A change that holds what no diff shows is said to, by name and line."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,7 +29,7 @@ def test_none_of_them_goes_unsaid(hidden: str):
     assert all(f"U+{ord(char):04X}" in text for char in hidden)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "plain\ttext\n", "crlf\r\nlines\r\n", "é 漢 ñ\u00a0»\n", "✔\ufe0f done ❤\ufe0e 1\ufe0f\u20e3\n",

@@ -16,6 +16,7 @@ from acp_agent.core.types import Allow, CallOrigin, JsonObject, Phase, ToolCall,
 from acp_agent.execution.runner import ToolExecutor
 from acp_agent.gates.gate import CallFacts
 from acp_agent.gates.utility import Prospect, TurnCalls, UtilityGate
+from tests.rows import each_row
 from tests.unit.gates.chain import SPECS, Judged, Recorder, call
 
 pytestmark = pytest.mark.anyio
@@ -154,7 +155,7 @@ async def test_a_window_nobody_has_measured_costs_nothing():
 # ----------------------------------------------------------------------------------------- who is not weighed
 
 
-@pytest.mark.parametrize("tool", sorted(name for name, spec in SPECS.items() if spec.mutates))
+@each_row("tool", sorted(name for name, spec in SPECS.items() if spec.mutates))
 async def test_what_changes_anything_is_never_skipped_for_its_worth(tool):
     turn = Turn(worth=-1.0)
     assert [await turn.skips(tool) for _ in range(5)] == [False] * 5

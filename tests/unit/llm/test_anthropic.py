@@ -26,6 +26,7 @@ from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderTyp
 from acp_agent.llm.endpoint import ModelEndpoint, write
 from tests.fakes.scripted_http import Reply as HttpReply
 from tests.fakes.scripted_http import ScriptedHttp
+from tests.rows import each_row
 from tests.unit.llm import streams
 
 ENDPOINT = ModelEndpoint("acme", "m-1", "http://127.0.0.1:1", 1000)
@@ -331,7 +332,7 @@ def test_usage_told_at_the_end_does_not_undo_what_was_told_at_the_start() -> Non
     assert done.usage.context == 18
 
 
-@pytest.mark.parametrize(
+@each_row(
     "event",
     [
         {},

@@ -38,7 +38,7 @@ def test_a_model_is_named_by_provider_and_id(text: str, provider: str, model: st
     assert str(ModelRef(provider, model)) == f"{provider}:{model}"
 
 
-@pytest.mark.parametrize("text", ["", "claude-x", ":claude", "anthropic:", "http://127.0.0.1/x", " : "])
+@each_row("text", ["", "claude-x", ":claude", "anthropic:", "http://127.0.0.1/x", " : "])
 def test_anything_else_is_refused_with_the_form_expected(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_model(text)
@@ -78,7 +78,7 @@ def test_addresses_are_taken_as_users_write_them(type_: ProviderType, given: str
     assert endpoint(type_, base_url=given).base_url == used
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
         "nonsense",

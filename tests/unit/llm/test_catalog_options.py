@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from acp_agent.config.llm_settings import Effort, ModelOptions, ModelSettings, OpenAIApi
 from acp_agent.core.types import JsonObject
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType
@@ -32,8 +30,8 @@ def adapter(base_url: str = "", **fields: Any) -> tuple[str, JsonObject]:
     return type(provider).__name__, provider._endpoint.extra_body  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    ("base_url", "api", "chosen"),
+@each_row(
+    "base_url, api, chosen",
     [
         ("", OpenAIApi.AUTO, "ResponsesProvider"),
         ("https://api.openai.com/v1", OpenAIApi.AUTO, "ResponsesProvider"),

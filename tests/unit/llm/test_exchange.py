@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.llm.exchange import EVENT_LIMIT, EventSplitter, EventTooLarge, ServerEvent, server_events
+from tests.rows import each_row
 
 
 def split(*chunks: bytes) -> list[ServerEvent]:
@@ -44,7 +45,7 @@ def test_a_crlf_cut_in_the_middle_is_one_line_end() -> None:
     assert split(b"data: 1\r", b"\ndata: 2\r", b"", b"\n\r", b"\n") == [ServerEvent("message", "1\n2")]
 
 
-@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e"])
+@each_row("separator", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e"])
 def test_nothing_but_cr_and_lf_ends_a_line(separator: str) -> None:
     assert split(f"data: a{separator}b\n\n".encode()) == [ServerEvent("message", f"a{separator}b")]
 

@@ -8,14 +8,15 @@ import pytest
 from acp_agent.core.errors import ProviderErrorKind
 from acp_agent.llm.endpoint import ModelEndpoint
 from acp_agent.llm.exchange import http_failure, stream_failure, wrong_content
+from tests.rows import each_row
 
 KEY = "fake-key-1234567890"
 ENDPOINT = ModelEndpoint("acme", "m-1", "http://127.0.0.1:1", 1000, api_key=KEY, key_source="ACME_API_KEY")
 KEYLESS = ModelEndpoint("acme", "m-1", "http://127.0.0.1:1", 1000, key_source="ACME_API_KEY")
 
 
-@pytest.mark.parametrize(
-    ("header", "seconds"),
+@each_row(
+    "header, seconds",
     [
         ({"retry-after": "3"}, 3),
         ({"retry-after": "0.5"}, 0.5),
@@ -59,8 +60,8 @@ def test_a_401_without_a_key_says_that_one_is_wanted() -> None:
     assert "acme wants an API key (401): check ACME_API_KEY" in str(http_failure(KEYLESS, 401, {}, b""))
 
 
-@pytest.mark.parametrize(
-    ("error", "kind", "status"),
+@each_row(
+    "error, kind, status",
     [
         ({"type": "overloaded_error", "message": "x"}, ProviderErrorKind.OVERLOADED, 529),
         ({"type": "rate_limit_error", "message": "x"}, ProviderErrorKind.RATE_LIMITED, 429),

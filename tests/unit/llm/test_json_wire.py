@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.llm.endpoint import MAX_DEPTH, as_count, read_arguments, read_object, replace_surrogates, write
+from tests.rows import each_row
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -41,9 +42,7 @@ def test_surrogate_pairs_are_joined_and_lone_ones_replaced_at_any_depth() -> Non
     assert read_object(text) == {"a": ["😀", {"\ufffd": "\ufffdx"}]}
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", "null", "3", "{", '{"a": NaN}', '{"a": -Infinity}', '{"a": 1e999}', "{" * 99]
-)
+@each_row("text", ["", "[]", "null", "3", "{", '{"a": NaN}', '{"a": -Infinity}', '{"a": 1e999}', "{" * 99])
 def test_what_is_no_strict_json_object_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the type is the contract
         read_object(text)

@@ -16,6 +16,7 @@ from acp_agent.llm.models import Price
 from acp_agent.llm.provider_config import ModelInfo
 from acp_agent.net.client import HttpClient
 from tests.fakes.scripted_http import Cut, Reply, ScriptedHttp, Send
+from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -188,8 +189,8 @@ async def test_what_is_no_model_is_left_out(type_: ProviderType, document: dict[
     assert await listed(type_, listing(**document)) == []
 
 
-@pytest.mark.parametrize(
-    ("reply", "kind", "words"),
+@each_row(
+    "reply, kind, words",
     [
         (Reply.plain(401, b'{"error": {"message": "no"}}'), ProviderErrorKind.AUTH, "refused the API key"),
         (Reply.plain(404, b"404 page not found"), ProviderErrorKind.NOT_FOUND, "acme has no list of models at http://"),

@@ -7,12 +7,13 @@ from acp_agent.core.errors import ConfigError
 from acp_agent.core.messages import Usage
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType
 from acp_agent.llm.models import Price
+from tests.rows import each_row
 
 KEY = "fake-key-1234567890"
 
 
-@pytest.mark.parametrize(
-    ("usage", "dollars"),
+@each_row(
+    "usage, dollars",
     [
         (Usage(), 0),
         (Usage(input=250_000), 0.5),
@@ -35,8 +36,8 @@ def test_what_is_not_known_is_not_guessed() -> None:
     assert Price(input=1, output=1, over=10).cost(Usage(input=10)) == pytest.approx(1e-5)
 
 
-@pytest.mark.parametrize(
-    ("type_", "base_url", "model", "price"),
+@each_row(
+    "type_, base_url, model, price",
     [
         (ProviderType.ANTHROPIC, "", "claude-opus-5", 5.0),
         (ProviderType.ANTHROPIC, "https://api.anthropic.com", "claude-opus-4-20250514", 15.0),

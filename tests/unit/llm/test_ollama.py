@@ -24,6 +24,7 @@ from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import ToolKind, ToolSpec
 from acp_agent.llm.endpoint import ModelEndpoint, write
 from acp_agent.llm.ollama import OllamaReply, request_body
+from tests.rows import each_row
 from tests.unit.llm.streams import ollama_line
 
 ENDPOINT = ModelEndpoint("acme", "m-1", "http://127.0.0.1:1", 1000)
@@ -213,8 +214,8 @@ def test_a_call_that_is_sent_twice_is_one_call() -> None:
     assert len(read(calling(call), taken=("call_1",)).message.tool_uses) == 1
 
 
-@pytest.mark.parametrize(
-    ("given", "arguments", "raw"),
+@each_row(
+    "given, arguments, raw",
     [
         ({"a": [1]}, {"a": [1]}, ""),
         ('{"a": "\u2028"}', {"a": "\u2028"}, ""),
@@ -232,8 +233,8 @@ def test_arguments_as_an_object_as_text_and_as_neither(given: Any, arguments: An
     assert use == ToolUsePart("c1", "ls", arguments, raw)
 
 
-@pytest.mark.parametrize(
-    ("reason", "calls", "stop"),
+@each_row(
+    "reason, calls, stop",
     [
         ("stop", 0, ModelStop.END),
         ("stop", 1, ModelStop.TOOL_USE),
@@ -264,7 +265,7 @@ def test_an_answer_that_only_loaded_the_model_is_known() -> None:
         assert reply.only_loaded is expected, (reason, content)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         {},

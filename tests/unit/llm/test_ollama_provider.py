@@ -19,6 +19,7 @@ from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderTyp
 from acp_agent.llm.endpoint import ModelEndpoint
 from acp_agent.llm.ollama import ModelCard, read_card, split_lines
 from tests.fakes.scripted_http import Hang, Reply, Reset, ScriptedHttp, Send
+from tests.rows import each_row
 from tests.unit.llm import streams
 from tests.unit.llm.streams import CALL, OTHER_CALL, ndjson, ollama_line
 
@@ -86,8 +87,8 @@ async def test_the_server_is_asked_once_what_the_model_can_do() -> None:
     assert sent(server, 1) == sent(server, 2)
 
 
-@pytest.mark.parametrize(
-    ("config", "shown", "window", "num_ctx"),
+@each_row(
+    "config, shown, window, num_ctx",
     [
         ({}, {}, 32_768, 32_768),
         ({}, {"model_info": {"general.architecture": "llama", "llama.context_length": 8192}}, 8192, 8192),
@@ -123,8 +124,8 @@ async def test_who_is_shown_pictures(capabilities: list[str] | None, images: boo
     assert ("images" in sent(server, 1)["messages"][0]) is seen
 
 
-@pytest.mark.parametrize(
-    ("config", "capabilities", "think"),
+@each_row(
+    "config, capabilities, think",
     [
         ({}, ["completion", "thinking"], True),
         ({"effort": Effort.HIGH}, ["completion", "thinking"], "high"),
@@ -162,7 +163,7 @@ async def test_a_server_that_is_told_everything_is_asked_nothing() -> None:
     assert [request.path for request in server.requests] == ["/api/chat"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "silent",
     [
         Reply.plain(404, b"404 page not found", "text/plain"),
@@ -339,8 +340,8 @@ async def test_a_model_that_was_only_loaded_has_not_answered() -> None:
 # --------------------------------------------------------------------------------------- refusals
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "telling"),
+@each_row(
+    "status, body, telling",
     [
         (404, b'{"error":"model \'m:8b\' not found"}', "`ollama pull m:8b`"),
         (404, b'{"error":"model \\"m:8b\\" not found, try pulling it first"}', "`ollama pull m:8b`"),

@@ -287,8 +287,8 @@ async def test_pictures_a_server_refuses_are_left_out_at_once_and_from_then_on()
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("type_", "model", "images", "seen"),
+@each_row(
+    "type_, model, images, seen",
     [
         (ProviderType.OPENAI, "unheard-of", None, True),
         (ProviderType.OPENAI, "unheard-of", False, False),
@@ -421,7 +421,7 @@ def test_usage_in_its_variants(usage: Any, expected: Usage) -> None:
     assert read(chat_chunk({"content": "x"}, "stop"), {"choices": [], "usage": usage}).usage == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     "chunk",
     [
         {},

@@ -9,6 +9,7 @@ from acp_agent.core.session_options import DEFAULT, TEMPERATURES, Levels
 from acp_agent.llm import provider_config
 from acp_agent.llm.models import load_table
 from acp_agent.llm.provider_config import ModelInfo, ProviderConfig, endpoint_of
+from tests.rows import each_row
 
 TABLE = load_table()
 ANTHROPIC, OPENAI, OLLAMA = ProviderType.ANTHROPIC, ProviderType.OPENAI, ProviderType.OLLAMA
@@ -21,8 +22,8 @@ def thinking(type_: ProviderType, model: str, said: dict[str, Any] | None = None
     return provider_config.thinking_levels(ProviderConfig("acme", type_, **fields), model, TABLE, info)
 
 
-@pytest.mark.parametrize(
-    ("type_", "model", "fields", "values", "usual"),
+@each_row(
+    "type_, model, fields, values, usual",
     [
         (ANTHROPIC, "claude-opus-4-6", {}, ("off", "low", "medium", "high", "max"), "high"),
         (ANTHROPIC, "claude-opus-5-5", {}, ("low", "medium", "high", "xhigh", "max"), "medium"),
@@ -72,8 +73,8 @@ def test_a_temperature_is_for_models_that_do_not_think_and_for_ollamas() -> None
     assert presets(ProviderType.SCRIPTED, "hello") is None
 
 
-@pytest.mark.parametrize(
-    ("type_", "model", "level", "sent"),
+@each_row(
+    "type_, model, level, sent",
     [
         (ANTHROPIC, "claude-opus-5", "low", {"output_config": {"effort": "low"}}),
         (ANTHROPIC, "claude-opus-5", "off", {"thinking": {"type": "disabled"}}),

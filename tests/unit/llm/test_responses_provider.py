@@ -17,6 +17,7 @@ from acp_agent.llm.responses import ResponsesProvider
 from acp_agent.net.client import HttpClient
 from tests.contract.wire_rules import assert_responses_request
 from tests.fakes.scripted_http import Reply, ScriptedHttp
+from tests.rows import each_row
 from tests.unit.llm.responses_streams import call_item, ended, events, message_item, reasoning_item, responses
 from tests.unit.llm.streams import CALL, sse
 
@@ -164,8 +165,8 @@ async def test_a_server_that_goes_on_refusing_is_asked_no_third_time() -> None:
 # -------------------------------------------------------------------------------------- errors
 
 
-@pytest.mark.parametrize(
-    ("code", "message", "kind", "status"),
+@each_row(
+    "code, message, kind, status",
     [
         ("rate_limit_exceeded", "slow", ProviderErrorKind.RATE_LIMITED, 429),
         ("server_error", "oops", ProviderErrorKind.SERVER, 500),
@@ -199,7 +200,7 @@ async def test_an_error_in_the_stream_counts_like_a_status_in_each_of_its_shapes
         assert message.replace(FAKE_KEY, "[key]") in str(fault)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "shape",
     [
         {"type": "error"},

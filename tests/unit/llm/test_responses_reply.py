@@ -16,6 +16,7 @@ from acp_agent.core.messages import (
     Usage,
 )
 from acp_agent.llm.responses import ResponsesReply
+from tests.rows import each_row
 from tests.unit.llm.responses_streams import call_item, ended, events, message_item, reasoning_item
 from tests.unit.llm.streams import CALL, OTHER_CALL
 
@@ -359,7 +360,7 @@ NONSENSE: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("value", NONSENSE)
+@each_row("value", NONSENSE)
 def test_nonsense_in_any_field_harms_nothing(value: Any) -> None:
     kinds = [
         "response.output_item.added",

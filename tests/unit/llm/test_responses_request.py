@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,6 +30,7 @@ from acp_agent.llm.responses_request import (
     request_body,
 )
 from tests.contract.wire_rules import assert_responses_request
+from tests.rows import each_row
 from tests.unit.llm.responses_streams import ENCRYPTED, reasoning_item
 
 ENDPOINT = ModelEndpoint("acme", "gpt-9", "http://127.0.0.1:1", 1000)
@@ -186,7 +186,7 @@ def test_what_an_id_is_kept_for_is_not_given_to_an_item_of_another_kind() -> Non
     assert sent[2].keys() == {"type", "call_id", "name", "arguments"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "stranger",
     [
         thought(provider="rival"),
@@ -313,8 +313,8 @@ def refusal(text: str, status: int = 400) -> ProviderError:
     return ProviderError(text, kind=ProviderErrorKind.INVALID_REQUEST, status=status)
 
 
-@pytest.mark.parametrize(
-    ("text", "quirk"),
+@each_row(
+    "text, quirk",
     [
         ("Encrypted content is not supported with this model.", ResponsesQuirk.NO_ENCRYPTED),
         ("Unsupported parameter: 'include'", ResponsesQuirk.NO_ENCRYPTED),
@@ -334,8 +334,8 @@ def test_a_refusal_that_names_its_reason_is_understood(text: str, quirk: Respons
     assert not refuses_thoughts(refusal(text))
 
 
-@pytest.mark.parametrize(
-    ("status", "text"),
+@each_row(
+    "status, text",
     [
         (400, "The encrypted content gAAA...Rg== could not be verified."),
         (400, "The encrypted content for item rs_1 could not be verified. Reason: it could not be decrypted."),

@@ -24,6 +24,7 @@ from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.llm.catalog import DeferredProvider
 from acp_agent.llm.models import ModelRef
 from acp_agent.llm.retry import FallbackProvider, RetryingProvider, RetryPolicy, ToollessProvider
+from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -115,7 +116,7 @@ async def test_a_model_that_does_not_answer_is_replaced_and_the_user_is_told() -
     assert (rig.provider.name, rig.provider.model, rig.provider.context_window) == ("b", "m-2", 500)
 
 
-@pytest.mark.parametrize("kind", Kind)
+@each_row("kind", Kind)
 async def test_only_what_is_no_fault_of_the_request_is_asked_elsewhere(kind: ProviderErrorKind) -> None:
     first = bad(error(kind))
     rig = Rig([first, good()])

@@ -21,6 +21,7 @@ from acp_agent.core.messages import (
 )
 from acp_agent.core.ports import ModelRequest
 from acp_agent.llm.scripted import PACKAGED, Script, ScriptedProvider, load_script
+from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -172,8 +173,8 @@ async def test_json_scripts_are_read_too(tmp_path: Path) -> None:
     assert load_script(str(path)).turns[0].steps[0].text == ("a", "b")
 
 
-@pytest.mark.parametrize(
-    ("toml", "told"),
+@each_row(
+    "toml, told",
     [
         ("turns = [", "valid TOML"),
         ("", "turns: expected a value: the key is required"),

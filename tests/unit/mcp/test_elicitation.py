@@ -141,9 +141,7 @@ async def test_the_end_of_a_visit_is_told_under_our_own_id_and_once():
     assert user.gone == [user.asked[0].id]  # pyright: ignore[reportAttributeAccessIssue]
 
 
-@pytest.mark.parametrize(
-    "params", [None, [], {}, {"message": 5}, {**FORM, "mode": "x"}, {**VISIT, "elicitationId": ""}]
-)
+@each_row("params", [None, [], {}, {"message": 5}, {**FORM, "mode": "x"}, {**VISIT, "elicitationId": ""}])
 async def test_what_is_no_question_is_an_error(params: Any):
     async with served(FakeElicitor()) as (questions, answers):
         with questions.call(60):
@@ -162,7 +160,7 @@ def field(**keywords: Any) -> Any:
     return properties["name"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "keywords",
     [
         {"type": "string", "title": "T", "description": "D", "minLength": 1, "maxLength": 9, "default": "x"},
@@ -181,8 +179,8 @@ def test_what_acp_has_comes_through_as_it_is(keywords: dict[str, Any]):
     assert field(**keywords) == keywords
 
 
-@pytest.mark.parametrize(
-    ("keywords", "becomes"),
+@each_row(
+    "keywords, becomes",
     [
         ({"type": "string", "format": "uuid", "x": 1, "minLength": -1}, {"type": "string"}),
         ({"type": "string", "pattern": "(?=a)b"}, {"type": "string"}),  # nothing that runs in linear time
@@ -231,7 +229,7 @@ def test_what_cannot_be_shown_is_refused_with_a_reason(asked: Json):
         form_schema(asked)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "fields",
     [
         {"password": {"type": "string"}},

@@ -152,9 +152,7 @@ def test_every_status_has_a_category_and_retrying_is_left_to_servers_and_limits(
     assert retried == {429, *range(500, 600)}
 
 
-@pytest.mark.parametrize(
-    "value", ["Bearer fäke", "fake-token\n", "a\r\nEvil: b", "\0", "\u2028", " fake", "fake\t", "\x7f"]
-)
+@each_row("value", ["Bearer fäke", "fake-token\n", "a\r\nEvil: b", "\0", "\u2028", " fake", "fake\t", "\x7f"])
 def test_a_value_that_cannot_be_sent_is_refused_by_the_name_of_its_header(value: str) -> None:
     with pytest.raises(Refused, match="X-Token") as refused:
         McpHttpClient("https://mcp.example.com/", {"X-Token": value})
@@ -163,7 +161,7 @@ def test_a_value_that_cannot_be_sent_is_refused_by_the_name_of_its_header(value:
     assert str(refused.value).isprintable()
 
 
-@pytest.mark.parametrize("name", ["", "two words", "größe", "a:", "a\r\nb", "x\0"])
+@each_row("name", ["", "two words", "größe", "a:", "a\r\nb", "x\0"])
 def test_a_name_that_is_none_is_refused(name: str) -> None:
     with pytest.raises(Refused, match="no name of a header") as refused:
         McpHttpClient("https://mcp.example.com/", {name: "fake"})

@@ -68,8 +68,8 @@ def test_forbidden_blocks_are_forbidden_to_their_edges(first: str, last: str) ->
     assert why_forbidden(ip_address(last))
 
 
-@pytest.mark.parametrize(
-    ("text", "host"),
+@each_row(
+    "text, host",
     [
         ("Example.COM", "example.com"),
         ("example.com.", "example.com"),
@@ -121,17 +121,15 @@ def test_deny_wins_and_a_non_empty_allow_list_is_a_whitelist(
         assert (caught.value.block, caught.value.host) == (block, host)
 
 
-@pytest.mark.parametrize(
-    "text", ["*", "*.", "https://example.com", "example.com/x", "*.*.com", "a.*.com", "127.1", " "]
-)
+@each_row("text", ["*", "*.", "https://example.com", "example.com/x", "*.*.com", "a.*.com", "127.1", " "])
 def test_a_domain_that_could_never_match_is_a_configuration_error_that_names_it(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^\[tools\.scrape\]: denied_domains = .*expected a host such as") as caught:
         HostRules((), (text,), (443,))
     assert repr(text) in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("url", "recorded"),
+@each_row(
+    "url, recorded",
     [
         ("https://example.com/a?b=c#d", "https://example.com/a?b=c"),
         ("https://user:pass@example.com/a@b", "https://example.com/a@b"),
@@ -166,8 +164,8 @@ def test_a_url_that_two_parsers_read_differently_is_refused(ours: str, theirs: s
         _agreed(urlsplit(ours), httpx.URL(theirs))
 
 
-@pytest.mark.parametrize(
-    ("url", "shown"),
+@each_row(
+    "url, shown",
     [
         ("https://example.com/login?a=1&b=%20#x", "https://example.com/login?a=1&b=%20#x"),
         ("HTTPS://Example.COM", "https://example.com"),

@@ -41,7 +41,7 @@ async def test_plain_http_leads_to_private_addresses_only(address):
 CLOUDS = ["169.254.169.254", "100.100.100.200", "fd00:ec2::254", "fd20:ce::254", "::ffff:100.100.100.200"]
 
 
-@pytest.mark.parametrize("address", [*CLOUDS, "0.0.0.0", "224.0.0.1", "fe80::1", "168.63.129.16", "::"])
+@each_row("address", [*CLOUDS, "0.0.0.0", "224.0.0.1", "fe80::1", "168.63.129.16", "::"])
 async def test_some_addresses_are_refused_on_anybodys_word(address):
     for url in ("https://mcp.example.com/", "http://box.local/"):
         with pytest.raises(RequestBlocked) as blocked:
@@ -76,9 +76,7 @@ async def test_an_unknown_scheme_is_no_matter_of_allowing_more():
     assert "allow_private" not in blocked.value.failure.suggestion
 
 
-@pytest.mark.parametrize(
-    "address", ["127.0.0.1", "10.1.2.3", "172.31.0.1", "192.168.1.1", "100.64.0.1", "::1", "fd00::1"]
-)
+@each_row("address", ["127.0.0.1", "10.1.2.3", "172.31.0.1", "192.168.1.1", "100.64.0.1", "::1", "fd00::1"])
 async def test_private_addresses_need_the_users_word(address):
     assert await located("http://box.local:8080/mcp", [address], allow_private=True)
     with pytest.raises(RequestBlocked, match="no public address"):

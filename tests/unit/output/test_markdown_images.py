@@ -55,12 +55,12 @@ PIECES = st.sampled_from(
 )
 
 
-@pytest.mark.parametrize(("text", "broken"), REMOTE)
+@each_row("text, broken", REMOTE)
 def test_what_a_renderer_would_fetch_is_broken(text: str, broken: str):
     assert defused(text) == broken
 
 
-@pytest.mark.parametrize("text", HARMLESS)
+@each_row("text", HARMLESS)
 def test_what_fetches_nothing_stays_as_it_is(text: str):
     assert defused(text) == text
 

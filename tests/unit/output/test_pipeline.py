@@ -21,6 +21,7 @@ from acp_agent.output.filters.strategy import CommandRun, Filtered
 from acp_agent.output.pipeline import Fitted, Pipeline, ResultSource, Sizes, stats_line
 from acp_agent.output.redaction.redactor import Redacted, Redactor
 from acp_agent.output.redaction.rules import KnownSecrets
+from tests.rows import each_row
 
 BASH = ToolSpec("bash", "Run a command.", {}, ToolKind.EXECUTE, mutates=True)
 READ = ToolSpec("read", "Read a file.", {}, ToolKind.READ, mutates=False)
@@ -105,7 +106,7 @@ def test_an_output_is_redacted_once_though_its_text_has_no_last_line_end() -> No
     assert [length for length in counting.lengths if length > 10] == [len(stdout)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "",

@@ -10,6 +10,7 @@ from acp_agent.core.ports import Decision, Question
 from acp_agent.core.types import ToolKind, ToolResult
 from acp_agent.output.redacted_view import RedactedApprover, RedactedEvents
 from acp_agent.output.redaction.redactor import Redactor
+from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -138,9 +139,7 @@ async def test_of_much_output_of_a_cancelled_call_the_end_stays():
     assert len(last) < 9000
 
 
-@pytest.mark.parametrize(
-    "escape", ["\\033[31m", "\\e[1;31m", "\\x1b[31m", "\x1b[31m", "\\u001b[31m", "\\033[0m\\033[31m\\033[K"]
-)
+@each_row("escape", ["\\033[31m", "\\e[1;31m", "\\x1b[31m", "\x1b[31m", "\\u001b[31m", "\\033[0m\\033[31m\\033[K"])
 async def test_a_token_behind_a_colour_is_in_no_title_nor_input(escape):
     shown = Shown()
     command = f"printf '{escape}{TOKEN}\\033[0m\\n'"

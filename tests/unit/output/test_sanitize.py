@@ -124,8 +124,8 @@ def test_what_goes_and_what_stays(raw: str, clean: str) -> None:
     assert sanitize(raw) == clean
 
 
-@pytest.mark.parametrize(
-    ("raw", "clean"),
+@each_row(
+    "raw, clean",
     [
         ("\x1b]0;error: lost?\nnext\n", "0;error: lost?\nnext\n"),
         ("\x1b]0;" + "e" * 5000 + "\x07", "0;" + "e" * 5000),
@@ -139,8 +139,8 @@ def test_a_sequence_that_does_not_end_swallows_no_line(raw: str, clean: str) -> 
     assert sanitize(raw) == clean
 
 
-@pytest.mark.parametrize(
-    ("raw", "clean"),
+@each_row(
+    "raw, clean",
     [
         ("10%\r50%\r100%\n", "100%\n"),
         ("10%\r50%\r100%\r\n", "100%\n"),
@@ -207,8 +207,8 @@ def guarded(text: str) -> str:
     return guard.feed(text) + guard.feed("", last=True)
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
+@each_row(
+    "text, shown",
     [
         ("\x1b[31mred\x1b[0m", "\\u001b[31mred\\u001b[0m"),
         ("\x1b]0;title\x07", "\\u001b]0;title\\u0007"),

@@ -15,6 +15,7 @@ from acp_agent.protocol.server import lsp_notifications
 from acp_agent.session.toolset.backends import reported_diagnostics
 from tests.fakes.fake_languages import FakeLanguages
 from tests.fakes.memory_files import MemoryFileSystem
+from tests.rows import each_row
 from tests.unit.protocol.wires import connected
 
 pytestmark = pytest.mark.anyio
@@ -42,8 +43,8 @@ async def nothing_more(peer, editor) -> None:
 # ------------------------------------------------------------------------------ what is offered
 
 
-@pytest.mark.parametrize(
-    ("lsp", "methods"),
+@each_row(
+    "lsp, methods",
     [
         ({"methods": ["lsp/hover", "_lsp/x", 7], "notifications": ["lsp/didSave"]}, {"lsp/hover", "_lsp/x"}),
         ({"methods": []}, set()),

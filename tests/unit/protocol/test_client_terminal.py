@@ -21,6 +21,7 @@ from acp_agent.protocol.client_terminal import ProxyTerminal, TerminalCommands
 from acp_agent.session.toolset.backends import CompositeTerminal
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.processes.tree import CommandWatchdog
+from tests.rows import each_row
 from tests.unit.protocol.scripted_editor import REFUSALS, Editor, editor, quiet, refuse, tell_nobody
 from tests.unit.protocol.wires import connected
 
@@ -231,7 +232,7 @@ async def twice_started(editing: Editor, scripts: Path, runs: Path) -> ToolError
     return caught.value
 
 
-@pytest.mark.parametrize("code", [*REFUSALS, -32002])
+@each_row("code", [*REFUSALS, -32002])
 async def test_any_other_refusal_of_a_terminal_is_final(tmp_path: Path, code: int) -> None:
     (scripts := tmp_path / "scripts").mkdir()
     async with editor(terminal_create=refuse(code, "Permission denied")) as editing:
@@ -240,7 +241,7 @@ async def test_any_other_refusal_of_a_terminal_is_final(tmp_path: Path, code: in
     assert error.failure.category is ToolErrorCategory.POLICY_BLOCKED
 
 
-@pytest.mark.parametrize("answer", [None, {}, {"terminalId": 7}, {"terminalId": None}, [], "term-1", 7, True])
+@each_row("answer", [None, {}, {"terminalId": 7}, {"terminalId": None}, [], "term-1", 7, True])
 async def test_a_command_whose_start_is_answered_with_rubbish_is_not_run_a_second_time(
     tmp_path: Path, answer: Any
 ) -> None:

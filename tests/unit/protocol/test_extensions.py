@@ -26,6 +26,7 @@ from acp_agent.protocol.jsonrpc import RpcError, session_not_found
 from acp_agent.session.extension_host import SessionStatus
 from acp_agent.session.verdicts import Finding
 from acp_agent.store.session_json import event_row
+from tests.rows import each_row
 from tests.unit.protocol.wires import connected
 
 pytestmark = [
@@ -322,7 +323,7 @@ async def test_a_method_nobody_knows_is_not_found():
         assert (await refused(method, **S)).code == -32601
 
 
-@pytest.mark.parametrize("session_id", ["", "a" * 129, "a/b", "../x", "a b", "s-1\n", "ä", 7, None, ["s-1"]])
+@each_row("session_id", ["", "a" * 129, "a/b", "../x", "a b", "s-1\n", "ä", 7, None, ["s-1"]])
 async def test_an_id_has_only_so_many_characters_of_a_few_kinds(session_id):
     host = FakeHost()
 

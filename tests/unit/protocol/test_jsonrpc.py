@@ -95,7 +95,7 @@ def test_half_a_surrogate_pair_cannot_travel_on() -> None:
     assert frame == Request(1, "m", {"t": "a?b"})
 
 
-@pytest.mark.parametrize("depth", [300, 480, 520, 700, 990, 2000])
+@each_row("depth", [300, 480, 520, 700, 990, 2000])
 def test_depth_and_half_characters_together_do_not_raise(depth: int) -> None:
     nested = "[" * depth + "]" * depth
     raw = f'{{"jsonrpc":"2.0","id":1,"method":"m","params":{{"b":"\\ud800","a":{nested}}}}}'

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.mcp import HttpServer, McpOrigin, StdioServer
 from acp_agent.protocol.client import MAX_SERVERS, read_servers
+from tests.rows import each_row
 
 STDIO: dict[str, Any] = {"name": "s", "command": "/bin/s", "args": ["-x"], "env": [{"name": "A", "value": "1"}]}
 HTTP: dict[str, Any] = {"type": "http", "name": "h", "url": "https://h/", "headers": [{"name": "K", "value": "v"}]}
@@ -28,8 +28,8 @@ def test_lists_that_are_left_out_are_empty_and_a_stdio_type_is_none() -> None:
     assert server.reach == StdioServer("c")
 
 
-@pytest.mark.parametrize(
-    ("url", "private"),
+@each_row(
+    "url, private",
     [
         ("http://localhost:64342/sse", True),
         ("http://127.0.0.1/", True),
@@ -48,8 +48,8 @@ def test_an_address_is_private_on_the_users_word_only_where_it_says_so_itself(ur
     assert server.reach.allow_private is private
 
 
-@pytest.mark.parametrize(
-    ("entry", "told"),
+@each_row(
+    "entry, told",
     [
         ({**HTTP, "type": "acp"}, "MCP server 'h' is not used: type = 'acp': expected stdio, http or sse"),
         ({**HTTP, "type": 7}, "MCP server 'h' is not used: type = '7': expected stdio, http or sse"),

@@ -21,6 +21,7 @@ from acp_agent.core.session_options import (
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.jsonrpc import RpcError
 from acp_agent.protocol.options import config_options, set_mode, set_option
+from tests.rows import each_row
 from tests.wire.schema import violations
 
 PRESETS = Levels((DEFAULT, "precise", "balanced", "creative"), DEFAULT)
@@ -165,8 +166,8 @@ def test_a_model_that_is_not_shown_is_taken_where_it_can_be_had() -> None:
     assert conduct.model == "c:late"
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "problem"),
+@each_row(
+    "name, value, problem",
     [
         ("mode", "x", "unknown value for mode: 'x'; expected one of suggest, auto-edit, full-auto, architect, ask"),
         ("mode", True, "unknown value for mode: True; expected one of suggest, auto-edit, full-auto, architect, ask"),

@@ -126,8 +126,8 @@ async def test_no_words_of_a_question_have_an_editor_fetch_a_picture_and_values_
     assert harmless in params["message"]
 
 
-@pytest.mark.parametrize(
-    ("answer", "meant"),
+@each_row(
+    "answer, meant",
     [
         ({"result": {"action": "decline"}}, DECLINED),
         ({"result": {"action": "cancel"}}, CANCELLED),

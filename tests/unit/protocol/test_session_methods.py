@@ -97,7 +97,7 @@ async def test_the_list_of_a_folder_has_only_its_own(tmp_path: Path) -> None:
         assert await here.listed(cwd=str(tmp_path)) == []
 
 
-@pytest.mark.parametrize("cwd", ["", "work", "./work", "~", 1, True, [], {}, "/a\0b"])
+@each_row("cwd", ["", "work", "./work", "~", 1, True, [], {}, "/a\0b"])
 async def test_a_folder_that_is_no_absolute_path_is_a_wrong_parameter(tmp_path: Path, cwd: object) -> None:
     async with process(tmp_path) as here:
         error = await here.error("list", cwd=cwd)

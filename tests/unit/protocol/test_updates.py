@@ -322,7 +322,7 @@ def test_a_client_wants_compactions_when_its_marker_is_an_object(marker: JsonObj
 PICTURE = "![x](https://evil.example/p)"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "event",
     [
         *(Notice(severity, PICTURE) for severity in Severity),
@@ -357,8 +357,8 @@ def test_the_raw_output_of_a_call_nobody_knows_the_end_of_is_an_object_too() -> 
     assert final["rawOutput"] == {"output": INTERRUPTED}
 
 
-@pytest.mark.parametrize(
-    ("path", "spelled"),
+@each_row(
+    "path, spelled",
     [("a.txt", "/w/a.txt"), ("./sub/../a", "/w/a"), ("../b", "/b"), ("/w/a", "/w/a"), ("/x", "/x"), ("", "/w")],
 )
 def test_every_path_the_editor_gets_is_absolute(path: str, spelled: str) -> None:

@@ -15,6 +15,7 @@ from acp_agent.llm.models import Price
 from acp_agent.llm.provider_config import ModelInfo
 from acp_agent.session.model_choices import ModelChoices, ModelLists
 from tests.fakes.scripted_http import Reply, ScriptedHttp
+from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -177,8 +178,8 @@ async def found(rig: Rig, text: str) -> list[str]:
     return [choice.value for choice in rig.choices.find(text)]
 
 
-@pytest.mark.parametrize(
-    ("text", "models"),
+@each_row(
+    "text, models",
     [
         ("router:claude-opus-5-5", ["router:claude-opus-5-5"]),
         ("gpt", ["router:gpt"]),

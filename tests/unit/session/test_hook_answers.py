@@ -2,14 +2,13 @@
 
 import json
 
-import pytest
-
 from acp_agent.core.types import JsonObject
 from acp_agent.session.toolset.hooks import HookAnswer, answer_in
+from tests.rows import each_row
 
 
-@pytest.mark.parametrize(
-    ("said", "answer"),
+@each_row(
+    "said, answer",
     [
         ({"decision": "block", "reason": "no"}, HookAnswer("deny", "no", "")),
         ({"decision": "block", "reason": 5, "stopReason": "stop"}, HookAnswer("deny", "stop", "")),

@@ -1,6 +1,5 @@
 """Slash commands: what is one, what is nearly one, and what the editor is told of them (A12.12, A17)."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,8 +44,8 @@ def test_only_the_very_beginning_of_a_prompt_is_a_command_but_for_the_note_of_ju
     assert parse(texts) == command
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
+@each_row(
+    "text, name",
     [
         ("/hlep", CommandName.HELP),
         ("/modle x", CommandName.MODEL),
@@ -63,9 +62,7 @@ def test_a_slip_of_the_keyboard_is_seen(text: str, name: CommandName):
     assert misspelt([text]) == (text.split(maxsplit=1)[0][1:], name)
 
 
-@pytest.mark.parametrize(
-    "text", ["/help", "/tmp/x is full", "/usr", "/fun", "/r", "/", "help", "/home me", "/etc/tools"]
-)
+@each_row("text", ["/help", "/tmp/x is full", "/usr", "/fun", "/r", "/", "help", "/home me", "/etc/tools"])
 def test_a_path_or_another_word_is_no_slip(text: str):
     assert misspelt([text]) is None
 

@@ -10,6 +10,7 @@ from acp_agent.core.messages import ModelStop
 from acp_agent.core.ports import Provider
 from acp_agent.session.titles import TitleWriter
 from tests.fakes.scripted_provider import ScriptedProvider, Step, say
+from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -35,8 +36,8 @@ def first(prompt: str, most: int = 60) -> str:
     return Rig(title_max_chars=most).titles.first(prompt, "12345678-9abc")
 
 
-@pytest.mark.parametrize(
-    ("prompt", "title"),
+@each_row(
+    "prompt, title",
     [
         ("Fix the tests", "Fix the tests"),
         ("\n\n  Fix\tthe\u202e tests \nand more", "Fix the tests"),
@@ -59,8 +60,8 @@ def test_a_title_is_one_short_line_whatever_the_prompt(prompt: str, most: int) -
     assert "\n" not in title
 
 
-@pytest.mark.parametrize(
-    ("answer", "title"),
+@each_row(
+    "answer, title",
     [
         ("Fix the failing parser tests", "Fix the failing parser tests"),
         ('"**Fix the `parser`.**"\n\nIt says so.', "Fix the parser"),

@@ -5,8 +5,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import acp_agent
 from acp_agent.config.settings import Settings
 from acp_agent.core.types import ALIASES
@@ -19,6 +17,7 @@ from acp_agent.tools.lsp import lsp_tools
 from acp_agent.tools.registry import default_tools
 from acp_agent.tools.scheduler import SchedulerTool
 from acp_agent.tools.skills import skill_tools
+from tests.rows import each_row
 from tests.sources import tree_of
 
 SOURCES = Path(acp_agent.__file__).parent
@@ -70,7 +69,7 @@ def test_every_name_in_a_table_of_tools_is_that_of_a_tool():
     assert found >= 5
 
 
-@pytest.mark.parametrize(
+@each_row(
     "names",
     [
         READING,

@@ -32,6 +32,7 @@ from tests.fakes.fake_web import FakeWeb
 from tests.fakes.memory_files import MemoryFileSystem
 from tests.fakes.repository import FakeRepository
 from tests.fakes.scripted_http import Reply, ScriptedHttp
+from tests.rows import each_row
 from tests.unit.gates.ways import FolderShop, opened
 from tests.unit.llm import streams
 
@@ -200,8 +201,8 @@ class Talk:
         return "".join(event.text for event in self.events[before:] if isinstance(event, TextDelta))
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
+@each_row(
+    "text, told",
     [
         ("/compact tests", "compact tests"),
         ("/status", "- fine"),
@@ -348,7 +349,7 @@ async def test_a_review_of_nothing_asks_nobody(path: str, told: str):
     assert talk.asked == []
 
 
-@pytest.mark.parametrize("path", ["a;b", "a`b`", "ä", "$(x)", "a\nb", "x" * 513, "~"])
+@each_row("path", ["a;b", "a`b`", "ä", "$(x)", "a\nb", "x" * 513, "~"])
 async def test_a_review_takes_nothing_but_a_plain_path(path: str):
     talk = Talk()
     assert (await talk.say(f"/review {path}")).startswith("Usage: `/review PATH`")

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from acp_agent.store.audit import BEGINNING, MAX_LINE, AuditLog, BrokenLine, ChainLink, seal, unseal
 from acp_agent.store.audit_read import verify
 from acp_agent.store.private_file import private_file
+from tests.rows import each_row
 from tests.unit.store.audit_files import Warnings, call, log_at, read, verified, whole
 
 ROOT = Path(__file__).parents[3]
@@ -284,7 +285,7 @@ def test_any_record_is_one_line_of_plain_ascii_that_reads_back(record):
     assert {name: sealed.record[name] for name in record} == record
 
 
-@pytest.mark.parametrize(
+@each_row(
     "hostile",
     ['"}\n{"seq":1', "\r\n", "\u2028\u2029\x85", "\x1b[2K", "\u202e", "\ud800", "\0", "\\", "é" * 9, '","hash":"'],
 )

@@ -29,6 +29,7 @@ from acp_agent.store.audit_record import (
     redacted,
     without,
 )
+from tests.rows import each_row
 from tests.unit.store.audit_files import call, validator
 
 SECRET = "fake-secret-0123456789"
@@ -169,7 +170,7 @@ def test_nothing_else_does(change):
     assert not validator().is_valid(on_disk(call()) | change)
 
 
-@pytest.mark.parametrize("name", ["ts", "tool", "call", "result", "exit_code", "correlation_id", "duration_ms", "hash"])
+@each_row("name", ["ts", "tool", "call", "result", "exit_code", "correlation_id", "duration_ms", "hash"])
 def test_nothing_may_be_missing(name):
     record = on_disk(call())
     del record[name]

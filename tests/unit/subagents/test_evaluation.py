@@ -1,12 +1,11 @@
 """The verdict in a judge's report."""
 
-import pytest
-
 from acp_agent.subagents.quality_gates import judged
+from tests.rows import each_row
 
 
-@pytest.mark.parametrize(
-    ("report", "feedback"),
+@each_row(
+    "report, feedback",
     [
         ("APPROVED", None),
         ("approved: all is well", None),

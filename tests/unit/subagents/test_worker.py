@@ -8,6 +8,7 @@ from acp_agent.core.types import CallingAgent, ToolCall, ToolResult, Touches
 from acp_agent.gates.selection import Selection, ToolChoice
 from acp_agent.subagents.worker import NarrowedTools
 from tests.fakes.fake_toolset import FakeToolset
+from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +26,7 @@ async def test_a_call_has_its_maker_and_no_id_of_the_sessions_conversation():
     assert (call.agent, call.parent, call.use_id) == (CallingAgent("x-1", "x", "card"), "card", "")
 
 
-@pytest.mark.parametrize("name", ["agent", "Agent", "AGENT", "task", "nothing", "write"])
+@each_row("name", ["agent", "Agent", "AGENT", "task", "nothing", "write"])
 async def test_what_it_does_not_have_never_reaches_the_session_whatever_it_is_called(name: str):
     tools, session = narrowed("read", "agent", "write", deny=("write",))
     result = await tools.run(ToolCall("1", name, {}))

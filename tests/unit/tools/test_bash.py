@@ -10,6 +10,7 @@ from acp_agent.core.types import CommandSubject, ToolKind, ToolResult
 from acp_agent.tools.bash import Bash
 from acp_agent.tools.registry import ToolLimits, default_tools
 from tests.fakes.fake_terminal import Script
+from tests.rows import each_row
 from tests.unit.tools.workbench import Workbench
 
 pytestmark = pytest.mark.anyio
@@ -76,8 +77,8 @@ async def test_any_other_exit_code_is_an_answer_and_no_error():
     assert result.envelope["exit_code"] == 1
 
 
-@pytest.mark.parametrize(
-    ("script", "category", "message"),
+@each_row(
+    "script, category, message",
     [
         (Script(exit_code=126), ToolErrorCategory.POLICY_BLOCKED, "command cannot be executed"),
         (Script(exit_code=127), ToolErrorCategory.PERMANENT_FAILURE, "command not found"),

@@ -10,6 +10,7 @@ from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolEr
 from acp_agent.core.types import Access, CommandSubject, Location, PathSubject, ToolKind, ToolResult
 from acp_agent.tools.diagnostics import Diagnostics
 from tests.fakes.fake_terminal import Script
+from tests.rows import each_row
 from tests.unit.tools.workbench import Workbench
 
 pytestmark = pytest.mark.anyio
@@ -188,8 +189,8 @@ async def test_a_list_that_was_too_long_says_so():
     )
 
 
-@pytest.mark.parametrize(
-    ("marker", "line", "script", "warning"),
+@each_row(
+    "marker, line, script, warning",
     [
         (
             "setup.py",

@@ -224,8 +224,8 @@ def test_any_soup_of_tags_is_read(pieces: list[str]):
     plain_text(markup)
 
 
-@pytest.mark.parametrize(
-    ("content_type", "body", "html"),
+@each_row(
+    "content_type, body, html",
     [
         ("text/html", "x", True),
         ("text/html; charset=utf-8", "x", True),

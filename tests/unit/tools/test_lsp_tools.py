@@ -15,6 +15,7 @@ from acp_agent.core.types import Access, PathSubject, ToolKind, ToolResult
 from acp_agent.tools.lsp import LspLimits, actions, file_uri, lsp_tools, uri_path
 from acp_agent.tools.lsp_answer import diagnostics, hover, places, symbols
 from tests.fakes.fake_languages import FakeLanguages
+from tests.rows import each_row
 from tests.unit.tools.workbench import Workbench
 
 pytestmark = pytest.mark.anyio
@@ -83,8 +84,8 @@ async def test_the_file_is_a_subject_to_be_read_and_a_place_to_open():
 # --------------------------------------------------------------------------------- what they ask
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "asked"),
+@each_row(
+    "name, arguments, asked",
     [
         ("lsp_hover", HERE, {"uri": A, "line": 2, "character": 4}),
         ("lsp_diagnostics", {"path": "src/ü b.py"}, {"uri": "file:///project/src/%C3%BC%20b.py"}),
@@ -262,6 +263,6 @@ def test_a_path_survives_its_uri(name):
     assert uri_path(file_uri(f"/{name}")) == f"/{name}"
 
 
-@pytest.mark.parametrize("uri", ["", "http://x/y", "file://host/y", "file:///a%00b", "untitled:1", "file://[", "a\0"])
+@each_row("uri", ["", "http://x/y", "file://host/y", "file:///a%00b", "untitled:1", "file://[", "a\0"])
 def test_what_is_no_file_has_no_path(uri):
     assert uri_path(uri) is None

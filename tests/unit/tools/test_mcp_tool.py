@@ -13,6 +13,7 @@ from acp_agent.core.types import ALIASES, ImagePart, JsonObject, McpSubject, Too
 from acp_agent.tools.mcp_tool import MAX_DESCRIPTION, McpTool, server_slug, tool_names
 from acp_agent.tools.registry import default_tools
 from tests.fakes.fake_mcp import FakeConnection, definition, server
+from tests.rows import each_row
 from tests.unit.tools.workbench import Workbench
 
 pytestmark = pytest.mark.anyio
@@ -123,8 +124,8 @@ async def test_a_withheld_tool_says_nothing_of_the_servers_at_all_not_even_when_
 # ---------------------------------------------------------------------------------------- arguments
 
 
-@pytest.mark.parametrize(
-    ("arguments", "category", "told"),
+@each_row(
+    "arguments, category, told",
     [
         ({}, "invalid_parameters", "mcp_srv_echo: text is missing (expected string)"),
         ({"text": 1}, "type_mismatch", "mcp_srv_echo: text = 1 (expected string)"),

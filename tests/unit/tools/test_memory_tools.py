@@ -17,6 +17,7 @@ from acp_agent.gates.permission import PermissionGate
 from acp_agent.gates.rules.permission_rules import Action, Rule
 from acp_agent.tools.memory import MemorySave, MemorySearch
 from acp_agent.workspace.roots import Roots
+from tests.rows import each_row
 from tests.unit.gates.chain import Judged, ScriptedApprover
 from tests.unit.tools.workbench import Workbench
 
@@ -122,8 +123,8 @@ async def test_a_memory_that_cannot_be_used_is_said_with_its_cause(name: str, ar
     assert caught.value.failure.category is ToolErrorCategory.PERMANENT_FAILURE
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "said"),
+@each_row(
+    "name, arguments, said",
     [
         ("memory_save", {}, "content is missing"),
         ("memory_save", {"content": ""}, "a non-empty string"),

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.tools.read import picture_of
+from tests.rows import each_row
 
 MAGIC = b"\x89PNG\r\n\x1a\n"
 
@@ -58,7 +59,7 @@ def test_a_header_before_garbage_is_damaged(data):
     assert picture.trouble == "damaged"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         b"\xff\xd8\xff\xc0\x00\x11\x08\x00\x14\x00\x0a",  # 11 bytes, all header

@@ -216,7 +216,7 @@ def test_any_line_is_found_whatever_stands_before_it(lines: list[str], offset: i
     assert [line.text for line in kept.lines(offset)] == lines[offset:]
 
 
-@pytest.mark.parametrize("pattern", ["(", "(?=x)", r"(a)\1", "[", "x{2000}", "a**"])
+@each_row("pattern", ["(", "(?=x)", r"(a)\1", "[", "x{2000}", "a**"])
 async def test_what_is_no_pattern_is_told_with_the_reason(pattern: str):
     with pytest.raises(ToolError, match="pattern = ") as error:
         await read(LOG, pattern=pattern)

@@ -16,6 +16,7 @@ from acp_agent.tools.registry import Registry, ToolLimits, default_tools
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.roots import Roots
 from tests.fakes.memory_files import MemoryFileSystem
+from tests.rows import each_row
 from tests.unit.tools.workbench import Workbench
 
 pytestmark = pytest.mark.anyio
@@ -372,8 +373,8 @@ async def test_a_search_below_a_folder_passes_secrets_over_and_says_how_to_be_as
     assert "1:" not in await disk.run("grep", pattern="KEY", glob="[.]env")
 
 
-@pytest.mark.parametrize(
-    ("glob", "path", "subject", "found"),
+@each_row(
+    "glob, path, subject, found",
     [
         (".env", ".", "./.env", ".env\n1:KEY\n[1 match in 1 file]"),
         (".env*", ".", "./.env*", ".env\n1:KEY\n[1 match in 1 file]"),

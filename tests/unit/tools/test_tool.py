@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.tools.tool import cut, first_changed_line, relative, split_lines
+from tests.rows import each_row
 
 TEXT = st.text(alphabet="a\n\r\x0c\u2028")
 
@@ -26,8 +27,8 @@ def test_a_line_is_not_cut_where_the_note_would_cost_as_much_as_it_saves():
     assert cut("abc" + "x" * 40, 3) == "abc" + "x" * 40
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "line"),
+@each_row(
+    "old, new, line",
     [
         ("", "new\n", 1),
         ("a\nb\n", "a\nc\n", 2),

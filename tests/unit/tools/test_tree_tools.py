@@ -12,6 +12,7 @@ from acp_agent.tools.registry import Registry
 from acp_agent.workspace.changed_files import SeenFiles
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.roots import Roots
+from tests.rows import each_row
 from tests.unit.tools.workbench import Workbench, call
 
 pytestmark = pytest.mark.anyio
@@ -35,8 +36,8 @@ async def test_a_folder_is_created_once_and_twice_is_no_error():
     assert made.files.exists("a/b")
 
 
-@pytest.mark.parametrize(
-    ("path", "recursive", "text"),
+@each_row(
+    "path, recursive, text",
     [
         ("file", False, "Deleted file: file"),
         ("file", True, "Deleted file: file"),
@@ -158,8 +159,8 @@ async def test_what_a_path_hides_is_shown_in_what_the_tools_say():
     assert moved.text == "Moved a to \\u202eb"
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments"),
+@each_row(
+    "name, arguments",
     [
         ("create_directory", {}),
         ("create_directory", {"path": ""}),
@@ -176,8 +177,8 @@ async def test_arguments_that_do_not_fit_are_errors(name: str, arguments: dict[s
     assert raised.value.failure.category in (ToolErrorCategory.INVALID_PARAMETERS, ToolErrorCategory.TYPE_MISMATCH)
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments"),
+@each_row(
+    "name, arguments",
     [
         ("create_directory", {"path": "../x"}),
         ("delete_path", {"path": "/etc", "recursive": True}),
@@ -206,8 +207,8 @@ def test_kinds_are_plain_unless_the_catalogue_asks_for_rich_ones():
 # ------------------------------------------------------- what is known before anybody is asked
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "told"),
+@each_row(
+    "name, arguments, told",
     [
         ("delete_path", {"path": ".", "recursive": True}, "directory of this session"),
         ("delete_path", {"path": "docs/..", "recursive": True}, "directory of this session"),
@@ -259,8 +260,8 @@ async def test_a_folder_that_is_there_is_answered_without_a_question():
     assert (await made.understand("create_directory", path="new")).predicted_failure is None
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "summary"),
+@each_row(
+    "name, arguments, summary",
     [
         ("create_directory", {"path": "new/x"}, "creates the folder new/x"),
         ("delete_path", {"path": "a"}, "deletes a"),

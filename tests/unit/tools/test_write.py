@@ -9,6 +9,7 @@ from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, Diff, Location, PathSubject
 from acp_agent.tools.registry import ToolLimits, default_tools
 from tests.fakes.memory_files import MemoryFileSystem
+from tests.rows import each_row
 from tests.unit.tools.workbench import Workbench
 
 pytestmark = pytest.mark.anyio
@@ -74,7 +75,7 @@ async def test_a_byte_order_mark_stays():
     assert bench.files.raw("a") == b"\xef\xbb\xbfnew\n"
 
 
-@pytest.mark.parametrize("path", ["binary", "folder", ".", "folder/loop", "file/below", "latin1"])
+@each_row("path", ["binary", "folder", ".", "folder/loop", "file/below", "latin1"])
 async def test_what_is_there_but_no_readable_text_is_never_replaced(path: str):
     bench = Workbench({"binary": b"\x7fELF\0", "folder/x": "", "file": "text", "latin1": b"caf\xe9"})
     bench.files.link("folder/loop", "loop")

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from acp_agent.core.errors import ConfigError
 from acp_agent.workspace.processes.environment import child_environment, hidden_variables, input_file
+from tests.rows import each_row
 
 SECRETS = {
     "ANTHROPIC_API_KEY": "sk-fake-1",
@@ -111,7 +112,7 @@ def test_settings_of_git_that_the_user_passes_on_stay_in_force(tmp_path: Path):
     assert git(tmp_path, "config", "--get", "safe.bareRepository", **lifting).stdout == "explicit\n"
 
 
-@pytest.mark.parametrize("count", ["", "0", "-1", "x", "2", "9" * 5000, "\u0663"])
+@each_row("count", ["", "0", "-1", "x", "2", "9" * 5000, "\u0663"])
 def test_a_count_that_is_none_breaks_no_git(tmp_path: Path, count: str):
     mine = {"GIT_CONFIG_COUNT": count, "GIT_CONFIG_KEY_0": "user.name", "GIT_CONFIG_VALUE_0": "Ann"}
     done = git(tmp_path, "config", "--get", "safe.bareRepository", **mine)

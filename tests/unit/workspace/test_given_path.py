@@ -6,17 +6,18 @@ from hypothesis import strategies as st
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.workspace.beneath import check_text, expansion_wanted
+from tests.rows import each_row
 
 
-@pytest.mark.parametrize("path", [None, 3, b"a", ["a"], 1.5, True])
+@each_row("path", [None, 3, b"a", ["a"], 1.5, True])
 def test_a_path_that_is_no_string_is_a_type_mismatch_naming_the_type(path: object):
     with pytest.raises(ToolError, match=type(path).__name__) as raised:
         check_text(path)
     assert raised.value.failure.category is ToolErrorCategory.TYPE_MISMATCH
 
 
-@pytest.mark.parametrize(
-    ("path", "word"),
+@each_row(
+    "path, word",
     [
         ("", "empty"),
         ("a\0b", "NUL"),
@@ -34,12 +35,12 @@ def test_a_string_that_cannot_be_a_path_is_an_invalid_parameter_saying_why(path:
     assert len(str(raised.value)) < 300
 
 
-@pytest.mark.parametrize("path", ["a b", "x" * 255, "a\nb", "日本語/ф", "-rf", "...", "~", "$HOME"])
+@each_row("path", ["a b", "x" * 255, "a\nb", "日本語/ф", "-rf", "...", "~", "$HOME"])
 def test_any_other_string_may_be_a_path(path: str):
     assert check_text(path) == path
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path",
     [
         "~",
@@ -60,7 +61,7 @@ def test_what_something_else_would_expand_is_recognised(path: str):
     assert refused.failure.suggestion
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path", ["a~", "~$draft.docx", "a/~/b", "routes/$id.tsx", "$id.tsx", "50%", "a%20b", "c:/x", "a:b", "~1.bak~"]
 )
 def test_names_that_only_look_a_little_like_it_are_left_alone(path: str):

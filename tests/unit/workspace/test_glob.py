@@ -52,7 +52,7 @@ def test_a_pattern_that_leaves_its_base_is_refused(pattern: str):
         Glob(pattern)
 
 
-@pytest.mark.parametrize("pattern", ["", ".", "./", "a\0", "\ud800", "x" * 1025])
+@each_row("pattern", ["", ".", "./", "a\0", "\ud800", "x" * 1025])
 def test_what_is_no_pattern_is_an_error_of_the_caller(pattern: str):
     with pytest.raises(ToolError, match="pattern") as raised:
         Glob(pattern)
@@ -60,8 +60,8 @@ def test_what_is_no_pattern_is_an_error_of_the_caller(pattern: str):
     str(raised.value).encode()
 
 
-@pytest.mark.parametrize(
-    ("pattern", "prefix", "depth"),
+@each_row(
+    "pattern, prefix, depth",
     [
         ("*.py", "", 1),
         ("src/lib/*.py", "src/lib", 1),
@@ -138,8 +138,8 @@ def test_an_escaped_name_matches_itself_and_nothing_else(names: list[str]):
     assert not matches(pattern, "/".join(names) + "x")
 
 
-@pytest.mark.parametrize(
-    ("pattern", "yes", "no"),
+@each_row(
+    "pattern, yes, no",
     [
         ("*.py", ["a.py", "d/e/a.py", ".a.py"], ["a.pyc", "a.py/b"]),
         ("{a,b}.c", ["a.c", "d/b.c"], ["c.c"]),

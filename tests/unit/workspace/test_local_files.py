@@ -18,6 +18,7 @@ from acp_agent.workspace.beneath import holding, path_error
 from acp_agent.workspace.entries import OldFile, replace_file
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.roots import Roots
+from tests.rows import each_row
 from tests.unit.workspace.trees import state
 
 pytestmark = pytest.mark.anyio
@@ -87,8 +88,8 @@ async def test_what_is_no_regular_file_is_refused_at_once_and_not_waited_for(
     assert not stat.S_ISREG((project / "odd").lstat().st_mode)
 
 
-@pytest.mark.parametrize(
-    ("code", "category"),
+@each_row(
+    "code, category",
     [
         (errno.ENOENT, ToolErrorCategory.PERMANENT_FAILURE),
         (errno.EACCES, ToolErrorCategory.POLICY_BLOCKED),

@@ -10,11 +10,12 @@ from acp_agent.core.types import Access
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.read_policy import OwnFiles
 from acp_agent.workspace.roots import Roots
+from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path",
     ["data/acp-permissions.toml", "data", "data/new/file", "config.toml", ".acp-agent/config.toml", "sub/.ACP-Agent/x"],
 )
@@ -49,7 +50,7 @@ async def test_the_keys_among_them_are_not_read_either(tmp_path: Path) -> None:
 CLOSED = ("a.db", "A.DB-wal", "a.db-shm", "a.db-journal", "a.db.lock", "keys.toml.damaged-3", ".keys.toml-x1")
 
 
-@pytest.mark.parametrize("name", [*CLOSED, "twin", "link"])
+@each_row("name", [*CLOSED, "twin", "link"])
 async def test_a_file_whose_locks_or_keys_matter_is_opened_by_nobody_under_any_name(tmp_path: Path, name: str) -> None:
     data = tmp_path / "data"
     data.mkdir()

@@ -283,14 +283,12 @@ def test_a_folder_that_holds_something_protected_counts_where_it_goes_whole():
         assert protected.find(path, holding=True) is None
 
 
-@pytest.mark.parametrize(
-    "pattern", [".g?t", ".gi[t]", ".g*/hooks", ".git/*", ".git/ho*/x", ".vs*/tasks.json", ".env*", ".*"]
-)
+@each_row("pattern", [".g?t", ".gi[t]", ".g*/hooks", ".git/*", ".git/ho*/x", ".vs*/tasks.json", ".env*", ".*"])
 def test_a_pattern_of_a_command_that_may_meet_one_counts(pattern: str):
     assert ProtectedPaths().find(pattern) is not None
 
 
-@pytest.mark.parametrize("pattern", ["*", "*.py", "build/*", "src/**", ".*.swp", "*/config", "h*", "c*"])
+@each_row("pattern", ["*", "*.py", "build/*", "src/**", ".*.swp", "*/config", "h*", "c*"])
 def test_a_pattern_that_does_not_aim_at_one_does_not(pattern: str):
     assert ProtectedPaths().find(pattern) is None
 

@@ -224,8 +224,8 @@ def clean_import() -> Callable[[str], str]:
 # --------------------------------------------------------------------------- the two readings
 
 
-@pytest.mark.parametrize(
-    ("deny", "allow", "strict", "carved"),
+@each_row(
+    "deny, allow, strict, carved",
     [
         ([], [], {"etc", "src", "key"}, {"etc", "src", "key"}),
         ([], ["src/**"], {"src", "key"}, {"etc", "src", "key"}),

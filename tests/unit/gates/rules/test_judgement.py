@@ -84,7 +84,7 @@ def test_an_allowed_command_is_asked_about_when_it_does_more(text: str, why: str
     assert any(why in reason for reason in judgement.reasons)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "git log 2>&1",
@@ -288,8 +288,8 @@ def test_what_denies_or_asks_finds_options_wherever_they_stand(pattern: str, tex
         assert decide(text, ask(pattern), "*").action is not Action.ALLOW, text
 
 
-@pytest.mark.parametrize(
-    ("pattern", "texts"),
+@each_row(
+    "pattern, texts",
     [
         (
             "git push --force*",
@@ -322,7 +322,7 @@ def test_a_long_command_is_held_against_many_rules_in_no_time():
     assert time.thread_time() - start < 30
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "git push origin main:main",

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from acp_agent.core.errors import ConfigError
 from acp_agent.gates.rules.patterns import compile_glob
 from acp_agent.gates.rules.permission_rules import Action, Rule, denied_outright, rules_of
+from tests.rows import each_row
 from tests.unit.gates.chain import rules
 
 
-@pytest.mark.parametrize(
-    ("pattern", "yes", "no"),
+@each_row(
+    "pattern, yes, no",
     [
         ("*", ["", "a", "a b;c"], ["a\nb"]),
         ("a*c", ["ac", "abc", "a/b c"], ["abd", "a\nc"]),
@@ -46,8 +47,8 @@ def test_a_glob_full_of_stars_is_not_slow():
     assert time.thread_time() - start < 30
 
 
-@pytest.mark.parametrize(
-    ("pattern", "yes", "no"),
+@each_row(
+    "pattern, yes, no",
     [
         ("git *", ["git", "git status", "GIT status -s"], ["gitk", "git-x"]),
         ("git status*", ["git status", "git status -s"], ["git statusx", "git status\x1fx"]),

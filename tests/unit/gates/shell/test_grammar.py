@@ -45,7 +45,7 @@ def forms(form: Grammar, name: str) -> "list[tuple[str, Grammar]]":
     return [(name, form), *(each for verb, inner in form.verbs.items() for each in forms(inner, f"{name} {verb}"))]
 
 
-@pytest.mark.parametrize("name", FILES)
+@each_row("name", FILES)
 def test_every_key_of_a_grammar_file_is_known(name: str):
     data = tomllib.loads(files("acp_agent.gates").joinpath("grammars", name).read_text(encoding="utf-8"))
     if name == "index.toml":
@@ -76,8 +76,8 @@ def test_every_grammar_is_whole_and_has_the_program_of_its_approvals():
         assert name in table.programs
 
 
-@pytest.mark.parametrize(
-    ("text", "unknown"),
+@each_row(
+    "text, unknown",
     [
         ("git log --oneline -n 20 -5 -- x", ()),
         ("git log --no-renames --no-merges", ()),
@@ -95,8 +95,8 @@ def test_what_a_grammar_does_not_list_is_unknown(text: str, unknown: tuple[str, 
     assert parsed(text).unknown == unknown
 
 
-@pytest.mark.parametrize(
-    ("text", "path"),
+@each_row(
+    "text, path",
     [
         ("git format-patch -no/abs -1", "/abs"),
         ("git format-patch -1 -sno /abs", "/abs"),
@@ -143,7 +143,7 @@ def test_git_config_is_reading_only_as_git_itself_reads_its_arguments(text: str)
     assert not allowed(text, "git *")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "git --bare diff m~1 m",

@@ -115,8 +115,8 @@ def test_a_file_that_is_written_is_found(text: str, path: str):
     assert path in set(path_words(command))
 
 
-@pytest.mark.parametrize(
-    ("text", "rule"),
+@each_row(
+    "text, rule",
     [
         ("pytest -p evil", "pytest -p *"),
         ("make CC=gcc", "make CC=gcc *"),

@@ -54,7 +54,7 @@ def test_a_wrapper_is_peeled_unless_it_adds_words_of_its_own(text: str, printing
     assert printing_commands(ShellText(text)) == (printing,)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "cd /srv; make",
@@ -76,7 +76,7 @@ def test_a_command_that_may_print_is_not(first: str) -> None:
     assert printing_commands(ShellText(f"{first}; make")) == (first, "make")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "make 2>&1 | tail -50",
@@ -95,8 +95,8 @@ def test_what_is_only_passed_on_is_the_first_commands(text: str) -> None:
     assert printing_commands(ShellText(text)) == ("make",)
 
 
-@pytest.mark.parametrize(
-    ("text", "printing"),
+@each_row(
+    "text, printing",
     [
         ("make | grep error", "| grep error"),
         ("make 2>&1 | grep error | head", "| grep error"),
@@ -112,7 +112,7 @@ def test_what_is_selected_or_transformed_is_nobodys_that_a_rule_could_mean(text:
     assert printing_commands(ShellText(text)) == (printing,)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "redirected",
     ["make > log", "make >> log 2>&1", "make &> log", "make 2>&1 >/dev/null", "make | sort > log", "(a; b) > log"],
 )
@@ -130,7 +130,7 @@ def test_when_all_goes_to_files_the_commands_are_named_for_what_they_say_on_stde
     assert printing_commands(ShellText("cargo build > log")) == ("cargo build",)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["", "cd x", "make 'x", "make |", "((", "if true; then", "\ud800", "a" * 70_000, "a && " * 200 + "a", "eval '"],
 )

@@ -250,7 +250,7 @@ def test_sed_scripts_that_run_read_or_write(script: str):
     assert sed_asks(("-n", script, "file")) != ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     "args",
     [
         ("-f", "x"),
@@ -280,7 +280,7 @@ def test_plain_awk_scripts(args: tuple[str, ...]):
     assert awk_asks(args) == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     "args",
     [
         ('{system("x")}',),

@@ -112,7 +112,7 @@ def test_a_command_is_found_wherever_it_hides(text: str):
     assert "evil" in names(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "echo evil",
@@ -128,8 +128,8 @@ def test_a_word_that_runs_nothing_is_no_command(text: str):
     assert "evil" not in names(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "construct"),
+@each_row(
+    "text, construct",
     [
         ("ls $(x)", Construct.COMMAND_SUBSTITUTION),
         ('ls "`x`"', Construct.BACKTICK),
@@ -145,14 +145,14 @@ def test_substitutions_are_found_in_the_tree(text: str, construct: Construct):
     assert construct in survey(text).constructs
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text", ["echo '$(x)'", "echo '`x` <(y) <<<z'", "echo \\$\\(x", "cat <<'E'\n$(x)\nE", "echo $((1 + 2))", "ls < x"]
 )
 def test_quoted_substitutions_are_text(text: str):
     assert not survey(text).constructs
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         ":(){ :|:& };:",

@@ -156,7 +156,7 @@ def test_an_ignore_file_may_take_a_secret_in_again(tmp_path: Path, file: str, li
     assert asks(tmp_path, "rg KEY -g '!.env'") == "Allow"
 
 
-@pytest.mark.parametrize("line", ["!.env.example", "!keep/", "# !.env", "\\!.env", ".env", "!src"])
+@each_row("line", ["!.env.example", "!keep/", "# !.env", "\\!.env", ".env", "!src"])
 def test_other_lines_of_an_ignore_file_take_no_secret_in(tmp_path: Path, line: str):
     plant(tmp_path, "sub/.env", "a.py", ".git/HEAD")
     (tmp_path / ".gitignore").write_text(f"{line}\n")
@@ -172,7 +172,7 @@ def test_an_ignored_secret_is_left_out_only_in_a_repository(tmp_path: Path):
     assert asks(tmp_path, "rg --no-ignore KEY") == "Ask"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "echo '!x.key' > .ignore; rg KEY",

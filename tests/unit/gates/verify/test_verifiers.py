@@ -73,7 +73,7 @@ def test_everyday_commands_are_neither_refused_nor_asked_about():
     assert {text: verdict for text, verdict in judged.items() if verdict != Allow()} == {}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path", [".", "src/app.py", ".env.example", "example.env", "env.py", "keys.py", "docs/pem.md", ".github/ci.yml"]
 )
 def test_everyday_files_are_open(path):
@@ -348,7 +348,7 @@ def rows(table: str) -> list[tuple[str, type]]:
     return [(text, verdicts[verdict]) for verdict, text in split]
 
 
-@pytest.mark.parametrize(("text", "expected"), rows(LINKED))
+@each_row("text, expected", rows(LINKED))
 def test_a_command_is_judged_by_the_files_its_words_lead_to(tmp_path, text, expected):
     plant(tmp_path, ".env", "a.py", "dir/.env", "sub/a", ".ssh/deploy")
     for link, target in (
@@ -409,8 +409,8 @@ def test_a_command_with_more_words_than_are_looked_at_is_asked_about():
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each_row(
+    "text, expected",
     [
         *(
             (text, Ask)
@@ -518,8 +518,8 @@ def test_a_url_with_something_in_it_is_asked_about_and_never_refused(url, shape)
     assert shape in verdict.reason
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each_row(
+    "text, expected",
     [
         ("psql -c '\\! ls'", "runs programs"),
         ("psql -c \"copy t to program 'x'\"", "runs programs"),
@@ -557,8 +557,8 @@ def test_only_what_the_user_typed_is_fetched():
     assert isinstance(judged.judge(page), Deny)
 
 
-@pytest.mark.parametrize(
-    ("typed", "fetched"),
+@each_row(
+    "typed, fetched",
     [
         ("http://a.example/x", "https://a.example/x"),
         ("HTTPS://A.example/x/", "https://a.example:443/x"),
@@ -576,8 +576,8 @@ def test_a_url_is_known_however_it_stands_in_a_sentence(typed, fetched):
     assert memory.knows(fetched)
 
 
-@pytest.mark.parametrize(
-    ("typed", "fetched"),
+@each_row(
+    "typed, fetched",
     [
         ("https://a.example/x", "https://a.example/X"),
         ("https://a.example/x", "https://a.example:8443/x"),

@@ -5,6 +5,7 @@ import pytest
 from acp_agent.core.types import Confidence
 from acp_agent.output.filters.strategy import CommandRun
 from acp_agent.output.filters.test_summary import SummaryOfTests
+from tests.rows import each_row
 from tests.unit.output.filters.samples import applied, sample, unchanged
 
 SUMMARY = SummaryOfTests()
@@ -147,9 +148,7 @@ def test_a_nextest_run_that_passes_is_two_lines():
     assert text.count("\n") == 2
 
 
-@pytest.mark.parametrize(
-    "text", ["", "\n", "hello\n", "running 3 laps\n", "test of nothing ... ok\n", "Tests: none passed\n"]
-)
+@each_row("text", ["", "\n", "hello\n", "running 3 laps\n", "test of nothing ... ok\n", "Tests: none passed\n"])
 def test_text_without_a_test_run_is_given_back_unchanged(text: str):
     result = SUMMARY.apply(text, CommandRun("cargo test", ("cargo test",), 0))
     assert (result.text, result.confidence) == (text, Confidence.FALLBACK)

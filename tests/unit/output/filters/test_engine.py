@@ -17,6 +17,7 @@ from acp_agent.gates.shell.printing import printing_commands
 from acp_agent.output.filters.engine import FilterEngine, RuleSource
 from acp_agent.output.filters.rule_file import BUILT_IN, built_in
 from acp_agent.output.filters.strategy import CommandRun, Filtered
+from tests.rows import each_row
 
 FULL = 'name = "full"\nmatch = { prefix = "x" }\nstrategy = { type = "strip_noise", patterns = ["^noise"] }'
 PARTIAL = (
@@ -170,7 +171,7 @@ def test_no_text_makes_any_rule_raise_and_what_is_called_whole_is_whole(
         assert filtered.removed == (filtered.text != text)
 
 
-@pytest.mark.parametrize("command", ["cargo build", "ls", "journalctl", "make", "pip install x", "git push"])
+@each_row("command", ["cargo build", "ls", "journalctl", "make", "pip install x", "git push"])
 def test_one_line_of_ten_megabytes_is_no_trouble(command: str) -> None:
     line = "x" * 10_000_000
     assert applied(line, command).text == line

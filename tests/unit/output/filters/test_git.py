@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from acp_agent.core.types import Confidence
 from acp_agent.output.filters.git import GitDiff, GitStatus, files_of
 from acp_agent.output.filters.strategy import CommandRun
+from tests.rows import each_row
 from tests.unit.output.filters.samples import applied, sample, unchanged
 
 DIFF = GitDiff()
@@ -148,7 +149,7 @@ STATUS = GitStatus()
 LONG = ["dirty", "clean", "conflict", "rebase", "detached", "no_commits", "verbose"]
 
 
-@pytest.mark.parametrize("name", LONG)
+@each_row("name", LONG)
 def test_every_line_but_hints_and_files_of_long_sections_stays(name: str):
     result = applied(STATUS, f"git_status_{name}", "git status", 0)
     for line in sample(f"git_status_{name}").splitlines():
@@ -156,7 +157,7 @@ def test_every_line_but_hints_and_files_of_long_sections_stays(name: str):
             assert re.sub(r" \((use|create)\b.*\)$", "", line) in result.text
 
 
-@pytest.mark.parametrize("name", LONG)
+@each_row("name", LONG)
 def test_no_hint_stays(name: str):
     assert '(use "git' not in applied(STATUS, f"git_status_{name}", "git status", 0).text
     assert "to track)" not in applied(STATUS, f"git_status_{name}", "git status", 0).text

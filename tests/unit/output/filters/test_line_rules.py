@@ -272,8 +272,8 @@ def test_lines_that_differ_in_when_and_where_are_one(one: str, other: str) -> No
     assert normalised(f"x\n{one}\n{other}\n").count("\n") == 3
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
+@each_row(
+    "one, other",
     [
         ("status 200", "status 500"),
         ("took 12 ms", "took 12000 ms"),

@@ -5,6 +5,7 @@ import pytest
 from acp_agent.core.types import Confidence
 from acp_agent.output.filters.strategy import CommandRun
 from acp_agent.output.filters.test_summary import SummaryOfTests
+from tests.rows import each_row
 from tests.unit.output.filters.samples import applied, sample, unchanged
 
 SUMMARY = SummaryOfTests()
@@ -29,7 +30,7 @@ def summed(name: str, exit_code: int = 1) -> str:
     return applied(SUMMARY, f"pytest_{name}", "pytest", exit_code).text
 
 
-@pytest.mark.parametrize("style", STYLES)
+@each_row("style", STYLES)
 def test_every_failure_is_named_and_counted_whatever_the_style(style: str):
     text = summed(style)
     for name in NAMES:
@@ -40,7 +41,7 @@ def test_every_failure_is_named_and_counted_whatever_the_style(style: str):
     assert "the run ended" not in text
 
 
-@pytest.mark.parametrize("style", [style for style in STYLES if style != "fail_no"])
+@each_row("style", [style for style in STYLES if style != "fail_no"])
 def test_every_failure_says_what_went_wrong_whatever_the_style(style: str):
     text = summed(style)
     for message in (

@@ -79,8 +79,8 @@ def test_the_five_later_rules_are_there_and_switched_off() -> None:
     assert len(rules) == 29
 
 
-@pytest.mark.parametrize(
-    ("name", "numbers"),
+@each_row(
+    "name, numbers",
     [
         ("git-log", (20, 20, 0)),
         ("make", (80, 15, 25)),
@@ -394,7 +394,7 @@ def test_a_log_that_was_asked_for_in_full_is_not_truncated(command: str) -> None
     assert rules_for(command) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "cargo test | grep FAILED",

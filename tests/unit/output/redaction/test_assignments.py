@@ -49,15 +49,13 @@ def test_what_counts_or_was_redacted_stays(text):
     assert redact(text) == text
 
 
-@pytest.mark.parametrize(
-    "key", ["FOO_KEY", "x.FOO_KEY", "\\nFOO_KEY", "%22FOO_KEY", "\x1b[1;31mFOO_KEY", "\\033[31mFOO_KEY"]
-)
+@each_row("key", ["FOO_KEY", "x.FOO_KEY", "\\nFOO_KEY", "%22FOO_KEY", "\x1b[1;31mFOO_KEY", "\\033[31mFOO_KEY"])
 def test_any_key_of_an_environment_file_counts_where_the_value_is_random(key):
     assert redact(f"{key}=a8F3kLm9Qz2XvB7n") == f"{key}=[REDACTED:api-key]"
     assert redact(f"{key}=some/thing") == f"{key}=some/thing"
 
 
-@pytest.mark.parametrize("before", ["\\n", "\\u0022", "%20", "\x1b[0m", "\\e[1;32m", "?x=1&", "[31m"])
+@each_row("before", ["\\n", "\\u0022", "%20", "\x1b[0m", "\\e[1;32m", "?x=1&", "[31m"])
 def test_a_key_is_read_without_the_escape_or_colour_before_it(before):
     assert redact(f"{before}max_tokens=a8F3kLm9Qz2XvB7n") == f"{before}max_tokens=a8F3kLm9Qz2XvB7n"
     assert redact(f"{before}Password=a8F3kLm9") == f"{before}Password=[REDACTED:password]"

@@ -81,9 +81,7 @@ def _alone(starts: str) -> Regex:
     return compiled_rule(starts, captures=False)
 
 
-@pytest.mark.parametrize(
-    "context", ["{}", 'x("{}");', "see {} there", "é{}é\n", "https://host/?q={}&x=1", "a\\n{}\\n", "q=%22{}%22"]
-)
+@each_row("context", ["{}", 'x("{}");', "see {} there", "é{}é\n", "https://host/?q={}&x=1", "a\\n{}\\n", "q=%22{}%22"])
 def test_a_token_of_a_known_form_goes_wherever_it_stands(context):
     head, tail = context.split("{}")
     redacted = {token: Redactor()(context.format(token)) for token in TOKENS}
@@ -114,7 +112,7 @@ def knowing(*values):
     return Redactor(known, enabled=False)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "form",
     [
         VALUE,

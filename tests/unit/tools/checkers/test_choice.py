@@ -20,8 +20,8 @@ async def commands(files: dict[str, str], *, clippy: bool = False) -> list[str]:
     return list(choice.commands)
 
 
-@pytest.mark.parametrize(
-    ("files", "wanted"),
+@each_row(
+    "files, wanted",
     [
         ({"Cargo.toml": ""}, ["cargo check --message-format=json"]),
         ({"go.mod": ""}, ["go vet ./..."]),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from acp_agent.tools.checkers import BASEDPYRIGHT, MYPY, PYRIGHT, RUFF, Problem, ProblemSeverity
+from tests.rows import each_row
 from tests.unit.tools.checkers.outcomes import said
 
 OUTPUTS = Path(__file__).with_name("outputs")
@@ -60,7 +61,7 @@ def test_pyright_counts_from_zero_and_we_from_one(checker, before: str):
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text", ["", "No configuration file found.", "{", "[]", '{"summary": {}}', PYRIGHT_DOCUMENT[:700], "{" * 100_000]
 )
 def test_a_document_of_pyright_that_makes_no_sense_is_not_taken_for_a_clean_project(text: str):
