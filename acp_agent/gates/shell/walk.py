@@ -230,10 +230,6 @@ def pattern(word: Word) -> str:
 
 
 _OPERATORS = {"&&": "&&", "||": "||", ";": ";", "|": "|", "|&": "|", "&": "&", "\n": ";"}
-_CONSTRUCTS = {
-    "process_substitution": Construct.PROCESS_SUBSTITUTION,
-    "herestring_redirect": Construct.HERE_STRING,
-}
 _WORDS = frozenset(
     (
         "word", "number", "string", "raw_string", "ansi_c_string", "translated_string", "concatenation",
@@ -367,9 +363,11 @@ class Walk:
         self.guesses.forget_fed_after(fed)
 
     def _substitution(self, node: Node, depth: int) -> None:
-        backtick = self.parsed.source[node.start_byte : node.start_byte + 1] == b"`"
-        default = Construct.BACKTICK if backtick else Construct.COMMAND_SUBSTITUTION
-        self.constructs.add(_CONSTRUCTS.get(node.type, default))
+        if node.type == "process_substitution":
+            self.constructs.add(Construct.PROCESS_SUBSTITUTION)
+        else:
+            backtick = self.parsed.source[node.start_byte : node.start_byte + 1] == b"`"
+            self.constructs.add(Construct.BACKTICK if backtick else Construct.COMMAND_SUBSTITUTION)
         operator, self._operator = self._operator, ""
         self._scoped("(", node, depth)
         self._operator = operator
