@@ -102,6 +102,7 @@ class Engine:
         self.calls = saved.usage.calls if saved else 0
         self.closed = False
         self.serving = False
+        self.followed_up: list[Answer] = []
         self.available = frozenset(ALWAYS)
 
     @property
@@ -140,7 +141,7 @@ class Engine:
         return offered(self.available)
 
     async def answered(self, answer: Answer) -> None:
-        del answer
+        self.followed_up.append(answer)
 
     @property
     def runs_processes(self) -> bool:

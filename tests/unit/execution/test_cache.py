@@ -3,7 +3,8 @@
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from types import SimpleNamespace
+from typing import Any, TypeAlias, cast
 
 import anyio
 import anyio.lowlevel
@@ -125,6 +126,43 @@ async def test_what_a_cancelled_command_has_changed_is_looked_at_behind_its_own_
         for task in later:
             await task()
     assert [Path(path).name for path in found[0].changed] == ["made", "made by its clean-up"]
+
+
+async def test_what_a_cancelled_command_has_changed_is_noted_also_where_nobody_looks_later(tmp_path: Path) -> None:
+    found = list[CommandChanges]()
+
+    class Watch(FileWatch):
+        def since(self, look: StateBefore, *, noted: bool = True) -> CommandChanges:
+            found.append(super().since(look, noted=noted))
+            return found[-1]
+
+    class Command(World):
+        async def execute(self, facts: CallFacts) -> ToolResult:
+            (tmp_path / "made").touch()
+            tasks.cancel_scope.cancel()
+            await anyio.lowlevel.checkpoint()
+            raise AssertionError
+
+    with Roots(str(tmp_path)) as roots:
+        watch = Watch(roots, SessionSnapshots("/dev/null/undo/a", "a"), None)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ChangesExecutor(Command(), watch).execute, CallFacts(call("bash", CommandSubject("make"))))
+    assert [Path(path).name for each in found for path in each.changed] == ["made"]
+
+
+async def test_a_command_whose_changes_stay_has_failed_for_that(tmp_path: Path) -> None:
+    class Failing(World):
+        async def execute(self, facts: CallFacts) -> ToolResult:
+            (tmp_path / "made").touch()
+            return ToolResult("no", envelope={"exit_code": 1})
+
+    with Roots(str(tmp_path)) as roots:
+        watch = FileWatch(roots, SessionSnapshots("/dev/null/undo/a", "a"), None)
+        rules = cast("Any", SimpleNamespace(rolled_back=lambda *_: ["a change"], required=False))
+        executor = ChangesExecutor(Failing(), watch, transaction=rules)
+        result = await executor.execute(CallFacts(call("bash", CommandSubject("make"))))
+    assert result.failure is not None
+    assert result.failure.message == "its changes were not all taken back: Undo is off."
 
 
 # ------------------------------------------------------------------------------------ hits and misses

@@ -415,3 +415,28 @@ async def test_a_cancellation_while_a_start_is_shown_comes_after_the_caller_know
         known.append(await executor.announce(ToolCall("1", "fetch", {})))
         await anyio.lowlevel.checkpoint()
     assert (known, stage.order, scope.cancelled_caught) == ([Touches()], ["ToolStarted"], True)
+
+
+class Starting(Catalogue):
+    """A tool of a server that is starting, which is known when somebody has waited for it."""
+
+    def __init__(self, stage: list[str]) -> None:
+        super().__init__(fine)
+        self.stage = stage
+
+    def is_starting(self, name: str) -> bool:
+        return True
+
+    async def wait_for(self, name: str) -> None:
+        self.stage.append("waited")
+
+
+async def test_a_call_that_waits_for_its_server_is_shown_meanwhile_and_once() -> None:
+    for announced in (False, True):
+        stage = Stage(fine)
+        stage.executor._catalogue = Starting(stage.order)
+        call = ToolCall("1", "touch", {})
+        if announced:
+            await stage.executor.announce(call)
+        assert (await stage.executor.run(call, announced=announced)).failure is None
+        assert stage.order == ["ToolStarted", "waited", "ToolFinished"]

@@ -1,10 +1,13 @@
 """What a server's program sees of our environment."""
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.workspace.processes.program import server_environment
+from acp_agent.core.mcp import StdioServer
+from acp_agent.workspace.processes.program import PipedProgram, ProgramStart, server_environment
 from acp_agent.workspace.processes.table import MARK
 
 SOURCE = {
@@ -61,3 +64,14 @@ def test_every_name_that_changes_what_is_loaded_is_dropped_as_it_is_and_in_other
 @pytest.mark.parametrize(("name", "value"), [("", "x"), ("A=B", "x"), ("A\0", "x"), ("A", "x\0y")])
 def test_what_no_program_can_be_given_is_dropped(name, value):
     assert server_environment({}, ((name, value),)) == ({}, (name,))
+
+
+@pytest.mark.anyio
+async def test_the_end_of_a_program_is_told_by_its_code_or_its_signal():
+    told: list[str] = []
+    for line in ("exit 0", "exit 3", "kill -9 $$"):
+        program = await PipedProgram.start(StdioServer("sh", ("-c", line)), ProgramStart({"PATH": os.defpath}))
+        await program.exited()
+        told.append(program.describe_exit())
+        await program.end()
+    assert told == ["ended with 0", "ended with 3", "ended with signal 9"]

@@ -1,17 +1,20 @@
 """What no session may touch, wherever it works, and which walls are around its commands."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import anyio
 import pytest
 
 from acp_agent.config.call_settings import SandboxMode, SandboxSettings
 from acp_agent.config.load import Flags, load
 from acp_agent.config.settings import Settings
-from acp_agent.config.tool_settings import ToolSettings
+from acp_agent.config.tool_settings import ShellSettings, ToolSettings
 from acp_agent.core.backends import CommandRequest
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.mcp import StdioServer
 from acp_agent.core.types import Access
-from acp_agent.session.toolset.backends import CleanUps
+from acp_agent.session.toolset.backends import CleanUps, SessionBackends, seen_variables
 from acp_agent.session.toolset.sandboxing import _named_paths, session_sandbox
 from acp_agent.session.toolset.settings import session_roots
 from acp_agent.workspace.processes.terminal import LocalTerminal
@@ -79,6 +82,19 @@ async def test_where_walls_are_demanded_and_missing_no_command_runs():
     assert "Commands are refused" in told[0]
     with pytest.raises(ToolError, match="strict"):
         await LocalTerminal(sandbox=made).start(CommandRequest("true", "/"))
+
+
+def test_a_variable_that_no_command_may_see_is_named_and_the_others_are_seen(monkeypatch):
+    monkeypatch.setenv("LANG", "C")
+    settings = Settings(tools=ToolSettings(shell=ShellSettings(env_allow=("OPENAI_API_KEY",))))
+    told: list[str] = []
+    session: Any = SimpleNamespace(_settings=settings, _watchdog=None, sandbox=None)
+    assert SessionBackends._local_terminal(session, told.append) is not None
+    (problem,) = told
+    assert "OPENAI_API_KEY" in problem
+    seen = seen_variables(settings)
+    assert "LANG" in seen
+    assert "OPENAI_API_KEY" not in seen
 
 
 @pytest.mark.anyio

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from acp_agent.config.call_settings import AnomalySettings
 from acp_agent.config.load import Flags, load
 from acp_agent.config.tool_settings import RateLimitSettings, ToolSettings
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import Access, PathSubject, ToolCall
 from acp_agent.gates.limits import Outcome
 from acp_agent.gates.rules.policy_rules import TrustLevel
-from acp_agent.session.toolset.gate_factory import GateMemories
+from acp_agent.session.toolset.gate_factory import GateMemories, GateMemory
 from tests.unit.gates.chain import Chain, call
 
 TWO_AN_HOUR = ToolSettings(rate_limit=RateLimitSettings(calls_per_hour=2))
@@ -44,6 +45,14 @@ def test_calls_alarms_and_what_the_user_refused_stay_and_the_conversation_does_n
     assert memories.of("s", "/work", ToolSettings()).rate.calls_per_hour == ToolSettings().rate_limit.calls_per_hour
     other = memories.of("other", "/work", TWO_AN_HOUR)
     assert (other.rate.used, other.anomalies.alarms, other.trust.tools) == (0, (), {})
+
+
+def test_whether_failing_tools_are_blocked_is_what_the_configuration_says() -> None:
+    for auto_block in (True, False):
+        memory = GateMemory.new(ToolSettings(anomaly=AnomalySettings(auto_block=auto_block)))
+        for _ in range(20):
+            memory.anomalies.record("bash", Outcome.BROKEN)
+        assert (memory.anomalies.blocked("bash") is not None) is auto_block
 
 
 def test_what_the_user_said_of_one_folder_does_not_count_in_another() -> None:

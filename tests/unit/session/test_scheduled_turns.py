@@ -78,3 +78,10 @@ async def test_a_prompt_that_comes_after_the_card_was_closed_finds_the_scheduled
             session.stored.set()
     assert session.card == "Scheduled."
     assert happened == [True, "the user's turn"]
+
+
+def test_a_reminder_is_a_notice_of_the_session():
+    told: list[str] = []
+    session: Any = SimpleNamespace(notices=SimpleNamespace(warn=told.append))
+    ScheduledTurns(session).remind("a scheduled prompt is due")
+    assert told == ["a scheduled prompt is due"]

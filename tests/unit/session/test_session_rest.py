@@ -2,18 +2,23 @@
 
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
 import pytest
 
 from acp_agent.core.events import TextDelta, UserMessage
-from acp_agent.core.messages import TextPart
-from acp_agent.core.session_options import AutoApprove, Mode
-from acp_agent.core.sessions import Change, UsageTotals
+from acp_agent.core.messages import StopReason, TextPart
+from acp_agent.core.secrets import verbatim
+from acp_agent.core.session_options import AutoApprove, Mode, SessionOptions
+from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionSnapshot, UsageTotals
+from acp_agent.protocol.client import Client
+from acp_agent.protocol.editor import Connection
 from acp_agent.session.pool import SessionLock
-from tests.fakes.sessions import holding, process
+from acp_agent.session.session import Opening, Session, SessionDependencies, SessionWorkspace
+from acp_agent.session.turn_slot import Answer
+from tests.fakes.sessions import Choices, Editor, holding, process
 from tests.unit.session.test_sessions import INVALID, METHODS, NOT_FOUND, usage
 
 pytestmark = pytest.mark.anyio
@@ -23,6 +28,25 @@ async def mode_of(root: Path, session: str) -> Mode:
     async with process(root, locking=False) as elsewhere:
         await elsewhere.ask("resume", session)
         return elsewhere.session(session).options.mode
+
+
+async def test_a_turn_is_followed_up_behind_its_answer(tmp_path: Path) -> None:
+    async with process(tmp_path) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        await anyio.wait_all_tasks_blocked()
+        assert here.engine(session).followed_up == [Answer(StopReason.END_TURN)]
+
+
+async def test_a_session_whose_configuration_allows_less_than_it_had_chosen_keeps_to_that_when_it_wakes() -> None:
+    record, peer = SessionRecord("s", "/work"), cast("Any", Editor())
+    saved = SessionSnapshot(record, SessionOptions(Mode.CODE, chosen=("mode",)), UsageTotals(), HistoryState(()))
+    needs = SessionDependencies(cast("Any", None), cast("Any", None), verbatim, lambda _: None, lambda: 0)
+    editor = Connection(peer, Client()).session("s", "/work")
+    options = SessionOptions(Mode.ASK, chosen=("mode",))
+    session = Session(needs, Opening(record, SessionWorkspace("/work"), editor, saved), options, Choices("p:one"))
+    session.resumed(saved.options)
+    assert session.options.mode is Mode.ASK
 
 
 async def test_of_too_many_sessions_those_are_forgotten_that_were_used_least_recently(tmp_path: Path) -> None:

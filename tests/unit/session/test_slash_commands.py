@@ -3,9 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_agent.core.types import ToolResult
 from acp_agent.session.slash.commands import (
     COMMANDS,
     CommandName,
+    _stdout,
     help_text,
     in_vain,
     misspelt,
@@ -96,3 +98,8 @@ def test_every_command_is_described_once_and_hints_are_those_of_the_requirement(
     assert hints[CommandName.MODEL] == "model id"
     assert hints[CommandName.MODE] == "code | architect | ask"
     assert hints[CommandName.REVIEW] == "path (optional)"
+
+
+def test_a_result_without_fields_has_no_output():
+    assert _stdout(ToolResult("x")) == ""
+    assert _stdout(ToolResult("x", envelope={"stdout": "y"})) == "y"

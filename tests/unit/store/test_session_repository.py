@@ -131,6 +131,11 @@ async def test_the_files_that_a_session_saw_are_there_after_a_restart_and_in_a_c
             saved = await each.snapshot()
             assert saved is not None
             assert saved.seen == FILES
+        await repository.write(Change(seen=FILES | {"/b": SeenFile("b", "")}))
+        await repository.write(Change(seen=FILES))
+        saved = await SessionStore(database).of("s").snapshot()
+        assert saved is not None
+        assert saved.seen == FILES
         changed = {"/a": SeenFile("new", "t")}
         await repository.write(Change(seen=changed))
         fresh = SessionStore(database).of("s")
@@ -501,7 +506,8 @@ async def test_a_session_whose_database_was_removed_is_put_back_with_all_but_wha
         await store.create(RECORD, SessionOptions())
         repository = store.of("s")
         told_before = (UserMessage((TextPart("before"),), "u1"),)
-        await repository.write(Change(told_before, HistoryState(SAID, 0, 7), conduct, tally, "T", "a:b", prompted=1))
+        before = Change(told_before, HistoryState(SAID, 0, 7), conduct, tally, "T", "a:b", prompted=1, seen=FILES)
+        await repository.write(before)
         conduct.mode = Mode.CODE  # the session's own, and it goes on
         removed(path)
         if others_were_faster:
@@ -515,6 +521,7 @@ async def test_a_session_whose_database_was_removed_is_put_back_with_all_but_wha
         assert saved.record == replace(RECORD, title="U", model="a:b", prompts=2)
         assert (saved.options, saved.usage) == (SessionOptions(Mode.ASK), tally)
         assert saved.history == HistoryState(more, 0, 9)
+        assert saved.seen == FILES
         assert await told(repository) == [event]
 
 

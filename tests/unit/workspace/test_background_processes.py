@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.errors import ToolError
+from acp_agent.workspace.processes import background
 from acp_agent.workspace.processes.background import MOST_ALIVE, OutputLog, ProcessPool
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from tests.fakes.fake_terminal import FakeTerminal, Script
@@ -111,6 +112,20 @@ async def test_the_same_text_is_waited_for_anew_after_it_was_found(tmp_path: Pat
         go.write_line("again")
         assert await process.until("compiled", PATIENCE, hear)
         assert "".join(heard).endswith("compiled again\n")
+    go.close()
+
+
+async def test_whoever_waits_for_a_text_is_woken_by_the_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(background, "_LOOK", 2 * PATIENCE)
+    go = Fifo(tmp_path / "go")
+    async with pool(LocalTerminal()) as processes:
+        process = await processes.start("echo up; read -r x < go; echo $x; read -r x < go", str(tmp_path))
+
+        async def hear(text: str) -> None:
+            if "up" in text:
+                go.write_line("again")
+
+        assert await process.until("again", PATIENCE, hear)
     go.close()
 
 

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -54,6 +56,11 @@ def test_children_are_found_at_every_depth(table: ProcessTable, child: "subproce
     assert below[0] == child.pid
     assert len(below) == 2
     assert descendants(table, []) == []
+
+
+def test_pids_that_were_used_again_while_they_were_read_lead_in_no_circle():
+    below: Any = SimpleNamespace(children=lambda pid: {1: [2], 2: [3, 1]}.get(pid, []))
+    assert descendants(below, [1]) == [1, 2, 3]
 
 
 def test_the_mark_is_what_the_process_was_started_with(table: ProcessTable, child: "subprocess.Popen[bytes]"):

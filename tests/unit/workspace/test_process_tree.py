@@ -18,6 +18,7 @@ from acp_agent.workspace.processes.table import (
 )
 from acp_agent.workspace.processes.tree import OrphanReaper, ProcessTree, pidfd_works, signal_and_wait
 from tests.unit.workspace.processes import LINUX, Caller, ended, exists, subreaper
+from tests.unit.workspace.trees import open_fds
 
 pytestmark = pytest.mark.anyio
 
@@ -193,3 +194,18 @@ def test_where_nothing_is_left_one_look_is_enough():
         assert looks == 1 or over, "one that another test has left may end meanwhile"
         assert table.questions.count("status") <= looks * len(others)
         assert "pids" not in table.questions
+
+
+def test_whether_descriptors_for_processes_work_is_tried_and_leaves_none_open(monkeypatch: pytest.MonkeyPatch):
+    def refuse(pid: int) -> int:
+        raise OSError(38, "Function not implemented")
+
+    pidfd_works.cache_clear()
+    before = open_fds()
+    pidfd_works()
+    assert open_fds() == before
+    pidfd_works.cache_clear()
+    with monkeypatch.context() as old_kernel:
+        old_kernel.setattr(os, "pidfd_open", refuse, raising=False)
+        assert not pidfd_works()
+    pidfd_works.cache_clear()

@@ -174,6 +174,9 @@ def test_names_out_of_another_command_or_a_list_are_asked_about(text: str):
         "find . -name '*.py' -mtime -1 | xargs cat",
         "find src -type f -print0 | xargs -0 cat",
         "find . 2>/dev/null | xargs cat",
+        "find -P . -empty -perm 600 -newer x -user me -group us -xdev -prune -print0 | xargs -0 cat",
+        "find . -size 1 -atime 1 -ctime 1 -amin 1 -cmin 1 -mount | xargs cat",
+        "find . ! -iname a -not -path b -o -regex c -a -readable -depth | xargs cat",
         "git ls-files | xargs cat",
         "git ls-files '*.py' | sort -u | head -n 5 | grep -v test | xargs cat",
         "git diff --name-only --diff-filter=AM main | xargs cat",
@@ -359,3 +362,9 @@ def test_a_denied_prefix_denies_its_destructive_forms_and_an_allowed_one_does_no
     assert action("git push", granted={"git push": True}.get) is Action.ALLOW
     assert action("git push --force", "git push --force *", granted={"git push": True}.get) is Action.ALLOW
     assert decide("git push --force").needed == ()
+
+
+def test_a_long_command_is_cut_in_a_reason_and_one_that_just_fits_is_not():
+    for words, shown in (("x" * 78 + " y", "x" * 78 + " y'"), ("x" * 78 + " yz", "x" * 78 + " y…'")):
+        reasons = judge(ShellText(words), (), lambda _: None).reasons
+        assert reasons == (f"no rule allows '{shown}",)

@@ -19,6 +19,7 @@ from acp_agent.gates.shell.command import (
 )
 from acp_agent.gates.shell.options import ShellCall, shell_call
 from acp_agent.gates.shell.syntax import Parsed, Parses
+from acp_agent.gates.shell.wrappers import is_runner
 from tests.rows import each_row
 from tests.sizes import sized
 from tests.unit.gates import everyday, hostile
@@ -29,6 +30,13 @@ def argvs(text: str) -> list[list[str]]:
     verdict = analyse(text)
     assert isinstance(verdict, Plain), verdict
     return [list(each.argv) for command in verdict.commands for each in command.walk()]
+
+
+def test_a_program_that_starts_no_other_is_no_runner():
+    assert [is_runner(Command(tuple(text.split()))) for text in ("ls -l", "timeout 5 ls", "chroot / ls")] == [
+        *(False, False),
+        True,
+    ]
 
 
 def test_the_commands_of_a_proven_text_are_the_proven_ones_alone():

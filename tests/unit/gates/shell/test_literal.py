@@ -79,6 +79,12 @@ def test_a_literal_text_is_what_the_parser_reads():
     assert literal > 500
 
 
+def test_a_literal_text_is_read_without_the_parser():
+    read = ShellText("ls -la src")
+    assert (read.analysis, read.commands) == (Plain(read.survey.commands), read.survey.commands)
+    assert "parses" not in vars(read)
+
+
 def test_what_starts_others_is_no_literal_text():
     for text in (
         "sudo ls",

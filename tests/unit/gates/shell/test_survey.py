@@ -238,6 +238,13 @@ def test_patterns_are_told_wherever_they_come_from():
     assert survey("cat 'd*/x'").commands[0].patterns == frozenset()
 
 
+def test_commands_in_different_brackets_are_told_apart():
+    first, second, third = (command.scopes for command in survey("(cd a); (ls); { (rm x); }").commands)
+    assert (first, second) == (("(1",), ("(2",))
+    assert [scope[:1] for scope in third] == ["{", "("]
+    assert len({*first, *second, *third}) == 4
+
+
 def test_values_of_variables_do_not_grow_without_end():
     found = survey("x=aaaa;" + "x=$x$x;" * 300)
     assert max(len(word) for command in found.commands for word in command.assignments) < 10_000

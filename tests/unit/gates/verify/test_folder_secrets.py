@@ -11,7 +11,9 @@ import anyio
 import pytest
 
 from acp_agent.core.types import Access, Allow, Ask, PathSubject
+from acp_agent.gates.shell.command import survey
 from acp_agent.gates.verify.firewall import Firewall
+from acp_agent.gates.verify.folder_readers import reading
 from acp_agent.gates.verify.verifiers import VerifierGate
 from acp_agent.workspace.command_files import FoundSecret, Look, SecretsBelow, real_path, shell_names
 from acp_agent.workspace.roots import Roots
@@ -417,3 +419,16 @@ async def test_other_calls_go_on_while_a_folder_is_looked_at(tmp_path: Path):
             meanwhile.append(True)
             seen.set()
     assert meanwhile
+
+
+@each_row(
+    "text, folders",
+    [
+        ("tar cf x.tar a b", {"a", "b"}),
+        ("tar cf x.tar -C d a b", {"a", "b", "d/a", "d/b"}),
+    ],
+)
+def test_tar_packs_what_it_names_where_it_stands_and_in_the_folders_it_goes_to(text: str, folders: set[str]):
+    packed = reading(survey(text).commands[0])
+    assert packed is not None
+    assert set(packed.folders) == folders

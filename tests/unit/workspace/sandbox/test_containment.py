@@ -486,6 +486,13 @@ async def test_modes_and_times_of_files_in_the_folder_can_be_changed(contained):
     assert "No such file or directory" in missing
 
 
+async def test_a_link_itself_keeps_its_owner_wherever_it_leads(contained):
+    said = await contained.output(
+        'cd src && ln -s /etc/passwd l && python3 -c \'import os; os.lchown("l", -1, -1); print("done")\''
+    )
+    assert said == "done\n"
+
+
 async def test_many_processes_change_modes_at_once(contained):
     outcome = await contained.run(
         "cd src && seq 200 | xargs touch && seq 200 | xargs -P 8 -n 5 chmod 600 && ls -l | grep -c rw---"
