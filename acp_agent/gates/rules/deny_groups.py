@@ -9,7 +9,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from types import MappingProxyType
 from typing import NamedTuple, cast
@@ -78,6 +78,7 @@ MAX_TEXT = 8 * 1024
 """The most characters of a word or program text that regular expressions read."""
 
 _SUBSTITUTED = "$()"
+_WILDCARDS = ("*", "?", "[")
 _EVALUATORS = frozenset(("eval", "source", "."))
 _SETTERS = frozenset(("export", "declare", "typeset", "local", "readonly"))
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)\+?=")
@@ -104,7 +105,7 @@ def find_in_groups(found: Survey, groups: Iterable[str], matches: Matches, *, as
 def _single(group: Group, command: Command, matches: Matches) -> Iterator[str]:
     """Yield the matches of one single command with a group."""
     name, args = command.name, command.argv[1:]
-    for pattern in group.patterns:
+    for pattern in _patterns_for(group.patterns, name.casefold()[:1]):
         if matches(pattern, command):
             yield pattern
     if name in group.bare and not args and not command.runs:
@@ -125,6 +126,14 @@ def _single(group: Group, command: Command, matches: Matches) -> Iterator[str]:
         yield f"{name} $(…)"
     if group.hidden and command.argv and not {"*", "?", "["}.isdisjoint(name):
         yield command.argv[0]
+
+
+@lru_cache(1024)
+def _patterns_for(patterns: tuple[str, ...], initial: str) -> tuple[str, ...]:
+    """Return the patterns that may name a program with this initial, in lower case: most begin with another."""
+    if initial in _WILDCARDS:
+        return patterns
+    return tuple(each for each in patterns if each.casefold()[:1] in (initial, *_WILDCARDS))
 
 
 def _fetched(fetches: str, fetchers: frozenset[str], commands: tuple[Command, ...]) -> str:
