@@ -4,6 +4,7 @@ The services change the process they are in (log, signals, who inherits orphans)
 """
 
 import json
+import math
 import os
 import sys
 import threading
@@ -17,11 +18,14 @@ from typing import Any
 import anyio
 from anyio import from_thread
 
+from acp_agent.config.llm_settings import ProviderSettings, ProviderType
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.execution.audit import Caller
 from acp_agent.session import processes
 from acp_agent.session.model_choices import ModelChoices
 from acp_agent.session.processes import ProcessServices
+from acp_agent.store.db import Database
+from acp_agent.workspace.processes.tree import is_subreaper
 
 Made = Callable[..., tuple[ProcessServices, list[Any]]]
 
@@ -98,9 +102,17 @@ def sessions_with_equal_models_share_connections_which_are_closed_at_the_end_als
     llm = load(Flags(), {}, one).settings.llm
     catalog = services.catalog(llm)
     assert services.catalog(llm) is catalog
+    asked: Any = SimpleNamespace(forget=lambda: closed.append("keys"))
+    closed, services.credentials = list[str](), asked
     services.forget_keys()
+    assert closed == ["keys"]
+    folder = services.script_folder()
+    assert os.path.isdir(folder)
     assert services.catalog(llm) is not catalog, "nor are models built with forgotten keys"
-    closed = list[str]()
+    provider = ProviderSettings(name="p", type=ProviderType.OPENAI)
+    assert services.catalog(llm.model_copy(update={"providers": (provider,)})) is not services.catalog(llm)
+    services._catalogs.popitem()
+    closed.clear()
     outdated: Any = services._outdated
     assert outdated == [catalog]
     for each, name in ((catalog, "outdated"), (services.catalog(llm), "newest")):
@@ -108,6 +120,7 @@ def sessions_with_equal_models_share_connections_which_are_closed_at_the_end_als
     services._database = Closing("database", closed)  # type: ignore[assignment]
     anyio.run(services.aclose)
     assert closed == ["newest", "outdated", "database"]
+    assert not os.path.exists(folder)
 
 
 def a_folder_is_cleaned_once_for_sessions_that_open_together(made: Made, one: str, two: str):
@@ -116,7 +129,37 @@ def a_folder_is_cleaned_once_for_sessions_that_open_together(made: Made, one: st
     loaded = load(Flags(), {}, one)
     for folder in (one, one, two):
         services.engine(FakeSession(folder), loaded, lambda each: each)  # type: ignore[arg-type]
-    assert [task.args[0] for task in tasks if task.func is processes._sweep] == [(one,), (two,)]
+    services._swept = (two,), -math.inf
+    services.engine(FakeSession(two), loaded, lambda each: each)  # type: ignore[arg-type]
+    assert [task.args[0] for task in tasks if task.func is processes._sweep] == [(one,), (two,), (two,)]
+
+
+def what_is_not_there_is_not_tidied_up(made: Made, one: str, two: str):
+    services, _ = made()
+    services._database = Database(f"{one}/none.db", services._warn)
+    anyio.run(services.tidy_up, load(Flags(), {}, one))
+    assert not os.path.exists(f"{one}/none.db")
+
+
+def the_process_takes_orphans_and_hides_the_keys_of_every_configuration(made: Made, one: str, two: str):
+    services, _ = made()
+    assert is_subreaper() == (sys.platform == "linux")
+    processes.SessionFactory = lambda *_: SimpleNamespace(engine=lambda: None)  # type: ignore[assignment]
+    provider = SimpleNamespace(secrets=lambda _: ["c0nf1g-0123456789abcdef"])
+    loaded: Any = SimpleNamespace(settings=SimpleNamespace(llm=SimpleNamespace(providers=[provider])))
+    session = FakeSession(one)
+    session.workspace.secrets = ("ed1t0r-9f8e7d6c5b4a3210",)
+    services.engine(session, loaded, lambda each: each)  # type: ignore[arg-type]
+    assert services.redact("ed1t0r-9f8e7d6c5b4a3210 c0nf1g-0123456789abcdef") == "[REDACTED:known] [REDACTED:known]"
+
+
+def trouble_with_the_log_is_told(made: Made, one: str, two: str):
+    processes.log = SimpleNamespace(configure=lambda *_, **__: "the log cannot be written")  # type: ignore[assignment]
+    services, _ = made()
+    processes.SessionFactory = lambda *_: SimpleNamespace(engine=lambda: None)  # type: ignore[assignment]
+    session = FakeSession(one)
+    services.engine(session, load(Flags(), {}, one), lambda each: each)  # type: ignore[arg-type]
+    assert session.warned == ["the log cannot be written"]
 
 
 def problems_are_told_to_the_sessions_there_are_and_to_those_that_come(made: Made, one: str, two: str):
@@ -145,10 +188,18 @@ def stores_are_those_of_the_configuration_and_shared(made: Made, one: str, two: 
     assert services._database.path.startswith(os.environ["ACP_AGENT_DATA_DIR"])
     assert services.grants(None) is services.grants(None)
     assert services.grants(f"{one}/grants.toml") is not services.grants(None)
-    assert services.memories(loaded) is not None
+    embedder: Any = object()
+    notes = services.memories(loaded, embedder)
+    assert notes is not None
+    assert notes._vectors is not None
     assert services.memories(changed(loaded, "memory", enabled=False)) is None
     caller = Caller("s", one, lambda *_: "trusted", lambda _: "")  # type: ignore[arg-type]
-    assert services.auditor(caller, loaded, str) is not None
+    audited = changed(loaded, "audit", max_bytes=1_000_000)
+    first, second = (services.auditor(caller, audited, str) for _ in range(2))
+    assert first is not None
+    assert second is not None
+    assert first._log is second._log
+    assert first._log._max_bytes == 1_000_000
     assert services.auditor(caller, changed(loaded, "audit", enabled=False), str) is None
     store = services._store(changed(loaded, "tools.overflow", max_overflow_bytes=10, max_conversation_bytes=20))
     assert (store.max_bytes, store.conversation_bytes) == (10, 20)
@@ -223,6 +274,9 @@ CHECKS = (
     sessions_share_rules_and_looks_only_under_equal_settings_in_the_same_folders,
     sessions_with_equal_models_share_connections_which_are_closed_at_the_end_also_those_of_forgotten_keys,
     stores_are_those_of_the_configuration_and_shared,
+    what_is_not_there_is_not_tidied_up,
+    the_process_takes_orphans_and_hides_the_keys_of_every_configuration,
+    trouble_with_the_log_is_told,
     a_folder_is_cleaned_once_for_sessions_that_open_together,
     problems_are_told_to_the_sessions_there_are_and_to_those_that_come,
     providers_are_asked_for_their_models,

@@ -46,6 +46,8 @@ def names(text: str) -> set[str]:
         "alias x=evil",
         "a=ev; b=il; $a$b",
         'x=evil; "$x"',
+        "export x=evil; sh -c '$x'",
+        "x=evil; eval '$x'",
         "${x:-evil}",
         'set -- evil; "$@"',
         "shift; x=$@; evil",
@@ -173,7 +175,16 @@ def test_dangerous_shapes_are_named(text: str):
 
 
 @pytest.mark.parametrize(
-    "text", ["walk() { ls; walk x && ls; }", "base64 -d x | cat", "find . | xargs rm", "f() { ls & }; f"]
+    "text",
+    [
+        "walk() { ls; walk x && ls; }",
+        "base64 -d x | cat",
+        "base64 -d x; echo ls | sh",
+        "find . | xargs rm",
+        "find / | rm x",
+        "df / | xargs rm",
+        "f() { ls & }; f",
+    ],
 )
 def test_ordinary_shapes_are_not(text: str):
     assert not survey(text).hazards
@@ -198,6 +209,13 @@ def test_more_values_readings_or_commands_than_are_followed_say_so():
         in survey("for x in " + "a " * 0 + " ".join(map(str, range(200))) + "; do " + "$x;" * 90 + "done").unread
     )
     assert survey('log() { echo "$1"; }; ' + "".join(f"log {n};" for n in range(100))).unread == ""
+
+
+def test_as_many_texts_inside_a_text_are_read_as_may_be_and_not_one_more():
+    last = survey("eval x; " * 498 + "eval evil")
+    assert last.unread == ""
+    assert "evil" in {command.name for command in last.walk()}
+    assert "500 texts" in survey("eval x; " * 499 + "eval evil").unread
 
 
 def test_a_body_without_parameters_is_read_once_however_often_it_is_called():
