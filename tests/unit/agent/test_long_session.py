@@ -12,6 +12,7 @@ import acp_agent.agent
 from acp_agent.core.messages import ModelEvent, Role, ToolResultPart
 from acp_agent.core.ports import ModelRequest
 from tests.bench.long_session import ENDS, TURNS, LongSession, Talker
+from tests.sizes import sized
 from tests.unit.agent.compacting import WireChecked
 
 pytestmark = pytest.mark.anyio
@@ -38,21 +39,21 @@ class CountedCalls:
             self.count += 1
 
 
-async def test_two_hundred_turns_are_valid_at_every_model_call_and_lose_no_call() -> None:
-    talker = Talker(SMALL)
+async def test_hundreds_of_model_calls_are_valid_and_no_call_is_lost() -> None:
+    turns, talker = sized(100, TURNS), Talker(SMALL)
     checked = WireChecked(talker)
     session = LongSession(talker, checked)
-    for number in range(TURNS):
+    for number in range(turns):
         await session.turn(number)
         assert session.history.estimate() < SMALL
         last = session.history.messages()[-2]
         assert last.role is Role.USER
         assert [part.id for part in last.parts if isinstance(part, ToolResultPart)] == [f"toolu_{talker.calls}"]
-    assert talker.calls == TURNS
+    assert talker.calls == turns
     assert session.summed_up >= 2
     assert session.cleared >= 2
     assert len(session.history.knowledge) == session.summed_up
-    assert len(checked.sizes) == 2 * TURNS
+    assert len(checked.sizes) == 2 * turns
     assert max(checked.sizes) < SMALL * 6  # bytes of JSON; a token is about four
 
 
