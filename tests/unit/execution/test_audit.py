@@ -14,6 +14,7 @@ from acp_agent.core.ports import Decision, Invocation
 from acp_agent.core.services import BlockReason, Egress, WebCaller
 from acp_agent.core.types import (
     Access,
+    AgentSubject,
     ApprovedBy,
     CallOrigin,
     CommandSubject,
@@ -190,6 +191,7 @@ async def test_what_a_real_gate_refuses_names_the_gate_and_its_rule(audited, tmp
         ("grep", [PathSubject("a", Access.READ)], "code_search"),
         ("fetch", [UrlSubject("https://example.com")], "web_scrape"),
         ("mcp_x_y", [McpSubject("x", "y")], "mcp"),
+        ("mcp_x_y", [AgentSubject("x", "y")], "agent"),
         ("list_directory", [], None),
     ],
 )

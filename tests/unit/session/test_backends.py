@@ -74,6 +74,12 @@ def test_with_a_program_comes_its_project_or_else_its_virtual_environment(tmp_pa
     assert named == {"a.sh": [str(tmp_path / "app")], "b": [str(tmp_path / "env")], "c": [str(programs[2])]}
 
 
+def test_an_entry_that_names_folders_of_the_system_opens_none_of_them():
+    named = ("/dev", "/proc", "/run", "/sys", "/var/run")
+    opened = set(_named_paths(StdioServer("no-such-program", named)))
+    assert opened.isdisjoint(named)
+
+
 @pytest.mark.anyio
 async def test_where_walls_are_demanded_and_missing_no_command_runs():
     if tier_works(SandboxTier.SEATBELT):

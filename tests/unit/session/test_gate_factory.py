@@ -2,17 +2,22 @@
 
 import gc
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from acp_agent.config.call_settings import AnomalySettings
+from acp_agent.config.call_settings import AdversarialSettings, AnomalySettings
 from acp_agent.config.load import Flags, load
+from acp_agent.config.settings import Settings
 from acp_agent.config.tool_settings import RateLimitSettings, ToolSettings
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import Access, PathSubject, ToolCall
+from acp_agent.gates.adversarial import AdversarialGate
+from acp_agent.gates.gate import Gate
 from acp_agent.gates.limits import Outcome
 from acp_agent.gates.rules.policy_rules import TrustLevel
-from acp_agent.session.toolset.gate_factory import GateMemories, GateMemory
+from acp_agent.session.toolset.gate_factory import GateMemories, GateMemory, _adversarial
 from tests.unit.gates.chain import Chain, call
 
 TWO_AN_HOUR = ToolSettings(rate_limit=RateLimitSettings(calls_per_hour=2))
@@ -94,3 +99,12 @@ async def test_the_policy_of_a_session_goes_by_the_trust_in_its_turn(tmp_path: P
     refused = await chain.run(reading)
     assert refused.ruling is not None
     assert refused.ruling.gate == "policy"
+
+
+def test_the_second_model_is_asked_behind_the_gates_that_there_are() -> None:
+    policies = AdversarialSettings(enabled=True, policies=("Nothing leaves the folder.",))
+    settings = Settings(tools=ToolSettings(adversarial_policy=policies))
+    state: Any = SimpleNamespace(opinion=lambda *_: None, redact=str)
+    behind = cast("Gate", SimpleNamespace())
+    (made,) = _adversarial(settings, state, (None, behind), print)
+    assert cast("AdversarialGate", made)._later == (behind,)

@@ -22,7 +22,7 @@ from acp_agent.gates.limits import Outcome
 from acp_agent.session.models import spent
 from acp_agent.session.session import SessionWorkspace
 from acp_agent.session.slash.commands import ALWAYS, CommandName
-from acp_agent.session.slash.handler import CommandDependencies, SlashCommandHandler, run_memory
+from acp_agent.session.slash.handler import CommandDependencies, SlashCommandHandler, _listed, run_memory
 from acp_agent.session.subagents import AgentLibrary
 from acp_agent.session.toolset.extensions import SessionExtensions
 from acp_agent.session.toolset.gate_factory import GateMemory
@@ -152,6 +152,11 @@ async def test_models_are_listed_and_chosen_and_asked_for_again(configured: Conf
     assert [each.model for each in fixed.chosen] == ["fake:x"]
     assert await desk.model("refresh") == "fake offers 7 models.\n\nfake:x of 7"
     assert [each.model for each in fixed.chosen] == ["fake:x", "fake:x"]
+
+
+def test_lines_are_listed_and_where_there_are_none_that_is_said():
+    assert _listed(("one", "two"), "none") == "- one\n- two"
+    assert _listed((), "none") == "none"
 
 
 # ------------------------------------------------------------------------------------- /run, /clear

@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from acp_agent.workspace.processes.table import MARK, LinuxProcessTable, ProcessTable, PsutilProcessTable, descendants
+from acp_agent.workspace.processes.table import (
+    MARK,
+    LinuxProcessTable,
+    ProcessTable,
+    PsutilProcessTable,
+    _session,
+    descendants,
+)
 
 LINUX = sys.platform == "linux"
 linux_only = pytest.mark.skipif(not LINUX, reason="/proc")
@@ -118,3 +125,10 @@ def test_a_process_keeps_its_mark_while_it_becomes_another_program():
                     assert table.mark(process.pid) == "12.ab"
             finally:
                 process.kill()
+
+
+def test_a_process_that_is_gone_has_no_session():
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    assert _session(gone.pid) == 0
+    assert _session(os.getpid()) == os.getsid(0)

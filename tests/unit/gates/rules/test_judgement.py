@@ -364,6 +364,11 @@ def test_a_denied_prefix_denies_its_destructive_forms_and_an_allowed_one_does_no
     assert decide("git push --force").needed == ()
 
 
+def test_all_programs_that_print_whole_lines_of_their_input_pass_names_on():
+    text = "git ls-files | egrep -v test | fgrep -i py | grep -x a | sort -n | uniq -u | xargs cat"
+    assert action(text, *BOTH, "egrep *", "fgrep *", "uniq *") is Action.ALLOW
+
+
 def test_a_long_command_is_cut_in_a_reason_and_one_that_just_fits_is_not():
     for words, shown in (("x" * 78 + " y", "x" * 78 + " y'"), ("x" * 78 + " yz", "x" * 78 + " y…'")):
         reasons = judge(ShellText(words), (), lambda _: None).reasons

@@ -44,6 +44,7 @@ from acp_agent.gates.verify.verifiers import (
     UrlMemory,
     Verifier,
     VerifierGate,
+    _key,
 )
 from acp_agent.workspace.command_files import SecretsBelow, real_path, shell_names
 from acp_agent.workspace.roots import Roots
@@ -738,3 +739,11 @@ async def test_copies_of_folders_are_judged_in_another_thread_and_single_paths_a
         threads = Threads()
         await VerifierGate([threads]).examine(CallFacts(call("move_path", *subjects)))
         assert (threading.get_ident() not in threads.seen) is elsewhere, subjects
+
+
+def test_only_pages_of_the_web_have_a_key():
+    keys = {
+        url: _key(url)
+        for url in ("https://a.example:443/x/", "a.example/x", "ftp://a.example/x", "https://u@a.example")
+    }
+    assert list(keys.values()) == ["a.example/x", "a.example/x", "", ""]

@@ -264,6 +264,10 @@ def test_a_certificate_that_is_not_trusted_is_no_wall():
     assert wall_named(said, 1) == ""
 
 
+async def test_the_editors_terminal_has_the_filter_of_system_calls(networked: Networked):
+    assert "--seccomp 9 " in networked.line()
+
+
 async def test_the_editors_terminal_runs_bash_where_there_is_one(networked: Networked):
     request = CommandRequest('echo "${BASH_VERSION:+bash}"', str(networked.root))
     done = await anyio.run_process(["sh", "-c", networked.sandbox.shell_text(request, {}).line], check=False)
