@@ -12,6 +12,7 @@ from acp_agent.core.errors import ProviderError, ProviderErrorKind, ToolError
 from acp_agent.core.messages import ModelStop, StopReason, Usage
 from acp_agent.core.types import ToolCall
 from tests.fakes.scripted_provider import Script, ScriptedProvider, Step, call
+from tests.sizes import sized
 from tests.unit.agent.compacting import Compacting, WireChecked
 from tests.unit.agent.conversation_rules import assert_acceptable
 from tests.unit.agent.test_endings import Canceller
@@ -60,7 +61,7 @@ ACTIONS = st.one_of(PROMPTS, PROMPTS, PROMPTS, st.tuples(st.just("compact"), st.
 
 
 @given(st.lists(ACTIONS, min_size=4, max_size=10), st.lists(SUMMARIES, max_size=6))
-@settings(max_examples=settings.default.max_examples)
+@settings(max_examples=settings.default.max_examples * sized(1, 2))
 async def test_after_anything_the_history_is_valid_and_the_next_prompt_works(
     actions: list[tuple[str, list[Script], int | None]], summaries: list[Script]
 ) -> None:

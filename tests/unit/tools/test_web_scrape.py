@@ -9,6 +9,7 @@ from acp_agent.core.services import WebCaller, WebPage
 from acp_agent.core.types import ToolKind, UrlSubject
 from acp_agent.tools import html_page, web
 from acp_agent.tools.web import WebScrape
+from tests.sizes import sized
 from tests.unit.tools.workbench import Workbench
 
 pytestmark = pytest.mark.anyio
@@ -166,7 +167,7 @@ SELECTORS = [
 @pytest.mark.parametrize("select", SELECTORS)
 @pytest.mark.timeout(20)
 def test_hostile_selectors_take_a_time_in_proportion_to_the_page(select: str):
-    steps = [_calls(size, select) for size in (1, 2)]
+    steps = [_calls(size, select) for size in sized((1, 2), (2, 4))]
     assert steps[1] < steps[0] * 3, steps
 
 

@@ -15,6 +15,7 @@ from acp_agent.core.errors import Refused, ToolError
 from acp_agent.workspace.beneath import Opener
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.roots import Roots
+from tests.sizes import sized
 
 NAMES = ["a", "b", "c"]
 STEPS = [*NAMES, *NAMES, "..", "."]
@@ -123,7 +124,7 @@ async def shown_by(files: LocalFileSystem, call: str, path: str, other: str) -> 
         return "SECRET" if "SECRET" in str(error) else ""
 
 
-@settings(max_examples=settings.default.max_examples * 2)
+@settings(max_examples=settings.default.max_examples * sized(2, 3))
 @given(tree=st.lists(nodes, max_size=10), sequence=st.lists(calls, min_size=1, max_size=12))
 def test_nothing_outside_is_ever_read_or_changed(
     tmp_path_factory: pytest.TempPathFactory,

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from acp_agent.gates.paths.unnamed_paths import feeds_names_below
 from acp_agent.gates.shell.command import survey
+from tests.sizes import sized
 from tests.unit.gates.chain import Chain, command, rules
 
 CANARY = "canary-of-the-outside"
@@ -274,7 +275,7 @@ def judge_and_run(world: World, text: str) -> bool:
 @example([("", "git checkout -q evil"), ("; ", "cat readme.txt")])
 @example([("", "mv src/deep new"), (" && ", "cat new/in/readme.txt")])
 @example([("", "git log -1 --format=%x2e%x2e%x2foutside%x2fsecret.txt | xargs cat")])
-@settings(max_examples=settings.default.max_examples)
+@settings(max_examples=settings.default.max_examples * sized(1, 2))
 def test_no_line_that_runs_unasked_reaches_the_outside_by_a_link(world: World, steps: list[tuple[str, str]]):
     judge_and_run(world, "".join(f"{joint if at else ''}{step}" for at, (joint, step) in enumerate(steps)))
 

@@ -24,6 +24,7 @@ from acp_agent.gates.rules.permission_rules import Action, judge
 from acp_agent.gates.shell.command import Plain, ShellText, analyse
 from acp_agent.gates.shell.grammar import Grammar, grammar_of, known_programs
 from tests.rows import each_row
+from tests.sizes import sized
 from tests.unit.gates.chain import rules
 
 CANARY = "canary-7f3a"
@@ -466,7 +467,7 @@ def bundles(program: str) -> st.SearchStrategy[tuple[str, str]]:
     )
 
 
-@settings(max_examples=settings.default.max_examples * 4)
+@settings(max_examples=settings.default.max_examples * sized(4, 8))
 @given(st.sampled_from(runnable()).flatmap(bundles), st.sampled_from(("", " ")), _WORDS)
 def test_no_bundle_of_letters_reads_or_writes_what_it_does_not_name(
     ground: Ground, call: tuple[str, str], between: str, rest: list[str]
