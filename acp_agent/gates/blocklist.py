@@ -14,7 +14,7 @@ from typing import NamedTuple, assert_never
 
 from acp_agent.core.types import Allow, Ask, Deny, Verdict
 from acp_agent.gates.gate import CallFacts, Gate
-from acp_agent.gates.rules.deny_groups import find_in_groups
+from acp_agent.gates.rules.deny_groups import find_in_groups, patterns_for
 from acp_agent.gates.shell.command import Command, ShellText, Survey, survey
 from acp_agent.gates.shell.danger import code_hazard, destructive, shell_texts
 from acp_agent.gates.shell.options import has_option, operands, option_texts, tables
@@ -148,7 +148,7 @@ class BlocklistPolicy:
     def _configured(self, command: Command, name: str) -> str:
         if name == "dd" and self._allowed.isdisjoint((_COPY, "dd")) and any(w.startswith("if=") for w in command.argv):
             return _COPY
-        for pattern in self.blocked:
+        for pattern in patterns_for(self.blocked, command.name):
             if _matches(pattern, command):
                 return pattern
         return ""
@@ -287,21 +287,16 @@ def _named(name: str, names: frozenset[str]) -> str:
 
 
 @cache
-def _pattern_words(pattern: str) -> tuple[tuple[str, ...], frozenset[str], str]:
-    """Return the words of a configured pattern in lower case, the program's name, and its initial.
-
-    The initial is empty if the name begins with a wildcard.
-    """
+def _pattern_words(pattern: str) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Return the words of a configured pattern in lower case, and the program's name."""
     words = tuple(pattern.casefold().split())
-    return words, frozenset(words[:1]), _WILD.sub("", words[0][:1]) if words else ""
+    return words, frozenset(words[:1])
 
 
 def _matches(pattern: str, command: Command) -> bool:
     """Return whether a configured pattern matches: as the beginning of the command, or its words in any order."""
-    words, names, initial = _pattern_words(pattern)
+    words, names = _pattern_words(pattern)
     name = command.name.casefold()
-    if initial and name[:1] not in (initial, "*", "?", "["):
-        return False  # most commands for most patterns
     if not words or not (_named(name, names) or fnmatchcase(name, words[0])):
         return False
     args = [word.casefold() for word in command.argv[1:]]

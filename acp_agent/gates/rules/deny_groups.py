@@ -105,7 +105,7 @@ def find_in_groups(found: Survey, groups: Iterable[str], matches: Matches, *, as
 def _single(group: Group, command: Command, matches: Matches) -> Iterator[str]:
     """Yield the matches of one single command with a group."""
     name, args = command.name, command.argv[1:]
-    for pattern in _patterns_for(group.patterns, name.casefold()[:1]):
+    for pattern in patterns_for(group.patterns, name):
         if matches(pattern, command):
             yield pattern
     if name in group.bare and not args and not command.runs:
@@ -128,12 +128,16 @@ def _single(group: Group, command: Command, matches: Matches) -> Iterator[str]:
         yield command.argv[0]
 
 
+def patterns_for(patterns: tuple[str, ...], name: str) -> tuple[str, ...]:
+    """Return the patterns that may match a program, by the initial of its name: most begin with another."""
+    return _with_initial(patterns, name.casefold()[:1])
+
+
 @lru_cache(1024)
-def _patterns_for(patterns: tuple[str, ...], initial: str) -> tuple[str, ...]:
-    """Return the patterns that may name a program with this initial, in lower case: most begin with another."""
+def _with_initial(patterns: tuple[str, ...], initial: str) -> tuple[str, ...]:
     if initial in _WILDCARDS:
         return patterns
-    return tuple(each for each in patterns if each.casefold()[:1] in (initial, *_WILDCARDS))
+    return tuple(each for each in patterns if each.strip().casefold()[:1] in (initial, *_WILDCARDS))
 
 
 def _fetched(fetches: str, fetchers: frozenset[str], commands: tuple[Command, ...]) -> str:
