@@ -83,6 +83,18 @@ class World:
         return await self.executor.execute(CallFacts(invocation))
 
 
+class RecordingWatch(FileWatch):
+    """Looks at the files below the roots, keeps nothing for `/undo`, and remembers what it has `found`."""
+
+    def __init__(self, roots: Roots) -> None:
+        super().__init__(roots, SessionSnapshots("/dev/null/undo/a", "a"), None)
+        self.found: list[CommandChanges] = []
+
+    def since(self, look: StateBefore, *, noted: bool = True) -> CommandChanges:
+        self.found.append(super().since(look, noted=noted))
+        return self.found[-1]
+
+
 async def test_that_the_folders_are_too_large_for_finding_changes_is_said_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,12 +109,7 @@ async def test_that_the_folders_are_too_large_for_finding_changes_is_said_once(
 
 
 async def test_what_a_cancelled_command_has_changed_is_looked_at_behind_its_own_clean_up(tmp_path: Path) -> None:
-    facts, later, found = CallFacts(call("bash", CommandSubject("make"))), list[Task](), list[CommandChanges]()
-
-    class Watch(FileWatch):
-        def since(self, look: StateBefore, *, noted: bool = True) -> CommandChanges:
-            found.append(super().since(look, noted=noted))
-            return found[-1]
+    facts, later = CallFacts(call("bash", CommandSubject("make"))), list[Task]()
 
     class Command(World):
         async def execute(self, facts: CallFacts) -> ToolResult:
@@ -111,7 +118,7 @@ async def test_what_a_cancelled_command_has_changed_is_looked_at_behind_its_own_
             raise AssertionError
 
     with Roots(str(tmp_path)) as roots:
-        watch = Watch(roots, SessionSnapshots("/dev/null/undo/a", "a"), None)
+        watch = RecordingWatch(roots)
         executor = ChangesExecutor(Command(), watch, later=later.append)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(executor.execute, facts)
@@ -119,23 +126,16 @@ async def test_what_a_cancelled_command_has_changed_is_looked_at_behind_its_own_
             while not (tmp_path / "made").exists():
                 await anyio.lowlevel.checkpoint()
             tasks.cancel_scope.cancel()
-        assert (later, found) == ([], [])
+        assert (later, watch.found) == ([], [])
         (tmp_path / "made by its clean-up").touch()
         for clean_up in facts.clean_up:
             await clean_up()
         for task in later:
             await task()
-    assert [Path(path).name for path in found[0].changed] == ["made", "made by its clean-up"]
+    assert [Path(path).name for path in watch.found[0].changed] == ["made", "made by its clean-up"]
 
 
 async def test_what_a_cancelled_command_has_changed_is_noted_also_where_nobody_looks_later(tmp_path: Path) -> None:
-    found = list[CommandChanges]()
-
-    class Watch(FileWatch):
-        def since(self, look: StateBefore, *, noted: bool = True) -> CommandChanges:
-            found.append(super().since(look, noted=noted))
-            return found[-1]
-
     class Command(World):
         async def execute(self, facts: CallFacts) -> ToolResult:
             (tmp_path / "made").touch()
@@ -144,10 +144,10 @@ async def test_what_a_cancelled_command_has_changed_is_noted_also_where_nobody_l
             raise AssertionError
 
     with Roots(str(tmp_path)) as roots:
-        watch = Watch(roots, SessionSnapshots("/dev/null/undo/a", "a"), None)
+        watch = RecordingWatch(roots)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ChangesExecutor(Command(), watch).execute, CallFacts(call("bash", CommandSubject("make"))))
-    assert [Path(path).name for each in found for path in each.changed] == ["made"]
+    assert [Path(path).name for each in watch.found for path in each.changed] == ["made"]
 
 
 async def test_a_command_whose_changes_stay_has_failed_for_that(tmp_path: Path) -> None:

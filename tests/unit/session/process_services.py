@@ -41,6 +41,16 @@ class FakeSession:
         self.choices: object = None
 
 
+class NoFactory:
+    """Stands for the factory of sessions: the services are looked at, and no engine is made."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def engine(self) -> None:
+        """Make nothing."""
+
+
 class Closing:
     """Something that is closed, and says so."""
 
@@ -116,8 +126,8 @@ def sessions_with_equal_models_share_connections_which_are_closed_at_the_end_als
     outdated: Any = services._outdated
     assert outdated == [catalog]
     for each, name in ((catalog, "outdated"), (services.catalog(llm), "newest")):
-        each._http = Closing(name, closed)  # type: ignore[assignment]
-    services._database = Closing("database", closed)  # type: ignore[assignment]
+        each._http = Closing(name, closed)
+    services._database = Closing("database", closed)
     anyio.run(services.aclose)
     assert closed == ["newest", "outdated", "database"]
     assert not os.path.exists(folder)
@@ -125,12 +135,11 @@ def sessions_with_equal_models_share_connections_which_are_closed_at_the_end_als
 
 def a_folder_is_cleaned_once_for_sessions_that_open_together(made: Made, one: str, two: str):
     services, tasks = made()
-    processes.SessionFactory = lambda *_: SimpleNamespace(engine=lambda: None)  # type: ignore[assignment]
     loaded = load(Flags(), {}, one)
     for folder in (one, one, two):
-        services.engine(FakeSession(folder), loaded, lambda each: each)  # type: ignore[arg-type]
+        services.engine(FakeSession(folder), loaded, lambda each: each)
     services._swept = (two,), -math.inf
-    services.engine(FakeSession(two), loaded, lambda each: each)  # type: ignore[arg-type]
+    services.engine(FakeSession(two), loaded, lambda each: each)
     assert [task.args[0] for task in tasks if task.func is processes._sweep] == [(one,), (two,), (two,)]
 
 
@@ -144,30 +153,27 @@ def what_is_not_there_is_not_tidied_up(made: Made, one: str, two: str):
 def the_process_takes_orphans_and_hides_the_keys_of_every_configuration(made: Made, one: str, two: str):
     services, _ = made()
     assert is_subreaper() == (sys.platform == "linux")
-    processes.SessionFactory = lambda *_: SimpleNamespace(engine=lambda: None)  # type: ignore[assignment]
     provider = SimpleNamespace(secrets=lambda _: ["c0nf1g-0123456789abcdef"])
     loaded: Any = SimpleNamespace(settings=SimpleNamespace(llm=SimpleNamespace(providers=[provider])))
     session = FakeSession(one)
     session.workspace.secrets = ("ed1t0r-9f8e7d6c5b4a3210",)
-    services.engine(session, loaded, lambda each: each)  # type: ignore[arg-type]
+    services.engine(session, loaded, lambda each: each)
     assert services.redact("ed1t0r-9f8e7d6c5b4a3210 c0nf1g-0123456789abcdef") == "[REDACTED:known] [REDACTED:known]"
 
 
 def trouble_with_the_log_is_told(made: Made, one: str, two: str):
-    processes.log = SimpleNamespace(configure=lambda *_, **__: "the log cannot be written")  # type: ignore[assignment]
+    processes.log = SimpleNamespace(configure=lambda *_, **__: "the log cannot be written")
     services, _ = made()
-    processes.SessionFactory = lambda *_: SimpleNamespace(engine=lambda: None)  # type: ignore[assignment]
     session = FakeSession(one)
-    services.engine(session, load(Flags(), {}, one), lambda each: each)  # type: ignore[arg-type]
+    services.engine(session, load(Flags(), {}, one), lambda each: each)
     assert session.warned == ["the log cannot be written"]
 
 
 def problems_are_told_to_the_sessions_there_are_and_to_those_that_come(made: Made, one: str, two: str):
     services, _ = made()
-    processes.SessionFactory = lambda *_: SimpleNamespace(engine=lambda: None)  # type: ignore[assignment]
     loaded = load(Flags(), {}, one)
     first, second = FakeSession(one), FakeSession(one)
-    services.engine(first, loaded, lambda each: each)  # type: ignore[arg-type]
+    services.engine(first, loaded, lambda each: each)
     assert first.warned == []
     data = os.environ["ACP_AGENT_DATA_DIR"]
     assert services.data_file("x") == os.path.join(data, "x")
@@ -178,7 +184,7 @@ def problems_are_told_to_the_sessions_there_are_and_to_those_that_come(made: Mad
         os.environ["ACP_AGENT_DATA_DIR"] = data
     (told,) = first.warned
     assert "is forgotten when the agent ends" in told
-    services.engine(second, loaded, lambda each: each)  # type: ignore[arg-type]
+    services.engine(second, loaded, lambda each: each)
     assert second.warned == [told]
 
 
@@ -193,7 +199,7 @@ def stores_are_those_of_the_configuration_and_shared(made: Made, one: str, two: 
     assert notes is not None
     assert notes._vectors is not None
     assert services.memories(changed(loaded, "memory", enabled=False)) is None
-    caller = Caller("s", one, lambda *_: "trusted", lambda _: "")  # type: ignore[arg-type]
+    caller = Caller("s", one, lambda *_: "trusted", lambda _: "")
     audited = changed(loaded, "audit", max_bytes=1_000_000)
     first, second = (services.auditor(caller, audited, str) for _ in range(2))
     assert first is not None
@@ -215,9 +221,8 @@ def providers_are_asked_for_their_models(made: Made, one: str, two: str):
 
     services, tasks = made()
     session, loaded = FakeSession(one), load(Flags(), {}, one)
-    processes.SessionFactory = lambda *_: SimpleNamespace(engine=lambda: None)  # type: ignore[assignment]
     session.choices = choices = Choices()
-    services.engine(session, loaded, lambda each: each)  # type: ignore[arg-type]
+    services.engine(session, loaded, lambda each: each)
     anyio.run(next(task for task in tasks if task.func == services._fetch_models))
     assert choices.asked == [services.catalog(loaded.settings.llm)]
 
@@ -225,7 +230,7 @@ def providers_are_asked_for_their_models(made: Made, one: str, two: str):
 def memory_is_given_back_once_the_rules_of_redaction_are_there(made: Made, one: str, two: str):
     services, _ = made()
     done = list[str]()
-    services.redactor = lambda text: done.append("compiled") or text  # type: ignore[assignment]
+    services.redactor = lambda text: done.append("compiled") or text
     processes.give_back_memory = lambda: done.append("given back")
     services.prepare()
     assert done == ["compiled", "given back"]
@@ -256,7 +261,7 @@ def who_leaves_waits_for_no_cleaning(made: Made, one: str, two: str):
             cleaned.append(1)
             return []
 
-        processes.sweep = processes.remove_abandoned = slow  # type: ignore[assignment]
+        processes.sweep = processes.remove_abandoned = slow
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(cleaning)
             await began.wait()
@@ -296,6 +301,7 @@ def main(one: str, two: str) -> None:
         def made(tasks: list[Any] = tasks) -> tuple[ProcessServices, list[Any]]:
             return ProcessServices(load(Flags(), os.environ, one), tasks.append, no_choices), tasks
 
+        processes.SessionFactory = NoFactory
         try:
             check(made, one, two)
             errors[check.__name__] = ""
