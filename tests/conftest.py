@@ -24,7 +24,7 @@ settings.register_profile("soak", deadline=None, max_examples=5000, suppress_hea
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 if settings.default and settings.default.derandomize:
-    # Else examples hang on the constants of all modules that were imported before, and to read those takes seconds.
+    # Otherwise the examples depend on the constants of all modules imported so far, and reading those takes seconds.
     providers.is_local_module_file = lambda _path: False
 
 # Not every machine can build a sandbox. The tests of it switch it on.

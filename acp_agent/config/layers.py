@@ -108,7 +108,7 @@ class Complaint(NamedTuple):
 
 @cache
 def _schema_of(section: type[Section]) -> JsonObject:
-    """Return the schema of a section, a constant: making it takes longer than everything else about a fault."""
+    """Return the JSON Schema of a section. Making it takes longer than everything else about a fault."""
     return cast("JsonObject", section.model_json_schema())
 
 

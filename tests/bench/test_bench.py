@@ -3,6 +3,8 @@
 import json
 import random
 import shutil
+import time
+from types import SimpleNamespace
 
 import anyio.to_thread
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from tests.bench import __main__ as bench
 from tests.bench import compare, frames, life, profile, sampler
 from tests.bench import scale as bench_scale
-from tests.bench.agent import TREE
+from tests.bench.agent import TREE, Agent
 from tests.sizes import sized
 
 
@@ -87,6 +89,13 @@ def test_the_frames_between_a_prompt_and_its_process_are_counted():
     assert cold["parses"] == 0, "plain words need no parser"
     assert piped["parses"] == 1
     assert all(number > 0 for _, number, _ in frames.rows(cold, warm, piped))
+
+
+def test_an_agent_beside_its_sampler_settles_though_it_never_rests(monkeypatch):
+    monkeypatch.setattr(time, "sleep", lambda _seconds: None)
+    used = iter([1.0, 1.4, 1.8, 1.82, 1.84])
+    Agent.settle(SimpleNamespace(cpu=used.__next__))
+    assert [*used] == [1.84], "until the work is over, and no longer"
 
 
 def figures(seed: int, slower: float = 0.0) -> list[dict[str, float]]:
