@@ -83,11 +83,6 @@ class RecordedFrame:
         """True for a request, which needs an answer."""
         return "method" in self.message and "id" in self.message
 
-    @property
-    def is_response(self) -> bool:
-        """True for the answer to a request."""
-        return "method" not in self.message
-
 
 class Recording:
     """The messages of a connection in both directions, in order. `watch` is called with each of them.

@@ -6,7 +6,7 @@
     ├── BackendUnavailable  one backend cannot do this; the composite tries the next
     ├── ProviderError       the model API failed; retried, else the turn ends with a message
     ├── StoreUnavailable    nothing can be kept or looked up now; work goes on without
-    └── ConfigError         the user mends a file, a variable or a flag
+    └── ConfigError         the user corrects a file, a variable or a flag
 
     category            retryable  quality failure
     tool_not_found      no         yes

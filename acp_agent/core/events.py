@@ -49,8 +49,8 @@ class BoardTask:
     id       a short name, or a number
     after    the ids of the tasks that must be done before
     owner    who works on it, or did it: `MAIN` or the id of a run, such as "general-1"; empty for nobody
-    result   what came of it
-    note     how it came back, if its owner gave it back
+    result   what its owner reported
+    note     why its owner gave it back, if they did
     """
 
     id: str
@@ -174,7 +174,7 @@ class PlanChanged:
     """The whole plan, whenever it changes.
 
     entries   what the user sees
-    tasks     the board of which the entries were made; empty if they were made of none
+    tasks     the board's tasks, if the entries show a board
     """
 
     entries: tuple[PlanEntry, ...]

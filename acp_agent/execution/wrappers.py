@@ -452,7 +452,7 @@ class ChangesExecutor:
         return replace(_ended(result, line), diffs=diffs, locations=(*result.locations, *locations))
 
     async def _found(self, facts: CallFacts, look: Callable[[], CommandChanges], *, cancelled: bool) -> CommandChanges:
-        """Return what a call has changed. What a cancelled one has changed is noted later, if it can be."""
+        """Return what a call has changed. For a cancelled call, look later if possible, and return nothing now."""
         found = CommandChanges()
         if cancelled and self._later is not None:
             facts.clean_up.append(partial(self._note, self._later, look))  # after the clean-up of its command

@@ -308,7 +308,9 @@ class AnthropicProvider(HttpProvider):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream an answer, as the port says.
 
-        A stream that ends before `message_stop` raises ProviderError (PROTOCOL).
+        Raises:
+            ProviderError: also for an `error` event, and (PROTOCOL) for a stream that ends before `message_stop`.
+
         """
         endpoint = self._endpoint
         reply = AnthropicReply(endpoint.maker)

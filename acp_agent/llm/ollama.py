@@ -338,8 +338,7 @@ async def _json_lines(endpoint: ModelEndpoint, answer: StreamedResponse) -> Asyn
 async def split_lines(endpoint: ModelEndpoint, chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
     """Yield the lines of a byte stream that are not blank. The same bytes give the same lines under every chunking.
 
-    The last line may lack its end, as it does from servers that do not stream. A last line that is cut is a
-    ProviderError.
+    The last line may lack its line end, as from servers that do not stream. Raises ProviderError if that line was cut.
     """
     pending: list[bytes] = []
     first = True
@@ -416,10 +415,12 @@ class OllamaProvider(HttpProvider):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream an answer, as the port says.
 
-        A stream that ends before a line with `done` is a ProviderError (PROTOCOL).
-
         Without a message the server is asked only whether it has the model: /api/chat would load gigabytes into memory
         and generate nothing.
+
+        Raises:
+            ProviderError: also (PROTOCOL) for a stream that ends before a line with `done`.
+
         """
         if not request.messages:
             await self._ask_for_card()

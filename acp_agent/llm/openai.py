@@ -369,7 +369,9 @@ class OpenAIProvider(HttpProvider):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream an answer, as the port says.
 
-        A stream that ends without a finish reason and without `[DONE]` is a ProviderError (PROTOCOL).
+        Raises:
+            ProviderError: also (PROTOCOL) for a stream that ends without a finish reason and without `[DONE]`.
+
         """
         reply = OpenAIReply(self._endpoint.maker)
         body, feed = partial(self._body, request), partial(self._feed, reply)

@@ -153,7 +153,8 @@ def endpoint_of(
     """Return a model's endpoint, with a stored key if no variable holds one; see `with_stored_key`.
 
     Raises:
-        ConfigError: the key is missing or impossible, or the address is.
+        MissingKey: a ConfigError; no variable and no store has a key.
+        ConfigError: the key or the address is impossible.
 
     """
     config = config.with_stored_key()

@@ -404,7 +404,9 @@ class ResponsesProvider(HttpProvider):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream an answer, as the port says.
 
-        A stream that ends inside an item, or without any item, is a ProviderError (PROTOCOL).
+        Raises:
+            ProviderError: also (PROTOCOL) for a stream that ends inside an item, or without any item.
+
         """
         reply = ResponsesReply(self._endpoint.provider, family(self._endpoint.model))
         body, adapts = partial(self._body, request), partial(self._adapts, request)

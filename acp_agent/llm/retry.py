@@ -293,7 +293,9 @@ class FallbackProvider:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream an answer, as the port says.
 
-        If no model answers, raise the first error with the reasons of the others.
+        Raises:
+            ProviderError: No model answered. It is the first error, with the reasons of the others.
+
         """
         if self._at and self._clock() >= self._until and _begins_a_turn(request):
             self._at = 0

@@ -204,7 +204,7 @@ class ScriptedProvider:
         return self._context_window
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        """Stream the chunks of the step, then raise its error, hang, or yield ModelDone."""
+        """Stream the chunks of the step, then hang, raise its error as a ProviderError, or yield ModelDone."""
         step = self._step(request.messages)
         for chunk in step.thought:
             await anyio.sleep(step.delay_ms / 1000)

@@ -394,7 +394,10 @@ class DirectExchange:
                 raise _broken_off()
 
     async def body(self) -> AsyncGenerator[bytes]:
-        """See _Exchange."""
+        """Yield the decoded body as it arrives.
+
+        Raises HttpError if it cannot be decoded, if the connection breaks, or if nothing arrives in time.
+        """
         packing = self.headers.get("content-encoding", "").lower()
         if packing not in ("", "identity", "gzip", "x-gzip", "deflate"):
             raise HttpError(_Kind.PROTOCOL, WRONGLY_PACKED)

@@ -94,7 +94,7 @@ class GuardedWeb:
     async def get(
         self, url: str, caller: WebCaller, *, redirects: int = 3, leave_site: bool = False, truncate: bool = False
     ) -> WebPage:
-        """See core.services.Web. The limit on seconds covers all look-ups and redirects."""
+        """See core.services.Web, also for what it raises. The limit on seconds covers all look-ups and redirects."""
         from acp_agent.net.exchange import Hop, Redirect  # noqa: PLC0415 - as above
 
         hop, first = Hop(0, url), ""

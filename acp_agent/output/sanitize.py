@@ -1,13 +1,13 @@
 """Remove or escape the characters in a text of a command, file or server that act on a terminal or mislead a reader.
 
-`faithful` prepares what a tool read for the model and the user. Nothing of a document is dropped: characters that a
-reader does not see are shown as escapes and named on their line (`text.escaped`), since a model edits by what it reads.
-Of the output of a command, escape sequences (CSI, OSC and the other strings, charset, two-character ones; 7 and 8 bits)
-are hidden, and carriage returns and backspaces do what they do on a terminal: of a line with carriage returns the last
-piece stays. CRs right before LF belong to the line end.
+`faithful` prepares what a tool read for the model and the user. It drops nothing of a document: invisible characters
+are shown as escapes and named on their line (`text.escaped`), since a model edits by what it reads. From the output of
+a command it removes escape sequences (CSI, OSC and the other strings, charset, two-character ones; 7 and 8 bits). There
+carriage returns and backspaces act as on a terminal: only the text behind the last carriage return of a line stays. A
+CR right before LF belongs to the line end.
 
-`sanitize` is for words that nobody copies: names, titles, messages. It removes all of these characters. A lone
-surrogate becomes U+FFFD, so that the text can always be encoded.
+`sanitize` is for texts that nobody copies back into a file: names, titles, messages. It removes all of these
+characters. A lone surrogate becomes U+FFFD, so that the text can always be encoded.
 
 An unfinished sequence must not swallow text, so only its introducer is removed. The length of sequences is limited, so
 that `Escapes`, which cleans a stream, holds a few KiB.
@@ -40,7 +40,8 @@ _PARAMETERS = r"[0-?]{0,64}+[ -/]{0,8}+"  # of a CSI
 _BODY = rf"[^\x00-\x1f\x7f-\x9f]{{0,{_LONGEST_STRING}}}+"
 _END = r"(?:\x07|\x1b\\|\x9c)"
 
-# The pattern begins with one class, so that the search runs at memory speed. What it begins is decided afterwards.
+# The pattern begins with one character class, so that the search is as fast as reading memory. The look-behinds after
+# it decide what kind of sequence begins there.
 _NOISE = lazy_regex(
     rf"""[{_CONTROL}{_INVISIBLE}](?:
         (?<=\x1b)(?: \[{_PARAMETERS}[@-~]? | [\]PX^_](?:{_BODY}{_END})? | [\x20-/]{{1,8}}+[0-~]? | [0-~] )
@@ -72,7 +73,7 @@ _SEQUENCE = lazy_regex(
 
 
 def faithful(text: str, *, terminal: bool) -> str:
-    """Return the text as a reader can see and copy it. See the module; `text.unescaped` restores what was escaped.
+    """Return the text as a reader can see and copy it. `text.unescaped` restores what was escaped. See the module.
 
     `terminal` is True for the output of a command. Otherwise the text is a document, of which nothing is dropped.
     """

@@ -153,14 +153,14 @@ class SessionState:
         for text in typed:
             self._memory.learn(text)
         self._fill = (totals.used, totals.size)
-        self._models.ledger.restore(totals)
+        self._models.usage.restore(totals)
         self._memory.quota.restore(totals.batches, totals.calls)
         self._memory.trust.has_read(totals.read_from)
 
     def measured(self, event: UsageChanged) -> UsageChanged:
         """Record how full the window is. Return the event with the cost of the session so far."""
         self._fill = (event.used, event.size)
-        return UsageChanged(event.used, event.size, self._models.ledger.cost)
+        return UsageChanged(event.used, event.size, self._models.usage.cost)
 
     async def kept(self) -> Change:
         """Return the present state. Long texts are redacted in a thread."""
@@ -169,10 +169,10 @@ class SessionState:
 
     def state(self) -> Change:
         """Return the present state."""
-        ledger, use = self._models.ledger, self._memory.quota.use
+        usage, use = self._models.usage, self._memory.quota.use
         used, size = self._fill
         under_way, sources = self._history.in_turn, tuple(self._memory.trust.read_from)
-        spent = ledger.usage, ledger.cost, ledger.complete
+        spent = usage.tokens, usage.cost, usage.complete
         totals = UsageTotals(used, size, *spent, use.calls, use.batches, under_way, sources)
         model = self._models.in_use or None
         return Change(history=self._redacted.state(), usage=totals, model=model, seen=self._seen())

@@ -55,7 +55,7 @@ class ExtensionHost:
     # ------------------------------------------------------------------------------- of the store
 
     async def saved(self, session_id: str) -> SessionSnapshot:
-        """Return a stored session. Pending events of an open session are stored first."""
+        """Return a stored session. Pending events of an open session are stored first. Raises SessionNotFound."""
         store, session = self._store(), self._sessions.find(session_id)
         if session is not None:
             await session.transcript.flush()
@@ -72,8 +72,8 @@ class ExtensionHost:
         """Import a session from a file, whole or not at all. Return its new id.
 
         The old id, the numbers of the events and the options are not taken over: the author of the file must not decide
-        what runs without asking. Texts and numbers that cannot be shown or counted are corrected. A relative folder is
-        refused.
+        what runs without asking. Texts and numbers that cannot be shown or counted are corrected. Raises InvalidField
+        for a relative folder.
         """
         cwd = saved.record.cwd
         if not is_folder(cwd):
@@ -88,7 +88,10 @@ class ExtensionHost:
         return await self._sessions.delete(session_id)
 
     async def audit(self, session_id: str, count: int) -> Sequence[JsonObject]:
-        """Return the last audit records of a session, oldest first. They are redacted, as in the file."""
+        """Return the last audit records of a session, oldest first. They are redacted, as in the file.
+
+        Raises SessionNotFound, and StoreUnavailable if the file cannot be read.
+        """
         session = self._sessions.find(session_id)
         record = session.transcript.record if session is not None else await self._store().find(session_id)
         if record is None:
@@ -126,7 +129,10 @@ class ExtensionHost:
         return [replace(each, problem=session.redact(each.problem)) for each in listed]
 
     async def add_server(self, session_id: str, server: McpServer) -> None:
-        """Start one more MCP server and add it to the session."""
+        """Start one more MCP server and add it to the session.
+
+        Raises InvalidState if the session has too many servers, or one of this name.
+        """
         session = await self._open(session_id)
         engine = await self._engine(session)
         if len(session.workspace.servers) >= MAX_SERVERS:

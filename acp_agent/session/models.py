@@ -21,26 +21,26 @@ from acp_agent.llm.models import Price
 from acp_agent.llm.retry import FallbackProvider, MeteredProvider, RetryingProvider, RetryPolicy, SanitizingProvider
 
 
-class UsageLedger:
+class UsageMeter:
     """The tokens and costs of all model calls of a session, chores and summaries included.
 
-    usage      tokens of all calls for which the server reported them
+    tokens     of all calls for which the server reported them
     cost       US dollars of the calls whose price is known; None before the first
     complete   whether the price of every call is known
     """
 
     def __init__(self) -> None:
-        self.usage = Usage()
+        self.tokens = Usage()
         self.cost: float | None = None
         self.complete = True
 
     def restore(self, totals: UsageTotals) -> None:
         """Continue from the totals of a stored session."""
-        self.usage, self.cost, self.complete = totals.usage, totals.cost, totals.complete
+        self.tokens, self.cost, self.complete = totals.usage, totals.cost, totals.complete
 
     def add(self, price: Callable[[ModelRef], Price | None], ref: ModelRef, usage: Usage | None) -> None:
         """Count one call. `usage` is None if the server did not report it."""
-        self.usage += usage or Usage()
+        self.tokens += usage or Usage()
         cost = _cost(price, ref, usage)
         if cost is None:
             self.complete = False
@@ -49,7 +49,7 @@ class UsageLedger:
 
     def status(self) -> Sequence[str]:
         """Return a line for /status, or none before the first call. With unknown prices it says "at least"."""
-        usage = self.usage
+        usage = self.tokens
         if usage == Usage():
             return ()
         cached = f", {usage.cache_read:,} from the cache" if usage.cache_read else ""
@@ -91,7 +91,7 @@ class SessionModels:
     tell      tells the user that a call is retried, or that another model is asked
     chosen    returns the session's choices for a model, which replace the configuration from the next turn on. A model
               gets only those that it supports. "" stands for the first model
-    ledger    the tokens and costs of all of them so far
+    usage     the tokens and costs of all of them so far
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class SessionModels:
         self._tell = tell
         self._chosen = chosen
         self._built: tuple[_Asked, Provider] | None = None
-        self.ledger = UsageLedger()
+        self.usage = UsageMeter()
 
     async def answering(self) -> Provider:
         """Return the provider for turns: the chosen model, else `llm.model`, followed by `llm.fallback`.
@@ -198,7 +198,7 @@ class SessionModels:
         return FallbackProvider(retrying, self._retold)
 
     def _counted(self, catalog: Catalog, model: Provider) -> Provider:
-        return MeteredProvider(model, spent=partial(self.ledger.add, catalog.price))
+        return MeteredProvider(model, spent=partial(self.usage.add, catalog.price))
 
     def _to_ask(self) -> _Asked:
         """Return which models the next turn asks. Raises AgentError, with advice."""

@@ -147,11 +147,11 @@ class ToolRecord:
     phase: Phase | None = None
     """When in the turn the agent made it by itself; left out for what the model asks for."""
     attempts: int | None = None
-    """How often it was tried, where that was more than once."""
+    """The number of attempts, if there was more than one."""
     arguments_mended: bool | None = None
-    """Whether the arguments are not the model's own, which did not fit, but mended ones."""
+    """Whether the arguments were repaired, because the model's own did not fit."""
     hallucination_suspected: bool | None = None
-    """Whether it names something that is not there and that nobody had mentioned."""
+    """Whether the call names something that does not exist and that nobody had mentioned."""
     adversarial_policy_decision: str | None = None
     """What the second model said of it: `allow`, `deny: REASON` or `error: REASON`; left out if it was not asked."""
     batch: str | None = None

@@ -205,7 +205,7 @@ class ConversationOverflow:
         self._conversation = conversation_id
 
     async def put(self, text: str) -> str:
-        """Store a text; see core.services.Overflow.put."""
+        """Store a text; see core.services.Overflow.put. Raises StoreUnavailable, also for a text over the limits."""
         content = text.encode(_ENCODING, _ERRORS)
         for limit, whose in (
             (self._store.max_bytes, "one output may have"),

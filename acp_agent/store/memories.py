@@ -332,7 +332,10 @@ class MemoryStore:
         return f"words ({model} gave no meaning)" if self._vectors.paused else f"words and meaning ({model})"
 
     async def save(self, content: str) -> tuple[Remembered, bool]:
-        """Store a note; see core.services.Memories.save. Notes that differ only in white space count as one."""
+        """Store a note; see core.services.Memories.save. White space around a note does not count.
+
+        Raises StoreUnavailable, ToolError for a note that is blank or too long.
+        """
         text = content.strip().encode("utf-8", "replace").decode()
         size = len(text.encode())
         if not text:

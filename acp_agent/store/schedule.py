@@ -54,7 +54,10 @@ class StoredSchedule:
         ]
 
     async def add(self, prompt: ScheduledPrompt, most: int) -> int | None:
-        """Store a prompt under the next number, and return that; None if there are `most` already."""
+        """Store a prompt under the next number, and return the number; None if there are `most` already.
+
+        Raises StoreUnavailable, also if the session is not stored or was deleted.
+        """
 
         def step(connection: sqlite3.Connection) -> int | None:
             if connection.execute(_IS_SESSION, (self._column,)).fetchone() is None:

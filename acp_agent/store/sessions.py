@@ -61,7 +61,10 @@ class SqliteSessionRepository:
         self._row: tuple[Any, ...] | None = None  # as it is or was, without the id
 
     async def create(self, row: tuple[object, ...], *, patience: float | None = None) -> None:
-        """Write the row of a new session. A stored one stays as it is; a deleted one is refused."""
+        """Write the row of a new session. The row of a stored session stays as it is.
+
+        Raises StoreUnavailable, also if the session was deleted.
+        """
 
         def step(connection: sqlite3.Connection) -> tuple[Any, ...]:
             if was_deleted(connection, self._id):
@@ -133,7 +136,7 @@ class SqliteSessionRepository:
         return None if row is None else self._readable(SessionOptions(), row[0])
 
     async def clear(self) -> None:
-        """See SessionRepository.clear. The usage and the number of prompts stay, so the session stays in the list."""
+        """See SessionRepository.clear. The usage and the number of prompts stay: the session is still listed."""
 
         def step(connection: sqlite3.Connection) -> tuple[Any, ...]:
             row = self._set(connection, _FORGOTTEN)
@@ -342,7 +345,10 @@ class SessionStore:
         return was_there
 
     async def fork(self, source: str, target: SessionRecord, options: SessionOptions) -> bool:
-        """Copy a session as it is now, with its usage, to a new one. Return whether the source is stored."""
+        """Copy a session as it is now, with its usage, to a new one. Return whether the source is stored.
+
+        Raises StoreUnavailable, also if the target is stored already.
+        """
         row = self._row(target, options, UsageTotals())
         keys = to_column(source), to_column(target.id)
 

@@ -99,7 +99,7 @@ _WORDS = {
 
 @contextmanager
 def errors_about(path: str) -> Generator[None]:
-    """Turn an OSError of the block into a ToolError or Refused about `path`, which is written as the model wrote it."""
+    """Raise ToolError or Refused about `path` for an OSError of the block. Its text has this spelling of the path."""
     try:
         yield
     except OSError as error:

@@ -238,7 +238,8 @@ _NOT_EMPTY = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 def delete(roots: Roots, path: str, *, recursive: bool) -> Deleted:
     """Delete an entry, as FileSystem.delete does, in a worker thread. It stops between two entries if it is cancelled.
 
-    Everything below is judged before anything is deleted, and each entry once more just before it is deleted.
+    Everything below is judged before anything is deleted, and each entry once more just before it is deleted. Raises
+    Refused as FileSystem.delete does, and ToolError if something cannot be deleted.
     """
     place = roots.place(path, Access.DELETE)
     refuse_root(roots, place)

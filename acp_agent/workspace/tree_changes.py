@@ -32,7 +32,7 @@ from acp_agent.workspace.roots import Place, Roots
 
 
 def make_directory(roots: Roots, path: str) -> bool:
-    """Make a directory and its parents, as FileSystem.make_directory does."""
+    """Make a directory and its parents, as FileSystem.make_directory does. Raises ToolError, Refused."""
     place = roots.place(path, Access.WRITE)
     status = place.status()
     if status is not None and kind_of(status.st_mode) is not EntryKind.DIRECTORY:
@@ -51,7 +51,7 @@ def move(roots: Roots, source: str, destination: str) -> None:
     """Move an entry, as FileSystem.move does, in a worker thread.
 
     Everything below the source is judged first, at its old and at its new path, since other rules may hold there. Files
-    that another process puts into the tree after that are moved without being judged.
+    that another process puts into the tree after that are moved without being judged. Raises ToolError, Refused.
     """
     old = roots.place(source, Access.MOVE)
     new = roots.place(destination, Access.WRITE)
@@ -183,7 +183,10 @@ _LOOK = 0o500  # the owner of a copied directory always has these permissions, t
 
 
 def copy(roots: Roots, source: str, destination: str, *, max_entries: int = MAX_ENTRIES) -> Copied:
-    """Copy an entry, as FileSystem.copy does, in a worker thread. Nothing is left if its task is cancelled."""
+    """Copy an entry, as FileSystem.copy does, in a worker thread. Nothing is left if its task is cancelled.
+
+    Raises ToolError, Refused.
+    """
     old = roots.place(source, Access.LIST)
     new = roots.place(destination, Access.WRITE)
     status = old.status()

@@ -169,12 +169,6 @@ class IgnoreRules:
                 return False
         return True
 
-    @property
-    def sets_kept(self) -> int:
-        """Return the largest possible number of slices in memory."""
-        chains = {id(specs): len(specs) for chain in self._chains.values() for _, specs in chain}
-        return sum(chains.values()) + sum(map(len, self._specs.values()))
-
     def ignores(self, path: str, *, is_directory: bool) -> bool:
         """Return whether git ignores this entry. The directory of the entry must not be ignored.
 

@@ -232,7 +232,10 @@ class Undo:
         self._file_bytes = file_bytes
 
     def restore(self, number: int | None = None, *, redo: bool = False) -> RestoredTurn:
-        """Take back a turn, by default the last one, or bring it back. Raises UndoError."""
+        """Take back a turn, by default the last one, or bring it back.
+
+        Raises UndoError, of type PartlyRestored if some paths could not be restored.
+        """
         turn = self._chosen(number, redo=redo)
         plan = self._planned(turn, redo=redo)
         try:

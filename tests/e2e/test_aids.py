@@ -198,7 +198,7 @@ async def test_arguments_that_do_not_fit_are_mended_once_by_the_named_model(tmp_
         (asked,) = mender.requests
         sent = json.loads(last(asked))
         assert (sent["tool"], json.loads(sent["arguments"])) == ("bash", {"cmdline": "echo once >> log.txt"})
-        assert "mend the arguments" in system(asked)
+        assert "repair the arguments" in system(asked)
         assert offered(asked) == []
         assert "[arguments repaired: yours did not fit" in last(model.requests[-1])
         mender.summary = '{"path": 1}'
@@ -206,7 +206,7 @@ async def test_arguments_that_do_not_fit_are_mended_once_by_the_named_model(tmp_
         assert session.calls[1].status == "failed", "what does not fit either is the model's to mend"
         assert last(model.requests[-1]).startswith("[error] ")
         assert len(mender.requests) == 2
-        assert "Argument mending: by chores:any, 2 of 2 calls mended" in await session.status()
+        assert "Argument repair: by chores:any, 2 of 2 calls repaired" in await session.status()
     record = session.record_of("bash")
     assert (record["arguments_mended"], record["call"]) == (True, {"command": "echo once >> log.txt"})
     assert "arguments_mended" not in session.record_of("read")
@@ -243,7 +243,7 @@ async def test_a_call_that_is_wrong_twice_brings_a_word_and_without_any_aid_noth
         assert second.requests == []
         assert THINK not in json.dumps(model.requests)
         assert {"edit", "web_scrape", "memory_save"} <= set(offered(model.requests[0]))
-        for word in ("TAFC", "Filter", "Dependencies", "Phases", "Utility", "Hallucination", "Argument mending"):
+        for word in ("TAFC", "Filter", "Dependencies", "Phases", "Utility", "Hallucination", "Argument repair"):
             assert word not in status
 
 

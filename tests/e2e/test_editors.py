@@ -29,7 +29,7 @@ def answered(message: dict[str, Any], frames: list[RecordedFrame]) -> list[Recor
     end = next(
         index
         for index, frame in enumerate(frames)
-        if index > begin and from_agent(frame) and frame.is_response and frame.message["id"] == message["id"]
+        if index > begin and from_agent(frame) and not frame.method and frame.message["id"] == message["id"]
     )
     return [frame for frame in frames[begin + 1 : end + 1] if from_agent(frame)]
 
@@ -148,7 +148,7 @@ async def test_jetbrains_says_everything_twice_sets_all_options_before_each_prom
         before = version(database)
         for opened in (first, second):
             said = await jetbrains.assert_options(opened)
-            assert [frame.is_response for frame in said] == [True] * len(opened["configOptions"]), "nothing but answers"
+            assert [not frame.method for frame in said] == [True] * len(opened["configOptions"]), "nothing but answers"
         assert version(database) == before, "and nothing is written"
         database.close()
         assert await jetbrains.prompt(second["sessionId"]) == "end_turn"

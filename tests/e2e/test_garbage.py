@@ -82,7 +82,7 @@ async def refused(editor, what: str, line, code: int, request_id) -> None:
     """Send a line of garbage; the answer is its error, without what was sent."""
     start = len(editor.recording.frames)
     await editor.send_line(bytes_of(line))
-    answer = (await editor.seen(lambda frame: from_agent(frame) and frame.is_response, start)).message
+    answer = (await editor.seen(lambda frame: from_agent(frame) and not frame.method, start)).message
     assert (answer["error"]["code"], answer["id"]) == (code, request_id), what
     assert "result" not in answer, what
     assert answer["error"]["message"], what

@@ -111,7 +111,7 @@ async def test_a_question_that_is_open_when_the_session_is_closed_is_cancelled_a
             await editor.requested("session/request_permission")
             assert await editor.ask("session/close", {"sessionId": session}) == {}
         assert turn.stop_reason == "cancelled"
-        answers = [f.message for f in editor.recording.frames if from_agent(f) and f.is_response]
+        answers = [f.message for f in editor.recording.frames if from_agent(f) and not f.method]
         assert [answer["result"] for answer in answers[-2:]] == [{"stopReason": "cancelled"}, {}]
         selected = {"outcome": {"outcome": "selected", "optionId": "allow_once"}}
         for answer in (selected, selected, {"outcome": 7}, "what?", None, [], {"outcome": {"outcome": "selected"}}):

@@ -145,7 +145,7 @@ class ScriptedEditor(PlainEditor):
     async def answer_to(self, request_id: Any, start: int = 0) -> dict[str, Any]:
         """The agent's answer to an id that the test chose itself."""
         return (
-            await self.seen(lambda f: from_agent(f) and f.is_response and f.message.get("id") == request_id, start)
+            await self.seen(lambda f: from_agent(f) and not f.method and f.message.get("id") == request_id, start)
         ).message
 
     async def requested(self, method: str, start: int = 0) -> RecordedFrame:

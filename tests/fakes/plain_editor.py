@@ -189,7 +189,7 @@ class AgentConnection:
         frame = RecordedFrame(Direction.FROM_AGENT, message, time.monotonic())
         self.recording.add(frame)
         number = message.get("id")
-        if frame.is_response and isinstance(number, int) and number in self._pending:
+        if not frame.method and isinstance(number, int) and number in self._pending:
             self._pending[number].resolve(message)
         return frame
 

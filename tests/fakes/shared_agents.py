@@ -100,7 +100,7 @@ def _open_sessions(frames: list[RecordedFrame]) -> list[str]:
     for frame in frames:
         if frame.direction is Direction.TO_AGENT and frame.is_request:
             asked[frame.message["id"]] = frame
-        elif frame.direction is Direction.FROM_AGENT and frame.is_response and "result" in frame.message:
+        elif frame.direction is Direction.FROM_AGENT and not frame.method and "result" in frame.message:
             request = asked.get(frame.message["id"])
             if request is not None and request.method in _OPENING:
                 found[text_at(frame.message, "result", "sessionId") or text_at(request.params, "sessionId")] = None

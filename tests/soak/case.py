@@ -89,7 +89,7 @@ class Case:
     def check_answers(self, frames: Sequence[RecordedFrame], *, alive: bool) -> None:
         """Each request has one answer. One without was cut off, unless the connection is still `alive`."""
         asked = Counter(_id(frame) for frame in frames if not from_agent(frame) and frame.is_request)
-        answered = Counter(_id(frame) for frame in frames if from_agent(frame) and frame.is_response)
+        answered = Counter(_id(frame) for frame in frames if from_agent(frame) and not frame.method)
         del answered["null"]  # the answers to half a line
         if doubled := answered - asked:
             self.fault("doubled", f"answers beyond their requests: {doubled}", doubled.total())

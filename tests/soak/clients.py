@@ -135,4 +135,4 @@ async def _without_reading(case: Case, editor: ScriptedEditor, session: str) -> 
 
 
 def _answers(editor: ScriptedEditor) -> list[RecordedFrame]:
-    return [frame for frame in editor.recording.frames if from_agent(frame) and frame.is_response]
+    return [frame for frame in editor.recording.frames if from_agent(frame) and not frame.method]

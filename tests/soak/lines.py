@@ -187,4 +187,4 @@ class _Heard:
 
 
 def _is_answer(frame: RecordedFrame) -> bool:
-    return from_agent(frame) and frame.is_response
+    return from_agent(frame) and not frame.method

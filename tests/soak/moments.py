@@ -179,14 +179,14 @@ def holding(moment: Moment) -> Callable[[dict[str, Any]], Any]:
 
 def doing(frames: Sequence[RecordedFrame]) -> str:
     """What the agent was doing after these frames."""
-    answered = {frame.message.get("id") for frame in frames if not from_agent(frame) and frame.is_response}
+    answered = {frame.message.get("id") for frame in frames if not from_agent(frame) and not frame.method}
     asked = [f for f in frames if from_agent(f) and f.is_request and f.message["id"] not in answered]
     methods = {frame.method for frame in asked}
     for method, words in (("session/request_permission", "question"), ("fs/write_text_file", "editor write")):
         if method in methods:
             return words
     ours = [frame for frame in frames if not from_agent(frame) and frame.is_request]
-    done = {frame.message.get("id") for frame in frames if from_agent(frame) and frame.is_response}
+    done = {frame.message.get("id") for frame in frames if from_agent(frame) and not frame.method}
     waiting = [frame.method for frame in ours if frame.message["id"] not in done]
     for method in ("session/close", "session/load"):
         if method in waiting:

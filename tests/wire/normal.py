@@ -108,7 +108,7 @@ def _without_polls(frames: list[RecordedFrame]) -> Iterator[RecordedFrame]:
     last = dict(asked)
     dropped = {request_id for terminal, request_id in asked if last[terminal] != request_id}
     for frame in frames:
-        answers = frame.direction is Direction.TO_AGENT and frame.is_response
+        answers = frame.direction is Direction.TO_AGENT and not frame.method
         polls = frame.method == "terminal/output" or answers
         if not (polls and frame.message.get("id") in dropped):
             yield frame

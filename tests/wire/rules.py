@@ -43,7 +43,7 @@ class _Judge:
             yield from self._update(text_at(frame.params, "sessionId"), frame.update)
         elif frame.is_request:
             yield from self._agent_asks(frame)
-        elif frame.is_response:
+        elif not frame.method:
             yield from self._agent_answers(frame)
 
     def _client(self, frame: RecordedFrame) -> None:

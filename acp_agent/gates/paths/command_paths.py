@@ -56,7 +56,7 @@ IsFolder = Callable[[str], bool]
 """Returns whether a path relative to the session's folder names a folder, or leads to one."""
 
 _ELSEWHERE = ("~",)
-"""Stands for a folder that nobody knows: what is named from there counts as outside."""
+"""Stands for an unknown folder. Every path that is relative to it counts as outside."""
 
 
 def nothing_known(path: str) -> bool:

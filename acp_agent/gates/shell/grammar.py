@@ -6,7 +6,7 @@ in `grammars/README.md`). An option, a bundle of options or a form that a gramma
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -326,11 +326,6 @@ def grammar_of(name: str) -> Grammar | None:
 def unversioned(name: str) -> str:
     """Return the name of a program without the version behind it: "python" for python3.12, "gcc" for gcc-12."""
     return _VERSION.sub("", name)
-
-
-def known_programs() -> Iterator[str]:
-    """Return the names of all programs that have a grammar."""
-    return iter(_families())
 
 
 @cache

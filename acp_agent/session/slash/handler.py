@@ -359,7 +359,7 @@ class SlashCommandHandler:
             f"Model: {model}{f'; fallback: {fallback}' if fallback else ''}" if model else "Model: none is configured",
             f"Mode: {FREEDOMS[freedom][0]} (`{freedom}`)",
             *self._conversation.status(),
-            *self._models.ledger.status(),
+            *self._models.usage.status(),
             f"Tool calls: {use.calls} in {rounds}{limit}",
             *(
                 f"Blocked: {alarm.tool}, {alarm.rate:.0%} of its calls failed (`/tools reset {alarm.tool}`)"
@@ -380,8 +380,8 @@ class SlashCommandHandler:
 
     def cost(self) -> Sequence[str]:
         """Return the tokens by kind, and the cost in dollars if any price is known."""
-        ledger = self._models.ledger
-        return spent(ledger.usage, ledger.cost, complete=ledger.complete)
+        usage = self._models.usage
+        return spent(usage.tokens, usage.cost, complete=usage.complete)
 
     async def memory(self, text: str) -> str:
         """List, find or delete notes. Raises StoreUnavailable."""

@@ -70,7 +70,7 @@ class ToolsetSnapshot:
     backends: Backends
 
 
-_ADVICE = "No tool can help here: tell the user what to mend."
+_ADVICE = "No tool can help here: tell the user what to correct."
 
 
 class DenyAllToolset:

@@ -47,7 +47,7 @@ async def test_the_model_is_given_the_schema_the_mistake_and_the_arguments_and_n
         "arguments": '{"path": 3}',
     }
     assert not request.tools
-    assert mender.mend.status() == ("Argument mending: by small:model, 1 of 1 calls mended",)
+    assert mender.mend.status() == ("Argument repair: by small:model, 1 of 1 calls repaired",)
 
 
 @each_row(
@@ -74,7 +74,7 @@ async def test_what_is_no_object_is_no_answer(answer):
     mender = Mender(answer)
     assert await mender({"path": 3}) is None
     assert mender.mend.attempts == 1
-    assert mender.mend.mended == 0
+    assert mender.mend.repaired == 0
 
 
 async def test_a_model_that_does_not_answer_in_time_is_left():

@@ -233,7 +233,7 @@ async def test_a_title_is_asked_for_once_without_thought_and_counted():
         assert s.asked == [1, 0], "nor is it asked again"
         assert await ask(provider) == "A title"
         assert json.loads(s.servers[0].requests[1].body)["reasoning_effort"] == "low"
-        assert s.models.ledger.usage.output
+        assert s.models.usage.tokens.output
         other = await s.models.for_titles("p1:m")
         assert other
         assert await ask(other) == "Another"
@@ -262,8 +262,8 @@ async def test_each_call_costs_what_its_own_model_takes_chores_included():
             await s.models.for_chores("p0:cheap"),
         ):
             await ask(provider)
-        [line] = s.models.ledger.status()
-        usage = s.models.ledger.usage
+        [line] = s.models.usage.status()
+        usage = s.models.usage.tokens
         each = usage.input // 3
         assert line.startswith(f"Tokens: {usage.input + usage.cache_read:,} read")
         assert line.endswith(f"; ${each * 2001 / 1_000_000:.4f}")
@@ -272,14 +272,14 @@ async def test_each_call_costs_what_its_own_model_takes_chores_included():
 async def test_a_call_whose_price_nobody_knows_makes_the_sum_a_least_one_and_all_such_give_none():
     async with session([says("a")], [says("b")], llm=priced("p0")) as s:
         await ask(await s.models.for_chores("p1:m"))
-        assert "$" not in s.models.ledger.status()[0]
+        assert "$" not in s.models.usage.status()[0]
         await ask(await s.models.answering())
-        assert "; at least $" in s.models.ledger.status()[0]
+        assert "; at least $" in s.models.usage.status()[0]
 
 
 async def test_before_any_call_there_is_nothing_to_tell():
     async with session([]) as s:
-        assert s.models.ledger.status() == ()
+        assert s.models.usage.status() == ()
 
 
 # ---------------------------------------------------------------------------------- before the first prompt

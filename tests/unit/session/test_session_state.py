@@ -16,7 +16,7 @@ from acp_agent.llm.models import ModelRef, Price
 from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.output.redaction.rules import KnownSecrets
 from acp_agent.session.engine import SessionState
-from acp_agent.session.models import UsageLedger
+from acp_agent.session.models import UsageMeter
 from acp_agent.session.toolset.gate_factory import GateMemory
 
 REF = ModelRef("p", "m")
@@ -24,7 +24,7 @@ REF = ModelRef("p", "m")
 
 class Models:
     def __init__(self) -> None:
-        self.ledger = UsageLedger()
+        self.usage = UsageMeter()
         self.in_use = ""
 
 
@@ -62,7 +62,7 @@ def test_a_session_that_begins_has_taken_nothing() -> None:
 
 def test_what_was_taken_is_added_to_what_was_taken_before() -> None:
     rig = Rig(UsageTotals(500, 1000, Usage(10, 20), 1.5, True, 4, 3))
-    rig.models.ledger.add(lambda _: Price(input=1_000_000, output=0), REF, Usage(2, 0))
+    rig.models.usage.add(lambda _: Price(input=1_000_000, output=0), REF, Usage(2, 0))
     rig.models.in_use = "p:m"
     rig.history.append(Message(Role.USER, (TextPart("go"),)))
     tally = rig.tally
@@ -96,7 +96,7 @@ def test_the_quota_goes_on_where_it_was() -> None:
 
 def test_a_price_that_is_not_known_is_never_taken_for_nothing() -> None:
     rig = Rig(UsageTotals(cost=None, complete=True))
-    rig.models.ledger.add(lambda _: None, REF, Usage(2, 2))
+    rig.models.usage.add(lambda _: None, REF, Usage(2, 2))
     assert (rig.tally.cost, rig.tally.complete) == (None, False)
     assert (Rig(rig.tally).tally.cost, Rig(rig.tally).tally.complete) == (None, False)
 

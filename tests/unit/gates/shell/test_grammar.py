@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from acp_agent.gates.paths.command_paths import path_words
 from acp_agent.gates.rules.permission_rules import Action, judge
 from acp_agent.gates.shell.command import Plain, ShellText, analyse
-from acp_agent.gates.shell.grammar import GUESS, KEYS, Grammar, ParsedArguments, WordKind, grammar_of, known_programs
+from acp_agent.gates.shell.grammar import GUESS, KEYS, Grammar, ParsedArguments, WordKind, grammar_of
 from acp_agent.gates.shell.programs import program_table
 from tests.rows import each_row
 from tests.unit.gates.chain import rules
+from tests.unit.gates.shell.grammars import known_programs
 
 FILES = [each.name for each in files("acp_agent.gates").joinpath("grammars").iterdir() if each.name.endswith(".toml")]
 USAGE = re.compile(

@@ -19,11 +19,12 @@ from acp_agent.gates.paths.command_paths import path_words
 from acp_agent.gates.paths.written_paths import written
 from acp_agent.gates.rules.permission_rules import Action, judge
 from acp_agent.gates.shell.command import Plain, ShellText, analyse
-from acp_agent.gates.shell.grammar import AFTER, Grammar, WordKind, grammar_of, known_programs
+from acp_agent.gates.shell.grammar import AFTER, Grammar, WordKind, grammar_of
 from acp_agent.gates.shell.programs import program_table
 from tests.rows import each_row
 from tests.unit.gates.builds import ASK, SILENT
 from tests.unit.gates.chain import rules
+from tests.unit.gates.shell.grammars import known_programs
 
 
 def program(text: str) -> str:

@@ -22,10 +22,11 @@ from acp_agent.gates.paths.command_paths import path_words
 from acp_agent.gates.paths.written_paths import written
 from acp_agent.gates.rules.permission_rules import Action, judge
 from acp_agent.gates.shell.command import Plain, ShellText, analyse
-from acp_agent.gates.shell.grammar import Grammar, grammar_of, known_programs
+from acp_agent.gates.shell.grammar import Grammar, grammar_of
 from tests.rows import each_row
 from tests.sizes import sized
 from tests.unit.gates.chain import rules
+from tests.unit.gates.shell.grammars import known_programs
 
 CANARY = "canary-7f3a"
 PROGRAMS = tuple(name for name in known_programs() if name != "git")

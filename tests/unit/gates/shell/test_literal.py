@@ -7,12 +7,12 @@ import textwrap
 
 from acp_agent.gates.shell import reading
 from acp_agent.gates.shell.command import Plain, ShellText
-from acp_agent.gates.shell.grammar import known_programs
 from acp_agent.gates.shell.options import tables
 from acp_agent.gates.shell.printing import printing_commands
 from acp_agent.gates.shell.syntax import Parses
 from acp_agent.gates.shell.wrappers import Expander
 from tests.unit.gates import everyday, hostile
+from tests.unit.gates.shell.grammars import known_programs
 
 _CORPORA = (*hostile.U, *everyday.COMMANDS, *(text for table in (hostile.A, hostile.B, hostile.C) for text, _ in table))
 _ODD = (

@@ -10,15 +10,15 @@ from acp_agent.core.ports import ModelRequest
 from acp_agent.core.sessions import UsageTotals
 from acp_agent.llm.models import ModelRef, Price
 from acp_agent.llm.retry import MeteredProvider
-from acp_agent.session.models import UsageLedger
+from acp_agent.session.models import UsageMeter
 from tests.fakes.scripted_provider import ScriptedProvider, Step, say
 
 A, B = ModelRef("a", "m"), ModelRef("b", "m")
 PRICES = {A: Price(input=1, output=2, over=100_000, over_input=2, over_output=2), B: Price(input=10, output=10)}
 
 
-def ledger(*calls: tuple[ModelRef, Usage | None]) -> UsageLedger:
-    made = UsageLedger()
+def meter(*calls: tuple[ModelRef, Usage | None]) -> UsageMeter:
+    made = UsageMeter()
     for ref, usage in calls:
         made.add(PRICES.get, ref, usage)
     return made
@@ -26,38 +26,38 @@ def ledger(*calls: tuple[ModelRef, Usage | None]) -> UsageLedger:
 
 def test_a_surcharge_for_long_prompts_is_of_the_call_that_was_long_not_of_the_sum():
     small = Usage(input=90_000, output=1_000)
-    assert ledger((A, small), (A, small)).status() == ("Tokens: 180,000 read, 2,000 written; $0.1840",)
-    assert ledger((A, Usage(input=110_000))).status() == ("Tokens: 110,000 read, 0 written; $0.2200",)
+    assert meter((A, small), (A, small)).status() == ("Tokens: 180,000 read, 2,000 written; $0.1840",)
+    assert meter((A, Usage(input=110_000))).status() == ("Tokens: 110,000 read, 0 written; $0.2200",)
 
 
 def test_two_models_have_two_prices():
     call = Usage(input=100_000, output=10_000)
-    assert ledger((A, call), (B, call)).status()[0].endswith("; $1.2200")
+    assert meter((A, call), (B, call)).status()[0].endswith("; $1.2200")
 
 
 @pytest.mark.parametrize(
     "unknown", [(ModelRef("c", "m"), Usage(input=1)), (A, Usage(cache_read=1)), (A, Usage()), (A, None)]
 )
 def test_what_nobody_can_price_makes_it_at_least_that_much(unknown):
-    assert ledger((A, Usage(input=100_000)), unknown).status()[0].endswith("; at least $0.1000")
-    assert "$" not in "".join(ledger(unknown).status())
+    assert meter((A, Usage(input=100_000)), unknown).status()[0].endswith("; at least $0.1000")
+    assert "$" not in "".join(meter(unknown).status())
 
 
 def test_a_provider_that_is_gone_has_no_price():
     def price(ref: ModelRef) -> Price | None:
         raise ConfigError("[llm]", "model", str(ref), "a configured provider")
 
-    made = UsageLedger()
+    made = UsageMeter()
     made.add(price, A, Usage(input=1))
     assert made.status() == ("Tokens: 1 read, 0 written",)
 
 
-def test_a_ledger_goes_on_where_a_session_that_was_kept_had_come_to():
-    before = ledger((A, Usage(input=100_000)), (A, None))
+def test_a_meter_goes_on_where_a_stored_session_had_come_to():
+    before = meter((A, Usage(input=100_000)), (A, None))
     assert (before.cost, before.complete) == (0.1, False)
-    assert (ledger().cost, ledger((A, None)).cost, ledger().complete) == (None, None, True)
-    after = UsageLedger()
-    after.restore(UsageTotals(usage=before.usage, cost=before.cost, complete=before.complete))
+    assert (meter().cost, meter((A, None)).cost, meter().complete) == (None, None, True)
+    after = UsageMeter()
+    after.restore(UsageTotals(usage=before.tokens, cost=before.cost, complete=before.complete))
     assert after.status() == before.status()
     after.add(PRICES.get, A, Usage(input=100_000))
     assert after.status() == ("Tokens: 200,000 read, 0 written; at least $0.2000",)
