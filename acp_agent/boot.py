@@ -28,9 +28,9 @@ _LINE_LIMIT = 1024 * 1024
 _PATIENCE = 0.02
 """Seconds to wait for a `session/new`. Editors send it at once, or after something that takes longer."""
 _NEW_OBJECTS = 10_000
-"""Objects that are made before the garbage collector looks at them. Few are cycles: most looks find nothing."""
+"""The number of new objects after which the garbage collector runs. It finds little, since few are in cycles."""
 _WATCHED = ("ACP_AGENT_LOG_FRAMES", "ACP_AGENT_STRICT")
-"""Variables with which something follows all messages. The server answers those that it can."""
+"""Variables that have the server record or check every message. So it must answer `session/new` itself."""
 
 
 class Handover:

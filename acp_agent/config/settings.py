@@ -116,7 +116,7 @@ class InstructionSettings(Section):
         Field(
             ge=0,
             le=200_000,
-            description="Characters the model is shown of all instruction files together, and half as many of each.",
+            description="The most characters of all instruction files together; of one file, half as many.",
         ),
         SMALLER,
     ] = 16_384
@@ -192,7 +192,7 @@ class AuditSettings(Section):
         Field(
             ge=64 * 1024,
             le=1 << 40,
-            description="Bytes from which the file is renamed when an agent starts. It is never deleted.",
+            description="Bytes from which an agent that starts renames the file and begins a new one. None is deleted.",
         ),
     ] = 64 * 1024 * 1024
 

@@ -101,7 +101,7 @@ class ProtectionSettings(Section):
     unprotected_paths: Annotated[
         Words,
         Field(
-            description="Built-in ones that you are not asked about, in the same form. Git's hooks and configuration, "
+            description="Built-in paths that you are not asked about, in the same form. Git's hooks and configuration, "
             "shell start-up files, .ssh and the agent's own files stay protected.",
             examples=[[".vscode/settings.json", ".husky"]],
         ),
@@ -178,7 +178,8 @@ class UndoSettings(Section):
         ),
     ] = 1_000_000_000
     max_age_days: Annotated[
-        float, Field(gt=0, le=3650, allow_inf_nan=False, description="Days after which a session's changes stay.")
+        float,
+        Field(gt=0, le=3650, allow_inf_nan=False, description="Days after which a session's changes are dropped."),
     ] = 7.0
 
 
@@ -282,7 +283,7 @@ class ShellSettings(Section):
         Field(strict=False, description="The exit codes of commands that count as failed."),
     ] = (1, 2)
     snapshot_required: Annotated[
-        bool, Field(description="Whether a command does not run if its changes could not be taken back.")
+        bool, Field(description="Whether a command is refused if its changes could not be taken back.")
     ] = False
     max_snapshot_bytes: Annotated[
         int, Field(ge=0, le=1 << 40, description="Like tools.undo.max_bytes, for transactions; 0 = the same.")

@@ -358,7 +358,7 @@ class Transaction:
     scope        the paths, relative to the session's folder, that are taken back
     rolls_back   whether they are
     codes        the exit codes after which they are
-    required     whether a command does not run if its changes could not be taken back
+    required     whether a command is refused if its changes could not be taken back
     """
 
     scope: tuple[Glob, ...]

@@ -2,7 +2,7 @@
 
 `workspace/protected_paths.toml` has two classes of paths:
 
-- A file tool is refused for a hard one, also by the file system, and asks for a soft one.
+- A file tool may not write to a hard one, which the file system refuses too. It asks about a soft one.
 - A command asks for both, since its text only suggests what it does. No rule and no "always" for a prefix allows it
   silently, only one for exactly its text. `git config` and `crontab` write such files without naming them.
 - A command of git also asks if its repository names programs (`workspace/git/settings.py`).
@@ -34,7 +34,7 @@ _CRONTAB = Protection(hard=True, reason="the system runs it by itself")
 _GIT = Protection(hard=True, reason="git runs or obeys it later")
 _DIRENV = Protection(hard=False, reason="direnv runs it on entering the folder")
 _OBEYED_LATER = (".gitmodules",)
-"""A folder that is protected from edits, but in which nothing runs when git brings it."""
+"""Names that are protected from edits, although nothing runs when git brings such a file."""
 _TOO_MANY = Protection(hard=False, reason="it names more paths or folders than can be looked at")
 
 
@@ -109,7 +109,7 @@ class ProtectedGate(Gate):
         return verdict
 
     async def _brought(self, line: CommandFacts) -> str:
-        """Return why the files that a command line takes through git ask; empty if they do not."""
+        """Return why the user is asked about files that calls of git would bring; empty if they are not."""
         brought = await self._git.bringing(line)
         if brought is None:
             return "it cannot be told whether git would bring files here that other programs run"
@@ -136,7 +136,7 @@ class ProtectedGate(Gate):
     def _command(self, line: CommandFacts, *, within: bool) -> Iterator[tuple[str, Protection]]:
         """Yield the protected paths that a command line may change, as it names them.
 
-        within   whether only those in the session's folders count, because a sandbox holds the others
+        within   whether only those in the session's folders count, because a sandbox protects the others
         """
         judged, fed = 0, list[tuple[Written, ...]]()
         for at, (command, _, folders, _) in enumerate(line.surveyed_steps):

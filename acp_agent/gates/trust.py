@@ -73,7 +73,7 @@ def _sources(subjects: Iterable[Subject]) -> Iterator[str]:
 class SessionTrust:
     """The trust in the parts of one session. It is read for each call.
 
-    turn        the trust in what drives the turn: the user, or a skill with less (set for the time of its turn)
+    turn        the trust in the source of the turn: the user, or a less trusted skill while its turn runs
     workspace   the user's trust in the folder
     tools       the changed trust in foreign tools, by name
     served      the trust in other tools of MCP servers
@@ -96,7 +96,7 @@ class SessionTrust:
 
     @property
     def conversation(self) -> TrustLevel:
-        """The trust in what the model does next: that in what drives the turn, and less after untrusted text."""
+        """The trust in what the model does next: the trust in the source of the turn, lowered by untrusted text."""
         return lowest(self.turn, _AFTER_READING) if self.read_from else self.turn
 
     def has_read(self, sources: Iterable[str]) -> None:
@@ -104,7 +104,7 @@ class SessionTrust:
         for source in sources:
             if source in self.read_from:
                 continue
-            # Those that are not named cannot be told apart, so each counts as a new one.
+            # Beyond the limit, sources share one name. They cannot be told apart, so each counts as new.
             self.read_from[source if len(self.read_from) < _MOST_SOURCES else _OTHERS] = False
 
     def agree(self) -> None:

@@ -2,7 +2,7 @@
 
 The same conversation always gives the same bytes, and a longer conversation starts with the bytes of the shorter one.
 Prompt caching works on prefixes, and newer models tie a thinking block to everything before it. Only the
-`cache_control` marks move, and they count for neither.
+`cache_control` marks move, and neither of the two compares them.
 
 A reply skips unknown events, unknown deltas and pings. It keeps a block of unknown type whole and sends it back with
 the history.

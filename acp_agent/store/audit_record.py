@@ -92,9 +92,9 @@ class RolledBack:
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = _DESCRIBED
     restored: int
-    """Entries that were changed or deleted, and are as before."""
+    """Files and folders that it had changed or deleted, and that were restored."""
     deleted: int
-    """Entries that it had made."""
+    """Files and folders that it had made, and that were deleted."""
     type: Literal["rollback"] = "rollback"
 
 
@@ -113,21 +113,21 @@ class ToolRecord:
     call: Mapping[str, object]
     """The arguments, redacted and cut."""
     result: Outcome
-    """How it ended; never what it said."""
+    """How the call ended, without its output."""
     correlation_id: str
     """The call's UUID, the same as in the editor."""
     duration_ms: float
     """Milliseconds, waiting for the user included."""
     exit_code: int | None = None
-    """Of a command, 128 + n when signal n killed it; null for other tools and for what did not run."""
+    """The exit code of a command, 128 + n for signal n; null for other tools and for calls that did not run."""
     signal: str | None = None
     """The signal that killed the command."""
     truncated: bool | None = None
-    """Of a command that ran: whether its output was cut."""
+    """Whether the output of a command that ran was cut."""
     cached: bool | None = None
     """Whether the answer was kept from an earlier, equal call."""
     trust: str | None = None
-    """How far it was trusted when it began: as the least of the prompt, what was read, the folder and the tool."""
+    """The trust in the call when it began: the lowest trust of the prompt, what was read, the folder and the tool."""
     approved_by: ApprovedBy | None = None
     """Who let it run."""
     gate: str | None = None
@@ -137,7 +137,7 @@ class ToolRecord:
     error_category: ToolErrorCategory | None = None
     """Why it failed."""
     claim_source: ClaimSource | None = None
-    """What kind of thing the result comes from."""
+    """The kind of source that the result comes from."""
     mcp_server_id: str | None = None
     """The MCP server the tool belongs to."""
     caller_id: str | None = None
@@ -145,7 +145,7 @@ class ToolRecord:
     origin: CallOrigin | None = None
     """`user` when the user typed the call."""
     phase: Phase | None = None
-    """When in the turn the agent made it by itself; left out for what the model asks for."""
+    """The phase of the turn in which the agent made the call by itself; left out if the model asked for it."""
     attempts: int | None = None
     """The number of attempts, if there was more than one."""
     arguments_mended: bool | None = None
@@ -157,11 +157,11 @@ class ToolRecord:
     batch: str | None = None
     """Shared by the calls of one message of the model."""
     execution_env: ExecutionEnv | None = None
-    """Where its command, or the MCP server's tool, ran; left out for what runs neither."""
+    """Where its command, or the MCP server's tool, ran; left out for other calls."""
     sandbox: SandboxAround | None = None
     """What contained its command; left out where the session has no sandbox."""
     resolved_cwd: str | None = None
-    """The session's folder, which relative paths are seen from."""
+    """The session's folder, where relative paths start."""
 
 
 @frozen
@@ -190,7 +190,7 @@ class EgressRecord:
     duration_ms: float
     """Milliseconds, the look-up included; for CONNECT until bytes could pass."""
     response_bytes: int
-    """Bytes of the body as far as it was read, unpacked; 0 for CONNECT."""
+    """Bytes of the body that were read, after decompression; 0 for CONNECT."""
     blocked: Literal[True] | None = None
     """The request was not made."""
     block_reason: BlockReason | None = None
@@ -212,26 +212,26 @@ class ContinuesRecord:
 
 @frozen
 class TornRecord:
-    """In front of this record stands a line that somebody could not finish: killed, or the disk was full."""
+    """A note that the line before this record is unfinished: its writer was killed, or the disk was full."""
 
     _: KW_ONLY
     __pydantic_config__: ClassVar[Mapping[str, object]] = _DESCRIBED
     kind: Literal["torn"] = "torn"
     bytes: int
-    """How long the unfinished line is."""
+    """The length of the unfinished line."""
     sha256: str
-    """What it holds."""
+    """The SHA-256 of the unfinished line."""
 
 
 @frozen
 class LostRecord:
-    """Records that the process behind this one could not write."""
+    """A note that the process which wrote it could not write some records before."""
 
     _: KW_ONLY
     __pydantic_config__: ClassVar[Mapping[str, object]] = _DESCRIBED
     kind: Literal["lost"] = "lost"
     count: int
-    """How many."""
+    """The number of missing records."""
     error: str
     """Why the first of them could not be written."""
 
@@ -258,7 +258,7 @@ LONGEST = 4096
 _MARGIN = 16 * 1024  # characters redacted beyond those, so that no secret is cut in two before it is seen
 _MOST = 256  # values of one call, those inside others counted
 _DEEPEST = 8
-_WIDEST_NUMBER = 256  # bits; Python writes no number of any size, and nobody reads one
+_WIDEST_NUMBER = 256  # bits; Python refuses to print very large numbers, and nobody reads them
 
 
 def without(secrets: Iterable[str]) -> Redact:

@@ -374,7 +374,7 @@ _BESIDE = ("-wal", "-shm", "-journal")
 _PAGE = 16 * 1024
 """Bytes of a page: an output of 10 MiB is written half again as fast as with 4 KiB, and an event as fast."""
 _LOG_BYTES = 16 * 1024 * 1024
-"""Bytes of the log that stay after it was written back, so that one output of 10 MiB does not occupy them for ever."""
+"""The most bytes that the log keeps on disk after it was written back: one long output must not enlarge it for good."""
 
 
 CHECKED_BYTES = 64 * 1024 * 1024
@@ -470,7 +470,7 @@ class DatabaseOpener:
                 f"and this version knows formats up to {VERSION}; nothing was changed in it"
             )
         connection.execute("PRAGMA trusted_schema = OFF")
-        if version == 0:  # a file that has tables would not change, and these would wait for its writer
+        if version == 0:  # a file with tables ignores these settings, and they would wait for its writer
             connection.execute(f"PRAGMA page_size = {_PAGE}")
             connection.execute("PRAGMA auto_vacuum = FULL")
         connection.execute("PRAGMA secure_delete = FAST")

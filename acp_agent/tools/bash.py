@@ -63,7 +63,7 @@ class Bash(Tool[BashParams]):
     """The tool that runs a command in the session's terminal, the editor's or our own, and streams its output.
 
     longest     the longest timeout in seconds. A call that asks for more gets this
-    reached     the hosts that commands reach in their sandbox, if they do not ask to be free of it; None without one
+    reached     the hosts that commands reach in their sandbox, unless they ask to leave it; None without a sandbox
     for_custom  whether it runs the commands of custom tools, whose calls cannot ask for that
     """
 
@@ -186,7 +186,7 @@ def _running(process: BackgroundProcess, output: str) -> ToolResult:
 
 
 def _result(outcome: CommandOutcome, longest: float, stopped: StoppedBySandbox | None, place: str) -> ToolResult:
-    """Return the output for both readers. For the model an error block is added if the exit is an error.
+    """Return the output for the user and the model. The model also gets an error block if the exit is an error.
 
     stopped  what stopped the command; None if no wall of the sandbox did
     place    where it ran, for the audit

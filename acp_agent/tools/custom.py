@@ -1,7 +1,7 @@
 """Custom tools: a user's file names parameters, and the command that they become. See docs/custom-tools.md.
 
-A call is a call of `bash` with the rendered command. Every gate judges that command as one of `bash`, and what is said
-of the tool's own name may only forbid more. The values of a call are single words of the command: nothing in them is
+A call is a call of `bash` with the rendered command. Every gate judges that command as one of `bash`. Rules for the
+tool's own name can only forbid more. The values of a call are single words of the command: nothing in them is
 code for the shell.
 """
 
@@ -98,7 +98,7 @@ def _rendered(part: str, words: Mapping[str, list[str]]) -> Iterator[str]:
 class CustomCommand:
     """A custom tool among the tools of a session. It is no `Tool`, because its parameters are no class.
 
-    bash       the tool whose calls its calls are
+    bash       the tool that runs its calls
     variables  returns the names of the variables that commands see
     """
 
@@ -118,11 +118,11 @@ class CustomCommand:
         return self._spec
 
     def fitted(self, arguments: JsonObject) -> JsonObject:
-        """Return the arguments under the tool's own names and with values of its types, as far as that can be told."""
+        """Return the arguments under the tool's own names and with values of its types, where they fit."""
         return mended(arguments, self._tool.parameters)
 
     async def understand(self, call: ToolCall, arguments: JsonObject, files: FileSystem) -> Invocation:
-        """Return the invocation of `bash` that this call is. Raises ToolError for arguments that do not fit."""
+        """Return the call as an invocation of `bash`. Raises ToolError for arguments that do not fit."""
         tool = self._tool
         given: JsonObject = {name: value for name, value in arguments.items() if value is not None}
         check(tool, given)

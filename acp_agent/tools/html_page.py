@@ -46,7 +46,7 @@ MAX_SELECTED = 50_000
 LARGE = frozenset(
     {"blockquote", "dl", "figure", "hr", "ol", "pre", "table", "ul", *(f"h{level}" for level in range(1, 7))}
 )
-"""Blocks that make a table a means of layout, and that no link contains."""
+"""Blocks that no link contains, and no table of data. A table with one of them only lays out the page."""
 BLOCKS = LARGE | {
     *("address", "article", "aside", "body", "br", "caption", "center", "dd", "details", "div", "dt", "fieldset"),
     *("figcaption", "footer", "form", "header", "li", "main", "option", "p", "section", "summary", "title", "tr"),
@@ -205,7 +205,7 @@ def plain_text(element: Tag) -> str:
 MAX_CONVERTED = 100_000
 """Elements of a page. The largest pages made by people have some 30,000."""
 MAX_CHARS = 16 * 1024 * 1024
-"""Characters of all addresses, and of all lines with their prefixes: a page of 8 MiB may stand for gigabytes."""
+"""Characters of all addresses, and of all lines with their prefixes: a page of 8 MiB may expand to gigabytes."""
 _SHALLOW = 100
 """Levels of the tree. An element below them leaves only its contents."""
 _INDENTED = 12

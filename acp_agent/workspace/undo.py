@@ -4,8 +4,8 @@ Every call that may change files writes what it changed into the journal of its 
 and after. `/undo` restores the former and `/redo` the latter, if every path is as the agent left it. Otherwise nothing
 is changed, and the difference is shown.
 
-Each file gets its old content by one rename. A restore that was killed leaves every path either as it was or as it
-shall be, and the next one finishes it.
+Each file gets its old content by one rename. A restore that was killed leaves every path either as it was or
+restored, and the next one finishes it.
 """
 
 import difflib
@@ -58,7 +58,7 @@ class ChangedTurn:
     """A turn in which the agent changed files.
 
     steps    the changes of each call, in order
-    begun    whether a restore of it has begun and not ended: it was killed
+    begun    whether a restore of it was begun and killed before its end
     """
 
     number: int
@@ -374,13 +374,13 @@ class Undo:
         kept, failed = list(plan.staying), dict[str, str]()
         for folder in {os.path.dirname(path) for path in wanted}:
             self._remove_leftovers(folder)
-        for path, before, _ in reversed(todo):  # what must go, the deepest first
+        for path, before, _ in reversed(todo):  # entries to remove, the deepest first
             now = found[path]
             gone = before is None or (now is not None and (now.kind == FOLDER) != (before.kind == FOLDER))
             with _noted(path, failed):
                 if now is not None and gone and not self._remove(path, now):
                     kept.append(path)
-        for path, before, _ in todo:  # what must come, the folders first
+        for path, before, _ in todo:  # entries to make or change, folders first
             with _noted(path, failed):
                 if before is not None:
                     self._put(path, before, contents)

@@ -78,7 +78,7 @@ def _write(editor: EditorSetup, launch: AgentCommand, *, chosen: bool) -> None:
         if text is not None:
             print(_kept(editor))
     if re.search(r"/archive-v\d+/", launch.command):  # in uv's cache
-        print("uvx made this installation for once. Run this again after `pip install` or `uv tool install`.")
+        print("uvx made this installation for one run. Run this again after `pip install` or `uv tool install`.")
     if remaining := editor.remaining(launch):
         print(f"Now {remaining}.")
 
@@ -109,7 +109,7 @@ def _remove(editor: EditorSetup) -> None:
 
 
 def _is_made_of(editor: EditorSetup, before: str | None, launch: AgentCommand, text: str) -> bool:
-    """Return whether a text is another one with our settings in it, and nothing more was changed since."""
+    """Return whether `text` is `before` with our settings in it, and with no other change."""
     try:
         return editor.applied(before, launch) == text != before
     except (AgentError, JsoncFault):

@@ -91,7 +91,7 @@ def survey(text: str, parses: Parses) -> Survey:
     """Return every command that stands in a text; see `acp_agent.gates.shell.command.ShellText`."""
     findings = _Findings(parses)
     for number, form in enumerate(spellings(text)):
-        # Another spelling only adds commands, since its quotes may differ from those of the real text.
+        # The other spellings only add commands and hazards: syntax errors in them say nothing about the real text.
         each = findings if number == 0 else _Findings(parses)
         found = _survey(form, each, Guesses(dict(_WELL_KNOWN)), 0)
         seen = set(findings.commands)
@@ -132,7 +132,7 @@ def _survey(text: str, findings: _Findings, guesses: Guesses, depth: int) -> tup
     findings.constructs |= walk.constructs
     findings.hazards += walk.hazards
 
-    # The reading of a body without parameters is complete.
+    # A function whose body has no parameters is not read again at its calls.
     functions = frozenset(name for name, body in guesses.functions.items() if "$" in body)
     inside = _Inside(findings, guesses, depth)
     expander = Expander(inside.read, guess=True, files=guesses.files, functions=functions, call=inside.call)
@@ -218,9 +218,9 @@ def _loose(text: str) -> list[Command]:
         return Nested((Command(tuple(inner.split())),))
 
     expander = Expander(words_of, guess=True, files={})
-    # A repeated command directly behind itself changes nothing; behind another one, such as `cd`, it may.
+    # A command that follows itself adds nothing. One that follows another command, such as `cd`, may.
     each_once = (words for words, _ in groupby(loose_segments(text)))
-    # A command may begin behind assignments, or one word later (behind `then`, `do`, an odd mark).
+    # A command may begin behind assignments, or one word later: behind `then`, `do` or a stray character.
     starts = (
         (words, next((at for at, word in enumerate(words) if "=" not in word), len(words))) for words in each_once
     )

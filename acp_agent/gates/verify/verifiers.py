@@ -134,7 +134,7 @@ class Destructive(Verifier):
         stem = name.partition(".")[0]
         if pattern or stem in tables().danger["disk_makers"]:
             rule = f"destructive: {pattern or stem}"
-            reason = f"the command destroys what cannot be got back ('{pattern or stem}')"
+            reason = f"the command destroys what cannot be restored ('{pattern or stem}')"
             return Deny(
                 reason, rule=rule, advice="Name single files inside the workspace, or tell the user what to run."
             )

@@ -1,7 +1,7 @@
 """The output of `cargo test` and `cargo nextest run`, and of the build before them.
 
-`cargo test` is read plain, quiet and with --nocapture, for any number of test binaries. Of nextest both layouts of the
-output of failing tests are read.
+`cargo test` is read plain, quiet and with --nocapture, for any number of test binaries. It reads both layouts in
+which nextest prints the output of failing tests.
 """
 
 from collections.abc import Sequence

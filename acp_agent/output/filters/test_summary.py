@@ -1,7 +1,7 @@
 """The strategy `test_summary`: which tests failed and why, and the totals, in the test runner's own lines.
 
-Each test runner has a parser of its own. Nothing is said in the runner's name: what stays are lines of the output, and
-notes in brackets say what was left out.
+Each test runner has a parser of its own. Its result has only lines of the output, and notes in brackets that say what
+was left out.
 """
 
 import re

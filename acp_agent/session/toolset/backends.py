@@ -47,7 +47,7 @@ _MOST_DIAGNOSTICS = 100
 
 
 class CleanUps:
-    """The tasks that end what cancelled calls have left. Nothing of the session runs before they are over.
+    """The tasks that end what cancelled calls have left running. The next prompt and the session's end wait for them.
 
     background   starts a task
     answered     waits until a turn that was cancelled is answered
@@ -85,7 +85,7 @@ class CleanUps:
         try:
             await self._answered()
             await clean_up()
-        except Exception:  # noqa: BLE001 - what one call has left ends no other session
+        except Exception:  # noqa: BLE001 - its failure must not end other sessions
             _log.error("clean-up of a cancelled call failed", exc_info=True)
         finally:
             self._running -= 1
@@ -145,7 +145,7 @@ class SessionBackends:
         return local if proxy is None else CompositeFileSystem([proxy], local, self._fallen_back)
 
     def stamp(self, roots: Roots) -> Stamp:
-        """Return the function that stamps a state of a file. With an editor's files there are no stamps.
+        """Return the function that stamps the states of files. There are no stamps for an editor's files.
 
         The editor may have unsaved changes, which no stamp shows.
         """
@@ -171,7 +171,7 @@ class SessionBackends:
         return self.sandbox.tier
 
     def adopt(self, walls: WallRules | None) -> None:
-        """Make the walls around new commands from other rules. Whether there are walls is settled for the session."""
+        """Make the walls around new commands from other rules. A session without a sandbox does not get one by this."""
         if self.sandbox is not None and walls is not None:
             self.sandbox.adopt(walls)
 

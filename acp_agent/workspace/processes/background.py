@@ -1,7 +1,7 @@
 """Commands that run beside the turns of a session: a pool of at most eight, their output and their end.
 
 A command belongs to its session, not to the turn that started it. It ends by itself, by `stop`, or with the session:
-when that is closed, deleted or evicted, and when the agent ends, however it does (`processes/tree`).
+when that is closed, deleted or evicted, and when the agent ends in any way (`processes/tree`).
 """
 
 import re

@@ -29,7 +29,7 @@ from acp_agent.workspace.sandbox.walls import Launch, NetworkReach, PrivateHome,
 _SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin:/usr/local/bin"  # AppArmor knows the first
 _NEEDED = 5.0  # seconds that a trial or the holder of a network may take
 _NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
-_SOMEBODY = "1000"  # the user that root is within: not root
+_SOMEBODY = "1000"  # the user ID within the sandbox where the agent runs as root
 _NO_FILE = "/dev/null"
 _SYSTEM_BASH = ("/usr/bin/bash", "/bin/bash")
 _SETTINGS = "/proc/sys"  # root may write there without capabilities. bubblewrap itself covers more of /proc
@@ -47,11 +47,11 @@ _PROXY_VARIABLES = {
     "npm_config_cache": "/tmp/npm-cache",  # noqa: S108 - the session's own, because the user's is read-only
 }
 _Mounts = Mapping[str, Sequence[str]]
-"""How something is mounted and, unless it is new, what: by its place."""
+"""By the path of a mount: bubblewrap's option for it and, unless it is a new file system, its source."""
 _ESCAPES = {ord(letter): f"\\{ord(letter):03o}" for letter in "\\ \t\n"}  # of mountinfo
-_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # in many systems, of folders in /usr
+_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # on many systems, links to folders in /usr
 # The kernel counts the processes of each namespace for itself, so the limit is set within. It does not count those of
-# root. Where memory runs out, it ends processes with a score before others. dash calls the option -p.
+# root. When memory runs out, it first ends processes with a high score. In dash, the option -u is called -p.
 _LIMITS = (
     f"{{ ulimit -u {MOST_TASKS} || ulimit -p {MOST_TASKS}; ulimit -c 0; "
     "echo 1000 > /proc/self/oom_score_adj; } 2> /dev/null"
@@ -76,7 +76,7 @@ def bubblewrap() -> str:
     It and nsenter are taken from the system's folders only: PATH may name one that the model can write to.
     """
     found = shutil.which("bwrap", path=_SYSTEM_PATH) or ""
-    # As the first process of its namespace it leaves none behind that would have to be reaped.
+    # It is the first process of its namespace, so no process outlives it.
     trial = [found, *_NAMESPACES, "--as-pid-1", "--unshare-net", "--ro-bind", "/", "/"]
     trial += ["--proc", "/proc", "--dev", "/dev", "true"]
     try:
@@ -125,8 +125,9 @@ class SessionNetwork:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
                     bufsize=0,
-                    # Its first process must not end before it lets the second one run, which would then wait for
-                    # ever: so it keeps a reader of what it tells, and does not die with this process.
+                    # bubblewrap's first process writes to the pipe and then lets its second one run. If the first died
+                    # in between, the second would wait for ever. So the first keeps a reader of the pipe, which spares
+                    # it SIGPIPE when this process dies.
                     pass_fds=[reading, writing],
                     env={"PATH": _SYSTEM_PATH},
                     cwd="/",
@@ -227,7 +228,7 @@ class BubblewrapSandbox:
     def shell_text(self, command: Sequence[str], cwd: str, walls: Walls, environment: Mapping[str, str]) -> str:
         """Return a line for `sh` that runs a command within walls, with only these variables. Raises OSError.
 
-        Where this machine does not run it, it says so and fails.
+        If another machine runs the line, it says so and fails.
         """
         number = 9  # the most that every shell can redirect
         mounts = self._mounts(walls)
@@ -248,7 +249,7 @@ class BubblewrapSandbox:
         words = [*enter, bubblewrap(), *_NAMESPACES, "--cap-drop", "ALL", *self._user]
         if walls.network is NetworkReach.NONE:
             words.append("--unshare-net")
-        # Before each mount bubblewrap reads the list of all of them, so /sys comes last: many may lie in it.
+        # Before each mount bubblewrap reads the list of all of them, so /sys comes last: it may hold many mounts.
         last: list[str] = []
         for path, (how, *source) in sorted(mounts.items()):
             (last if is_below(path, "/sys") else words).extend((how, *source, path))
@@ -278,7 +279,7 @@ class BubblewrapSandbox:
             network.close()
 
     def _mounts(self, walls: Walls) -> _Mounts:
-        """Return what is mounted. Those above come first, by their names. Raises OSError."""
+        """Return the mounts within the walls. Raises OSError."""
         temporary, home = self._home.folders
         mounts: dict[str, Sequence[str]] = {"/proc": ("--proc",), "/dev": ("--dev",)}
         mounts |= {"/tmp": ("--bind", temporary), "/var/tmp": ("--bind", temporary)}  # noqa: S108 - a mount point
@@ -330,7 +331,7 @@ def _place(path: str, how: Sequence[str], table: Mapping[str, _Mount]) -> str:
     name = source.translate(_ESCAPES)
     point = next(filter(table.__contains__, (name, *folders_above(name))))
     mount = table[point]
-    inner = "." if mount.kind.startswith("nfs") else os.path.relpath(name, point)  # NFS never tells it
+    inner = "." if mount.kind.startswith("nfs") else os.path.relpath(name, point)  # NFS does not report the folder
     return f"{os.path.normpath(os.path.join(mount.root, inner))} {path.translate(_ESCAPES)}"
 
 
@@ -345,7 +346,7 @@ def _mount_table() -> dict[str, _Mount]:
 
 
 def _kept_places(mounts: _Mounts, place: str, private: str) -> dict[str, tuple[str, ...]]:
-    """Make what lies directly in a private folder and gets mounted over, and return mounts of the folders above that.
+    """Make the places for mounts within a private folder, and return mounts that keep the folders above them in place.
 
     bubblewrap follows links on its way to a mount, out of the walls as well. A command could leave one there for the
     next command. What is mounted cannot be renamed, so such a folder keeps its place. Raises OSError.

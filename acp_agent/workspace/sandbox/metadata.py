@@ -27,20 +27,20 @@ _HERE = -100  # AT_FDCWD
 _NO_FOLLOW = 0x100  # AT_SYMLINK_NOFOLLOW
 _PATH_BYTES = 4096
 _PAGE = 4096
-_SAME = 0xFFFFFFFF  # an owner that stays
+_SAME = 0xFFFFFFFF  # stands for an owner that stays the same
 _NANOSECONDS = 1_000
 
 
 class _Subject(Enum):
     MODE = 1
     OWNER = 2
-    TIMES = 3  # two of seconds and nanoseconds
+    TIMES = 3  # two times, each in seconds and nanoseconds
     MICROSECONDS = 4
     SECONDS = 5
 
 
 class _Call(NamedTuple):
-    """Which arguments of a system call say what. None for those that it does not have."""
+    """The positions of a system call's arguments. None if it has no such argument."""
 
     subject: _Subject
     value: int
@@ -132,7 +132,9 @@ class _Broker:
         base = _HERE if call.directory is None else ctypes.c_int32(arguments[call.directory] & 0xFFFFFFFF).value
         folder = os.open(f"/proc/{process}/cwd" if base == _HERE else f"/proc/{process}/fd/{base}", os.O_PATH)
         try:
-            fcntl.ioctl(self._listener, _IS_VALID, struct.pack("=Q", number))  # it was that process all the time
+            fcntl.ioctl(
+                self._listener, _IS_VALID, struct.pack("=Q", number)
+            )  # fails if the process has ended: its number could be another's
             how = os.O_PATH | os.O_CLOEXEC | (0 if follows else os.O_NOFOLLOW)
             file = os.open(path, how, dir_fd=folder) if path else os.dup(folder)
             try:
@@ -158,7 +160,7 @@ class _Broker:
                 if stat.S_ISLNK(found.st_mode):
                     raise OSError(errno.EOPNOTSUPP, "a link has no mode")
                 if stat.S_ISREG(found.st_mode) and mode & (stat.S_ISUID | stat.S_ISGID):
-                    raise PermissionError(errno.EPERM, "no program of another user is made")
+                    raise PermissionError(errno.EPERM, "set-user-ID and set-group-ID bits may not be set")
                 os.chmod(name, mode)
             case _Subject.OWNER:
                 user, group = (each & 0xFFFFFFFF for each in arguments[call.value : call.value + 2])

@@ -33,7 +33,7 @@ class _Machine(NamedTuple):
     shared     calls of memory, semaphores and queues that all processes of the system share
     attributes calls that change further attributes of files
     others     calls that set limits or the scheduling of the process in their first argument
-    priorities those with the process in their second argument
+    priorities like `others`, with the process in their second argument
     truncate   the call that empties a file by its path
     opens      the calls that open a file, each with the number of the argument that says how
     """
@@ -88,10 +88,10 @@ def filter_program(*, internet: bool, namespaces: bool, truncation: bool = False
     """Return the filter as an array of struct sock_filter, or None for a machine whose numbers are not known here.
 
     internet     whether sockets of the internet may be made
-    namespaces   whether the processes have namespaces of their own. Otherwise they make no local sockets, because a
-                 server behind one could act for them. They share no memory, and set no limits of other processes.
-                 The calls of `metadata` wait for an answer then
-    truncation   whether files must not be emptied without the right to write them, because Landlock does not see that
+    namespaces   whether the processes have namespaces of their own. If not, the filter refuses local sockets (a server
+                 behind one could act for them), shared memory and limits of other processes, and the calls of
+                 `metadata` wait for an answer
+    truncation   whether the filter refuses to empty files that are opened for reading only: old Landlocks do not
     """
     machine = _MACHINES.get(platform.machine())
     if machine is None:
@@ -110,7 +110,7 @@ _PERMIT: _Step = (_RETURN, 0, 0, _ALLOW)
 
 
 def _steps(machine: _Machine, families: Iterable[int], own: Iterable[_Step]) -> Iterator[_Step]:
-    """Yield the steps, `own` among them where the number of the call is loaded."""
+    """Yield the steps of the filter. The steps `own` come while the number of the call is loaded."""
     yield _LOAD, 0, 0, _ARCHITECTURE
     yield _EQUAL, 1, 0, machine.architecture
     yield _REFUSE  # the calls of another architecture have other numbers
@@ -149,7 +149,7 @@ def _truncation_steps(machine: _Machine) -> Iterator[_Step]:
     """Yield the steps for a Landlock that does not see how a file is emptied. The number of the call stays loaded."""
     yield _EQUAL, 0, 1, machine.truncate
     yield _REFUSE
-    yield _EQUAL, 0, 1, _OPENAT2  # what it is to do is in memory, as for clone3
+    yield _EQUAL, 0, 1, _OPENAT2  # its flags are in memory, as those of clone3
     yield _RETURN, 0, 0, _ERRNO | _ENOSYS
     for number, argument in machine.opens:
         yield _EQUAL, 0, 5, number
@@ -181,6 +181,6 @@ def _own_steps(machine: _Machine) -> Iterator[_Step]:
     yield _EQUAL, 0, 5, machine.pair
     yield _LOAD, 0, 0, _ARGUMENTS + 8
     yield _AND, 0, 0, _TYPE
-    yield _EQUAL, 1, 0, _STREAM  # the others can send to any socket
+    yield _EQUAL, 1, 0, _STREAM  # sockets of other types can send to any address
     yield _REFUSE
     yield _PERMIT

@@ -266,7 +266,7 @@ def test_the_path_that_is_written_is_that_of_the_program_that_was_called(in_proc
     file = tmp_path / "acp.json"
     done = in_process("setup", "jetbrains", "--write", "--file", str(file))
     assert json.loads(file.read_text())["agent_servers"]["acp-agent"] == {"command": str(script), "args": []}
-    assert "uvx made this installation for once" in done.stdout
+    assert "uvx made this installation for one run" in done.stdout
 
 
 @each_row("name", ["zed", "vscode", "jetbrains", "neovim", "emacs", "marimo"])
