@@ -122,7 +122,9 @@ class Reply:
             opening, self._opening = self._opening, ""
             await self._emit(TextDelta(opening + text, self._text_id))
             if begins:
-                await anyio.lowlevel.checkpoint()  # what shows the text begins now, and not after what came with it
+                await (
+                    anyio.lowlevel.checkpoint()
+                )  # the text is shown before the events that came with it are read
 
 
 LIMIT = 3

@@ -92,7 +92,7 @@ class ExternalAgentSettings(Section):
             gt=0,
             le=86400,
             allow_inf_nan=False,
-            description="Seconds without a message of it until its task has failed. Waiting for you does not count.",
+            description="Seconds without a message from it after which its task fails. Waiting for you does not count.",
         ),
     ] = 600.0
     enabled: Annotated[bool, Field(description="Whether the model may give it tasks.")] = True
@@ -156,14 +156,14 @@ class QualityGateSettings(Section):
         str, Field(max_length=4000, description="A shell command; exit code 0 passes. It is judged like any call.")
     ] = ""
     evaluator: Annotated[str, Field(max_length=64, description="Instead of a command: the sub-agent that judges.")] = ""
-    criteria: Annotated[str, Field(max_length=20_000, description="By what the evaluator judges.")] = ""
+    criteria: Annotated[str, Field(max_length=20_000, description="The criteria by which the evaluator judges.")] = ""
     agents: Annotated[
         Words, Field(description="The sub-agents whose reports are judged. Empty: those that may change files.")
     ] = ()
     block_on_failure: Annotated[
-        bool, Field(description="Whether the work goes on with the reason if it fails. false: you are told.")
+        bool, Field(description="Whether the agent goes on with the reason if the gate fails. false: you are told.")
     ] = True
-    max_retries: Annotated[int, Field(ge=0, le=10, description="How often it goes on.")] = 2
+    max_retries: Annotated[int, Field(ge=0, le=10, description="How often it goes on at most.")] = 2
     timeout_secs: Annotated[int, Field(ge=1, le=86_400, description="Seconds the command may take.")] = 300
 
     @model_validator(mode="after")

@@ -246,7 +246,7 @@ class Scheduler(Protocol):
         ...
 
     def stop(self) -> None:
-        """Carry out nothing more. What runs goes on."""
+        """Carry out no more prompts. A turn that runs goes on."""
         ...
 
     async def preview(self, when: str, prompt: str) -> str:

@@ -50,7 +50,7 @@ class HookEvent(StrEnum):
 
     @property
     def told(self) -> str:
-        """The name of the event in what a hook is given, which is Claude Code's."""
+        """The name of the event that a hook is given: Claude Code's name."""
         return "Stop" if self is HookEvent.TURN_COMPLETE else "".join(map(str.capitalize, self.split("_")))
 
 
@@ -80,7 +80,7 @@ class Hook:
     command    a line of the shell; empty if `mcp` is set
     mcp        the name of an MCP server's tool, as the model has it, which is called with `arguments`
     timeout    in seconds
-    claude     whether it is given names of Claude Code
+    claude     whether it is given Claude Code's names of tools
     file       the path of its file as it is shown
     """
 
@@ -142,7 +142,7 @@ class _Reader:
 
     file     the path as it is shown
     known    the events that there may be
-    under    what stands before the keys in messages
+    under    the prefix of the keys in messages
     claude   whether the form is that of Claude Code
     """
 
@@ -167,7 +167,7 @@ class _Reader:
         for name, entries in events.items():
             event = self._known.get(name)
             if event is None and self._claude:
-                self._wrong(name, "an event that hooks cannot have here: they do not run", minor=True)
+                self._wrong(name, "hooks for this event do not run here", minor=True)
             elif event is None:
                 self._wrong(name, f"unknown event (known events: {', '.join(self._known)})")
             else:
@@ -176,7 +176,7 @@ class _Reader:
                     self._entry(event, entry, where)
 
     def _tables(self, entries: Json, key: str, form: str) -> Iterator[tuple[str, JsonObject]]:
-        """Yield the tables of a list, each with its key. What is no table is a problem."""
+        """Yield the tables of a list, each with its key. An entry that is not a table is a problem."""
         if not isinstance(entries, list):
             self._wrong(key, f"expected {form}, got {text_of(cast('Value', entries))}")
             return
@@ -233,7 +233,7 @@ class HookLibrary:
         self._of_agents: Mapping[str, Sequence[Hook]] = {}
 
     def read(self, files: tuple[SourceFile, ...], of_agents: Mapping[str, Sequence[Hook]]) -> None:
-        """Take the hooks of these files, and those of agents by name. The same files again cost nothing."""
+        """Take the hooks of these files, and those of agents by name. Unchanged files cost nothing."""
         self._of_agents = of_agents
         if files is not self._files:
             self._files = files

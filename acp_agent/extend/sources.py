@@ -60,8 +60,8 @@ PATTERNS: Mapping[SourceKind, Sequence[str]] = {
     SourceKind.TOOLS: (f"{OWN}/tools/*.toml",),
     SourceKind.HOOKS: (f"{OWN}/hooks.toml", ".claude/settings.json"),
 }
-"""Where each kind is, below the session's folder. A `*` is one name that begins with no dot. What comes first counts
-more.
+"""Where each kind is, below the session's folder. A `*` is one name that begins with no dot. Earlier patterns take
+precedence.
 """
 MOST = 200
 """Files of one kind that are read."""

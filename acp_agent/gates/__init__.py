@@ -1,1 +1,1 @@
-"""Gates a call passes; one a file."""
+"""The gates that every call passes, one file each."""

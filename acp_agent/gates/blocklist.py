@@ -26,7 +26,7 @@ MAX_PATTERN = 64
 _COPY = "dd if="
 _VARIABLE = re.compile(r"\$(?:\w+|\(\))")  # a variable of unknown value is taken for empty
 _WILD = re.compile(r"[*?\[]")
-# No userinfo, escape, set or choice: every program reads this host from it.
+# Without user info, escapes, sets and choices, so that every program takes the same host from the URL.
 _LOOPBACK = re.compile(
     r"(?:https?://)?(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?(?:[/?#][\w./?&=%+:,;~!*()'#-]*)?",
     re.IGNORECASE,
@@ -34,11 +34,11 @@ _LOOPBACK = re.compile(
 
 
 class _Transfer(NamedTuple):
-    """The options of a program that names its host only by its operands, and writes only what an option names.
+    """The options with which a download program takes hosts only from its operands, and files only from its options.
 
     letters, words   short and long options without a value
     valued, named    short and long options with a value
-    due              one of each of these is needed, or the server chooses the name of a file or another host
+    due              one option of each set is needed; without it the server chooses a file's name or another host
     """
 
     letters: str
@@ -177,7 +177,10 @@ _ADVICE = "Do it without this command, or tell the user what to run."
 
 
 def judge(shell: ShellText, policy: BlocklistPolicy, *, contained: bool = False) -> Verdict:
-    """Return the blocklist's verdict on a shell text. Walls that contain it keep what it could take away."""
+    """Return the blocklist's verdict on a shell text.
+
+    contained   whether a sandbox limits what it can delete, so that unknown names of files do not ask
+    """
     if "\0" in shell.text:
         return Deny(f"{_BLOCKED} holds a NUL character")
     found = shell.survey
@@ -204,11 +207,11 @@ def judge(shell: ShellText, policy: BlocklistPolicy, *, contained: bool = False)
 
 
 def _inspected(found: Survey, kind: str, *, contained: bool) -> Verdict | None:
-    """Return the verdict on a text for what a substitution prints; None if that decides nothing."""
+    """Return the verdict on a text because of what a substitution may print; None if that is harmless."""
     if found.damage or any(map(_runs_output, found.walk())):
         return Deny(f"the command is blocked, because what the {kind} runs cannot be told; write the command out")
     removed = None if contained else next(filter(_removes_output, found.walk()), None)
-    return removed and Ask(f"a {kind} names what {removed.name} takes away", firm=True)
+    return removed and Ask(f"a {kind} names what {removed.name} deletes", firm=True)
 
 
 def _instead(pattern: str) -> str:
@@ -266,7 +269,7 @@ def _runs_output(command: Command) -> bool:
 
 
 def _removes_output(command: Command) -> bool:
-    """Return whether another command prints the names of what this one takes away."""
+    """Return whether another command prints the names of what this one deletes."""
     takes = command.name in tables().danger["removers"] or (command.name == "find" and "-delete" in command.argv)
     return takes and any(_OUTPUT in word for word in command.argv[1:])
 

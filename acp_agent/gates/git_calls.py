@@ -28,9 +28,9 @@ _OTHERS = frozenset(("fetch", "pull", "push", "clone", "ls-remote", "fetch-pack"
 class GitCall(NamedTuple):
     """One call of git, or of a program that calls it.
 
-    subcommand   empty if unknown. The second word follows if `remote` or `submodule` reaches another repository with it
+    subcommand   with its second word if that reaches another repository (`remote update`); empty if unknown
     args         the words behind the subcommand
-    folder       the folder of `-C`, seen from that of the command; None if it is unclear
+    folder       the folder of `-C`, relative to that of the command; None if it is unclear
     others       words that may name other repositories, with values of options
     """
 

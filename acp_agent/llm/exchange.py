@@ -451,7 +451,7 @@ class HttpProvider:
         """Open the event stream of a request. If the server refuses a part of it, ask again at once without it.
 
         body     makes the body without the parts that were refused before
-        adapts   takes note of the part that the server refuses. Returns False if it is no part or a known one
+        adapts   takes note of the part that the server refuses. Returns False if there is none, or if it is known
         """
         async with AsyncExitStack() as stack:
             while True:

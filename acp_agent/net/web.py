@@ -121,7 +121,7 @@ class GuardedWeb:
         target = urls.judge_url(hop.url, self._rules)
         hop.locate(target.url, target.host)
         if first and _site(first) != _site(target.host):
-            refuse_literal(target)  # an attack is told as one, but no name is looked up
+            refuse_literal(target)  # an address of this machine is reported as such; no name is looked up
             hop.block(BlockReason.ALLOWLIST)
             message = f"{first} redirects to another site: {target.url}"
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Ask for that address itself.")

@@ -216,7 +216,7 @@ _MOST_DIFFERENT = 2000  # different lines of one kind that are compared; of the 
 _LONGEST_SEARCHED = 1 << 18  # characters of a filtered text in which a line is also searched as a part of another line
 
 _TIME = lazy_regex(
-    r"""\d(?:  # the character before it is looked at behind it, so that the search for digits runs at memory speed
+    r"""\d(?:  # look-behinds check the character before it, so that the search for digits is as fast as reading memory
         \d{3}-\d\d-\d\d[T\x20]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?
       | (?<=\b\d)\d:\d\d:\d\d(?:[.,]\d+)?\b
       | (?<=\b0)x[0-9a-fA-F]{6,16}\b
@@ -242,9 +242,9 @@ def preserved(raw: str, filtered: str, whole: str = "", *, suspects: bool = Fals
     times, addresses and UUIDs count as one.
 
     whole      the text in which the lines are numbered; "" for `raw`
-    suspects   whether lines that only say "failed" or the like are listed too, the last ones, up to 15 with the errors
+    suspects   whether lines that only say "failed" or the like are listed too: the last ones, up to 15 with errors
 
-    Of more errors those of compilers, tests and crashes are listed rather than those of logs, and of these the last.
+    If there are more errors, those of compilers, tests and crashes come before those of logs, and later before earlier.
     """
     if raw == filtered:
         return ""
@@ -281,7 +281,7 @@ def _without_nothing(lines: list[str]) -> dict[str, str]:
 
 
 def _own(own: Mapping[str, str], parts: Iterable[list[str]]) -> Iterator[list[str]]:
-    """Yield the lines themselves for what was searched of them."""
+    """Yield the whole lines for their searched parts."""
     return ([own[line] for line in lines if line in own] for lines in parts)
 
 
@@ -294,7 +294,7 @@ def _most_telling_first(lines: list[str]) -> list[str]:
 
 
 def _numbers(text: str, wanted: Container[str]) -> dict[str, int]:
-    """Return the number of the first line that is each of the wanted ones."""
+    """Return, for each wanted line, the number of the first line with its text."""
     found: dict[str, int] = {}
     number = 1
     for piece in _pieces(text):

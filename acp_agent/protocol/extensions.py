@@ -311,7 +311,7 @@ async def mcp_remove(params: RemoveServerParams, host: ExtensionHost) -> JsonObj
 
 
 def _entry(model: type[P], method: Callable[[P, ExtensionHost], Awaitable[JsonObject]]) -> _Entry:
-    """Return the function that jsonrpcserver calls: it reads the parameters and returns the method with them."""
+    """Return the function that jsonrpcserver calls: it reads the parameters and returns the method bound to them."""
 
     async def bind(**params: Json) -> object:
         try:

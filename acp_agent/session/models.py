@@ -142,7 +142,7 @@ class SessionModels:
         return SanitizingProvider(await self._asked(to_ask.refs, to_ask.options), self._redact)
 
     async def opinion(self, name: str, request: ModelRequest) -> str:
-        """Return the answer of such a model as `for_titles` returns; "" if it was cut off. Raises AgentError."""
+        """Return the answer of the model that `for_titles` returns; "" if it was cut off. Raises AgentError."""
         model = await self.for_titles(name)
         if model is None:
             raise ProviderError("a scripted model has no opinion", kind=ProviderErrorKind.NOT_CONFIGURED)
@@ -263,7 +263,7 @@ def spent(usage: Usage, cost: float | None, *, complete: bool) -> Sequence[str]:
     complete   whether the price of every call is known
     """
     if usage == Usage() and cost is None:
-        return () if complete else ("The model's server does not say what its answers take.",)
+        return () if complete else ("The model's server does not report how many tokens its answers take.",)
     if cost is None:
         price = "Price: not known for this model"
     else:

@@ -1,4 +1,4 @@
-"""The verdict of the gates on a call that is only checked. /policy shows it, and what is allowed.
+"""Ask the gates for their verdict on a call without running it, and answer /policy.
 
 The user is not asked, and nothing runs.
 """

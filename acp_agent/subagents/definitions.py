@@ -62,7 +62,7 @@ _THEIRS = frozenset(
         "listmcpresourcestool", "readmcpresourcetool", "lsp", "sendmessage",
     )
 )  # fmt: skip
-"""Tools of Claude Code that no sub-agent has here under another name, in lower case."""
+"""Tools of Claude Code, in lower case, for which sub-agents have no tool here."""
 _FAMILIES = ("sonnet", "opus", "haiku", "inherit", "default")
 """Names of models that other agents know. They stand for the session's model here."""
 
@@ -80,8 +80,8 @@ class Definition:
     background  whether it runs beside the conversation
     skills      the names of skills whose texts it reads first
     hooks       the hooks about its calls
-    max_running the runs that there may be of it in the process; 0 for as many as of all
-    max_per_session  likewise in one session
+    max_running the most runs of it at once in the process; 0 for the limit on all runs
+    max_per_session  the most runs of it at once in one session; 0 likewise
     identity    the program of another agent, as it is configured; empty for ours
     """
 
@@ -207,7 +207,7 @@ def _mode(fields: Fields, text: MarkdownFile) -> Mode:
     for key in ("permission_mode", "permissionMode", "mode"):
         word = fields.text(key, most=100)
         if not word and text.values.get(key) is not None:
-            return Mode.ASK  # it is no text, which is a problem already
+            return Mode.ASK  # it is not a text, which was reported already
         if word in _MODES and word:
             return _MODES[word]
         if word in _LOOSER:
@@ -224,7 +224,7 @@ def _turns(fields: Fields, text: MarkdownFile) -> int:
 
 
 def _tools(fields: Fields, text: MarkdownFile) -> ToolChoice:
-    """Return the tools. What cannot be read allows none."""
+    """Return the tools; none if the value cannot be read."""
     given: Value = text.values.get("tools")
     before = len(fields.problems)
     denied = (*fields.texts("disallowedTools"), *fields.texts("disallowed_tools"))

@@ -1,4 +1,4 @@
-"""The runs of sub-agents of one session: at most so many at once, each on a card, none longer than the turn.
+"""The runs of sub-agents of one session: a limited number at once, each with a card, none longer than its turn.
 
 A run belongs to the turn in which it began. `run` waits for it within its tool call. `spawn` begins one beside the turn
 on a card of its own; its report is given to the model before the next model call. If the model ends its answer while
@@ -60,7 +60,7 @@ class RunDependencies:
     background   starts a task
     keep         stores a conversation and returns its reference. Raises StoreUnavailable
     limits       returns the limits in force
-    slots        the places of the process
+    slots        the places for runs of the process
     shared       returns the board and the mail of the session; None if it has none
     """
 

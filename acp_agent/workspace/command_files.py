@@ -73,7 +73,7 @@ class WorkspaceFiles:
         return os.path.join(self._cwd, os.path.expanduser(path))
 
     def _leads_out(self, link: str) -> bool:
-        """Return whether an existing file is what `link` leads to, outside or where nothing may be read."""
+        """Return whether a link leads to an existing file that is outside or may not be read."""
         if not os.path.exists(link):
             return False
         try:
@@ -128,8 +128,8 @@ def shell_names(pattern: str, folder: str, *, resolve: Resolve) -> tuple[str, ..
 
     Empty if nothing matches, None if there are too many names. It never raises.
 
-    resolve   returns where a folder really is (Roots.resolve). A folder that it refuses is not listed, and the pattern
-              is returned as it is below the link that led there
+    resolve   returns where a folder really is (Roots.resolve). A folder that it refuses is not listed: the rest of
+              the pattern is returned as it is
     """
     search = _Search(resolve, folder)
     try:
@@ -299,7 +299,7 @@ class FoundSecret(NamedTuple):
 class SecretsBelow:
     """A search for the files below folders that may hold secrets, by their names.
 
-    roots   the folders of the session, and those outside that it may be let read; other gates judge other folders
+    roots   the session's folders, and those outside that the user may open to it. Other gates judge other folders
     """
 
     def __init__(self, roots: Roots) -> None:

@@ -204,7 +204,7 @@ async def test_a_hooks_file_of_claude_code_works_once_the_user_has_agreed_to_it(
         assert not (work / ".env").exists()
         status = await session.status()
         assert "a hook of type 'prompt', which does not run here" in status
-        assert ".claude/settings.json: UserPromptSubmit: an event that hooks cannot have here" in status
+        assert ".claude/settings.json: UserPromptSubmit: hooks for this event do not run here" in status
     put(tmp_path / "work", ".claude/settings.json", json.dumps({"permissions": {}}))
     async with aided(tmp_path, "done") as (session, _, _):
         await session.say("go")

@@ -89,4 +89,4 @@ async def test_answers_of_the_agent_itself_are_not_sent_to_the_model(tmp_path: P
         assert "no notes yet" in await agent.say("/memory")
         await agent.say("hello")
         assert told(model.requests[0]).count('"role"') == 1
-        assert "does not say what its answers take" in await agent.say("/cost")
+        assert "does not report how many tokens its answers take" in await agent.say("/cost")

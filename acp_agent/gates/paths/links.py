@@ -17,7 +17,7 @@ from acp_agent.gates.paths.unnamed_paths import FINDERS, NAMES_ONLY, Followed, f
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.grammar import grammar_of
 from acp_agent.gates.shell.options import getopt, has_option, tables
-from acp_agent.gates.shell.programs import deeds, find_subcommand
+from acp_agent.gates.shell.programs import find_subcommand, subcommand_words
 
 _LINKERS = frozenset(
     ("ln", "gln", "link", "lndir", "stow", "rsync", "patch", "gpatch", "rename", "prename", "mmv", "exch")
@@ -225,7 +225,7 @@ def opened(command: Command) -> Iterator[str]:
     if name in FINDERS:
         yield from (word for word in starting_points(command.argv[1:]) if "/" in word.removeprefix("./"))
         return
-    by_entry, no_paths = name in _BY_ENTRY, deeds(command)
+    by_entry, no_paths = name in _BY_ENTRY, subcommand_words(command)
     for word in chain(path_words(command), odd_words(command)):
         nothing = word in (".", "./", "-", "", "{}") or word in no_paths
         if not nothing and not (by_entry and "/" not in word.removeprefix("./")):

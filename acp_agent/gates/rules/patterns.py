@@ -161,7 +161,7 @@ class CallPattern:
 
     @classmethod
     def parse(cls, pattern: str) -> "CallPattern | None":
-        """Parse a pattern in lower case. Return None if its words say no more than its text."""
+        """Parse a pattern in lower case. Return None if matching words adds nothing to matching text."""
         words = pattern.split()
         gaps = [word == "*" for word in words]
         options = [word for word in words[1:] if word.startswith("-") and word != "-"]

@@ -19,7 +19,7 @@ from acp_agent.gates.gate import CallFacts, CommandFacts, texts_in
 from acp_agent.gates.paths.command_paths import path_words
 from acp_agent.gates.rules.patterns import compile_glob
 from acp_agent.gates.shell.command import Command, Plain
-from acp_agent.gates.shell.programs import deeds
+from acp_agent.gates.shell.programs import subcommand_words
 from acp_agent.regex import LinearRegex
 
 
@@ -187,7 +187,7 @@ def _words(command: Command) -> Iterator[tuple[str, _Kind]]:
     if command.name in ("cd", "pushd"):
         yield from ((word, _Kind.ENTERED) for word in path_words(command))
         return
-    no_paths = deeds(command)
+    no_paths = subcommand_words(command)
     for word in path_words(command):
         if "/" in word or word not in no_paths:
             yield word, _Kind.NAMED

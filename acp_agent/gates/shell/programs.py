@@ -32,7 +32,7 @@ class Destroying(NamedTuple):
     options  options; long ones also abbreviated, short ones also in a bundle
     words    patterns of operands
     valued   the letters of short options whose value may be attached, so that no bundle follows them
-    sparing  options with which the operands are spared
+    sparing  options with which the operands are not destroyed
     """
 
     options: frozenset[str]
@@ -122,7 +122,7 @@ def _patterns(texts: Iterable[str]) -> tuple[re.Pattern[str], ...]:
 URL = "://"
 _ELSEWHERE = lazy_regex(r"(?:--?[\w-]+=)?[A-Za-z][A-Za-z0-9+.-]*://(?!(?:localhost|127\.0\.0\.1|\[::1\])(?:[:/]|$)).*")
 _SERVER = lazy_regex(r"(?:--?[\w-]+=)?[A-Za-z][A-Za-z0-9+.-]*://.*")
-"""An address for git. On this machine too, a server may be of somebody else."""
+"""An address for git. A server on this machine may also belong to somebody else."""
 _LOOSE_GLOB = lazy_regex(r"[*?\[](?!\.\w+$)")
 _PREFIX_WORD = lazy_regex(r"[\w@./+:=,-]+")
 _BUILD_INPUT = lazy_regex(
@@ -302,7 +302,7 @@ def denials(command: Command) -> Iterator[str]:
     yield from dict.fromkeys(" ".join(key) for key in keys if len(key) > 1)
 
 
-def deeds(command: Command) -> frozenset[str]:
+def subcommand_words(command: Command) -> frozenset[str]:
     """Return the words of a call that are subcommands or targets (`make all`), and so no paths."""
     known, args = _known(command.name), command.argv[1:]
     if known is None or known.key not in ("subcommand", "targets"):

@@ -221,7 +221,9 @@ def test_tokens_are_told_by_kind_and_an_unknown_price_is_never_a_guess():
     assert spent(usage, 0.125, complete=False)[-1] == "Price: at least $0.1250; that of some calls is not known"
     assert spent(usage, None, complete=False)[-1] == "Price: not known for this model"
     assert spent(Usage(), None, complete=True) == ()
-    assert spent(Usage(), None, complete=False) == ("The model's server does not say what its answers take.",)
+    assert spent(Usage(), None, complete=False) == (
+        "The model's server does not report how many tokens its answers take.",
+    )
 
 
 # ------------------------------------------------------------------------------------------ /memory
