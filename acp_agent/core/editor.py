@@ -75,7 +75,7 @@ class TerminalSettings:
     redact            removes secrets from the title of a terminal
     contain           puts a command within the session's sandbox, with further variables; None without a sandbox. It
                       blocks. Raises OSError if the sandbox cannot be built
-    background        starts a task that cleans up behind a cancelled command; None to let the call wait for that
+    background        starts a task that cleans up behind a command; None to let the call wait for that
     """
 
     form: str

@@ -306,7 +306,7 @@ class EditorCommand:
         if self._released:
             return
         self._released = True
-        if self._cancelled and self._start_task is not None:  # the prompt is answered first
+        if self._start_task is not None and (self._alone or self._cancelled):  # neither the model nor the user waits
             self._start_task(self._clean_up)
         else:
             await self._clean_up()

@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 from anyio import to_thread
 
-from acp_agent.core.errors import StoreUnavailable, ToolErrorCategory
+from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import (
     Event,
     TextDelta,
@@ -29,7 +29,7 @@ from acp_agent.core.events import (
 from acp_agent.core.messages import TextPart
 from acp_agent.core.secrets import Redact
 from acp_agent.core.sessions import Change, SessionRecord, SessionRepository, SessionSnapshot, StoredEvent
-from acp_agent.core.types import ToolKind, ToolResult
+from acp_agent.core.types import ToolKind
 from acp_agent.log import Log
 from acp_agent.session.transcript_writer import RETRY, Care, TranscriptWriter
 
@@ -66,7 +66,6 @@ class EventQueue:
         self._waiting: list[Event] = []
         self._told = self._shown = 0  # numbers of events so far
         self._wanted = 0  # the number of events that a caller waits for
-        self._embedding: set[str] = set()  # calls that show a terminal of the editor
         self._draining = False
         self._written = 0.0  # the time of the last write
         self._moved = anyio.Event()
@@ -92,15 +91,13 @@ class EventQueue:
                 wanted -= 1  # it waits; the events before it need not
             case ToolStarted(kind=kind):  # a call that changes something is stored before it begins
                 lag = _BACKLOG if kind in _READING else 0
-            case ToolProgress(call_id, terminal_id) if terminal_id:  # a terminal is shown before it is used
-                self._embedding.add(call_id)
+            case ToolProgress(terminal_id=terminal_id) if terminal_id:  # a terminal is shown before it is used
+                pass
             case ToolProgress():
                 lag = _BACKLOG
                 wanted -= lag
-            case ToolFinished(call_id, result=result):
-                # A terminal is released behind the end of its call. Of a cancelled call, the release itself waits.
-                lag = 0 if call_id in self._embedding and not _is_cancelled(result) else _BACKLOG
-                self._embedding.discard(call_id)
+            case ToolFinished():  # the release of its terminal waits by itself
+                lag = _BACKLOG
             case _:
                 pass
         mine = self._told - lag
@@ -236,10 +233,6 @@ def joined(events: Sequence[Event], redact: Redact) -> Iterator[Event]:
 def _message(event: Event) -> tuple[type, str] | None:
     """Return which message an event is a piece of; None if it is no piece."""
     return (type(event), event.message_id) if isinstance(event, TextDelta | ThoughtDelta) else None
-
-
-def _is_cancelled(result: ToolResult) -> bool:
-    return result.failure is not None and result.failure.category is ToolErrorCategory.CANCELLED
 
 
 class Transcript(EventQueue):

@@ -47,7 +47,7 @@ _MOST_DIAGNOSTICS = 100
 
 
 class CleanUps:
-    """The tasks that end what cancelled calls have left running. The next prompt and the session's end wait for them.
+    """The tasks that clean up behind calls. The next prompt and the session's end wait for them.
 
     background   starts a task
     answered     waits until a turn that was cancelled is answered
@@ -86,7 +86,7 @@ class CleanUps:
             await self._answered()
             await clean_up()
         except Exception:  # noqa: BLE001 - its failure must not end other sessions
-            _log.error("clean-up of a cancelled call failed", exc_info=True)
+            _log.error("clean-up behind a call failed", exc_info=True)
         finally:
             self._running -= 1
             self._step()
@@ -113,7 +113,7 @@ class SessionBackends:
     programs        the local terminal for programs whose output only a tool reads
     processes       the commands that run beside the turns
     sandbox         contains the commands of the local terminal; None if it is off, or nothing here can build it
-    clean_ups       the tasks behind cancelled calls
+    clean_ups       the tasks behind calls
     """
 
     def __init__(

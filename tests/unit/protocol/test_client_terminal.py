@@ -345,6 +345,8 @@ async def test_a_command_is_looked_after_once_when_nothing_of_it_is_left(tmp_pat
         command = await terminal.start(CommandRequest("x", "/w"))
         output = (await command.wait(quiet)).output
         await command.release()
+        assert (len(editing.methods), len(jobs)) == (3, 1)  # the call does not wait for its release
+        await jobs.pop()()
         await settled(editing, 4)
         assert output.endswith("\n[1 background process ended with the command]\n[looked]")
         assert looks == [(False, "terminal/wait_for_exit")]

@@ -457,17 +457,18 @@ async def test_a_secret_in_pieces_with_which_a_turn_ends_does_not_stay_either():
         assert instead == [TextDelta("my word is [REDACTED]", "m1")]
 
 
-async def test_the_end_of_a_call_holds_nobody_up_unless_it_shows_a_terminal():
+@pytest.mark.parametrize("terminal_id", [None, "t1"])
+async def test_the_end_of_a_call_holds_nobody_up_and_is_shown_before_what_must_follow_it(terminal_id):
     async with desk() as here:
         await here.queue.tell(STARTED)
+        await here.queue.tell(ToolProgress("c1", terminal_id=terminal_id, output="o"))
+        await here.queue.shown()
         here.repository.held = anyio.Event()
         with anyio.fail_after(1):
             await here.queue.tell(FINISHED)
+        assert FINISHED not in here.sent
         here.repository.held.set()
-        await here.queue.flush()
-        here.repository.held = None
-        await here.queue.tell(ToolProgress("c1", terminal_id="t1"))
-        await here.queue.tell(FINISHED)
+        await here.queue.shown()  # as the release of a terminal does
         assert here.sent[-1] == FINISHED
 
 
@@ -484,6 +485,7 @@ async def test_the_state_is_stored_with_the_end_of_a_call_that_shows_its_progres
         await here.queue.tell(ToolProgress("c1", terminal_id="t1"))
         assert [change.usage for change in here.repository.changes] == totals[:1]
         await here.queue.tell(FINISHED)
+        await here.queue.shown()
         assert [change.usage for change in here.repository.changes] == totals
 
 
@@ -589,6 +591,7 @@ async def test_the_end_of_a_failed_call_that_shows_a_terminal_is_shown_before_th
     async with desk() as here:
         await here.queue.tell(ToolProgress("c1", terminal_id="t1"))
         await here.queue.tell(failed)
+        await here.queue.shown()  # as the release does
         assert here.sent[-1] == failed
 
 
