@@ -22,7 +22,7 @@ _LAST_NS = 2**63 - 1
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `acp-agent ARGV...`, by default with the process's own arguments, and return the exit code."""
     arguments = sys.argv[1:] if argv is None else list(argv)
-    _mend_clock()
+    _limit_clock()
     try:
         if arguments in ([], ["acp"]):
             from acp_agent import boot
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _mend_clock() -> None:
+def _limit_clock() -> None:
     """Stop the clock in April 2262, after which `time.time` raises OverflowError and `logging` cannot be imported."""
     try:
         time.time()

@@ -377,7 +377,7 @@ def restored(
             history.append(message)
         except ValueError:
             sound = False
-            _mend(history, message)
+            _append_unconnected(history, message)
     if not sound:
         if damaged is not None:
             damaged()
@@ -400,7 +400,7 @@ def _break_off(history: History, said: str, known: Mapping[str, ToolResultPart])
     history.append(Message(Role.USER, (TextPart(notes.INTERRUPTED),)))
 
 
-def _mend(history: History, message: Message) -> None:
+def _append_unconnected(history: History, message: Message) -> None:
     """Add a message whose predecessors are missing, without the parts that need them."""
     history.repair(_INTERRUPTED)
     if message.role is Role.USER:

@@ -122,9 +122,7 @@ class Reply:
             opening, self._opening = self._opening, ""
             await self._emit(TextDelta(opening + text, self._text_id))
             if begins:
-                await (
-                    anyio.lowlevel.checkpoint()
-                )  # the text is shown before the events that came with it are read
+                await anyio.lowlevel.checkpoint()  # the text is shown before the events that came with it are read
 
 
 LIMIT = 3

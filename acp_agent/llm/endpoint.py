@@ -227,7 +227,7 @@ def read_object(text: str) -> JsonObject:
     if text.count("{") + text.count("[") > MAX_DEPTH:
         _check_depth(value)
     if ("\\u" in text and _SURROGATE_ESCAPE.search(text)) or not (text.isascii() or _encodable(text)):
-        return {replace_surrogates(key): _mended(item) for key, item in value.items()}
+        return {replace_surrogates(key): _without_surrogates(item) for key, item in value.items()}
     return value
 
 
@@ -313,13 +313,13 @@ def _check_depth(value: Json) -> None:
     raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
 
 
-def _mended(value: Json) -> Json:
+def _without_surrogates(value: Json) -> Json:
     if isinstance(value, str):
         return replace_surrogates(value)
     if isinstance(value, list):
-        return [_mended(item) for item in value]
+        return [_without_surrogates(item) for item in value]
     if isinstance(value, dict):
-        return {replace_surrogates(key): _mended(item) for key, item in value.items()}
+        return {replace_surrogates(key): _without_surrogates(item) for key, item in value.items()}
     return value
 
 

@@ -78,8 +78,8 @@ class ExtensionHost:
         cwd = saved.record.cwd
         if not is_folder(cwd):
             raise InvalidField("session", "record: cwd: expected an absolute path")
-        mended = partial(_mended, saved, told, self._configured(cwd), self._clock())
-        taken, events = await anyio.to_thread.run_sync(mended, abandon_on_cancel=True)
+        correct = partial(_corrected, saved, told, self._configured(cwd), self._clock())
+        taken, events = await anyio.to_thread.run_sync(correct, abandon_on_cancel=True)
         await self._store().take_in(taken, events)
         return taken.record.id
 
@@ -195,7 +195,7 @@ class ExtensionHost:
         return engine
 
 
-def _mended(
+def _corrected(
     saved: SessionSnapshot, told: Sequence[StoredEvent], loaded: Loaded, now: int
 ) -> tuple[SessionSnapshot, Sequence[StoredEvent]]:
     """Return an imported session in a form that may be stored here, without the secrets of this machine."""

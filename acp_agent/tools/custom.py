@@ -18,7 +18,7 @@ from acp_agent.core.data import frozen
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import Json, JsonObject, ToolCall, ToolKind, ToolSpec
-from acp_agent.tools.tool import TYPES, Tool, expected, mended, quote
+from acp_agent.tools.tool import TYPES, Tool, expected, fitted_arguments, quote
 
 PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}", re.ASCII)
 _PLAIN = re.compile(r"[\w@%+:,./-]+", re.ASCII)
@@ -119,7 +119,7 @@ class CustomCommand:
 
     def fitted(self, arguments: JsonObject) -> JsonObject:
         """Return the arguments under the tool's own names and with values of its types, where they fit."""
-        return mended(arguments, self._tool.parameters)
+        return fitted_arguments(arguments, self._tool.parameters)
 
     async def understand(self, call: ToolCall, arguments: JsonObject, files: FileSystem) -> Invocation:
         """Return the call as an invocation of `bash`. Raises ToolError for arguments that do not fit."""

@@ -154,8 +154,8 @@ _MILLISECONDS = 1000
 _SPELLED = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|-")  # the places of `_` in filePath, file-path and -C
 
 
-def mended(arguments: JsonObject, parameters: JsonObject) -> JsonObject:
-    """Return the arguments under the names of a schema and with values of its types, as far as that can be told."""
+def fitted_arguments(arguments: JsonObject, parameters: JsonObject) -> JsonObject:
+    """Return the arguments under the names of a schema and with values of its types, where they fit."""
     properties = parameters.get("properties")
     if not isinstance(properties, dict):
         return arguments
@@ -173,10 +173,10 @@ def mended(arguments: JsonObject, parameters: JsonObject) -> JsonObject:
             continue
         if name or key not in _DROPPED:
             fit[key] = value
-    return {key: _mended_value(value, properties.get(key), key) for key, value in fit.items()}
+    return {key: _fitted_value(value, properties.get(key), key) for key, value in fit.items()}
 
 
-def _mended_value(value: Json, parameter: Json, key: str = "") -> Json:
+def _fitted_value(value: Json, parameter: Json, key: str = "") -> Json:
     """Return a value as its schema wants it: `"3"` as 3, JSON in a string read, one item as a list, ms as seconds."""
     if not isinstance(parameter, dict):
         return value
@@ -189,9 +189,9 @@ def _mended_value(value: Json, parameter: Json, key: str = "") -> Json:
     most = parameter.get("maximum")
     match value:
         case dict() if kind == "object":
-            return mended(value, parameter)
+            return fitted_arguments(value, parameter)
         case list() if kind == "array":
-            return [_mended_value(item, items) for item in value]
+            return [_fitted_value(item, items) for item in value]
         case str() if isinstance(options, list):
             return next((option for option in options if str(option).lower() == value.lower()), value)
         case int() if key == "timeout" and isinstance(most, int) and value > most and value % _MILLISECONDS == 0:
@@ -421,7 +421,7 @@ class Tool(ABC, Generic[P]):
         try:
             self.params.model_validate(self._given(arguments))
         except ValidationError:
-            return mended(arguments, schema(self.params))
+            return fitted_arguments(arguments, schema(self.params))
         return arguments
 
     def _given(self, arguments: JsonObject) -> JsonObject:

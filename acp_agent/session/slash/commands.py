@@ -319,7 +319,7 @@ _CHANGES = (
 _HOW = """\
 Look for what is wrong before what is ugly: bugs, security holes, broken promises to callers, errors nobody handles,
 missing tests. Read the code around it and what calls it before you judge; in this turn you can read and search, and
-nothing else. Answer with your findings, the worst first, each with file and line, what goes wrong, and how to mend it.
+nothing else. Answer with your findings, the worst first, each with file and line, what goes wrong, and how to fix it.
 If you find nothing, say so. Change nothing."""
 
 
