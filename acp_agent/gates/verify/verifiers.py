@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from anyio import to_thread
 
 from acp_agent.core.types import Access, Allow, Ask, Deny, PathSubject, Verdict
-from acp_agent.gates.gate import CallFacts, Gate
+from acp_agent.gates.gate import CallFacts, CommandFacts, Gate
 from acp_agent.gates.paths.command_paths import Folders
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.danger import destructive
@@ -49,12 +49,19 @@ class Verifier:
         del command, folders
         return Allow()
 
+    def looks_around(self, command: Command) -> bool:
+        """Return whether the verdict on a command depends on what lies in folders, which may be large."""
+        del command
+        return False
+
     def url(self, url: str) -> Verdict:
         """Return the verdict on a URL that a call reaches."""
         del url
         return Allow()
 
 
+_SHORT = 500
+"""The most characters of a command line for whose verdict a thread would cost more than the work."""
 _MOST = 5
 """The most reasons in one question."""
 
@@ -86,7 +93,7 @@ class VerifierGate(Gate):
 
     async def examine(self, facts: CallFacts) -> Verdict:
         """Judge a call in a worker thread if it may read folders, since large ones take a while."""
-        may_read = bool(facts.commands)
+        may_read = any(map(self._may_read, facts.commands))
         if len(facts.paths) > 1:
             accesses = {subject.access for subject in facts.paths}
             copies = Access.WRITE in accesses and not accesses.isdisjoint((Access.LIST, Access.MOVE))
@@ -94,6 +101,12 @@ class VerifierGate(Gate):
         if self._verifiers and may_read:
             return await to_thread.run_sync(self.judge, facts, abandon_on_cancel=True)
         return self.judge(facts)
+
+    def _may_read(self, line: CommandFacts) -> bool:
+        """Return whether the verdict on a command line may take a while."""
+        if len(line.text) > _SHORT:
+            return True
+        return any(each.looks_around(command) for command in line.survey.commands for each in self._verifiers)
 
     def _all_verdicts(self, facts: CallFacts) -> Iterator[Verdict]:
         for path in facts.paths:

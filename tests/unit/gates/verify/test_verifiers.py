@@ -741,6 +741,27 @@ async def test_copies_of_folders_are_judged_in_another_thread_and_single_paths_a
         assert (threading.get_ident() not in threads.seen) is elsewhere, subjects
 
 
+@pytest.mark.anyio
+async def test_commands_that_look_into_folders_are_judged_in_another_thread_and_short_others_are_not():
+    seen = set[int]()
+
+    def real(path: str) -> str:
+        seen.add(threading.get_ident())
+        return path
+
+    for text, elsewhere in (
+        ("true 1", False),
+        ("cat a.py && make test", False),
+        ("cat *.py", True),
+        ("cat a.py && grep -r x .", True),
+        ("cat" + 100 * " a.py", True),
+    ):
+        seen.clear()
+        await VerifierGate([Firewall(unresolved, real)]).examine(CallFacts(call("bash", CommandSubject(text))))
+        assert (threading.get_ident() not in seen) is elsewhere, text
+        assert seen, text
+
+
 def test_only_pages_of_the_web_have_a_key():
     keys = {
         url: _key(url)
