@@ -22,8 +22,8 @@ from acp_agent.core.data import frozen
 class Section(BaseModel):
     """A table of the configuration: frozen, no unknown keys, no silent conversions.
 
-    `defer_build` has pydantic make validators of the tables that are validated, not of each one by itself. So defaults
-    are made with `model_construct`, which needs no validator.
+    With `defer_build`, pydantic makes validators only for the tables that are validated. Defaults are made with
+    `model_construct`, which needs none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)

@@ -122,7 +122,7 @@ def parse(data: bytes, file: str) -> MarkdownFile | DefinitionProblem:
 
 
 def _loose(front: str) -> "tuple[dict[str, Value], dict[str, int]] | None":
-    """Return what front matter that is no YAML probably means, as files in the wild have it; None if that is not clear.
+    """Return the probable meaning of front matter that is not YAML, of which there is much; None if it is not clear.
 
     First each line is taken as one text, then all lines of a description.
     """

@@ -1,9 +1,9 @@
 """The scheduled prompts of one session: made and listed by `/schedule`, and carried out when their time has come.
 
 They are carried out only while an editor has the session open and no turn runs, one after another, the oldest first.
-A time that came while the session was not open, or the machine slept, was missed: the prompt fires once then, or the
-user is told, as the prompt says. The wall clock decides. It is read at least every 30 seconds, because the clock by
-which a process sleeps stands still while a machine is suspended.
+A time that came while the session was not open, or while the machine slept, was missed. The prompt then fires once, or
+only the user is told: the prompt says which. The wall clock decides. It is read at least every 30 seconds, because the
+clock by which a process sleeps stands still while a machine is suspended.
 """
 
 import re
@@ -85,7 +85,7 @@ class ScheduledSession(Protocol):
     async def carry_out(self, claim: Claim, conclude: Conclude) -> None:
         """Run a turn for the prompt that `claim` returns. Raises RequestError if the session cannot run one here.
 
-        conclude   called at the end, before any other turn begins. Its argument says whether anything came of it
+        conclude   called at the end, before any other turn begins. Its argument says whether the turn did anything
         """
         ...
 
@@ -234,7 +234,7 @@ class SessionSchedule:
             self._background(self._watch)
 
     def stop(self) -> None:
-        """Carry out nothing more. What runs goes on."""
+        """Carry out no more prompts. A turn that runs goes on."""
         self._stopped = True
         self._changed.set()
 
@@ -381,7 +381,7 @@ class SessionSchedule:
         return timing.next(after, zone_of(self._settings().timezone))
 
     async def _set_back(self, prompts: Sequence[ScheduledPrompt], now: int) -> None:
-        """Let no period last longer because the clock was set back. Times of day stay, so that none comes twice."""
+        """Shorten waits that are longer than their period because the clock was set back. Times of day stay."""
         for each in prompts:
             try:
                 seconds = getattr(self._timing(each), "seconds", 0)

@@ -3,7 +3,7 @@
 A model invents names that it wants: a file that should exist, a page, a commit. The user, the model and the audit are
 told of such a call if its name does not exist *and* was never mentioned, neither in a prompt nor in another result.
 
-    path         it does not exist, and its name was not mentioned; for a file to be written the same of its folder
+    path         it does not exist, and its name was not mentioned; a file to be written counts by its folder
     address      it could not be reached, and its host was not mentioned
     identifier   a UUID or a digest in a command, or in the arguments of a call that changes nothing, was not mentioned
 """

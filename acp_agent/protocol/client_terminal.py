@@ -47,7 +47,7 @@ _ENVIRONMENT = {
 _LONGEST_TITLE = 200
 """Characters of a command in the title of its terminal."""
 _ACTED_ON = str.maketrans({character: chr(ord(character) + 0xFEE0) for character in "!\"#$%&'()*;<=>?[\\]^`{|}~"})
-"""What any shell acts on, in its wide form (U+FF01 to U+FF5E)."""
+"""The characters that a shell acts on, each with its full-width form (U+FF01 to U+FF5E)."""
 _LONGEST_SHOWN = 16 * 1024
 """Characters of a command that are redacted for the title."""
 _SEES_PROCESSES = re.compile(r"\b(?:ps|pgrep|pidof|pkill|killall)\b")
@@ -158,7 +158,7 @@ def _written(path: str, command: str) -> str:
 
 _BACKEND = "editor terminal"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
-"""Seconds before the first look at the output of a command, which most do not reach, and between two later ones."""
+"""Seconds before the first look at the output of a command (most end sooner), and at most between two later ones."""
 _KILL_GRACE = 5.0
 """Seconds that the editor gets to end a killed command and to send its output."""
 _LAST_UPDATES = 5.0
@@ -451,7 +451,7 @@ def _delta(seen: str, now: str) -> str:
 
 
 def _end(delta: str) -> str:
-    """Return the end of new output that fits into one update, after the rest of the line that was already begun."""
+    """Return as much of new output as fits into one update: the rest of a line that was begun before, and the end."""
     if len(delta) <= _DELTA_LIMIT:
         return delta
     line = delta[: delta.find("\n", 0, _LONGEST_WORD) + 1]

@@ -386,8 +386,8 @@ _LONGEST_NAME: Final = 100
 def options(question: Question, *, like_options: bool = True) -> list[Json]:
     """Return the options of a question. The names of those that last say what they cover and where.
 
-    CodeCompanion and GoClaw choose by kind, so ids equal kinds. The option for the session has no kind of its own: it
-    comes behind the one for the project, is safe to take for it, and stands in its place without `like_options`.
+    CodeCompanion and GoClaw choose by kind, so ids equal kinds. ACP has no kind for the option for this
+    session, so it has that of the option for the project, and stands behind it. Without `like_options` it replaces it.
     """
     offered = [
         ("allow_once", "allow_once", "Allow once"),

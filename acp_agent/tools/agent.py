@@ -81,7 +81,7 @@ class AgentTool(Tool[AgentParams]):
         return self._with_agents
 
     def spec_of(self, params: AgentParams) -> ToolSpec:
-        """Return the definition for one call. Runs of agents that only read go together, others are alone.
+        """Return the definition for one call. Agents that only read may run together, others run alone.
 
         What another agent does by itself is not judged call by call, so giving it work counts as a change.
         """
@@ -297,7 +297,7 @@ def summary(run: AgentRun) -> str:
 
 
 def listing(agents: SubAgents, search: str = "") -> str:
-    """Return the agents and their runs, one a line. Words to search for leave out what lacks all of them."""
+    """Return the agents and their runs, one a line. With words to search for, only what has one of them."""
     wanted = search.lower().split()
 
     def is_wanted(*texts: str) -> bool:
@@ -348,7 +348,7 @@ _OURS = {
     "delete": ("delete_path",),
     "move": ("move_path",),
 }
-"""Our tools that do what an action of this kind does with its paths. One of another kind may do any of it."""
+"""Our tools that do with paths what an action of this kind does. An action of another kind may do any of that."""
 _ANY = tuple(dict.fromkeys(tool for tools in _OURS.values() for tool in tools))
 
 

@@ -149,7 +149,7 @@ def _parts(setting: str, pattern: str, folders: Sequence[str], follow: Callable[
 
 
 def _anchored(pattern: str, folders: Sequence[str]) -> Iterator[_Part]:
-    """Yield the folders to which a pattern without choices is relative, and the pattern seen from there."""
+    """Yield the folders to which a pattern without choices is relative, and the pattern relative to it."""
     first, _, rest = pattern.partition("/")
     if _home(first):
         yield _home(first), rest
@@ -340,8 +340,8 @@ _LARGEST_SETTINGS = 16 * 1024
 class ProjectDependencies:
     """The dependencies of a project outside its folders: packages, the toolchain's sources, documentation.
 
-    A folder counts by what is there, outside, where no file tool can write. What stands in the project, such as a link
-    or a `pyvenv.cfg`, only leads to it: a name is no proof, nor is a folder above the user's home or a root.
+    Only what is in such a folder proves that it is one, because no file tool can write there. A link or a `pyvenv.cfg`
+    in the project leads to a folder, and proves nothing. A folder above the user's home or above a root never counts.
 
     folders   the roots of the session, absolute, links resolved
     environ   the agent's own environment, which no command of a model changes
@@ -378,7 +378,7 @@ class ProjectDependencies:
         return folder != "/" and not holds and not secrecy(folder) and os.path.isdir(folder)
 
     def _existing(self, pattern: str) -> Iterator[str]:
-        """Yield the folders that a pattern of the table means, links resolved if they stay what they are called."""
+        """Yield the folders that a pattern of the table means, with links resolved."""
         first, _, rest = pattern.partition("/")
         if first.startswith("$"):
             base = self._environ.get(first[1:], "").partition(os.pathsep)[0]

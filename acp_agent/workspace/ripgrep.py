@@ -36,7 +36,7 @@ _FLAGS = (
     "--no-config", "--color=never", "--no-pre", "--no-search-zip", "--no-follow", "--no-ignore-dot",
     "--no-ignore-exclude", "--no-ignore-global", "--no-ignore-parent", "--no-require-git", "--no-messages", "--null",
 )  # fmt: skip
-_MOST_THREADS = 4  # each has caches of its own, and what all take is limited
+_MOST_THREADS = 4  # each has its own caches, and the memory of all is limited
 _ORDERED = ("--sort=path",)
 _UNORDERED = (f"--threads={min(os.cpu_count() or 1, _MOST_THREADS)}", "--stats")
 _SEARCH_FLAGS = (

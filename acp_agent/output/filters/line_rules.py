@@ -110,7 +110,7 @@ class Truncate:
 
 
 def _with_notice(text: str, start: int, stop: int, kept: Sequence[str] = ()) -> str:
-    """Return a text without what is between `start` and `stop` but the kept lines, and the number of the others."""
+    """Return a text with only the kept lines between `start` and `stop`, and the number of lines left out."""
     last = stop >= len(text) and not text.endswith("\n")  # a line without a line feed
     note = lines_left_out(text.count("\n", start, stop) + last - len(kept))
     if kept:
@@ -195,7 +195,8 @@ MAX_PATTERNS = 10_000
 _FEWEST_LINES = 3
 _ANY = "\0"  # stands for varying parts; sanitized text does not contain it
 
-# The pattern begins with one class, so that the search runs at memory speed. A lookbehind checks the character before.
+# The pattern begins with one character class, so that the search is as fast as reading memory. A lookbehind checks the
+# character before.
 _VARYING = lazy_regex(
     r"""[0-9](?:
         (?<=[^\w.]\d)(?:

@@ -146,7 +146,7 @@ def misspelt(texts: Sequence[str]) -> tuple[str, CommandName] | None:
     return None if near is None else (word, CommandName(near))
 
 
-def in_vain(name: CommandName, argument: str) -> str:
+def unwanted_argument(name: CommandName, argument: str) -> str:
     """Return a message for the user if a command that takes no argument has one; else "".
 
     A sentence that begins like a command, such as "/clear the build folder", is meant for the model.
@@ -208,7 +208,7 @@ GIT = (
 """git without hooks and protocols. In a partial clone, the configuration names a program to fetch missing objects."""
 
 _GREP = "LC_ALL=C grep -a"
-"""In another locale, bytes that are not text in it match nothing."""
+"""In other locales, bytes that are not text match nothing."""
 _NO_LINE = f"{_GREP}c '' | {_GREP}qx 0"
 """Succeeds if its input is empty. It compares a count, so that a program that fails does not count as empty."""
 _OF_THE_REPOSITORY = "^(local|worktree|submodule|unknown)[[:blank:]]"

@@ -108,7 +108,7 @@ class CommandDependencies:
     extensions       what users bring: skills and commands
     hooks            returns the user's hooks; None if there are none
     agents           the sub-agents
-    look_early       returns the looks at the disk that a prompt for the model needs
+    look_early       returns functions that read from the disk what a prompt for the model needs
     handoff          the agent under whose definition the session goes on
     record           records a call in the audit, its result and its seconds; None if nothing is recorded
     """
@@ -274,7 +274,7 @@ class SlashCommandHandler:
 
         A command that takes no argument is not run if it has one.
         """
-        if told := commands.in_vain(name, argument):
+        if told := commands.unwanted_argument(name, argument):
             return told
         try:
             return await self._run(name, argument, files)

@@ -346,7 +346,7 @@ def _adversarial(
 
 
 def _gates_of(gates: tuple[Gate | None, ...], context: GateContext) -> Gates:
-    """Return the gates with what they look up in the folders of commands."""
+    """Return the gates, with the functions that look up names in the folders of commands."""
     shell = context.shell
     names = partial(shell_names, resolve=shell.resolve)
     in_order = tuple(gate for gate in gates if gate is not None)

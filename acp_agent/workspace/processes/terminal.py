@@ -32,7 +32,7 @@ from acp_agent.workspace.text_files import WINDOWS_BYTES
 _BLOCK = 64 * 1024
 _APART = 64 * 1024
 _SPARE = 64
-"""One part in this many stays free: placeholders of unprintable characters and secrets can be longer than these."""
+"""A 64th of the limit stays free: placeholders can be longer than the characters and secrets that they replace."""
 _LONGEST_WORD = 8 * 1024
 _SPACES = (b"\n", b" ", b"\t")
 _CONTINUES = range(0x80, 0xC0)  # bytes that cannot begin a UTF-8 character
@@ -152,7 +152,7 @@ _DELTA_PAUSE = 0.1
 _TIMED_OUT = 124
 _GRACE = 0.25
 _DRAIN = 0.1  # seconds for the last output of an ended command
-_KEPT_APART = 64 * 1024  # bytes of its own output that a background command keeps: it is handed over
+_KEPT_APART = 64 * 1024  # bytes of output that a background command keeps, since all of it is handed over
 _HANDED_OVER = 1024 * 1024  # bytes of one update of a background command
 _HELD = 2.0  # seconds in which a debugger must let go of a command that has ended
 _LOOK_AFTER = 5.0  # seconds between two looks for what a background command has left running
@@ -163,8 +163,8 @@ _UNREAD = 5.0  # seconds in which a command must read what is written to it
 class CommandEnd(NamedTuple):
     """What is called when nothing of a command is left.
 
-    over        called before the shell is reaped if there is a pidfd
-    afterwards  called once, sooner; what it returns is added to the output. It may block
+    over        with a pidfd, called before the shell is reaped
+    afterwards  called once, before `over`; what it returns is added to the output. It may block
     """
 
     over: Callable[[], None]
@@ -297,7 +297,7 @@ class LocalCommand:
             await self._drained.wait()
 
     async def _hold_limits(self) -> None:
-        """Look at what a contained command takes of the machine, and end it if that is more than it may."""
+        """Watch the processes and the memory of a contained command, and end it if it exceeds its limits."""
         reached = ""
         while not reached:
             await anyio.sleep(_LIMITS_EVERY)
@@ -478,7 +478,7 @@ class LocalTerminal:
                       ConfigError for one that may not be passed on
     pidfds            whether to wait for ends by pidfd, for tests
     watchdog          ends the commands if this process is killed; None makes one
-    sandbox           contains the commands that do not ask to be free; None leaves all of them free
+    sandbox           contains the commands that do not ask to leave it; None contains no command
     grace             seconds for processes that still run when the shell has ended, and again after SIGTERM
     limits            what a contained command may take of the machine
     """

@@ -70,18 +70,18 @@ def tier_works(tier: SandboxTier) -> bool:
 
 
 def sandbox_tier(wanted: SandboxTier | None = None) -> SandboxTier:
-    """Return the tier that is wanted, or the one that needs no wish, if it works on this machine, and else NONE."""
+    """Return the wanted tier, or without one the automatic tier; NONE if it does not work on this machine."""
     tier = wanted or _AUTOMATIC
     return tier if tier_works(tier) else SandboxTier.NONE
 
 
 def why_missing(wanted: SandboxTier | None) -> str:
-    """Return why the tier that is wanted, or the automatic one, does not work on this machine."""
+    """Return why the wanted or the automatic tier does not work on this machine."""
     return _MISSING[wanted or _AUTOMATIC]
 
 
 def advice_without(wanted: SandboxTier | None) -> str:
-    """Return what the user can do where the tier that is wanted, or the automatic one, does not work."""
+    """Return what the user can do where the wanted or the automatic tier does not work."""
     if wanted is not None:
         return "set `[tools.sandbox] mode` to auto or off"
     other = SandboxTier.SEATBELT if sys.platform == "darwin" else SandboxTier.LANDLOCK
@@ -154,7 +154,7 @@ class SessionSandbox:
         self._building = Lock()
         self._walled: _Walled | None = None
         self._found: tuple[WallRules, Walls, float] | None = None  # the walls, from which rules, and when
-        self._protected = frozenset[str]()  # what was there of it when they were found
+        self._protected = frozenset[str]()  # the protected paths that existed then
 
     @property
     def folder(self) -> str:
@@ -212,7 +212,7 @@ class SessionSandbox:
         return self._walled
 
     def _walls_for(self, network: NetworkReach | None, *, read_only: bool) -> tuple[Walls, Quarantine]:
-        """Return the walls for a command, and what is protected before it. All of that stands in the walls."""
+        """Return the walls for a command, and the protected paths that exist before it. The walls cover them all."""
         known = self._found
         walls = self._session_walls(read_only=read_only)
         quarantine = Quarantine(walls.writable, self._rules.protects, walls.linked)
@@ -297,7 +297,7 @@ _SIGNS = (
 
 
 _LOOKED_AT = 16 * 1024  # characters
-_MOST_LINE = 500  # characters on each side of a telling word: the signs take the square of a line's length
+_MOST_LINE = 500  # characters on each side of a telling word: searching for the signs is quadratic in a line's length
 _TELLING = (
     *("ead-only file system", "EROFS", "os error 30", "emporarily unavailable", "can't start new thread", "EAGAIN"),
     *("ermission denied", "EACCES", "network_allow", " 403", "ould not resolve", "ENOTFOUND", "EAI_AGAIN"),
@@ -310,8 +310,8 @@ _TELLING = (
 def wall_named(output: str, exit_code: int | None) -> str:
     """Return which wall a command ran into, by what it printed, or "".
 
-    What a command that succeeded printed counts only if it speaks of the network: others print such words of files.
-    Only the end of an output is looked at, which is where programs say why they stop.
+    If the command succeeded, only words about the network count: it may have printed the others about any files. Only
+    the end of an output is searched, because programs say there why they stop.
     """
     output = "\n".join(_telling_lines(output[-_LOOKED_AT:]))
     for sign, words in _SIGNS if output else ():

@@ -9,10 +9,10 @@ from acp_agent.session.slash.commands import (
     CommandName,
     _stdout,
     help_text,
-    in_vain,
     misspelt,
     offered,
     parse,
+    unwanted_argument,
 )
 from tests.rows import each_row
 
@@ -85,11 +85,11 @@ def test_help_and_the_editor_are_told_the_same(available: set[CommandName]):
 @each_row("name", sorted(CommandName))
 def test_words_behind_a_command_that_takes_none_are_told(name: CommandName):
     """`/clear the build folder and rebuild` is a sentence, and what is forgotten stays forgotten."""
-    told = in_vain(name, "the build folder and rebuild")
+    told = unwanted_argument(name, "the build folder and rebuild")
     hint = next(command.hint for command in COMMANDS if command.name is name)
     assert bool(told) is not bool(hint)
     assert not told or told.startswith(f"Nothing was done: `/{name}` takes no argument")
-    assert in_vain(name, "") == ""
+    assert unwanted_argument(name, "") == ""
 
 
 def test_every_command_is_described_once_and_hints_are_those_of_the_requirement():
