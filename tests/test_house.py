@@ -43,7 +43,7 @@ RENAMED = "tools/html_page.py part.name"  # bs4 renames an element by assignment
 
 CEILINGS = {
     "folders with more than 20 files": 0,
-    "files": 335,
+    "files": 336,
     "modules under 100 lines with one importer": 0,
     "public class names that stand twice": 0,
     "files with requirement codes": 0,

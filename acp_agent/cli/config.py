@@ -38,7 +38,7 @@ def toml_value(value: object) -> str:
         case float():
             return str(int(value)) if math.isfinite(value) and value.is_integer() else str(value)
         case Section():
-            return toml_value(value.model_dump(mode="json", exclude_none=True))
+            return toml_value(value.model_dump(exclude_none=True))
         case list() | tuple():
             return "[" + ", ".join(toml_value(item) for item in cast("list[object]", value)) + "]"
         case dict():
@@ -159,7 +159,7 @@ def shown_lines(loaded: Loaded) -> list[str]:
             lines.append(f"{name} = {toml_value(tables)} # {_origin(loaded, name)}")
         elif name == RULES:
             for tool, rules in loaded.settings.tools.permissions.items():
-                tables = [rule.model_dump(mode="json") for rule in rules]
+                tables = [rule.model_dump() for rule in rules]
                 lines.append(f"{name}.{tool} = {toml_value(tables)} # {_origin(loaded, f'{name}.{tool}')}")
         else:
             value: object = loaded.settings

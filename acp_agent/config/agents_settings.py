@@ -9,15 +9,14 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Protocol, Self, TypeVar
-
-from pydantic import AfterValidator, Field, model_validator
+from typing import Annotated, Protocol, TypeVar
 
 from acp_agent.config.llm_settings import OptionalModel
 from acp_agent.config.mcp_settings import Variables, Word, filled, references, shown_variables, without_nul
 from acp_agent.config.section import OFF, SMALLER, Paths, Section, Words
 from acp_agent.core.delegation import RESERVED
 from acp_agent.core.mcp import StdioServer
+from acp_agent.shape import AfterValidator, Field
 
 EXTERNAL_AGENTS = "agents.external"
 
@@ -110,7 +109,7 @@ class ExternalAgentSettings(Section):
 
     def shown(self) -> dict[str, object]:
         """Return the settings to be shown. Variables are hidden unless they are `${NAME}`."""
-        table = self.model_dump(mode="json", exclude_defaults=True)
+        table = self.model_dump(exclude_defaults=True)
         return {**table, "env": shown_variables(self.env)} if self.env else table
 
     def referred(self, environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -166,13 +165,12 @@ class QualityGateSettings(Section):
     max_retries: Annotated[int, Field(ge=0, le=10, description="How often it goes on at most.")] = 2
     timeout_secs: Annotated[int, Field(ge=1, le=86_400, description="Seconds the command may take.")] = 300
 
-    @model_validator(mode="after")
-    def _has_one_judge(self) -> Self:
+    def check(self) -> None:
+        """Raise ValueError, with what is expected, if the values do not fit each other."""
         if bool(self.command.strip()) == bool(self.evaluator.strip()):
             raise ValueError("either command or evaluator")
         if self.evaluator and not self.criteria.strip():
             raise ValueError("criteria beside evaluator")
-        return self
 
 
 class AgentsSettings(Section):

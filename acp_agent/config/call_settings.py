@@ -4,8 +4,6 @@ import math
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
-
 from acp_agent.config.llm_settings import OptionalModel
 from acp_agent.config.section import (
     ADDED,
@@ -21,6 +19,7 @@ from acp_agent.config.section import (
     Words,
     no_looser,
 )
+from acp_agent.shape import AfterValidator, Field
 
 
 def _time_zone(name: str) -> str:

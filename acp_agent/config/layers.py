@@ -7,9 +7,6 @@ from dataclasses import field
 from functools import cache
 from typing import NamedTuple, cast
 
-from pydantic import ValidationError
-from pydantic.fields import FieldInfo
-
 from acp_agent.config.llm_settings import ProviderSettings
 from acp_agent.config.mcp_settings import SERVERS, McpServerSettings
 from acp_agent.config.rules import TOOL_NAME, PermissionRule
@@ -18,6 +15,7 @@ from acp_agent.config.settings import Settings
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import Json, JsonObject, tool_id
+from acp_agent.shape import ShapeField, ValidationError, fields
 
 RULES = "tools.permissions"
 PROVIDERS = "llm.providers"
@@ -41,22 +39,22 @@ class SettingKey:
         return f"{RULES}.{tool_id(self.item)}" if self.item else self.name
 
     @property
-    def info(self) -> FieldInfo:
-        """The field of the model, with its description, default and marks."""
-        return self.section.model_fields[self.field]
+    def info(self) -> ShapeField:
+        """The field of the section, with its description, default and marks."""
+        return fields(self.section)[self.field]
 
     @property
     def project_may(self) -> ProjectMay | None:
         """What a project's file may change in this setting, or None if it may change nothing."""
-        return next((mark for mark in self.info.metadata if isinstance(mark, ProjectMay)), None)
+        return next((mark for mark in self.info.marks if isinstance(mark, ProjectMay)), None)
 
     @property
     def default(self) -> object:
         """The value in force if no source sets it."""
-        return () if self.item else self.info.get_default(call_default_factory=True, validated_data={})
+        return () if self.item else self.info.default
 
     def read(self, raw: object) -> object:
-        """Return the typed value of a raw one from a file or a variable. Raises pydantic.ValidationError."""
+        """Return the typed value of a raw one from a file or a variable. Raises ValidationError."""
         model = self.section.model_validate({self.field: {self.item: raw} if self.item else raw})
         value: object = getattr(model, self.field)
         return cast("dict[str, object]", value)[self.item] if self.item else value
@@ -66,9 +64,9 @@ class SettingKey:
 def sections(model: type[Section] = Settings, prefix: str = "") -> Mapping[str, type[Section]]:
     """Return every table by its dotted name. The first is the whole configuration, with an empty name."""
     found = {prefix: model}
-    for name, info in model.model_fields.items():
-        if isinstance(info.annotation, type) and issubclass(info.annotation, Section):
-            found |= sections(info.annotation, f"{prefix}.{name}" if prefix else name)
+    for name, info in fields(model).items():
+        if isinstance(info.type, type) and issubclass(info.type, Section):
+            found |= sections(info.type, f"{prefix}.{name}" if prefix else name)
     return found
 
 
@@ -79,7 +77,7 @@ def keys() -> Mapping[str, SettingKey]:
     dotted = (
         SettingKey(f"{table}.{field}" if table else field, model, field)
         for table, model in tables.items()
-        for field in model.model_fields
+        for field in fields(model)
     )
     return {key.name: key for key in dotted if key.name not in tables}
 
@@ -109,13 +107,13 @@ class Complaint(NamedTuple):
 @cache
 def _schema_of(section: type[Section]) -> JsonObject:
     """Return the JSON Schema of a section. Making it takes longer than everything else about a fault."""
-    return cast("JsonObject", section.model_json_schema())
+    return section.model_json_schema()
 
 
 def complaints(key: SettingKey, error: ValidationError) -> list[Complaint]:
-    """Return all the faults that pydantic found in a value for `key`."""
+    """Return all the faults in a value for `key`."""
     schema, found = _schema_of(key.section), list[Complaint]()
-    for detail in error.errors(include_url=False):
+    for detail in error.problems:
         place = detail["loc"][2 if key.item else 1 :]
         name = key.name + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
         value: object = detail["input"]
@@ -421,7 +419,7 @@ def _settings_in(table: str) -> list[str]:
 
 
 def _put(layer: Layer, key: SettingKey, raw: object, origin: str) -> None:
-    """Validate a value and put it into a layer. Raises pydantic.ValidationError."""
+    """Validate a value and put it into a layer. Raises ValidationError."""
     value = key.read(raw)
     if key.item:  # rules are appended to those that this source has under another of the tool's names
         value = (*layer.rules(key.setting), *cast("tuple[PermissionRule, ...]", value))

@@ -3,12 +3,11 @@
 import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Annotated, cast
-
-from pydantic import AfterValidator, BeforeValidator, Field, field_serializer, model_validator
+from typing import Annotated, Any, cast
 
 from acp_agent.config.section import HIDDEN, HttpUrl, PathText, Seconds, Section, holds_secret, is_everyday
 from acp_agent.core.errors import ConfigError
+from acp_agent.shape import AfterValidator, BeforeValidator, Field
 
 _MOST_DEPTH = 20
 """The most levels of a value in `extra_body`."""
@@ -149,11 +148,10 @@ class ModelSettings(ModelOptions):
     ]
     price: Annotated[PriceSettings | None, Field(description="US dollars for a million tokens.")] = None
 
-    @model_validator(mode="after")
-    def _says_something(self) -> "ModelSettings":
+    def check(self) -> None:
+        """Raise ValueError, with what is expected, if the values do not fit each other."""
         if self.model_fields_set <= {"id"}:
             raise ValueError("a key besides id, such as context_window")
-        return self
 
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")  # RFC 9110 5.1
@@ -309,14 +307,15 @@ class ProviderSettings(ModelOptions, ProviderEndpoint):
         """Return the texts that must never be shown: the key, and the secret values of headers."""
         return tuple(filter(None, (self.api_key(environ), *secret_parts(self.headers or {}, environ))))
 
-    @field_serializer("headers")
-    def _without_secrets(self, headers: Mapping[str, str] | None) -> dict[str, str] | None:
-        if headers is None:
-            return None
-        return {name: HIDDEN if _hides(name, text) else text for name, text in headers.items()}
+    def model_dump(self, *, exclude_defaults: bool = False, exclude_none: bool = False) -> dict[str, Any]:
+        """Return the values as JSON has them, with the secret values of headers hidden."""
+        dumped = super().model_dump(exclude_defaults=exclude_defaults, exclude_none=exclude_none)
+        if self.headers and "headers" in dumped:
+            dumped["headers"] = {name: HIDDEN if _hides(name, text) else text for name, text in self.headers.items()}
+        return dumped
 
-    @model_validator(mode="after")
-    def _only_what_its_type_reads(self) -> "ProviderSettings":
+    def check(self) -> None:
+        """Raise ValueError, with what is expected, if the values do not fit each other."""
         scripted = self.type is ProviderType.SCRIPTED
         if scripted and (self.base_url or self.api_key_env):
             raise ValueError("neither base_url nor api_key_env: a scripted provider calls nobody")
@@ -326,7 +325,6 @@ class ProviderSettings(ModelOptions, ProviderEndpoint):
             raise ValueError("no api: only a provider of type openai has two")
         if self.keep_alive and self.type is not ProviderType.OLLAMA:
             raise ValueError("no keep_alive: only a provider of type ollama has it")
-        return self
 
 
 def model_name(value: str) -> str:
@@ -339,7 +337,12 @@ def model_name(value: str) -> str:
 
 _Model = Annotated[str, AfterValidator(model_name)]
 
-OptionalModel = Annotated[str, AfterValidator(lambda value: value and model_name(value))]
+
+def _optional_model_name(value: str) -> str:
+    return value and model_name(value)
+
+
+OptionalModel = Annotated[str, AfterValidator(_optional_model_name)]
 """The name of a model, `PROVIDER:MODEL`, or the empty text for none."""
 
 

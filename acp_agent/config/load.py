@@ -23,8 +23,6 @@ from dataclasses import field, replace
 from functools import partial
 from typing import NamedTuple, TypeAlias, TypeVar, cast
 
-from pydantic import ValidationError
-
 from acp_agent.config.files import (
     CONFIG_VARIABLE,
     DATA_VARIABLE,
@@ -49,6 +47,7 @@ from acp_agent.config.vendors import add_vendors, check_models
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.session_options import AutoApprove, Autonomy, Mode, SessionOptions, tighter
+from acp_agent.shape import ValidationError, fields
 
 
 class ProjectLoosens(ConfigError):
@@ -88,7 +87,7 @@ def tighten(reader: Reader, user: Layer, project: Layer) -> Mapping[str, object]
         outcome = may.tighten(before, wish) if may else Tightened(before, (wish,))
         words = f"{may.words}, since a project may only tighten" if may else "it only in the user's own configuration"
         for refused in outcome.refused:
-            said = refused.model_dump(mode="json") if isinstance(refused, Section) else refused
+            said = refused.model_dump() if isinstance(refused, Section) else refused
             reader.report(where, name, said, f"{words} (ignored)", ProjectLoosens)
         if outcome.value != before or (name not in user.values and not outcome.refused):
             user.put(name, outcome.value, f"{where} over {user.origins.get(name, 'default')}")
@@ -385,11 +384,10 @@ def _stored(reader: Reader, files: Files, environ: Mapping[str, str]) -> tuple[s
 def _section(model: type[S], prefix: str, values: Mapping[str, object]) -> S | None:
     """Return a table of values with dotted names; None if all its values are the defaults.
 
-    Only tables that the user has written are validated, since pydantic makes their validators first. The values are
-    valid already, but one may not fit another.
+    The values are valid already, but one may not fit another.
     """
     tables, members = sections(model, prefix), dict[str, object]()
-    for entry in model.model_fields:
+    for entry in fields(model):
         name = f"{prefix}.{entry}" if prefix else entry
         if name in tables:
             if (table := _section(tables[name], name, values)) is not None:
@@ -401,7 +399,7 @@ def _section(model: type[S], prefix: str, values: Mapping[str, object]) -> S | N
             members[entry] = values[name]
     if not members:
         return None
-    return model.model_validate(members) if prefix else model.model_construct(None, **members)
+    return model.model_validate(members) if prefix else model.model_construct(**members)
 
 
 def options_at_start(loaded: Loaded) -> SessionOptions:

@@ -8,11 +8,10 @@ import re
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, model_validator
-
 from acp_agent.config.section import HIDDEN, OFF, Paths, PathText, Section, Words, is_http_address
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.mcp import HttpServer, McpOrigin, McpServer, StdioServer
+from acp_agent.shape import AfterValidator, Field
 
 SERVERS = "mcp.servers"
 MOST_OF_A_PROJECT = 16
@@ -119,15 +118,14 @@ class McpServerSettings(Section):
     ] = ()
     enabled: Annotated[bool, Field(description="Whether this server is started.")] = True
 
-    @model_validator(mode="after")
-    def _one_way_to_reach_it(self) -> "McpServerSettings":
+    def check(self) -> None:
+        """Raise ValueError, with what is expected, if the values do not fit each other."""
         if (self.command is None) == (self.url is None):
             raise ValueError("either command or url")
         if self.command is None and (self.args or self.env or self.cwd or self.allow_write):
             raise ValueError("args, env, cwd and allow_write only together with command")
         if self.url is None and (self.headers or self.allow_private):
             raise ValueError("headers and allow_private only together with url")
-        return self
 
     def server(self, origin: McpOrigin, environ: Mapping[str, str], folder: str) -> McpServer:
         """Return the server with every `${NAME}` replaced. Raises ConfigError if a variable is not set.
@@ -158,7 +156,7 @@ class McpServerSettings(Section):
 
     def shown(self) -> dict[str, object]:
         """Return the settings to be shown. Variables and headers are hidden unless they are `${NAME}`."""
-        table = self.model_dump(mode="json", exclude_defaults=True)
+        table = self.model_dump(exclude_defaults=True)
         for name, values in (("env", self.env), ("headers", self.headers)):
             if values:
                 table[name] = shown_variables(values)

@@ -7,10 +7,9 @@ may run at all.
 from enum import StrEnum
 from typing import Annotated, cast
 
-from pydantic import AfterValidator, Field
-
 from acp_agent.config.section import ProjectMay, Section, Tightened
 from acp_agent.core.types import Phase
+from acp_agent.shape import AfterValidator, Field
 
 
 class RuleAction(StrEnum):
@@ -48,7 +47,7 @@ def _deny_and_ask(user: object, project: object) -> Tightened:
     not tell whether they can match the same call, since a path has several spellings. Therefore a project's ask rules
     come after all of the user's deny rules.
     """
-    # pydantic validated them, and only lists of rules carry this mark
+    # they were validated, and only lists of rules carry this mark
     wanted, users = cast("tuple[PermissionRule, ...]", project), cast("tuple[PermissionRule, ...]", user)
     after = max((at + 1 for at, rule in enumerate(users) if rule.action is RuleAction.DENY), default=0)
     denies = tuple(rule for rule in wanted if rule.action is RuleAction.DENY)

@@ -14,19 +14,12 @@ from enum import StrEnum
 from typing import Annotated, NamedTuple, cast
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-
 from acp_agent.core.data import frozen
+from acp_agent.shape import AfterValidator, Field, Shape
 
 
-class Section(BaseModel):
-    """A table of the configuration: frozen, no unknown keys, no silent conversions.
-
-    With `defer_build`, pydantic makes validators only for the tables that are validated. Defaults are made with
-    `model_construct`, which needs none.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+class Section(Shape):
+    """A table of the configuration, without unknown keys and silent conversions."""
 
 
 def _path(value: str) -> str:
@@ -100,7 +93,7 @@ def _if_stricter(is_stricter: Callable[[object, object], bool]) -> Callable[[obj
 
 
 def _words(value: object) -> tuple[str, ...]:
-    return cast("tuple[str, ...]", value)  # pydantic validated it, and only lists of words carry this mark
+    return cast("tuple[str, ...]", value)  # it was validated, and only lists of words carry this mark
 
 
 def _added(user: object, project: object) -> Tightened:

@@ -7,9 +7,7 @@ writes. A project's own file may change only fields with a `ProjectMay` mark (se
 import os
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Self, cast
-
-from pydantic import AfterValidator, Field, model_validator
+from typing import Annotated, cast
 
 from acp_agent.config.agents_settings import AgentsSettings
 from acp_agent.config.call_settings import SchedulerSettings, ToolFilterSettings
@@ -30,6 +28,7 @@ from acp_agent.config.section import (
 from acp_agent.config.tool_settings import ToolSettings
 from acp_agent.core.session_options import AutoApprove, Mode
 from acp_agent.core.types import Json, JsonObject
+from acp_agent.shape import AfterValidator, Field
 
 NOTE_FILES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", ".github/copilot-instructions.md", ".cursorrules")
 """The usual names of instruction files, in order of preference. Only the first that a folder has is read."""
@@ -297,11 +296,10 @@ class AgentSettings(Section):
         ON,
     ] = False
 
-    @model_validator(mode="after")
-    def _soft_before_hard(self) -> Self:
+    def check(self) -> None:
+        """Raise ValueError, with what is expected, if the values do not fit each other."""
         if self.compaction_soft >= self.compaction_hard:
             raise ValueError(f"compaction_soft below compaction_hard = {self.compaction_hard:g}")
-        return self
 
 
 class TerminalForm(StrEnum):

@@ -6,8 +6,6 @@ The tables of limits are in `call_settings`, those of rules in `rules`.
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
-
 from acp_agent.config.call_settings import (
     AdversarialSettings,
     AnomalySettings,
@@ -45,6 +43,7 @@ from acp_agent.config.section import (
     no_looser,
 )
 from acp_agent.core.session_options import Autonomy
+from acp_agent.shape import BeforeValidator, Field
 
 
 class DenyGroup(StrEnum):

@@ -3,10 +3,9 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, cast
 
-from pydantic import ValidationError
-
 from acp_agent.config.layers import PROVIDERS, Layer, Reader
 from acp_agent.config.llm_settings import ProviderSettings, ProviderType
+from acp_agent.shape import ValidationError
 
 _FALLBACK = "llm.fallback"
 _AVAILABLE = "acp.available_models"

@@ -8,18 +8,17 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from acp_agent.config.llm_settings import Effort
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.messages import Usage
+from acp_agent.shape import Field, Shape, ShapeConfig
 
 _MILLION: Final = 1_000_000
 _EDITION: Final = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
 
 
-class Price(BaseModel):
+class Price(Shape):
     """US dollars for a million tokens. Without a cache price, the cost of calls that used the cache is unknown.
 
     over         prompts longer than this many tokens cost more in all their parts
@@ -27,7 +26,7 @@ class Price(BaseModel):
     over_output  the factor for the answer; None if unknown
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    shape_config = ShapeConfig(strict=False)
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
@@ -52,14 +51,14 @@ class Price(BaseModel):
         ) / _MILLION
 
 
-class ModelLimits(BaseModel):
+class ModelLimits(Shape):
     """What a model can take. `context_window` and `max_output` are in tokens.
 
     thinking  it thinks before it answers: it takes Anthropic's adaptive thinking, or is a reasoning model of OpenAI
     images    it takes pictures
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    shape_config = ShapeConfig(strict=False)
 
     context_window: int = Field(gt=0)
     max_output: int = Field(gt=0)
@@ -75,7 +74,7 @@ class NoThinking(StrEnum):
     BETWEEN_TOOLS = "between_tools"
 
 
-class Efforts(BaseModel):
+class Efforts(Shape):
     """How hard a model that thinks can be asked to think.
 
     levels        the words it takes, weakest first; empty if unknown
@@ -83,17 +82,17 @@ class Efforts(BaseModel):
     no_thinking   how a model of Anthropic is asked not to think; None for a model that always thinks
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    shape_config = ShapeConfig(strict=False)
 
     levels: tuple[Effort, ...] = ()
     default: Effort | None = None
     no_thinking: NoThinking | None = None
 
 
-class ModelTable(BaseModel):
+class ModelTable(Shape):
     """The data file: defaults by provider type, models by prefix of their id, prices by the id without its date."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    shape_config = ShapeConfig(strict=False)
 
     defaults: dict[str, ModelLimits]
     models: dict[str, ModelLimits]

@@ -26,6 +26,7 @@ from acp_agent.core.session_options import DEFAULT, OFF, ON, TEMPERATURES, Level
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.llm.endpoint import ModelEndpoint
 from acp_agent.llm.models import Efforts, ModelLimits, ModelRef, ModelTable, NoThinking, Price
+from acp_agent.shape import fields
 
 # The default limit of an answer. Longer ones take minutes and use up the window.
 _USUAL_MAX_TOKENS: Final = 32_000
@@ -117,7 +118,7 @@ class ProviderConfig:
 
     def with_options(self, options: ModelOptions) -> "ProviderConfig":
         """Return the same provider with these options."""
-        values = {name: getattr(options, name) for name in ModelOptions.model_fields}
+        values = {name: getattr(options, name) for name in fields(ModelOptions)}
         return replace(self, **{name: value for name, value in values.items() if value is not None})
 
     def with_stored_key(self) -> "ProviderConfig":

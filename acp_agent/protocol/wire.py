@@ -6,40 +6,20 @@ Terminals and File System of https://agentclientprotocol.com/protocol.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, TypeAlias, TypeVar, cast
-
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-)
-from pydantic.alias_generators import to_camel
+from typing import Annotated, Literal, TypeAlias, TypeVar
 
 from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.ports import Decision
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol import jsonrpc
 from acp_agent.protocol.jsonrpc import ClientTimeout, ConnectionLost, RpcError, invalid_params
+from acp_agent.shape import Field, NoneIfWrong, Shape, ShapeConfig, Tagged, ValidationError
+
+_OptionalText: TypeAlias = Annotated[str | None, NoneIfWrong()]
 
 
-def _or_none(value: object, read: ValidatorFunctionWrapHandler) -> object:
-    try:
-        return read(value)
-    except ValidationError:
-        return None
-
-
-_NoneIfWrong = WrapValidator(_or_none)
-_OptionalText: TypeAlias = Annotated[str | None, _NoneIfWrong]
-
-
-class _Shape(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, frozen=True, defer_build=True)
+class _Shape(Shape):
+    shape_config = ShapeConfig(strict=False, forbid=False, camel=True)
 
 
 class Text(_Shape):
@@ -102,23 +82,7 @@ class Unknown(_Shape):
     type: str
 
 
-_BLOCKS = frozenset({"text", "image", "audio", "resource_link", "resource"})
-
-
-def _kind(block: object) -> str:
-    kind = cast("dict[object, object]", block).get("type") if isinstance(block, dict) else None
-    return kind if isinstance(kind, str) and kind in _BLOCKS else "unknown"
-
-
-Block: TypeAlias = Annotated[
-    Annotated[Text, Tag("text")]
-    | Annotated[Image, Tag("image")]
-    | Annotated[Audio, Tag("audio")]
-    | Annotated[Link, Tag("resource_link")]
-    | Annotated[Embedded, Tag("resource")]
-    | Annotated[Unknown, Tag("unknown")],
-    Discriminator(_kind),
-]
+Block: TypeAlias = Annotated[Text | Image | Audio | Link | Embedded | Unknown, Tagged("type", otherwise=Unknown)]
 
 
 class _Prompt(_Shape):
@@ -137,7 +101,7 @@ class _TerminalCreated(_Shape):
 class ExitStatus(_Shape):
     """How a command ended. Both members are None if the editor does not know."""
 
-    exit_code: Annotated[Annotated[int, Field(ge=0)] | None, _NoneIfWrong] = None
+    exit_code: Annotated[Annotated[int, Field(ge=0)] | None, NoneIfWrong()] = None
     signal: _OptionalText = None
 
 
@@ -146,7 +110,7 @@ class TerminalOutput(_Shape):
 
     output: str
     truncated: bool
-    exit_status: Annotated[ExitStatus | None, _NoneIfWrong] = None
+    exit_status: Annotated[ExitStatus | None, NoneIfWrong()] = None
 
 
 class _Cancelled(_Shape):
@@ -159,10 +123,10 @@ class _Selected(_Shape):
 
 
 class _Permission(_Shape):
-    outcome: Annotated[_Cancelled | _Selected, Field(discriminator="outcome")]
+    outcome: Annotated[_Cancelled | _Selected, Tagged("outcome")]
 
 
-Model = TypeVar("Model", bound=BaseModel)
+Model = TypeVar("Model", bound=Shape)
 
 
 def prompt_blocks(params: JsonObject) -> Sequence[Block]:
@@ -178,7 +142,7 @@ def prompt_blocks(params: JsonObject) -> Sequence[Block]:
 
 def _first_problem(error: ValidationError) -> tuple[str, str]:
     """Return the path of the first wrong member and what was expected, without the value."""
-    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    first = error.problems[0]
     expected = first["msg"].partition(" or instance of ")[0]  # a class of this module
     return ".".join(str(part) for part in first["loc"]), expected
 

@@ -203,7 +203,7 @@ def _hidden(values: Iterable[str]) -> Iterator[str]:
 def _wish(entry: McpServerSettings) -> str:
     """Return a whole entry on one line."""
     does = f"start the program {entry.command}" if entry.command else f"reach {entry.url}"
-    table = entry.model_dump(mode="json", exclude_defaults=True)
+    table = entry.model_dump(exclude_defaults=True)
     return f"{entry.name} would {does}: {json.dumps(table, sort_keys=True)}"
 
 

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Literal
 
-from pydantic import Field
-
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.delegation import (
     BACK,
@@ -34,6 +32,7 @@ from acp_agent.core.types import (
     ToolSpec,
     UrlSubject,
 )
+from acp_agent.shape import Field
 from acp_agent.text import counted, title
 from acp_agent.tools.tool import WHOLE, Params, Text, Tool
 

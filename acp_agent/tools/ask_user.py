@@ -6,12 +6,11 @@ approval level, because the question of the model is not a call that needs permi
 
 from typing import Annotated
 
-from pydantic import Field
-
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import ElicitationAction, ElicitationAnswer, Form, ToolContext
 from acp_agent.core.secrets import asks_for_secret
 from acp_agent.core.types import Json, JsonObject, Subject, ToolKind, ToolResult
+from acp_agent.shape import Field
 from acp_agent.text import title
 from acp_agent.tools.tool import Name, Params, Part, Text, Tool
 

@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
-from pydantic import Field
-
 from acp_agent.core.backends import BackgroundProcess, BackgroundProcesses, CommandOutcome, CommandRequest, FileSystem
 from acp_agent.core.errors import ToolError, ToolErrorCategory, ToolFailure
 from acp_agent.core.events import ToolProgress
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import CommandSubject, Frame, JsonObject, Subject, ToolKind, ToolResult, ToolSpec
+from acp_agent.shape import Field
 from acp_agent.text import title
 from acp_agent.tools.tool import PROCESSES, WHOLE, Name, Params, Text, Tool, quote
 from acp_agent.workspace.sandbox.sandbox import wall_named

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from textwrap import indent
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
-
 from acp_agent.core.delegation import BoardChange, Mailbox, SubAgents, TaskBoard
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.events import MAIN, BoardTask, PlanPriority, PlanStatus
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import JsonObject, Subject, ToolKind, ToolResult
+from acp_agent.shape import BeforeValidator, Field
 from acp_agent.text import counted, defanged, title, visible
 from acp_agent.tools.tool import WHOLE, Name, Params, Part, Text, Tool
 
@@ -34,13 +33,10 @@ class NewTask(Part):
     content: Annotated[Name, Field(max_length=200)]
     details: Annotated[Text, Field(max_length=4000)] = ""
     priority: Literal["high", "medium", "low"] = "medium"
-    after: Annotated[
-        list[TaskId],
-        Field(default_factory=list[str], max_length=100, description="Ids of tasks to be done before"),
-    ]
+    after: list[TaskId] = Field(default_factory=list[str], max_length=100, description="Ids of tasks to be done before")
 
     def draft(self) -> BoardTask:
-        """Return the task without pydantic. Its title is on one line."""
+        """Return the task. Its title is on one line."""
         line = visible(" ".join(self.content.split()))
         return BoardTask(self.id, line, self.details, PlanPriority(self.priority), tuple(dict.fromkeys(self.after)))
 
@@ -52,7 +48,7 @@ class TasksParams(Params):
     """
 
     action: Literal["list", "create", "claim", "complete", "release", "cancel", "search"] = "list"
-    tasks: Annotated[list[NewTask], Field(default_factory=list[NewTask], max_length=100, description="For create")]
+    tasks: list[NewTask] = Field(default_factory=list[NewTask], max_length=100, description="For create")
     id: TaskId = ""
     text: Annotated[
         Text, Field(max_length=4000, description="complete: what came of it; release: why; search: words")

@@ -2,12 +2,11 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
-
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.events import PlanEntry, PlanPriority, PlanStatus
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Subject, ToolKind, ToolResult
+from acp_agent.shape import Field
 from acp_agent.text import visible
 from acp_agent.tools.tool import Name, Params, Part, Text, Tool
 
@@ -22,7 +21,7 @@ class PlanStep(Part):
     priority: Literal["high", "medium", "low"] = "medium"
 
     def entry(self) -> PlanEntry:
-        """Return the step without pydantic, on one line."""
+        """Return the step, on one line."""
         content = visible(" ".join(self.content.split()))
         return PlanEntry(content, PlanStatus(self.status), PlanPriority(self.priority))
 

@@ -5,7 +5,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from anyio import to_thread
-from pydantic import Field
 
 from acp_agent.core.backends import CommandRequest, FileSystem
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError
@@ -20,6 +19,7 @@ from acp_agent.core.types import (
     ToolKind,
     ToolResult,
 )
+from acp_agent.shape import Field
 from acp_agent.text import title
 from acp_agent.tools.tool import WHOLE, Name, Params, Tool, fail
 

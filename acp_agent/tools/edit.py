@@ -8,13 +8,13 @@ from functools import partial
 from typing import TypeVar
 
 import anyio.to_thread
-from pydantic import Field
 
 from acp_agent.core.backends import EntryKind, FileSystem
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.secrets import placeholders
 from acp_agent.core.types import Access, Diff, JsonObject, PathSubject, Subject, ToolCall, ToolKind, ToolResult
+from acp_agent.shape import Field
 from acp_agent.text import visible
 from acp_agent.tools.edit_match import Adapted, ExplainedFailure, NoMatch, adapted, check_readings, replace_exactly
 from acp_agent.tools.tool import Name, Params, Text, Tool, changed, cut

@@ -13,13 +13,12 @@ from itertools import islice
 from typing import Annotated, Any, ClassVar
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
-from pydantic import Field
-
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, Json, JsonObject, Location, PathSubject, Subject, ToolKind, ToolResult
+from acp_agent.shape import Field
 from acp_agent.text import counted, title, visible
 from acp_agent.tools.lsp_answer import (
     FIRST,

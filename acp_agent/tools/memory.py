@@ -8,8 +8,6 @@ data: the output pipeline fences them like the text of any tool.
 
 from typing import Annotated
 
-from pydantic import Field
-
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
@@ -17,6 +15,7 @@ from acp_agent.core.secrets import placeholders
 from acp_agent.core.services import PastMessage, Remembered
 from acp_agent.core.types import Json, Subject, ToolKind, ToolResult
 from acp_agent.core.untrusted import utc
+from acp_agent.shape import Field
 from acp_agent.text import defanged, title
 from acp_agent.tools.tool import WHOLE, Name, Params, Text, Tool, quote
 

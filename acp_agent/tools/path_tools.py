@@ -8,12 +8,11 @@ import posixpath
 import shlex
 from dataclasses import replace
 
-from pydantic import Field
-
 from acp_agent.core.backends import EntryKind, FileSystem
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import Access, JsonObject, Location, PathSubject, Subject, ToolCall, ToolKind, ToolResult
+from acp_agent.shape import Field
 from acp_agent.text import counted, title, visible
 from acp_agent.tools.tool import Name, P, Params, Tool
 from acp_agent.workspace.changed_files import SeenFiles

@@ -8,13 +8,13 @@ from functools import partial
 from typing import Annotated, Final, NamedTuple
 
 from anyio import to_thread
-from pydantic import Field
 
 from acp_agent.core.backends import FileSystem, Lines
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, ImagePart, Location, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.core.untrusted import json_value
+from acp_agent.shape import Field
 from acp_agent.text import counted, escaped
 from acp_agent.tools.tool import WHOLE, Name, Params, Tool, cut, numbered, skipped
 from acp_agent.workspace.changed_files import SeenFiles

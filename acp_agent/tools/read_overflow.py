@@ -7,7 +7,6 @@ from typing import Annotated, NamedTuple, NoReturn
 
 from anyio import to_thread
 from anyio.from_thread import check_cancelled
-from pydantic import Field
 
 from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
@@ -15,6 +14,7 @@ from acp_agent.core.services import UNKNOWN_OVERFLOW
 from acp_agent.core.sessions import OVERFLOW_PREFIX
 from acp_agent.core.types import Subject, ToolKind, ToolResult
 from acp_agent.regex import LinearRegex
+from acp_agent.shape import Field
 from acp_agent.text import counted, visible
 from acp_agent.tools.tool import WHOLE, Name, Params, Tool, cut, quote, skipped
 

@@ -8,13 +8,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Literal
 
-from pydantic import Field
-
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.services import Scheduler
 from acp_agent.core.types import Subject, ToolKind, ToolResult, ToolSpec
+from acp_agent.shape import Field
 from acp_agent.text import title
 from acp_agent.tools.tool import Params, Text, Tool
 

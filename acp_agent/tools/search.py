@@ -4,12 +4,11 @@ import posixpath
 from collections.abc import Callable, Iterator
 from typing import Annotated
 
-from pydantic import Field
-
 from acp_agent.core.backends import GrepMatch, GrepMatches, GrepQuery
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.secrets import Secrecy, secrecy
 from acp_agent.core.types import Access, Location, PathSubject, Subject, ToolKind, ToolResult
+from acp_agent.shape import Field
 from acp_agent.text import counted, title, visible
 from acp_agent.tools.tool import WHOLE, Name, Params, Tool, cut, pattern_below, relative
 

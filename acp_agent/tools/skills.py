@@ -7,12 +7,11 @@ What it says to run or read runs through the gates, as if the model had thought 
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
 
-from pydantic import Field
-
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.services import Skills, SkillText
 from acp_agent.core.types import Frame, Subject, ToolKind, ToolResult
+from acp_agent.shape import Field
 from acp_agent.text import title
 from acp_agent.tools.tool import WHOLE, Name, Params, Text, Tool
 

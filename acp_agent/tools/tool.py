@@ -9,22 +9,12 @@ import json
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property, partial
+from importlib.resources import files
 from typing import Annotated, ClassVar, Generic, TypeVar, cast
-
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    model_validator,
-)
-from pydantic_core import ErrorDetails
 
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import AgentError, BackendUnavailable, Refused, ToolError, ToolErrorCategory
@@ -42,8 +32,8 @@ from acp_agent.core.types import (
     ToolResult,
     ToolSpec,
 )
+from acp_agent.shape import AfterValidator, BeforeValidator, Field, Problem, Shape, ValidationError, fields
 from acp_agent.text import NOTE_SIZE, title, visible
-from acp_agent.tools.schema import schema, stored_schemas, told_schema
 
 _MAX_PROBLEMS = 10
 _MAX_QUOTED = 80
@@ -76,30 +66,93 @@ PROCESSES = "processes"
 """The queue of the calls that start or follow background processes."""
 
 
-class Params(BaseModel):
+class Params(Shape):
     """Base of every tool's parameters. The docstring of a subclass is the tool's description for the model.
 
     A parameter of type `X | None` with the default None has the schema of X, since null means "not given".
-    pydantic makes the validator with the first call.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
+    @classmethod
+    def prepared(cls, value: object) -> object:
+        """Return the arguments without optional ones that are null."""
+        if not isinstance(value, dict):
+            return value
+        given, known = cast("dict[str, object]", value), fields(cls)
+        if None not in given.values():
+            return given
+        return {
+            key: item for key, item in given.items() if item is not None or key not in known or known[key].is_required()
+        }
 
 
 class Part(Params):
-    """An object inside a tool's parameters. An optional key with null counts as not given."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_nulls(cls, value: object) -> object:
-        if not isinstance(value, dict):
-            return value
-        given = cast("dict[str, object]", value)
-        optional = {key for key, field in cls.model_fields.items() if not field.is_required()}
-        return {key: item for key, item in given.items() if item is not None or key not in optional}
+    """An object inside a tool's parameters."""
 
 
 P = TypeVar("P", bound=Params)
+
+_KEYWORDS = ("type", "properties", "required", "additionalProperties")
+
+
+@cache
+def stored_schemas() -> Mapping[str, JsonObject]:
+    """Return what models are told of the parameters of built-in tools, by the dotted name of their class.
+
+    It is stored, because making it takes pydantic. `ACP_AGENT_GOLDEN=write pytest tests/unit/tools/test_registry.py`
+    renews the file.
+    """
+    text = files("acp_agent.tools").joinpath("parameters.json").read_text(encoding="utf-8")
+    return cast("Mapping[str, JsonObject]", json.loads(text))
+
+
+@cache
+def schema(params: type[Params]) -> JsonObject:
+    """Return the JSON Schema of a tool's parameters without `$ref`, which some models refuse. Nobody may change it."""
+    from acp_agent.shape_models import lean_json_schema  # noqa: PLC0415 - pydantic, which good arguments do not need
+
+    full = lean_json_schema(params)
+    return {key: _spelled_out(full[key], full.get("$defs", {})) for key in _KEYWORDS if key in full}
+
+
+def _spelled_out(node: Json, parts: JsonObject) -> Json:
+    """Return the schema with each Part written out where it is referred to."""
+    match node:
+        case {"$ref": str(reference)}:
+            part = parts[reference.removeprefix("#/$defs/")]
+            assert isinstance(part, dict)
+            return _spelled_out({key: part[key] for key in _KEYWORDS if key in part}, parts)
+        case dict():
+            return {key: _spelled_out(value, parts) for key, value in node.items()}
+        case list():
+            return [_spelled_out(item, parts) for item in node]
+        case _:
+            return node
+
+
+_FARTHEST = 10**9
+_UNTOLD = {"additionalProperties": (False,), "minLength": (1,), "minimum": (0, 1), "default": (False, 0, "")}
+_NEVER_TOLD = ("maxLength", "maxItems")
+
+
+def told_schema(node: Json) -> Json:
+    """Return a schema without what a model takes for granted, and without limits that no sensible call reaches.
+
+    The model pays for every word in each request. Arguments are parsed by the whole schema.
+    """
+    match node:
+        case dict():
+            told: JsonObject = {}
+            for key, value in node.items():
+                is_limit = key in ("minimum", "maximum") and isinstance(value, int) and abs(value) >= _FARTHEST
+                is_word = not isinstance(value, dict | list)
+                if is_limit or (is_word and (key in _NEVER_TOLD or value in _UNTOLD.get(key, ()))):
+                    continue
+                told[key] = told_schema(value)
+            return told
+        case list():
+            return [told_schema(item) for item in node]
+        case _:
+            return node
 
 
 @cache
@@ -223,14 +276,14 @@ def object_in(text: str) -> JsonObject | None:
     return twice if isinstance(twice, dict) else None
 
 
-def _describe(problems: Sequence[ErrorDetails], parameters: JsonObject) -> str:
+def _describe(problems: Sequence[Problem], parameters: JsonObject) -> str:
     lines = [_problem(problem, parameters) for problem in problems[:_MAX_PROBLEMS]]
     if len(problems) > _MAX_PROBLEMS:
         lines.append(f"and {len(problems) - _MAX_PROBLEMS} more problems")
     return "; ".join(lines)
 
 
-def _problem(problem: ErrorDetails, parameters: JsonObject) -> str:
+def _problem(problem: Problem, parameters: JsonObject) -> str:
     """Return one problem in words: key, value, expected."""
     place = problem["loc"]
     key = ".".join(map(str, place)) if place else _ROOT
@@ -419,17 +472,10 @@ class Tool(ABC, Generic[P]):
     def fitted(self, arguments: JsonObject) -> JsonObject:
         """Return the arguments, under the tool's own names and with values of its types if they do not fit as sent."""
         try:
-            self.params.model_validate(self._given(arguments))
+            self.params.model_validate(arguments)
         except ValidationError:
             return fitted_arguments(arguments, schema(self.params))
         return arguments
-
-    def _given(self, arguments: JsonObject) -> JsonObject:
-        """Return the arguments without optional ones that are null."""
-        if None not in arguments.values():
-            return arguments
-        optional = {key for key, field in self.params.model_fields.items() if not field.is_required()}
-        return {key: value for key, value in arguments.items() if value is not None or key not in optional}
 
     def spec_of(self, params: P) -> ToolSpec:
         """Return the definition as it holds for one call, which may change less than the tool can."""
@@ -444,9 +490,9 @@ class Tool(ABC, Generic[P]):
         invalid_parameters.
         """
         try:
-            return self.params.model_validate(self._given(self.fitted(arguments)))
+            return self.params.model_validate(self.fitted(arguments))
         except ValidationError as error:
-            problems = error.errors(include_url=False)
+            problems = error.problems
         category = ToolErrorCategory.INVALID_PARAMETERS
         if all(problem["type"].endswith("_type") for problem in problems):
             category = ToolErrorCategory.TYPE_MISMATCH

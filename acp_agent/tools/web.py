@@ -6,13 +6,13 @@ The modules that read HTML cost 60 ms and 9 MiB, so they are loaded with the fir
 from typing import TYPE_CHECKING, Annotated
 
 import anyio.to_thread
-from pydantic import Field
 
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.services import WebCaller, WebPage
 from acp_agent.core.types import Diff, Subject, ToolKind, ToolResult, UrlSubject
+from acp_agent.shape import Field
 from acp_agent.tools.tool import WHOLE, Name, Params, Text, Tool
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from acp_agent.core.ports import Decision
 from acp_agent.core.types import Json
 from acp_agent.protocol import wire
 from acp_agent.protocol.jsonrpc import RpcError
+from acp_agent.shape import fields
 
 _ODD = st.sampled_from(
     [None, True, 0, -1, 7, 2.5, 1e400, "", "text", "0", "7", "true", [], ["text"], {}, {"text": "x"}, 2**70, "\ud800"]
@@ -75,7 +76,7 @@ def test_prompts_are_read_as_the_sdk_reads_them(params: dict[str, Any]) -> None:
 
 def assert_says_the_same(block: Any, other: Any) -> None:
     """Every member of ours has its value in theirs."""
-    for name in type(block).model_fields:
+    for name in fields(type(block)):
         value, theirs = getattr(block, name), getattr(other, name)
         if isinstance(value, wire.EmbeddedText | wire.EmbeddedBlob):
             assert type(value).__name__.removeprefix("Embedded") == type(theirs).__name__.removesuffix(

@@ -10,9 +10,6 @@ from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any, TypeAlias, assert_never, cast
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
-
 from acp_agent.config.files import read_toml
 from acp_agent.core.data import frozen
 from acp_agent.output.filters.git import GitDiff, GitStatus
@@ -35,6 +32,7 @@ from acp_agent.output.filters.rule_model import (
 )
 from acp_agent.output.filters.strategy import CommandRun, Restored, Strategy, command_pattern, encoded
 from acp_agent.output.filters.test_summary import SummaryOfTests
+from acp_agent.shape import Problem, Shape, ValidationError, fields
 
 
 class CommandMatcher:
@@ -241,13 +239,13 @@ def _called(number: int, value: object) -> str:
 
 def _complaints(error: ValidationError) -> Iterator[str]:
     """Yield what is wrong with one rule, as `key = value: expected ...`."""
-    details = error.errors(include_url=False)
+    details = error.problems
     inside = {detail["loc"][:end] for detail in details for end in range(len(detail["loc"]))}
     for detail in details:
         place, value = detail["loc"], detail["input"]
         if place and place in inside:
             continue  # the list seems too short only because its values are wrong
-        spec: type[BaseModel] | None = None
+        spec: type[Shape] | None = None
         if detail["type"] == "union_tag_invalid":
             place, value = (*place, "type"), detail.get("ctx", {})["tag"]
         elif place[:1] == ("strategy",) and len(place) > 1:  # the next part of the place is the type, not a key
@@ -258,21 +256,21 @@ def _complaints(error: ValidationError) -> Iterator[str]:
         yield f"{key or 'it'}{given}: expected {_expected(detail, _siblings(place, spec))}"
 
 
-def _siblings(place: tuple[int | str, ...], spec: type[BaseModel] | None) -> Iterable[str]:
+def _siblings(place: tuple[int | str, ...], spec: type[Shape] | None) -> Iterable[str]:
     """Return the keys that are allowed where an unknown key stands."""
     match place[:-1]:
         case ("match",):
-            return Match.model_fields
+            return fields(Match)
         case ("strategy",) if spec is not None:
-            return spec.model_fields
+            return fields(spec)
         case ("strategy", _):
-            return Ends.model_fields
+            return fields(Ends)
         case _:
-            return FilterRule.model_fields
+            return fields(FilterRule)
 
 
-def _expected(detail: ErrorDetails, siblings: Iterable[str]) -> str:
-    """Return in words what pydantic expected."""
+def _expected(detail: Problem, siblings: Iterable[str]) -> str:
+    """Return in words what was expected."""
     given = detail.get("ctx", {})
     match detail["type"]:
         case "value_error":

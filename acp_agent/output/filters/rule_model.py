@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Literal, Self, TypeAlias, cast, get_args
-
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from typing import Annotated, Literal, TypeAlias, cast, get_args
 
 from acp_agent.core.types import JsonObject
 from acp_agent.output.filters.strategy import LONGEST_PATTERN, check
+from acp_agent.shape import AfterValidator, Field, Shape, ShapeConfig, Tagged, fields
 
 _MOST_LINES = 1_000_000
 _MOST_PATTERNS = 100
@@ -30,16 +29,14 @@ Lines = Annotated[int, Field(ge=0, le=_MOST_LINES)]
 SomeLines = Annotated[int, Field(ge=1, le=_MOST_LINES)]
 
 
-class _Table(BaseModel):
-    """A table of a rule file: frozen, without unknown keys and silent conversions. Errors say what is expected."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+class _Table(Shape):
+    """A table of a rule file, without unknown keys and silent conversions."""
 
 
 class Match(_Table):
     """The commands that a rule applies to. Exactly one of the four is set."""
 
-    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+    shape_config = ShapeConfig(schema_extra={"minProperties": 1, "maxProperties": 1})
 
     exact: Annotated[str, Field(min_length=1)] | None = None
     """The command is this."""
@@ -50,11 +47,10 @@ class Match(_Table):
     other: Literal[True] | None = None
     """No rule before it matched."""
 
-    @model_validator(mode="after")
-    def _one(self) -> Self:
+    def check(self) -> None:
+        """Raise ValueError, with what is expected, if the values do not fit each other."""
         if len(self.model_fields_set) != 1 or None in (getattr(self, name) for name in self.model_fields_set):
             raise ValueError("exactly one of exact, prefix, regex, other")
-        return self
 
 
 class StripNoiseSpec(_Table):
@@ -75,13 +71,12 @@ class Ends(_Table):
     keep: KeptTexts = ()
     """Of the lines between the ends, those that match stay, up to `max_lines` lines in all."""
 
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def check(self) -> None:
+        """Raise ValueError, with what is expected, if the values do not fit each other."""
         if not 0 < self.head + self.tail <= self.max_lines:
             raise ValueError(
                 f"head + tail from 1 to max_lines, which is {self.max_lines} (head is {self.head}, tail is {self.tail})"
             )
-        return self
 
 
 class TruncateSpec(Ends):
@@ -111,15 +106,14 @@ class StripAnnotatedSpec(_Table):
     keep_named: bool = False
     """Drop nothing that matches when a word of the command does: `ls node_modules` asks for it."""
 
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def check(self) -> None:
+        """Raise ValueError, with what is expected, if the values do not fit each other."""
         kept = self.keep_head + self.keep_tail
         if self.long_output_threshold and not 0 < kept <= self.long_output_threshold:
             raise ValueError(
                 f"keep_head + keep_tail from 1 to long_output_threshold, which is {self.long_output_threshold} "
                 f"(keep_head is {self.keep_head}, keep_tail is {self.keep_tail})"
             )
-        return self
 
 
 class TestSummarySpec(_Table):
@@ -173,8 +167,8 @@ StrategySpec: TypeAlias = (
 )
 
 
-SPECS: Mapping[str, type[BaseModel]] = MappingProxyType(
-    {get_args(spec.model_fields["type"].annotation)[0]: spec for spec in get_args(StrategySpec)}
+SPECS: Mapping[str, type[Shape]] = MappingProxyType(
+    {get_args(fields(spec)["type"].type)[0]: spec for spec in get_args(StrategySpec)}
 )
 """The nine strategies by their `type`."""
 
@@ -187,7 +181,7 @@ class FilterRule(_Table):
     match: Match
     unless: PatternText | None = None
     """Leave a command alone that holds a match of this regular expression."""
-    strategy: Annotated[StrategySpec, Field(discriminator="type")]
+    strategy: Annotated[StrategySpec, Tagged("type")]
 
 
 class RuleFile(_Table):

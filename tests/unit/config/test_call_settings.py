@@ -1,7 +1,6 @@
 """Limits of calls, retries, checks and phases."""
 
 import pytest
-from pydantic import ValidationError
 
 from acp_agent.config.call_settings import (
     AnomalySettings,
@@ -18,6 +17,7 @@ from acp_agent.config.settings import AgentSettings
 from acp_agent.config.tool_settings import ToolSettings
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import Phase
+from acp_agent.shape import ValidationError, fields
 from tests.rows import each_row
 
 
@@ -70,8 +70,8 @@ def test_what_cannot_be_meant_is_refused(table):
         (AnomalySettings, "auto_block", True, False, True),
         (AnomalySettings, "failure_threshold", 0.7, 0.9, 0.7),
         (AnomalySettings, "failure_threshold", 0.7, 0.5, 0.5),
-        *((VerifierSettings, name, True, False, True) for name in VerifierSettings.model_fields),
-        *((VerifierSettings, name, False, True, True) for name in VerifierSettings.model_fields),
+        *((VerifierSettings, name, True, False, True) for name in fields(VerifierSettings)),
+        *((VerifierSettings, name, False, True, True) for name in fields(VerifierSettings)),
     ],
 )
 def test_a_project_only_tightens(section, field, user, project, value):
@@ -88,9 +88,9 @@ def test_the_size_of_the_window_is_the_users_alone():
 
 @pytest.mark.parametrize("section", [ToolSettings, RateLimitSettings, AnomalySettings, VerifierSettings])
 def test_every_setting_is_described(section):
-    for name, info in section.model_fields.items():
+    for name, info in fields(section).items():
         described = info.description or ""
-        is_table = isinstance(info.annotation, type) and issubclass(info.annotation, Section)
+        is_table = isinstance(info.type, type) and issubclass(info.type, Section)
         assert is_table or described.endswith("."), name
 
 

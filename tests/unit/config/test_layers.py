@@ -77,6 +77,6 @@ def test_no_project_is_asked_when_there_is_none(loading, project):
 
 def test_settings_cannot_be_changed(loading):
     settings = loading().settings
-    with pytest.raises(ValueError, match="frozen"):
+    with pytest.raises(AttributeError, match="does not change"):
         settings.agent.max_tool_iterations = 3
     assert isinstance(settings, Settings)

@@ -106,7 +106,7 @@ def test_a_header_may_name_a_variable_and_must_find_it(loading):
 def test_headers_that_look_like_secrets_are_never_shown(loading):
     line = f"headers = {{ X-Gateway-Token = '{SECRET}', X-Title = 'acp-agent', X-Auth = '${{A}}' }}"
     found = provider(loading(PROVIDER + line))
-    assert SECRET not in repr(found) + str(found.model_dump(mode="json"))
+    assert SECRET not in repr(found) + str(found.model_dump())
     assert found.model_dump()["headers"] == {"X-Gateway-Token": "(hidden)", "X-Title": "acp-agent", "X-Auth": "${A}"}
     assert set(found.secrets({"A": "another-fake-one"})) == {SECRET, "another-fake-one"}
 

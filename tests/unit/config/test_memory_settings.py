@@ -1,7 +1,6 @@
 """`[memory]`, titles and instructions."""
 
 import pytest
-from pydantic import ValidationError
 
 from acp_agent.config.layers import SettingKey
 from acp_agent.config.settings import (
@@ -12,13 +11,14 @@ from acp_agent.config.settings import (
     SessionsSettings,
     TitleSource,
 )
+from acp_agent.shape import ValidationError, fields
 from tests.rows import each_row
 
 ALL = [
     (section, field)
     for section in (MemorySettings, SessionsSettings, InstructionSettings)
-    for field, info in section.model_fields.items()
-    if info.annotation is not SessionsSettings  # a table of its own
+    for field, info in fields(section).items()
+    if info.type is not SessionsSettings  # a table of its own
 ]
 
 
@@ -81,7 +81,7 @@ def test_a_project_only_tightens(section, field, user, project, value):
     [
         (MemorySettings, "max_notes"),
         (MemorySettings, "max_note_bytes"),
-        *((SessionsSettings, field) for field in SessionsSettings.model_fields),
+        *((SessionsSettings, field) for field in fields(SessionsSettings)),
     ],
 )
 def test_what_all_projects_share_is_the_users_alone(section, field):
@@ -90,7 +90,7 @@ def test_what_all_projects_share_is_the_users_alone(section, field):
 
 @each_row("section, field", ALL)
 def test_every_setting_is_described(section, field):
-    assert (section.model_fields[field].description or "").endswith(".")
+    assert (fields(section)[field].description or "").endswith(".")
 
 
 def test_by_default_every_model_can_be_chosen_and_a_model_writes_titles() -> None:

@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from pydantic import ValidationError
 
 from acp_agent.agent.aids.arguments import DEFAULT_THRESHOLD, fit_threshold
 from acp_agent.config.call_settings import DependencySettings, TafcSettings, ToolFilterSettings, ToolNeeds
 from acp_agent.config.layers import SettingKey
 from acp_agent.config.section import Section
+from acp_agent.shape import ValidationError, fields
 from tests.rows import each_row
 
 SECTIONS = (TafcSettings, ToolFilterSettings, DependencySettings)
@@ -70,19 +70,17 @@ def test_a_project_may_switch_off_what_the_user_has_on_and_nothing_else(section)
     assert mark is not None
     assert mark.tighten(True, False).value is False
     assert mark.tighten(False, True).value is False
-    others = {*section.model_fields} - {"enabled"}
+    others = {*fields(section)} - {"enabled"}
     assert all(SettingKey(name, section, name).project_may is None for name in others)
 
 
 def test_what_waits_for_what_is_the_users_alone():
-    assert all(
-        SettingKey(name, DependencySettings, name).project_may is None for name in DependencySettings.model_fields
-    )
+    assert all(SettingKey(name, DependencySettings, name).project_may is None for name in fields(DependencySettings))
 
 
 @pytest.mark.parametrize("section", [*SECTIONS, ToolNeeds])
 def test_every_setting_is_described_and_its_examples_are_good(section: type[Section]):
-    for name, info in section.model_fields.items():
+    for name, info in fields(section).items():
         assert (info.description or "").endswith("."), name
         for example in info.examples or []:
             SettingKey(name, section, name).read(example)

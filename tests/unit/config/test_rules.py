@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from acp_agent.config.layers import Layer, Reader, SettingKey
 from acp_agent.config.load import ProjectLoosens
@@ -21,6 +20,7 @@ from acp_agent.config.rules import (
     TrustThreshold,
 )
 from acp_agent.core.errors import ConfigError
+from acp_agent.shape import ValidationError, fields
 from tests.rows import each_row
 
 RULES = SettingKey("tools.policy.rules", PolicySettings, "rules")
@@ -40,7 +40,7 @@ def test_everything_is_off_and_denies_by_default():
 
 @pytest.mark.parametrize("section", [PolicySettings, AuthorizationSettings, PolicyRuleSettings])
 def test_every_setting_is_described_and_its_examples_are_good(section):
-    for name, info in section.model_fields.items():
+    for name, info in fields(section).items():
         assert info.description
         assert info.description.endswith(".")
         for example in info.examples or []:

@@ -1,10 +1,10 @@
 """The settings of long conversations, questions and language servers."""
 
 import pytest
-from pydantic import ValidationError
 
 from acp_agent.config.section import OFF, SMALLER, ProjectMay, Tightened
 from acp_agent.config.settings import AcpSettings, AgentSettings, LspSettings
+from acp_agent.shape import ValidationError, fields
 
 
 def test_the_defaults_are_those_of_the_requirements() -> None:
@@ -49,8 +49,8 @@ def test_what_is_no_setting_is_refused(table: dict[str, object]) -> None:
 
 def test_a_project_may_only_switch_them_off() -> None:
     marks = {
-        name: [each for each in field.metadata if isinstance(each, ProjectMay)]
-        for name, field in AcpSettings.model_fields.items()
+        name: [each for each in field.marks if isinstance(each, ProjectMay)]
+        for name, field in fields(AcpSettings).items()
     }
     (mark,) = marks["elicitation"]
     assert mark.tighten(True, False) == Tightened(False)
@@ -71,8 +71,8 @@ def test_everything_is_on_and_bounded_when_nobody_sets_anything():
 
 
 def test_a_project_may_only_tighten():
-    for name, field in LspSettings.model_fields.items():
-        assert (OFF if field.annotation is bool else SMALLER) in field.metadata, name
+    for name, field in fields(LspSettings).items():
+        assert (OFF if field.type is bool else SMALLER) in field.marks, name
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The settings that select tools and treat their output."""
 
 import pytest
-from pydantic import ValidationError
 
 from acp_agent.config.section import ProjectMay, Section
 from acp_agent.config.tool_settings import (
@@ -12,12 +11,13 @@ from acp_agent.config.tool_settings import (
     ShellSettings,
     ToolSettings,
 )
+from acp_agent.shape import ValidationError, fields
 from tests.rows import each_row
 from tests.unit.config.conftest import told
 
 
 def may(section: type[Section], field: str) -> ProjectMay | None:
-    return next((mark for mark in section.model_fields[field].metadata if isinstance(mark, ProjectMay)), None)
+    return next((mark for mark in fields(section)[field].marks if isinstance(mark, ProjectMay)), None)
 
 
 def after(section: type[Section], field: str, user: object, project: object) -> object:

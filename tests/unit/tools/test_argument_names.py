@@ -7,6 +7,7 @@ import pytest
 
 from acp_agent.core.errors import ToolError
 from acp_agent.core.types import Json, JsonObject
+from acp_agent.shape import fields
 from acp_agent.tools.registry import Registry, default_tools
 from acp_agent.tools.tool import Tool
 from tests.fakes.memory_files import MemoryFileSystem
@@ -54,7 +55,7 @@ SAMPLES: JsonObject = {
 
 def given(tool: Tool[Any], *more: str) -> JsonObject:
     """Fit arguments: the required ones, and `more`."""
-    return {key: SAMPLES[key] for key, field in tool.params.model_fields.items() if field.is_required() or key in more}
+    return {key: SAMPLES[key] for key, field in fields(tool.params).items() if field.is_required() or key in more}
 
 
 @each_row(

@@ -15,10 +15,10 @@ from jsonschema import Draft202012Validator
 import acp_agent.tools
 from acp_agent.core.errors import AgentError, BackendUnavailable, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import ALIASES, CommandSubject, McpSubject, PathSubject, UrlSubject
+from acp_agent.shape import fields
 from acp_agent.tools.agent import AgentTool, EvaluateTool, HandoffTool
 from acp_agent.tools.registry import Registry, catalogue, default_tools, every_tool, reserved_names
-from acp_agent.tools.schema import schema, stored_schemas, told_schema
-from acp_agent.tools.tool import Params, Part, Tool
+from acp_agent.tools.tool import Params, Part, Tool, schema, stored_schemas, told_schema
 from tests.fakes.memory_files import MemoryFileSystem
 from tests.rows import each_row
 from tests.unit.tools.workbench import Workbench, call
@@ -32,7 +32,7 @@ JSON = st.recursive(
     max_leaves=8,
 )
 KEYS = st.sampled_from(
-    [*sorted({key for tool in TOOLS.values() for key in tool.params.model_fields}), "file_path", "\ud800", ""]
+    [*sorted({key for tool in TOOLS.values() for key in fields(tool.params)}), "file_path", "\ud800", ""]
 )
 
 
@@ -201,7 +201,7 @@ def test_what_the_schema_allows_is_what_parsing_takes(data: st.DataObject, name:
     """One source of truth (T1.1): only NUL and half surrogate pairs are beyond what JSON Schema says."""
     text = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=3)
     values = text | st.integers(-1, 1001) | st.booleans() | st.sampled_from([1.0, 1.5, [], {}])
-    keys = st.sampled_from([*TOOLS[name].params.model_fields, "other"])
+    keys = st.sampled_from([*fields(TOOLS[name].params), "other"])
     arguments = data.draw(st.dictionaries(keys, values))
     allowed = Draft202012Validator(schema(TOOLS[name].params)).is_valid(arguments)
 
@@ -327,7 +327,7 @@ def test_every_tool_names_its_subjects(tool: Tool):
 
 @each_tool
 def test_every_path_given_is_a_subject(tool: Tool):
-    sample = SAMPLES[tool.name] | ({"path": "else/where"} if "path" in tool.params.model_fields else {})
+    sample = SAMPLES[tool.name] | ({"path": "else/where"} if "path" in fields(tool.params) else {})
     paths = {s.path for s in tool.subjects(tool.parse(sample)) if isinstance(s, PathSubject)}
 
     assert paths == {sample[key] for key in ("path", "source", "destination") if key in sample}
