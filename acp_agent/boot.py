@@ -34,12 +34,12 @@ _WATCHED = ("ACP_AGENT_LOG_FRAMES", "ACP_AGENT_STRICT")
 
 
 class Handover:
-    """What the server takes over. Not a dataclass, because importing `dataclasses` would double the import time.
+    """The state that boot hands over to the server. Not a dataclass: that import would double the import time.
 
     input_fd, output_fd   the protocol's stream, moved away from 0 and 1
     unread                bytes that were read from the stream but not handled
     initialized           params of the `initialize` request that was answered, or None
-    known                 the answers to `session/new` that are known, or None if none shall be kept
+    known                 the answers to `session/new` that are known, or None if none are kept
     opened                the session that was answered, or None
     """
 

@@ -116,13 +116,13 @@ def escaped(text: str, *, listed: bool = False) -> str:
 def is_plain(text: str) -> bool:
     """Return whether nothing is to be escaped: a text without carriage returns, controls and invisible characters.
 
-    Printable ASCII is deleted first, at memory speed.
+    Printable ASCII is deleted first, which is as fast as reading memory.
     """
     for start in range(0, len(text), _SLICE):
         rest = text[start : start + _SLICE].encode("utf-8", "surrogatepass").translate(None, _PLAIN_ASCII)
         if rest and _UNSEEN.search(rest.decode("utf-8", "surrogatepass")) is not None:
             return False
-    return "+" not in text or " holds U+" not in text  # one character is found at memory speed
+    return "+" not in text or " holds U+" not in text  # finding one character is as fast as reading memory
 
 
 def _escaped_line(line: str, number: str) -> str:

@@ -136,7 +136,7 @@ class Reports(Protocol):
 
 @frozen
 class AnswerCheck:
-    """What checks say of an answer that the model ended. `feedback` makes it go on, `note` is for the user."""
+    """The result of checks on an ended answer of the model. `feedback` makes it go on, `note` is for the user."""
 
     feedback: str = ""
     note: str = ""

@@ -56,7 +56,7 @@ _LINE_ENDS = re.compile("[\x7f-\x9f\u2028\u2029]")
 
 
 class Speaker(StrEnum):
-    """Who wrote the text of an entry."""
+    """The author of an entry's text."""
 
     USER = "user"
     ASSISTANT = "assistant"

@@ -96,7 +96,7 @@ def mentions(prompt: str, cwd: str) -> tuple[list[str], list[str]]:
 
 
 class RunView:
-    """What the user sees of the agent: a screen, or the lines of `--json`.
+    """A view of the agent for the user: a screen, or the lines of `--json`.
 
     Updates wait between turns and while the user types.
 
@@ -480,7 +480,7 @@ def _given_prompt(args: argparse.Namespace) -> str | None:
 
 
 class _Interrupts:
-    """What Ctrl-C does. It cancels the turn that runs; without one, or the second time, it ends the process at once.
+    """The handler of Ctrl-C. It cancels the running turn; without one, or the second time, it ends the process at once.
 
     The agent ends when its stdin is closed.
     """

@@ -71,7 +71,7 @@ SessionItem: TypeAlias = MessageItem | CallItem | NoAnswerItem
 
 
 class CallOutcome(StrEnum):
-    """How a call ended. LOST means that its end is unknown."""
+    """The end of a call. LOST means that its end is unknown."""
 
     DONE = "done"
     FAILED = "failed"
@@ -150,7 +150,7 @@ _COMPARED = 1_000_000
 
 
 class LineChange(StrEnum):
-    """What a change did to a line. OMITTED stands for unchanged lines that are not shown."""
+    """The effect of a change on a line. OMITTED stands for unchanged lines that are not shown."""
 
     ADDED = "added"
     REMOVED = "removed"

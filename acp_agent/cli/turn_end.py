@@ -142,7 +142,7 @@ def _schema_of(kind: object) -> JsonObject:
 
 
 class SessionUsage(NamedTuple):
-    """What a session has used so far. `usage` is None if it is not known, `cost` if a price is not known."""
+    """The usage of a session so far. `usage` is None if it is not known, `cost` if a price is not known."""
 
     usage: TurnUsage | None = TurnUsage(inputTokens=0, outputTokens=0, cachedReadTokens=0, cachedWriteTokens=0)
     cost: float | None = 0.0

@@ -28,7 +28,7 @@ def _not_reserved(name: str) -> str:
 
 
 class LinkDirection(StrEnum):
-    """Who gives tasks to whom. ACP has the first one only."""
+    """The direction of tasks between two agents. ACP has the first one only."""
 
     OUTBOUND = "outbound"
     INBOUND = "inbound"
@@ -133,7 +133,7 @@ def distinct_names(entries: tuple[T, ...]) -> tuple[T, ...]:
 
 
 class QualityEvent(StrEnum):
-    """When a quality gate judges."""
+    """The moment at which a quality gate judges."""
 
     TURN = "turn"
     DELEGATION = "delegation"

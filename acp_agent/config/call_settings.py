@@ -270,7 +270,7 @@ class DependencySettings(Section):
 
 
 class SandboxMode(StrEnum):
-    """What builds the walls around commands."""
+    """The program or part of the kernel that builds the walls around commands."""
 
     AUTO = "auto"
     BWRAP = "bwrap"
@@ -280,7 +280,7 @@ class SandboxMode(StrEnum):
 
 
 class SandboxProfile(StrEnum):
-    """What contained commands may do."""
+    """The rights of contained commands."""
 
     WORKSPACE = "workspace"
     READ_ONLY = "read-only"

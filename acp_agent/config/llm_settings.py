@@ -29,7 +29,7 @@ class OpenAIApi(StrEnum):
 
 
 class Effort(StrEnum):
-    """How long a model may think. Not every model supports every value."""
+    """The time that a model may think. Not every model supports every value."""
 
     NONE = "none"
     MINIMAL = "minimal"

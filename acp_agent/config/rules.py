@@ -13,7 +13,7 @@ from acp_agent.shape import AfterValidator, Field
 
 
 class RuleAction(StrEnum):
-    """What a permission rule does with a call that it matches."""
+    """The action of a permission rule on a call that it matches."""
 
     ALLOW = "allow"
     ASK = "ask"
@@ -73,14 +73,14 @@ MAX_REGEX_BYTES = 1024
 
 
 class PolicyEffect(StrEnum):
-    """What a policy rule does with a call that it matches."""
+    """The action of a policy rule on a call that it matches."""
 
     ALLOW = "allow"
     DENY = "deny"
 
 
 class TrustThreshold(StrEnum):
-    """How far a call is trusted, from the least to the most."""
+    """A level of trust in a call, from the least to the most."""
 
     UNTRUSTED = "untrusted"
     PROVISIONAL = "provisional"

@@ -239,7 +239,7 @@ class FilterSettings(Section):
 
 
 class SubstitutionMode(StrEnum):
-    """What happens to a command with `$(...)`, backticks, `<(...)`, `>(...)` or `<<<`."""
+    """The treatment of a command with `$(...)`, backticks, `<(...)`, `>(...)` or `<<<`."""
 
     BLOCK = "block"
     INSPECT = "inspect"

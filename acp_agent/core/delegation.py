@@ -141,7 +141,7 @@ class ParentCall:
 
 
 class BoardChange(NamedTuple):
-    """What a call did to the board.
+    """The change that a call made to the board.
 
     changed   the tasks that it changed, as they are now
     ready     other tasks that can be claimed now, because of it

@@ -46,7 +46,7 @@ class ToolKind(StrEnum):
 
 
 class Containment(StrEnum):
-    """Where the commands of a call run, in a session that has a sandbox."""
+    """The place where the commands of a call run, in a session that has a sandbox."""
 
     CONTAINED = "contained"
     OUTSIDE = "outside the sandbox"
@@ -172,7 +172,7 @@ class ToolSpec:
 
 @frozen
 class Touches:
-    """What a call shows and changes. By it the calls of one answer run together, or keep their order.
+    """The things that a call reads and changes. They decide which calls of one answer run together.
 
     reads     the real paths that it shows; "/" for all
     changes   the real paths that it changes

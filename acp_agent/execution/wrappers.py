@@ -353,7 +353,7 @@ Later: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, object]]], None]
 
 @frozen
 class Transaction:
-    """What happens to the changes of a command that fails (`[tools.shell] transactional`).
+    """The rules for the changes of a command that fails (`[tools.shell] transactional`).
 
     scope        the paths, relative to the session's folder, that are taken back
     rolls_back   whether they are

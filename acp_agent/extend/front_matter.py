@@ -50,7 +50,7 @@ Value: TypeAlias = "str | int | float | bool | list[Value] | dict[str, Value] | 
 
 @frozen
 class DefinitionProblem:
-    """What is wrong with a definition, for the user.
+    """A problem of a definition, for the user.
 
     file     its path as it is shown
     key      the key that is wrong; "" if it is the whole file
@@ -122,7 +122,7 @@ def parse(data: bytes, file: str) -> MarkdownFile | DefinitionProblem:
 
 
 def _loose(front: str) -> "tuple[dict[str, Value], dict[str, int]] | None":
-    """Return the probable meaning of front matter that is not YAML, of which there is much; None if it is not clear.
+    """Return the probable meaning of front matter that is not YAML, as many files have it; None if it is not clear.
 
     First each line is taken as one text, then all lines of a description.
     """
@@ -166,7 +166,7 @@ def _quoted_description(front: str) -> str:
 
 
 class _Loader(Protocol):
-    """What is used of a loader of PyYAML, which has no types."""
+    """The part of PyYAML's loader that is used. PyYAML has no types."""
 
     def check_event(self) -> bool: ...
 

@@ -37,7 +37,7 @@ _LONGEST_COMMAND = 4096
 
 
 class HookEvent(StrEnum):
-    """What a hook is about. The value is the key in `hooks.toml`."""
+    """An event that a hook is about. The value is the key in `hooks.toml`."""
 
     PRE_TOOL_USE = "pre_tool_use"
     POST_TOOL_USE = "post_tool_use"
@@ -251,7 +251,7 @@ class HookLibrary:
 
     @property
     def problems(self) -> Sequence[DefinitionProblem]:
-        """What is wrong with the files."""
+        """The problems of the files."""
         return [problem for each in self._read for problem in each.problems]
 
     def status(self) -> Sequence[str]:

@@ -300,7 +300,7 @@ class SessionSchedule:
         return await self._fire_if_idle(due[0][2])
 
     async def _is_skipped(self, each: ScheduledPrompt, now: int) -> bool:
-        """Skip a due prompt that missed its time and shall then not fire. Return whether it was skipped."""
+        """Skip a due prompt if it missed its time and is not to fire late. Return whether it was skipped."""
         if (key := (each.number, each.due)) in self._why or each.due is None:
             return False
         missed = now - each.due > _LATE

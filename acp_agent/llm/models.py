@@ -52,7 +52,7 @@ class Price(Shape):
 
 
 class ModelLimits(Shape):
-    """What a model can take. `context_window` and `max_output` are in tokens.
+    """The limits of a model. `context_window` and `max_output` are in tokens.
 
     thinking  it thinks before it answers: it takes Anthropic's adaptive thinking, or is a reasoning model of OpenAI
     images    it takes pictures
@@ -67,7 +67,7 @@ class ModelLimits(Shape):
 
 
 class NoThinking(StrEnum):
-    """How a request asks a model of Anthropic not to think before it answers: the type of its `thinking`."""
+    """The type of `thinking` with which a request asks a model of Anthropic not to think before it answers."""
 
     OMITTED = "omitted"
     DISABLED = "disabled"
@@ -75,7 +75,7 @@ class NoThinking(StrEnum):
 
 
 class Efforts(Shape):
-    """How hard a model that thinks can be asked to think.
+    """The efforts that a thinking model can be asked for.
 
     levels        the words it takes, weakest first; empty if unknown
     default       the level in force if a request names none; None if unknown

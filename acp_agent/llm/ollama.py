@@ -66,7 +66,7 @@ _NUM_CTX: Final = re.compile(r"^num_ctx\s+\"?(\d{1,9})\"?\s*$", re.MULTILINE)
 
 @frozen
 class ModelCard:
-    """What an Ollama server says of one model (POST /api/show). Older servers leave out parts; those stay unknown.
+    """The answer of an Ollama server about one model (POST /api/show). Parts that older servers leave out stay unknown.
 
     context_length  the tokens it was trained for; None if unknown
     num_ctx         the tokens of the window in its Modelfile; None leaves the window to the request

@@ -156,7 +156,7 @@ class SanitizingProvider(WrapperProvider):
 
 
 class RetryPolicy(NamedTuple):
-    """When and how often to retry. Times are in seconds.
+    """The rules for retries: when, and how often. Times are in seconds.
 
     attempts          requests in all, the first one included
     base, ceiling     the wait doubles from `base` up to `ceiling`

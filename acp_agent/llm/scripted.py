@@ -130,7 +130,7 @@ class Step(_Strict):
 
 
 class Turn(_Strict):
-    """What the model does for a prompt that `when` matches anywhere, in any case."""
+    """The steps of the model for a prompt that `when` matches anywhere, in any case."""
 
     when: Annotated[str, AfterValidator(_pattern)] = ""
     loop: bool = Field(default=False, strict=True)

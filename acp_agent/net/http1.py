@@ -93,7 +93,7 @@ def _broken_off() -> HttpError:
 
 
 class Address(NamedTuple):
-    """Where a request goes. `host` stands without brackets."""
+    """The address of a request. `host` stands without brackets."""
 
     scheme: str
     host: str
@@ -288,7 +288,7 @@ def request_bytes(request: HttpRequest, parsed: SplitResult, address: Address, h
 
 
 class _Response:
-    """What llhttp has read of a response: its head, and the pieces of the body that nobody has taken yet.
+    """The part of a response that llhttp has read: its head, and the pieces of the body that nobody has taken yet.
 
     ended       whether the response is complete
     reusable    whether the connection may take another request after it

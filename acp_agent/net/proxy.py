@@ -68,7 +68,7 @@ _FOR_PROXIES: Final = frozenset((b"host", b"connection", b"keep-alive", b"te", b
 
 @frozen
 class ProxyRequest:
-    """What a command asks the proxy for. `head` is what the host is sent first; empty for a tunnel."""
+    """A request of a command to the proxy. `head` is what the host is sent first; empty for a tunnel."""
 
     host: str
     port: int

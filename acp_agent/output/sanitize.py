@@ -136,7 +136,7 @@ class Escapes:
 def _is_plain(text: str) -> bool:
     """Return whether the text contains nothing to remove.
 
-    Printable ASCII is deleted first, at memory speed, so that the regular expression looks at few characters.
+    Printable ASCII is deleted first, which is fast, so that the regular expression looks at few characters.
     """
     for start in range(0, len(text), _SLICE):
         rest = text[start : start + _SLICE].encode("utf-8", "surrogatepass").translate(None, _PLAIN_ASCII)

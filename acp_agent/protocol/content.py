@@ -37,7 +37,7 @@ _LONGEST_SHOWN = 2000
 
 
 class LinkTarget(NamedTuple):
-    """Where a URI leads. At most one field is set; none for a URI that is only a name.
+    """The target of a URI. At most one field is set; none for a URI that is only a name.
 
     path      absolute, of a file or folder on this machine
     page      the URL of a page that may be read

@@ -27,7 +27,7 @@ CHUNK_LIMIT = 256 * 1024
 
 
 class EditorSession:
-    """What an editor offers to one session, and where the session's events go: a `SessionEditor` of core.
+    """A `SessionEditor` of core: what an editor offers to one session, and where the session's events go.
 
     folder   the session's folder as the editor spells it
     """

@@ -30,7 +30,7 @@ _WITHOUT_LOGIN = frozenset(
 
 
 class AuthState:
-    """Whether the user has logged out of this connection.
+    """The state of the user's login on this connection.
 
     forget   removes the keys that `acp-agent login` stored. It blocks, and may raise ConfigError
     """

@@ -99,7 +99,7 @@ class _TerminalCreated(_Shape):
 
 
 class ExitStatus(_Shape):
-    """How a command ended. Both members are None if the editor does not know."""
+    """The end of a command. Both members are None if the editor does not know."""
 
     exit_code: Annotated[Annotated[int, Field(ge=0)] | None, NoneIfWrong()] = None
     signal: _OptionalText = None

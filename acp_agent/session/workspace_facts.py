@@ -189,7 +189,7 @@ class ProjectNotes:
 
 @frozen
 class FolderState:
-    """What one look saw.
+    """The result of one look at a folder.
 
     dirty   the uncommitted files; None if they are not known
     tests   the commands that probably test the project; empty if none are known

@@ -36,7 +36,7 @@ class ClaimSource(StrEnum):
 
 
 class ExecutionEnv(StrEnum):
-    """Where a call ran: in the editor's terminal, on the agent's machine, or on an MCP server."""
+    """The place where a call ran: in the editor's terminal, on the agent's machine, or on an MCP server."""
 
     EDITOR = "editor"
     LOCAL = "local"
@@ -44,7 +44,7 @@ class ExecutionEnv(StrEnum):
 
 
 class SandboxAround(StrEnum):
-    """What contained a command. UNSANDBOXED is one that left the session's sandbox."""
+    """The sandbox around a command. UNSANDBOXED is that of a command that left the session's sandbox."""
 
     BWRAP = "bwrap"
     LANDLOCK = "landlock"

@@ -126,7 +126,7 @@ _KEY = re.compile(r"""\bkey["']?[ \t]*=[ \t]*["']+([^"'\r\n]+)""")
 
 @frozen
 class KeyLocation:
-    """Where a key was stored: the keyring's name or the file's path. `remark` is for the user and may be ""."""
+    """The place of a stored key: the keyring's name or the file's path. `remark` is for the user and may be ""."""
 
     where: str
     remark: str = ""

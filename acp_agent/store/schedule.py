@@ -30,7 +30,7 @@ _TOLD = "SELECT 1 FROM told WHERE conversation_id = ? AND kind = ? AND instr(CAS
 
 
 class Firing(Enum):
-    """How far a turn of a scheduled prompt came, by the transcript: it never began, it began, or it ended."""
+    """The progress of a scheduled prompt's turn, by the transcript: it never began, it began, or it ended."""
 
     NEVER_BEGAN = auto()
     BEGAN = auto()

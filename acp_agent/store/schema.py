@@ -385,7 +385,7 @@ Such a file is checked once a statement finds it damaged. That statement fails; 
 
 
 class IntegrityCheck(Enum):
-    """How a file is checked before it is used."""
+    """The check of a file before it is used."""
 
     NONE = auto()
     QUICK = auto()  # pages only, and not of a file over CHECKED_BYTES

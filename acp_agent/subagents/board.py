@@ -227,7 +227,7 @@ def _unknown(task_id: str, tasks: Sequence[BoardTask], of: str = "") -> ToolErro
 
 
 def _numbered(drafts: Sequence[BoardTask], taken: set[str]) -> Iterator[BoardTask]:
-    """Yield the drafts, each with an id. Raises ToolError for an id that is none."""
+    """Yield the drafts, each with an id. Raises ToolError for an invalid id."""
     given = taken | {draft.id for draft in drafts}
     numbers = (str(number) for number in count(1) if str(number) not in given)
     for draft in drafts:
@@ -345,7 +345,7 @@ class SessionMail:
 
 @frozen
 class SharedWork:
-    """What the agents of one session share."""
+    """The board and the mail that the agents of one session share."""
 
     board: SessionBoard
     mail: SessionMail
@@ -362,7 +362,7 @@ class SharedWork:
 
 
 class SharedReports:
-    """What one sub-agent is told of its messages and its tasks beside its own work."""
+    """The reports to one sub-agent about its messages and tasks, beside its own work."""
 
     def __init__(self, shared: SharedWork, who: str) -> None:
         self._shared = shared

@@ -65,7 +65,7 @@ class _AgentCall(NamedTuple):
 
 
 class AgentMessages:
-    """What an agent says in one run, and what is shown of it on the card of its run.
+    """The words of an agent in one run, and the part of them that the card of the run shows.
 
     session   the id of its session; empty before it has one
     """
@@ -175,7 +175,7 @@ class WaitsForUs(Protocol):
 
 @frozen
 class ClientDependencies:
-    """What the client of an agent needs.
+    """The dependencies of an agent's client.
 
     cwd       the session's folder
     toolset   returns its tools

@@ -66,7 +66,7 @@ class ExternalAgent:
 
 @frozen
 class ExternalDependencies:
-    """What the session gives to other agents.
+    """The parts of a session that its other agents use.
 
     cwd      its folder
     toolset  returns its tools

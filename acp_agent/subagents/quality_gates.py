@@ -124,7 +124,7 @@ _LONGEST = 4_000
 
 
 class GateCheck(NamedTuple):
-    """What came of a gate.
+    """The outcome of a gate.
 
     feedback   what is wrong
     trouble    why it could not be run

@@ -43,7 +43,7 @@ Background = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
 
 @frozen
 class RunLimits:
-    """How many runs there may be: in the process and in the session. Ended ones are forgotten after these minutes."""
+    """The most runs in the process and in the session, and the minutes after which ended runs are forgotten."""
 
     in_process: int = 8
     in_session: int = 5
@@ -52,7 +52,7 @@ class RunLimits:
 
 @frozen
 class RunDependencies:
-    """What the runs of a session need.
+    """The dependencies of a session's runs.
 
     definitions  returns the definitions by name in lower case
     worker       returns a new worker for a definition

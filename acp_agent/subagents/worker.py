@@ -125,7 +125,7 @@ class NarrowedTools:
 
 @frozen
 class ModelDependencies:
-    """What the session gives to the models of its sub-agents.
+    """The parts of a session that the models of its sub-agents use.
 
     toolset   returns the session's tools
     provider  returns the model of a definition. Raises AgentError

@@ -148,7 +148,7 @@ class Bash(Tool[BashParams]):
 
 
 class StoppedBySandbox(NamedTuple):
-    """What stopped a command: the wall in words, and the command if a call of another tool is needed to leave it."""
+    """The wall that stopped a command: in words, and the command if a call of another tool is needed to leave it."""
 
     wall: str
     command: str

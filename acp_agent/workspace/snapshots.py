@@ -86,7 +86,7 @@ class TooManyEntries(SnapshotOff):
 
 
 class ContentStore(Protocol):
-    """What keeps the contents of files: an ObjectStore, or a TextStore."""
+    """A store of the contents of files: an ObjectStore, or a TextStore."""
 
     def wants(self, size: int) -> bool:
         """Return whether a content of so many bytes can be kept."""

@@ -69,7 +69,7 @@ class ChangedTurn:
 
 
 class Journal:
-    """What the calls of one session changed: a file of JSON lines. One process at a time writes it.
+    """The journal of what the calls of one session changed: a file of JSON lines. One process at a time writes it.
 
     folder   the git folder of the ObjectStore
     """
@@ -180,7 +180,7 @@ class _Conflict(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """What a restore will do.
+    """The plan of a restore.
 
     wanted     the entries to restore, by path
     found      the entries that exist now
@@ -197,7 +197,7 @@ class _Plan(NamedTuple):
 
 
 class RestoredTurn(NamedTuple):
-    """What was restored, as absolute paths. `kept` are folders that the user has put something into."""
+    """The restored entries, as absolute paths. `kept` are folders that the user has put something into."""
 
     turn: int
     paths: tuple[str, ...]

@@ -215,7 +215,7 @@ class Rank:
 
 @frozen
 class FilterResult:
-    """What the filter decided for each tool, by name, in the order of the catalogue."""
+    """The filter's decision on each tool, by name, in the order of the catalogue."""
 
     included: Mapping[str, Inclusion]
     excluded: Mapping[str, Rank]

@@ -24,7 +24,7 @@ NAME = "acp-agent"  # as which the agent stands in the settings
 
 @frozen
 class AgentCommand:
-    """What starts an agent: a program with its arguments, and variables added to the environment."""
+    """The command that starts an agent: a program with its arguments, and variables added to the environment."""
 
     command: str
     args: tuple[str, ...] = ()

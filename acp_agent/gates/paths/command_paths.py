@@ -150,7 +150,7 @@ def _union(*folders: Sequence[str]) -> tuple[str, ...]:
 
 @frozen
 class _Shell:
-    """Where a shell may be.
+    """The folders in which a shell may be.
 
     now     the folders in which the next command may run
     begun   those in which the present list of commands began

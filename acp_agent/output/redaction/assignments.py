@@ -168,7 +168,7 @@ def meant_by(key: bytes) -> KeyKind | None:
 
 
 class Meaning(NamedTuple):
-    """What the key of a pair announces. `random`: only a random-looking value is secret, as that of `FOO_KEY`."""
+    """The kind of value that a key announces. `random`: only a random-looking value is secret, as that of `FOO_KEY`."""
 
     key: KeyKind
     category: str

@@ -187,7 +187,7 @@ Only the part of a colour that all spellings share is required: `[31m` of `\033[
 
 
 class Reads(StrEnum):
-    """What a rule reads after its `starts`: its `then`, the value of an assignment, cookies, or a block of lines.
+    """The text a rule reads after its `starts`: its `then`, the value of an assignment, cookies or a block of lines.
 
     PAIRS means all assignments on the lines with `starts`.
     """

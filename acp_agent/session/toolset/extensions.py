@@ -43,7 +43,7 @@ _IN_PART = "not all of it is shown: read the file before you answer"
 
 @frozen
 class Expansion:
-    """What a command of the user sends to the model. `tools` are the only tools of its turn; None for all."""
+    """The text that a command of the user sends to the model. `tools` are the only tools of its turn; None for all."""
 
     text: str
     tools: tuple[str, ...] | None = None

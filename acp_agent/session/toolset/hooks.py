@@ -89,7 +89,7 @@ class HookDependencies:
 
 @frozen
 class HookAnswer:
-    """What a hook answered.
+    """The answer of a hook.
 
     decision   "deny", "ask", or empty
     reason     why, in the hook's words

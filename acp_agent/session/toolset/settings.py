@@ -353,7 +353,7 @@ def _usable(key: str, patterns: _Words, users: _Words, folders: Sequence[str], f
 
 
 class _Reach(NamedTuple):
-    """What the file tools, or commands, reach of the folders outside the session's own, and what they may read."""
+    """The folders outside the session's own that file tools or commands reach, and the files that they may read."""
 
     folders: tuple[str, ...]
     reading: ReadPolicy
@@ -365,7 +365,7 @@ def _resolved(folders: Sequence[str]) -> tuple[str, ...]:
 
 
 class FolderRules:
-    """What a configuration says about a session's folders: their roots, the walls around them, the protected paths.
+    """The rules of a configuration for a session's folders: their roots, the walls around them, the protected paths.
 
     Each part is made at its first use. Sessions of the same folders may share them. Unusable patterns of a project are
     left out.

@@ -83,7 +83,7 @@ class _Reader:
     def _section(self) -> str:
         match = _SECTION.match(self._text, self._at)
         if match is None:
-            raise NotReadable("has a section that is none")
+            raise NotReadable("has an invalid section")
         self._at = match.end()
         base, sub = match[1].lower(), match[2]
         return base if sub is None else f"{base}.{_ESCAPED.sub(lambda escaped: escaped[1], sub)}"
@@ -133,7 +133,7 @@ class _Reader:
         """Return the character that the backslash here and the next character stand for."""
         following = self._text[self._at + 1]
         if following not in _ESCAPES:
-            raise NotReadable("has an escape that is none")
+            raise NotReadable("has an invalid escape")
         return _ESCAPES[following]
 
 

@@ -69,7 +69,7 @@ def server_environment(
 
 @frozen
 class ProgramStart:
-    """How a program is started.
+    """The way in which a program is started.
 
     environment   the variables from which it gets a few
     contain       returns a new sandbox for one run of it; None lets it run free

@@ -229,7 +229,7 @@ MOST_TASKS = max(4096, 128 * _CPUS)
 
 @frozen
 class CommandLimits:
-    """What a contained command may take of the machine before it is ended.
+    """The limits of a contained command, beyond which it is ended.
 
     processes   their number. A compiler takes five a job, so that `make -j` on 64 CPUs has some 330
     spare       the part of the machine's memory that has to stay free

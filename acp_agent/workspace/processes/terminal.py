@@ -161,7 +161,7 @@ _UNREAD = 5.0  # seconds in which a command must read what is written to it
 
 
 class CommandEnd(NamedTuple):
-    """What is called when nothing of a command is left.
+    """The functions that are called when nothing of a command is left.
 
     over        with a pidfd, called before the shell is reaped
     afterwards  called once, before `over`; what it returns is added to the output. It may block

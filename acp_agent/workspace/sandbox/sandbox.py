@@ -33,7 +33,7 @@ _FRESH = 10.0  # seconds for which the walls that were found hold
 
 
 class SandboxTier(StrEnum):
-    """What builds the walls on this machine. The best comes first."""
+    """A way to build the walls on this machine. The best comes first."""
 
     BUBBLEWRAP = "bwrap"
     LANDLOCK = "landlock"
@@ -103,7 +103,7 @@ def tier_limits(tier: SandboxTier) -> tuple[str, ...]:
 
 
 class _Walled(Protocol):
-    """What builds the walls of a session: one of the tiers."""
+    """A builder of a session's walls: one of the tiers."""
 
     def launch(self, command: Sequence[str], cwd: str, walls: Walls) -> AbstractContextManager[Launch]: ...
 

@@ -27,7 +27,7 @@ _INTERNET_FAMILIES = (2, 10)  # AF_INET, AF_INET6
 
 
 class _Machine(NamedTuple):
-    """What differs between machines: the name in AUDIT_ARCH_..., and the numbers of system calls.
+    """The differences between machines: the name in AUDIT_ARCH_..., and the numbers of system calls.
 
     refused    calls that no contained command may make
     shared     calls of memory, semaphores and queues that all processes of the system share

@@ -73,7 +73,7 @@ class NetworkReach(StrEnum):
 
 @frozen
 class Walls:
-    """What a contained command may change, read and reach. Paths are absolute and resolved.
+    """The rights of a contained command: what it may change, read and reach. Paths are absolute and resolved.
 
     writable   folders and files that may be changed
     readable   folders and files that may be read; of all others nothing is there
