@@ -54,11 +54,12 @@ class ContainedCommand(NamedTuple):
     """A command within the session's sandbox, as the editor's terminal gets it.
 
     line         a line of shell that runs it
-    afterwards   called when nothing of the command is left; returns what is to be told with its result. It blocks
+    afterwards   called when nothing of the command is left; returns what is to be told with its result. It blocks.
+                 None for a command that can change nothing
     """
 
     line: str
-    afterwards: Callable[[], str]
+    afterwards: Callable[[], str] | None
 
 
 @frozen

@@ -4,6 +4,7 @@ The order on every path is: create, wait for the exit and look at the output now
 cancellation, read the output, release after the caller's final update. See https://agentclientprotocol.com/protocol/terminals.
 """
 
+import asyncio
 import contextlib
 import os
 import re
@@ -338,7 +339,8 @@ class EditorCommand:
 
     async def _end_left_overs(self) -> None:
         """End what the shell has left running. Of a background command, wait for its end and take the last output."""
-        living = await to_thread.run_sync(self._left_over)
+        quiet = self._afterwards is None and not self._background and self._tree.surely_ended
+        living = [] if quiet else await to_thread.run_sync(self._left_over)
         while living and self._background:
             await to_thread.run_sync(self._tree.wait, _LOOK_AFTER, abandon_on_cancel=True)
             living = await to_thread.run_sync(self._left_over)
@@ -370,11 +372,13 @@ class EditorCommand:
         """Wait for the exit, and pass on the output meanwhile."""
         status: wire.ExitStatus | RpcError | None = None
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._poll)
+            poll = asyncio.get_running_loop().call_later(_FIRST_PAUSE, tasks.start_soon, self._poll)
             try:
                 status = await self._wait_for_exit()
             except RpcError as error:  # the task group would wrap it
                 status = error
+            finally:
+                poll.cancel()
             tasks.cancel_scope.cancel()
         if isinstance(status, RpcError):
             raise status
@@ -387,12 +391,12 @@ class EditorCommand:
     async def _poll(self) -> None:
         pause = _FIRST_PAUSE
         while True:
-            await anyio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
             try:
                 await self._read()
             except RpcError:
                 return  # the final reading reports it
+            pause = min(2 * pause, _LONGEST_PAUSE)
+            await anyio.sleep(pause)
 
     async def _read(self) -> None:
         """Hand over the output that is new. Raises RpcError."""

@@ -331,8 +331,8 @@ def _place(path: str, how: Sequence[str], table: Mapping[str, _Mount]) -> str:
     name = source.translate(_ESCAPES)
     point = next(filter(table.__contains__, (name, *folders_above(name))))
     mount = table[point]
-    inner = "." if mount.kind.startswith("nfs") else os.path.relpath(name, point)  # NFS does not report the folder
-    return f"{os.path.normpath(os.path.join(mount.root, inner))} {path.translate(_ESCAPES)}"
+    inner = "" if mount.kind.startswith("nfs") else name.removeprefix(point.rstrip("/"))  # NFS does not report it
+    return f"{os.path.normpath(mount.root.rstrip('/') + inner or '/')} {path.translate(_ESCAPES)}"
 
 
 def _mount_table() -> dict[str, _Mount]:
@@ -358,7 +358,7 @@ def _kept_places(mounts: _Mounts, place: str, private: str) -> dict[str, tuple[s
         inner = path != place and is_below(path, place)
         if not inner or next(filter(mounts.__contains__, folders_above(path))) != place:
             continue
-        names = os.path.relpath(path, place).split("/")
+        names = path.removeprefix(f"{place.rstrip('/')}/").split("/")
         _make_place(private, names, folder=os.path.isdir(path))
         for count in range(1, len(names)):
             above = "/".join(names[:count])

@@ -180,7 +180,7 @@ class SessionSandbox:
             with self._building:
                 walls, quarantine = self._walls_for(network, read_only=read_only)
                 launch = held.enter_context(self._built().launch(command, cwd, walls))
-            yield replace(launch, afterwards=quarantine.look)
+            yield replace(launch, afterwards=quarantine.look if walls.writable else None)
 
     @property
     def hosts(self) -> tuple[HostPattern, ...]:
@@ -205,7 +205,7 @@ class SessionSandbox:
                 raise OSError(f"{self.tier} cannot contain what the editor's terminal runs")
             walls, quarantine = self._walls_for(None, read_only=request.read_only)
             line = built.shell_text(words, request.cwd, walls, {**self._environment, **variables})
-            return ContainedCommand(line, quarantine.look)
+            return ContainedCommand(line, quarantine.look if walls.writable else None)
 
     def _built(self) -> _Walled:
         self._walled = self._walled or self._made()

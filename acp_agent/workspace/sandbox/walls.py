@@ -119,7 +119,8 @@ class Launch:
 
     descriptors   those that it must inherit
     keepers       the processes of the sandbox that run as long as anything does in it
-    afterwards    called when nothing of the command is left; returns what is to be told with its result. It blocks
+    afterwards    called when nothing of the command is left; returns what is to be told with its result. It blocks.
+                  None for a command that can change nothing
     variables     the variables of its environment that differ
     confine       puts the walls around the thread that starts it, which then must end; None if `arguments` do that
     """
@@ -298,7 +299,7 @@ def _is_within(path: str, folders: Iterable[str]) -> bool:
 def folders_above(path: str) -> Iterator[str]:
     """Yield the folders above a path, the nearest first."""
     while path != "/":
-        path = os.path.dirname(path)
+        path = path.rpartition("/")[0] or "/"
         yield path
 
 

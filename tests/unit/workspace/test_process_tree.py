@@ -196,6 +196,30 @@ def test_where_nothing_is_left_one_look_is_enough():
         assert "pids" not in table.questions
 
 
+class Listed(LinuxProcessTable):
+    """The real table, with a list of processes that a test sets."""
+
+    def __init__(self, pids: list[int]) -> None:
+        super().__init__()
+        self.listed = pids
+
+    def pids(self) -> list[int]:
+        return self.listed
+
+
+@linux_only
+def test_a_command_elsewhere_has_surely_ended_only_where_no_process_is_new():
+    table = Listed([1, 2])
+    tree = ProcessTree(table=table, elsewhere=True)
+    answers = list[bool]()
+    for pids in ([1, 2], [2], [1, 2, 3]):
+        table.listed = pids
+        answers.append(tree.surely_ended)
+    assert answers == [True, True, False]
+    with subreaper(on=True):
+        assert not ProcessTree(table=Listed([])).surely_ended
+
+
 def test_whether_descriptors_for_processes_work_is_tried_and_leaves_none_open(monkeypatch: pytest.MonkeyPatch):
     def refuse(pid: int) -> int:
         raise OSError(38, "Function not implemented")

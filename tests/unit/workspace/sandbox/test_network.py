@@ -197,6 +197,16 @@ async def test_a_command_that_only_looks_reaches_nothing(networked: Networked):
     assert b"ConnectionRefusedError" in done.stderr
 
 
+async def test_only_a_command_that_may_change_something_is_looked_after(networked: Networked):
+    looks = list[bool]()
+    for read_only in (True, False):
+        request = CommandRequest("true", str(networked.root), read_only=read_only)
+        looks.append(networked.sandbox.shell_text(request, {}).afterwards is not None)
+        with networked.sandbox.launch(["true"], str(networked.root), read_only=read_only) as launch:
+            looks.append(launch.afterwards is not None)
+    assert looks == [False, False, True, True]
+
+
 @pytest.mark.parametrize("network", [NetworkReach.NONE, NetworkReach.ALL])
 async def test_commands_without_the_sessions_network_have_no_proxy(networked: Networked, network: NetworkReach):
     with networked.sandbox.launch(["env"], str(networked.root), network) as launch:
