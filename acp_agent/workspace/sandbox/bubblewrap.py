@@ -8,6 +8,7 @@ listens in that network. https://github.com/containers/bubblewrap
 
 import json
 import os
+import select
 import shlex
 import shutil
 import socket
@@ -117,7 +118,7 @@ class SessionNetwork:
         words += ["--cap-add", "CAP_SYS_ADMIN", "--ro-bind", "/", "/", "--info-fd", str(writing), "--", "cat"]
         with open(reading, "rb") as told:
             try:
-                self._holder = subprocess.Popen(
+                builder = subprocess.Popen(
                     words,
                     # It ends when this end is closed, however this process dies. --die-with-parent would end it with
                     # the thread that starts it.
@@ -135,21 +136,27 @@ class SessionNetwork:
                 )
             finally:
                 os.close(writing)
-            claim(self._holder.pid)
+            claim(builder.pid)
             answer = told.read()
-        assert self._holder.stdin is not None
-        assert self._holder.stdout is not None
-        process, ready = 0, b""
+        assert builder.stdin is not None
+        assert builder.stdout is not None
+        self._holder, self._pipes, ready = 0, (builder.stdin, builder.stdout), b""
         with suppress(ValueError, KeyError, OSError):
-            process = int(json.loads(answer)["child-pid"])
-            self._holder.stdin.write(b".")
-            ready = self._holder.stdout.read(1)  # from then on its user is mapped, and others may enter
-        if not ready:
+            self._holder = int(json.loads(answer)["child-pid"])
+            claim(self._holder)
+            builder.stdin.write(b".")
+            ready = builder.stdout.read(1)  # from then on its user is mapped, and others may enter
+        if ready:
+            restore_limits(self._holder)
+            builder.kill()  # it would only wait for the holder, and takes more memory
+        else:
             self.close()
+        with suppress(subprocess.TimeoutExpired):
+            builder.wait(_NEEDED)
+            release(builder.pid)
+        if not ready:
             raise OSError("bubblewrap made no network")
-        for each in (self._holder.pid, process):
-            restore_limits(each)
-        spaces = f"/proc/{process}/ns"
+        spaces = f"/proc/{self._holder}/ns"
         self.words = (_nsenter(), f"--user={spaces}/user", f"--net={spaces}/net", "--preserve-credentials", "--")
 
     def listener(self) -> socket.socket:
@@ -179,12 +186,15 @@ class SessionNetwork:
 
     def close(self) -> None:
         """End the network. Commands that still run in it keep it."""
-        for pipe in (self._holder.stdin, self._holder.stdout):
-            assert pipe is not None
-            pipe.close()
-        with suppress(subprocess.TimeoutExpired):
-            self._holder.wait(_NEEDED)
-            release(self._holder.pid)
+        told, answers = self._pipes
+        told.close()
+        end = select.poll()
+        end.register(answers, 0)  # only its end counts
+        if end.poll(_NEEDED * 1000) and self._holder:
+            with suppress(ChildProcessError):  # orphans do not become our children
+                os.waitpid(self._holder, 0)
+            release(self._holder)
+        answers.close()
 
 
 class BubblewrapSandbox:
