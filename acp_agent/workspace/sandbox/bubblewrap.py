@@ -104,6 +104,28 @@ def trusted_bash(environment: Mapping[str, str]) -> str:
     return found if found in _SYSTEM_BASH and not prepared else ""
 
 
+def _network_builder(reading: int, writing: int) -> "subprocess.Popen[bytes]":
+    """Start bubblewrap with a network of its own, and `cat` in it. It writes what it has made to a pipe."""
+    words = [bubblewrap(), "--unshare-user", "--unshare-net", "--uid", "0", "--gid", "0"]
+    words += ["--cap-add", "CAP_SYS_ADMIN", "--ro-bind", "/", "/", "--info-fd", str(writing), "--", "cat"]
+    return subprocess.Popen(
+        words,
+        # It ends when this end is closed, however this process dies. --die-with-parent would end it with
+        # the thread that starts it.
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        bufsize=0,
+        # bubblewrap's first process writes to the pipe and then lets its second one run. If the first died
+        # in between, the second would wait for ever. So the first keeps a reader of the pipe, which spares
+        # it SIGPIPE when this process dies.
+        pass_fds=[reading, writing],
+        env={"PATH": _SYSTEM_PATH},
+        cwd="/",
+        start_new_session=True,
+    )
+
+
 class SessionNetwork:
     """A network without any host but this one, for the commands of one session. It lasts until `close`.
 
@@ -114,26 +136,9 @@ class SessionNetwork:
 
     def __init__(self) -> None:
         reading, writing = os.pipe()
-        words = [bubblewrap(), "--unshare-user", "--unshare-net", "--uid", "0", "--gid", "0"]
-        words += ["--cap-add", "CAP_SYS_ADMIN", "--ro-bind", "/", "/", "--info-fd", str(writing), "--", "cat"]
         with open(reading, "rb") as told:
             try:
-                builder = subprocess.Popen(
-                    words,
-                    # It ends when this end is closed, however this process dies. --die-with-parent would end it with
-                    # the thread that starts it.
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    bufsize=0,
-                    # bubblewrap's first process writes to the pipe and then lets its second one run. If the first died
-                    # in between, the second would wait for ever. So the first keeps a reader of the pipe, which spares
-                    # it SIGPIPE when this process dies.
-                    pass_fds=[reading, writing],
-                    env={"PATH": _SYSTEM_PATH},
-                    cwd="/",
-                    start_new_session=True,
-                )
+                builder = _network_builder(reading, writing)
             finally:
                 os.close(writing)
             claim(builder.pid)
