@@ -110,9 +110,6 @@ class Firewall(Verifier):
             return _verdict(worst, level, is_named=is_named)
         return self._read_below(command, folders) or _variable(command)
 
-    def looks_around(self, command: Command) -> bool:
-        return bool(command.patterns) or reading(command) is not None
-
     def _secrecy(self, place: str) -> Secrecy:
         """Return the secrecy of the file to which a place leads, or of the place itself if it is no link."""
         return max(secrecy(place), secrecy(self._real(place)))

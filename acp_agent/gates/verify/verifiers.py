@@ -15,12 +15,13 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from anyio import to_thread
 
 from acp_agent.core.types import Access, Allow, Ask, Deny, PathSubject, Verdict
-from acp_agent.gates.gate import CallFacts, CommandFacts, Gate
+from acp_agent.gates.gate import CallFacts, Gate
 from acp_agent.gates.paths.command_paths import Folders
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.danger import destructive
 from acp_agent.gates.shell.options import has_option, operands, tables
 from acp_agent.gates.shell.programs import outlives_undo
+from acp_agent.gates.verify.folder_readers import reading
 from acp_agent.text import lazy_regex
 
 
@@ -48,11 +49,6 @@ class Verifier:
         """Return the verdict on one simple command in its possible folders. Those that it starts are judged apart."""
         del command, folders
         return Allow()
-
-    def looks_around(self, command: Command) -> bool:
-        """Return whether the verdict on a command depends on what lies in folders, which may be large."""
-        del command
-        return False
 
     def url(self, url: str) -> Verdict:
         """Return the verdict on a URL that a call reaches."""
@@ -93,7 +89,11 @@ class VerifierGate(Gate):
 
     async def examine(self, facts: CallFacts) -> Verdict:
         """Judge a call in a worker thread if it may read folders, since large ones take a while."""
-        may_read = any(map(self._may_read, facts.commands))
+        may_read = False
+        for line in facts.commands:
+            may_read = may_read or len(line.text) > _SHORT
+            for command in () if may_read else line.survey.commands:
+                may_read = may_read or bool(command.patterns) or reading(command) is not None
         if len(facts.paths) > 1:
             accesses = {subject.access for subject in facts.paths}
             copies = Access.WRITE in accesses and not accesses.isdisjoint((Access.LIST, Access.MOVE))
@@ -101,12 +101,6 @@ class VerifierGate(Gate):
         if self._verifiers and may_read:
             return await to_thread.run_sync(self.judge, facts, abandon_on_cancel=True)
         return self.judge(facts)
-
-    def _may_read(self, line: CommandFacts) -> bool:
-        """Return whether the verdict on a command line may take a while."""
-        if len(line.text) > _SHORT:
-            return True
-        return any(each.looks_around(command) for command in line.survey.commands for each in self._verifiers)
 
     def _all_verdicts(self, facts: CallFacts) -> Iterator[Verdict]:
         for path in facts.paths:
