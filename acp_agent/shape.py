@@ -308,18 +308,20 @@ def read_plainly(shape: type[Shape], value: object) -> Shape:
     data = shape.prepared(value)
     if type(data) is not dict:
         raise NotPlain
-    given = cast("dict[object, Any]", data)
-    readers = _readers(shape)
-    read = {name: reader(given[key]) for key, (name, _, reader) in readers.items() if key in given}
+    given, read = cast("dict[object, Any]", data), dict[str, Any]()
+    for key, (name, required, reader) in _readers(shape).items():
+        if key in given:
+            read[name] = reader(given[key])
+        elif required:
+            raise NotPlain
     if len(read) < len(given) and (shape.shape_config.forbid or not all(type(key) is str for key in given)):
         raise NotPlain
-    if len(read) < len(readers) and any(required and name not in read for name, required, _ in readers.values()):
-        raise NotPlain
     made = shape.model_construct(**read)
-    try:
-        made.check()
-    except ValueError:
-        raise NotPlain from None
+    if shape.check is not Shape.check:
+        try:
+            made.check()
+        except ValueError:
+            raise NotPlain from None
     return made
 
 
@@ -389,8 +391,9 @@ def _within(read: Reader, options: FieldOptions) -> Reader:
 
     def limited(value: Any) -> Any:
         plain = read(value)
-        if plain is not None and not all(holds(plain) for holds in limits):
-            raise NotPlain
+        for holds in limits:
+            if plain is not None and not holds(plain):
+                raise NotPlain
         return plain
 
     return limited

@@ -489,6 +489,8 @@ class Tool(ABC, Generic[P]):
         value of each problem and what was expected: type_mismatch if every problem is a wrong type, else
         invalid_parameters.
         """
+        with suppress(ValidationError):
+            return self.params.model_validate(arguments)
         try:
             return self.params.model_validate(self.fitted(arguments))
         except ValidationError as error:
