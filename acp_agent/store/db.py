@@ -1,13 +1,15 @@
 """The database: a SQLite file that many processes share. In each process one transaction at a time writes to it.
 
 Writes that wait at the same time become one transaction (group commit), so that many busy sessions share its cost. If
-one of them fails, each is run in a transaction of its own.
+one of them fails, each is run in a transaction of its own. Writes run in the connection's thread, apart from short ones
+that need not be durable: the way to the thread and back takes longer than they do.
 
 A committed write survives the death of the process and, if it is durable, a power cut (WAL, synchronous=FULL, which
 takes a quarter of a millisecond more). A writer waits for other processes up to five seconds. Every failure is raised
 as a StoreUnavailable that names its cause: errors of sqlite3, aiosqlite and the file system are translated only here.
 """
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -99,16 +101,25 @@ class _Lane:
         """
         connection, made = self._open()
         value: list[T] = []
-
-        def transact() -> None:
-            if file_at(self.path) != self._file:
-                raise _Moved(f"another file was put in place of {self.path}")
-            value.append(made.transact(_READING if self.reading else _WRITING, step, durable=durable, wait=wait))
-
-        made.ahead.append(transact)
+        made.ahead.append(lambda: value.append(self._transact(made, step, durable=durable, wait=wait)))
         with anyio.CancelScope(shield=not self.reading):
             await connection.commit()
         return value[0]
+
+    def run_now(self, step: Step[T]) -> T:
+        """Run a whole transaction at once in the caller's thread. The caller knows that the connection's is idle.
+
+        It does not wait for a lock or for the disk. Raises _Moved, what the step raises, and sqlite3.Error.
+        """
+        _, made = self._open()
+        if made.always_durable:
+            raise sqlite3.OperationalError("every commit waits for the disk")
+        return self._transact(made, step, durable=False, wait=0.0)
+
+    def _transact(self, made: TransactionConnection, step: Step[T], *, durable: bool, wait: float) -> T:
+        if file_at(self.path) != self._file:
+            raise _Moved(f"another file was put in place of {self.path}")
+        return made.transact(_READING if self.reading else _WRITING, step, durable=durable, wait=wait)
 
     async def empty_log(self) -> None:
         """Write the log back to the file. Cannot be cancelled. Raises _Moved, sqlite3.Error."""
@@ -158,8 +169,9 @@ async def _settled(connection: aiosqlite.Connection) -> bool:
 class _Write(Generic[T]):
     """A write that waits for its transaction. `called` is set when it has ended, or leads the next group."""
 
-    def __init__(self, step: Step[T], *, durable: bool) -> None:
+    def __init__(self, step: Step[T], *, durable: bool, short: bool) -> None:
         self.step = step
+        self.short = short
         self.durable = durable
         self.called = anyio.Event()
         self.given_up = False  # its caller was cancelled, or has no patience left
@@ -211,7 +223,9 @@ class Database:
         self._waiting: list[_Write[Any]] = []  # the first of them leads, unless a transaction runs
         self._leader: _Write[Any] | None = None  # its task runs the transaction of all that wait
 
-    async def write(self, step: Step[T], *, durable: bool = True, patience: float | None = None) -> T:
+    async def write(
+        self, step: Step[T], *, durable: bool = True, patience: float | None = None, short: bool = False
+    ) -> T:
         """Run a transaction. It is committed when this returns, and rolled back if it raises.
 
         The write lock is held from the beginning, so what the step reads stays true until the end. It can be cancelled
@@ -219,19 +233,20 @@ class Database:
 
         durable     True if the write must survive a power cut, and not only the death of this process
         patience    seconds to wait for other processes, at most those of the database; None for those
+        short       True if the step takes less than a millisecond: it may run on the event loop, if it is not durable
 
         Raises:
             StoreUnavailable: The database cannot be used. Errors of `step` are raised too.
 
         """
-        write = _Write(step, durable=durable)
+        write = _Write(step, durable=durable, short=short and not durable)
         self._waiting.append(write)
         try:
             if self._leader is None:
                 self._leader = write
             else:
                 await self._called(write, patience)
-            if self._leader is write:
+            if self._leader is write and not await self._written_now(write):
                 async with self._turn(self._writer, patience) as seconds:
                     await self._attempt(self._writer, self._write_group, seconds)
         finally:
@@ -283,6 +298,23 @@ class Database:
         write.give_up()
         with anyio.CancelScope(shield=True):  # it runs
             await write.called.wait()
+
+    async def _written_now(self, write: _Write[Any]) -> bool:
+        """Run the waiting writes on the event loop if all are short and nothing is in their way. Return whether."""
+        if not write.short or self._writer.turn.locked():
+            return False
+        await asyncio.sleep(0)  # other sessions that are about to write join
+        group = self._waiting[:_GROUP]
+        if self._writer.turn.locked() or not all(each.short for each in group):
+            return False
+        try:
+            values = self._writer.run_now(lambda connection: [each.step(connection) for each in group])
+        except Exception:  # noqa: BLE001 - the thread repeats them, waits if it must, and meets the same error
+            return False
+        del self._waiting[: len(group)]
+        for each, value in zip(group, values, strict=True):
+            each.end(value)
+        return True
 
     async def _write_group(self, *, wait: float) -> None:
         """Run the waiting writes in one transaction, or each in its own if one fails.

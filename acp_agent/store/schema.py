@@ -231,8 +231,12 @@ def migrate(connection: sqlite3.Connection, migrations: tuple[Migration, ...] = 
 T = TypeVar("T")
 
 
+_LOG_PAGES = 1_000
+"""The length of the log at which a commit writes it back."""
+
+
 class TransactionConnection(sqlite3.Connection):
-    """A connection that can run a whole transaction in one call of its thread. Only one thread may use it at a time.
+    """A connection that can run a whole transaction in one call. Only one thread may use it at a time.
 
     aiosqlite passes every statement to its thread and back, which takes a tenth of a millisecond; the statement itself
     takes half of that. What is written with every piece of an answer therefore enters the thread only once.
@@ -250,7 +254,7 @@ class TransactionConnection(sqlite3.Connection):
         super().__init__(path, timeout, isolation_level=None, check_same_thread=False, uri=True)
         self.ahead = deque[Callable[[], None]]()
         """Functions that the next calls of `commit` run first, in aiosqlite's thread. There is no other way into it."""
-        self._always_durable = always_durable
+        self.always_durable = always_durable
 
     def commit(self) -> None:
         """Commit, after the functions in `ahead`. Raises sqlite3.Error, and what they raise."""
@@ -262,14 +266,15 @@ class TransactionConnection(sqlite3.Connection):
         """Return a script that configures the connection and begins a transaction with `begin`. Run it at once.
 
         durable   True if the commit must survive a power cut, and not only the death of this process
-        wait      seconds a statement waits for a lock
+        wait      seconds a statement waits for a lock. With 0 the commit does not write the log back either
         """
-        durable = durable or self._always_durable
+        durable = durable or self.always_durable
         script = begin
         if durable is not self._durable:
             script = f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}; {script}"
         if wait != self._wait:
-            script = f"PRAGMA busy_timeout = {int(wait * 1000)}; {script}"
+            pages = _LOG_PAGES if wait else 0
+            script = f"PRAGMA busy_timeout = {int(wait * 1000)}; PRAGMA wal_autocheckpoint = {pages}; {script}"
         self._durable, self._wait = durable, wait
         return script
 
@@ -286,7 +291,7 @@ class TransactionConnection(sqlite3.Connection):
 
     def empty_log(self) -> None:
         """Write the log back and empty it, unless another process uses it. Raises sqlite3.Error."""
-        self._wait = 0
+        self._wait = -1.0
         self.executescript("PRAGMA busy_timeout = 0; PRAGMA wal_checkpoint(TRUNCATE)")
 
 

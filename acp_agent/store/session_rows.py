@@ -27,7 +27,7 @@ from acp_agent.core.events import (
     TranscriptEvent,
     UserMessage,
 )
-from acp_agent.core.messages import Message, typed
+from acp_agent.core.messages import Message, Part, TextPart, ToolResultPart, ToolUsePart, typed
 from acp_agent.core.sessions import SeenFile, StoredEvent
 from acp_agent.log import Log
 from acp_agent.store.session_json import (
@@ -289,6 +289,19 @@ _log = Log(__name__)
 _SET_MESSAGE = "INSERT OR REPLACE INTO messages (conversation_id, seq, role, body) VALUES (?, ?, ?, ?)"
 
 
+_FEW = 16
+_LITTLE = 16 * 1024
+"""The most parts, and characters of them, that are few and short."""
+
+
+def _length(part: Part) -> int:
+    match part:
+        case TextPart(text) | ToolResultPart(text=text, images=()) | ToolUsePart(raw_arguments=text):
+            return len(text)
+        case _:
+            return _LITTLE + 1  # a picture, or a block of any size
+
+
 class StoredHistory:
     """The messages of one session in the database. It is used inside a transaction, and `written` confirms the commit.
 
@@ -315,6 +328,14 @@ class StoredHistory:
                 if len(body) >= _LONG and seq >= same:
                     self._long.append(seq)
             connection.execute(_SET_MESSAGE, (self._session, seq, role, body))
+
+    def gains_little(self, messages: Sequence[Message]) -> bool:
+        """Return whether `write` would only append a few short messages."""
+        stored = self._stored
+        if stored is None or self._long or messages[: len(stored)] != stored:
+            return False
+        parts = [part for message in messages[len(stored) :] for part in message.parts]
+        return len(parts) <= _FEW and sum(map(_length, parts)) <= _LITTLE
 
     def put_back(self, connection: sqlite3.Connection) -> None:
         """Write all messages to a database that was created anew. Raises sqlite3.Error, StoreUnavailable."""

@@ -40,6 +40,8 @@ _PUT_BACK = f"UPDATE conversations SET ({_COLUMNS}) = (?, ?, ?, ?, ?, ?, ?, ?, ?
 _SET = f"UPDATE conversations SET {{}} WHERE id = ? AND cwd IS NOT NULL RETURNING {_COLUMNS}"  # noqa: S608 - ours
 _HAS_SCHEDULE = "SELECT 1 FROM schedule WHERE conversation_id = ? LIMIT 1"
 _CHOSEN = "SELECT conduct FROM conversations WHERE id = ? AND cwd IS NOT NULL"
+_SHORT = 16 * 1024
+"""Bytes of events that are written on the event loop."""
 _FORGOTTEN = {"title = ?": "", "knowledge = ?": 0, "tokens = ?": 0}
 T = TypeVar("T", bound=Dataclass)
 
@@ -93,7 +95,9 @@ class SqliteSessionRepository:
                 self._seen.write(connection, change.seen)
             return row
 
-        self._row = await self._database.write(step, durable=durable, patience=patience)
+        short = sum(len(body) for _, body in rows) < _SHORT and not change.replacements and change.seen is None
+        short = short and (change.history is None or self._history.gains_little(change.history.messages))
+        self._row = await self._database.write(step, durable=durable, patience=patience, short=short)
         if change.history is not None:
             self._history.written(change.history.messages)
         if change.seen is not None:

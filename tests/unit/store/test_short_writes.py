@@ -1,0 +1,138 @@
+"""Short writes that need not survive a power cut are run on the event loop, unless anything is in their way."""
+
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import anyio
+import pytest
+
+from acp_agent.core.events import TextDelta
+from acp_agent.core.messages import ImagePart, Message, Role, TextPart
+from acp_agent.core.session_options import SessionOptions
+from acp_agent.core.sessions import Change, HistoryState, SessionRecord
+from acp_agent.store.db import Database
+from acp_agent.store.schema import TransactionConnection
+from acp_agent.store.sessions import SessionStore
+from tests.unit.store.databases import CONVERSATIONS, add, opened, others
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return tmp_path / "data" / "agent.db"
+
+
+@pytest.fixture
+def threads(monkeypatch) -> list[threading.Thread]:
+    """The thread of each transaction that was begun since."""
+    seen: list[threading.Thread] = []
+    transact = TransactionConnection.transact
+
+    def noted(connection: TransactionConnection, begin: str, step, *, durable: bool, wait: float):
+        seen.append(threading.current_thread())
+        return transact(connection, begin, step, durable=durable, wait=wait)
+
+    monkeypatch.setattr(TransactionConnection, "transact", noted)
+    return seen
+
+
+async def test_only_short_writes_that_need_not_be_durable_stay_in_the_thread_of_the_loop(path, threads):
+    here = threading.current_thread()
+    async with opened(path) as database:
+        await database.write(add("a"))
+        for durable, short, stays in ((False, True, True), (True, True, False), (False, False, False)):
+            threads.clear()
+            await database.write(add(f"{durable}{short}"), durable=durable, short=short)
+            assert [thread is here for thread in threads] == [stays]
+        assert len(await database.read(CONVERSATIONS)) == 4
+
+
+async def test_those_that_come_at_the_same_time_become_one_transaction(path, threads):
+    async with opened(path) as database:
+        await database.write(add("first"))
+        threads.clear()
+        async with anyio.create_task_group() as tasks:
+            for number in range(20):
+                tasks.start_soon(lambda number=number: database.write(add(f"{number}"), durable=False, short=True))
+        assert threads == [threading.current_thread()]
+        assert len(await database.read(CONVERSATIONS)) == 21
+
+
+async def test_one_that_fails_fails_alone(path):
+    outcomes: list[str] = []
+
+    def fails(connection: sqlite3.Connection) -> None:
+        add("lost")(connection)
+        raise KeyError("mine")
+
+    async with opened(path) as database:
+        await database.write(add("first"))
+
+        async def write(name: str) -> None:
+            try:
+                await database.write(fails if name == "bad" else add(name), durable=False, short=True)
+            except KeyError as error:
+                outcomes.append(str(error))
+
+        async with anyio.create_task_group() as tasks:
+            for name in ("a", "bad", "b"):
+                tasks.start_soon(write, name)
+        assert outcomes == ["'mine'"]
+        assert {row[0] for row in await database.read(CONVERSATIONS)} == {"first", "a", "b"}
+
+
+async def test_the_loop_goes_on_while_another_process_writes(path, threads):
+    async with opened(path, patience=30) as database:
+        await database.write(add("a"))
+        turns = 0
+        with closing(others(path)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(lambda: database.write(add("b"), durable=False, short=True))
+                while threads[-1] is threading.current_thread() or turns < 10:
+                    await anyio.sleep(0.01)
+                    turns += 1
+                other.execute("COMMIT")
+        assert len(await database.read(CONVERSATIONS)) == 2
+
+
+async def test_the_log_is_written_back_only_in_the_thread(path):
+    def pages(connection: sqlite3.Connection) -> int:
+        return connection.execute("PRAGMA wal_autocheckpoint").fetchone()[0]
+
+    async with opened(path) as database:
+        assert await database.write(pages) == 1_000
+        assert await database.write(pages, durable=False, short=True) == 0
+        await database.empty_log()
+        assert await database.write(pages, durable=False, short=True) == 0
+        assert await database.write(pages, durable=False) == 1_000
+
+
+async def test_long_events_and_messages_are_written_in_the_thread(path, threads):
+    here = threading.current_thread()
+    short, long = Message(Role.USER, (TextPart("a"),)), Message(Role.USER, (TextPart("a" * 20_000),))
+    picture = Message(Role.USER, (ImagePart("image/png", "AAAA"),))
+    stays: dict[str, bool] = {}
+    database = Database(str(path), print)
+    try:
+        sessions = SessionStore(database)
+        repository = await sessions.create(SessionRecord("s", "/", created_at=1, updated_at=1), SessionOptions())
+
+        async def write(name: str, text: str, *messages: Message) -> None:
+            threads.clear()
+            await repository.write(Change((TextDelta(text, "m"),), HistoryState(messages)), durable=False)
+            stays[name] = threads == [here]
+
+        await write("unknown history", "a")
+        await write("short", "a", short)
+        await write("long text", "a" * 20_000, short)
+        await write("long message", "a", short, long)
+        await write("behind it", "a", short, long, short)
+        await write("picture", "a", short, picture)
+    finally:
+        await database.aclose()
+    wanted = {"unknown history", "long text", "long message", "behind it", "picture"}
+    assert stays == {"short": True, **dict.fromkeys(wanted, False)}
