@@ -292,7 +292,7 @@ class WorkspaceFacts:
         self._first: Callable[[], Awaitable[None]] | None = None  # waits for the first look
         self._known = frozenset[str]()  # changed files that the model was told of, and has not read since
         self._early: EarlyLook[_OfDisk] | None = None
-        self._listed: tuple[Roots, FolderState, Sequence[str]] | None = None  # the names of uncommitted files
+        self._dirty: tuple[Roots, FolderState, str] | None = None  # the uncommitted files of a look
         self._read: tuple[Sequence[Message], dict[str, str]] = (), {}  # messages, and the facts that stand in them
 
     def look(self) -> None:
@@ -322,6 +322,7 @@ class WorkspaceFacts:
         told = self._told()
         facts = [pair for pair in await self._facts(early) if pair[1]]
         lines = [f"{name}: {fact}" for name, fact in facts if name == _CHANGED or told.get(name) != fact]
+        lines = [*map(self._clean, lines)]  # there may be more secrets than when a fact was found
         return fenced(_TAG, "\n".join(lines)) if lines else ""
 
     def _told(self) -> dict[str, str]:
@@ -353,33 +354,28 @@ class WorkspaceFacts:
     def _of_disk(self, roots: Roots, look: FolderState) -> _OfDisk:
         changed = self._changed()
         new = [path for path in changed if path not in self._known]
-        if self._listed is None or self._listed[0] is not roots or self._listed[1] is not look:
-            self._listed = roots, look, () if look.dirty is None else _first_names(roots, look.dirty)
-        dirty = "" if look.dirty is None else self._names(len(look.dirty), self._listed[2]) or "none"
+        if self._dirty is None or self._dirty[0] is not roots or self._dirty[1] is not look:
+            self._dirty = roots, look, "" if look.dirty is None else self._names(roots, look.dirty) or "none"
         facts = (
             ("Git branch", self._short(branch_of(roots.cwd))),
-            ("Uncommitted files", dirty),
+            ("Uncommitted files", self._dirty[2]),
             ("Likely test command", look.tests),
-            (_CHANGED, self._names(len(new), _first_names(roots, new))),
+            (_CHANGED, self._names(roots, new)),
         )
         return facts, frozenset(changed)
 
-    def _names(self, count: int, names: Sequence[str]) -> str:
+    def _names(self, roots: Roots, paths: Sequence[str]) -> str:
         """Return how many files these are, and the first names among those that may be listed."""
-        more = f", and {count - len(names)} more" if names and len(names) < count else ""
+        names = [*islice(_listed(roots, paths[:_LOOKED_AT]), _NAMES)]
+        more = f", and {len(paths) - len(names)} more" if names and len(names) < len(paths) else ""
         shown = ", ".join(map(self._short, names))
-        if count < 2 or not names:
-            return shown or (f"{count}" if count else "")
-        return f"{count}: {shown}{more}"
+        if not paths or len(paths) == 1 or not names:
+            return shown or (f"{len(paths)}" if paths else "")
+        return f"{len(paths)}: {shown}{more}"
 
     def _short(self, name: str) -> str:
         line = plain(defanged(self._clean(name.encode("utf-8", "replace").decode())))
         return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
-
-
-def _first_names(roots: Roots, paths: Sequence[str]) -> Sequence[str]:
-    """Return the first names of those files that the session may list."""
-    return tuple(islice(_listed(roots, paths[:_LOOKED_AT]), _NAMES))
 
 
 def _listed(roots: Roots, paths: Iterable[str]) -> Iterator[str]:
