@@ -305,7 +305,7 @@ async def test_a_secret_in_an_error_of_the_model_or_in_the_configuration_is_not_
 
 @pytest.mark.parametrize("kind", SECRETS)
 async def test_a_secret_the_user_types_is_in_nothing_that_is_kept_of_the_session(tmp_path, kind):
-    """Neither of what was told, nor of what the model knows; and the title is made of the user's words (A12.13)."""
+    """Neither of what was told, nor of what the model knows; and the title is made of the user's words."""
     secret, search = SECRETS[kind], Search(SECRETS[kind])
     environment = {"OPENAI_API_KEY": secret} if kind == "known" else {}
     script = [uses(("write", {"path": "key.txt", "content": f"{secret}\n"})), says("Done."), says("Yes.")]

@@ -1,4 +1,4 @@
-"""What a prompt holds beside words, as it reaches the model (A24), and the history a model gets after a cancel."""
+"""What a prompt holds beside words, as it reaches the model, and the history a model gets after a cancel."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""A turn that ends with its session, not with an answer: what the next one knows of it (A6, A13.6, S9.6)."""
+"""A turn that ends with its session, not with an answer: what the next one knows of it."""
 
 import os
 import signal

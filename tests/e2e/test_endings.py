@@ -19,7 +19,7 @@ from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
 
-# Seconds. The promise is two (A1.11), and the bench measures it; a test must also pass on a machine under load.
+# Seconds. The promise is two, and the bench measures it; a test must also pass on a machine under load.
 WITHIN = 6.0
 HOLD = [uses(("bash", {"command": Held.COMMAND})), says("never said")]
 SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]

@@ -1,4 +1,4 @@
-"""The extension methods over a running agent, each with what it really does (requirements A26, A25.7)."""
+"""The extension methods over a running agent, each with what it really does."""
 
 import json
 import sys

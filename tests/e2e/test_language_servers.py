@@ -1,4 +1,4 @@
-"""An editor that shares what its language servers know (requirements A27, A24.12)."""
+"""An editor that shares what its language servers know."""
 
 import json
 

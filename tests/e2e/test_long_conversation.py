@@ -1,4 +1,4 @@
-"""Conversations that outgrow their context: cleared, summed up, or kept as they are when no summary comes (L11)."""
+"""Conversations that outgrow their context: cleared, summed up, or kept as they are when no summary comes."""
 
 import json
 

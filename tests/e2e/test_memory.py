@@ -1,4 +1,4 @@
-"""What the model knows from before and from the project: notes of all sessions (E2), notes for agents (L1)."""
+"""What the model knows from before and from the project: notes of all sessions, notes for agents."""
 
 import json
 import re

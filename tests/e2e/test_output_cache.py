@@ -1,4 +1,4 @@
-"""The same question twice: answered from memory until something changes, and seen by all the same (requirements O6)."""
+"""The same question twice: answered from memory until something changes, and seen by all the same."""
 
 import json
 import os

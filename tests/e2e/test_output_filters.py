@@ -1,4 +1,4 @@
-"""A filters file of the user's, good and bad: what is bad is told, what is good acts (requirements O1.1-O1.6)."""
+"""A filters file of the user's, good and bad: what is bad is told, what is good acts."""
 
 import os
 from pathlib import Path

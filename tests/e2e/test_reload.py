@@ -1,4 +1,4 @@
-"""The configuration changes under a running session: the next prompt and the next call obey it (T2.15)."""
+"""The configuration changes under a running session: the next prompt and the next call obey it."""
 
 import os
 from pathlib import Path

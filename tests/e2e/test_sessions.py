@@ -1,4 +1,4 @@
-"""The lives of sessions in real processes: two that want one, one that is killed, one whose editor is gone (A5-A11)."""
+"""The lives of sessions in real processes: two that want one, one that is killed, one whose editor is gone."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Slash commands of a real agent (A17): what the model is asked, what it may do, and what it has forgotten."""
+"""Slash commands of a real agent: what the model is asked, what it may do, and what it has forgotten."""
 
 import subprocess
 from pathlib import Path

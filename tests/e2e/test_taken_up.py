@@ -1,4 +1,4 @@
-"""A session that goes on has no more leave than the configuration of now gives, and no new allowance (A7.5, G2)."""
+"""A session that goes on has no more leave than the configuration of now gives, and no new allowance."""
 
 from pathlib import Path
 from typing import Any

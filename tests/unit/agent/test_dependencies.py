@@ -1,4 +1,4 @@
-"""Tools that wait for others (L5)."""
+"""Tools that wait for others."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""A conversation goes on after the process that had it is gone, and every model accepts it (A6, A13.6)."""
+"""A conversation goes on after the process that had it is gone, and every model accepts it."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Which tools a turn shows, and why (L4)."""
+"""Which tools a turn shows, and why."""
 
 from collections.abc import Mapping, Sequence
 

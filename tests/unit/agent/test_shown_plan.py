@@ -1,4 +1,4 @@
-"""The plan the user sees, and when the loop takes it away (requirements A18.5)."""
+"""The plan the user sees, and when the loop takes it away."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A place to think before demanding arguments: who gets it, and that nothing of it is left behind (L3)."""
+"""A place to think before demanding arguments: who gets it, and that nothing of it is left behind."""
 
 import json
 

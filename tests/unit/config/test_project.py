@@ -365,7 +365,7 @@ def value_of(loaded, name: str) -> object:
 
 
 def decide(rules, text: str) -> int:
-    """First match wins, no match asks (S3.1)."""
+    """First match wins, no match asks."""
     return RANK[next((rule.action for rule in rules if fnmatchcase(text, rule.pattern)), "ask")]
 
 

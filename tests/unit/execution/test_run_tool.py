@@ -1,4 +1,4 @@
-"""The innermost executor and the operating system's errors (L6.3)."""
+"""The innermost executor and the operating system's errors."""
 
 import errno
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""On whose word a call ran, and which rule refused it: what the audit is told (L9)."""
+"""On whose word a call ran, and which rule refused it: what the audit is told."""
 
 import os
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The first request of a session stays small whatever API it goes to (issue 6; L1.4)."""
+"""The first request of a session stays small whatever API it goes to."""
 
 import json
 

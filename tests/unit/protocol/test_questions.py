@@ -1,4 +1,4 @@
-"""Questions over `elicitation/create`: what the editor is sent, and what becomes of what it answers (A28)."""
+"""Questions over `elicitation/create`: what the editor is sent, and what becomes of what it answers."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a session tells is kept first, then sent, in order (A29)."""
+"""What a session tells is kept first, then sent, in order."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager

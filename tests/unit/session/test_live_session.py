@@ -1,4 +1,4 @@
-"""Every kind of setting that forbids is taken up by a running session, and none is lost (T2.15, S1)."""
+"""Every kind of setting that forbids is taken up by a running session, and none is lost."""
 
 import os
 from pathlib import Path

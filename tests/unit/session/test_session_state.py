@@ -1,4 +1,4 @@
-"""What is kept of a session besides what was told, and how it goes on with it (E6, L7)."""
+"""What is kept of a session besides what was told, and how it goes on with it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""SessionManager are opened, found, put to rest, closed and deleted, one thing after another (A5-A11)."""
+"""Sessions are opened, found, evicted, closed and deleted, one thing after another."""
 
 import sqlite3
 from collections.abc import AsyncIterator

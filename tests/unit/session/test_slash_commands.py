@@ -1,4 +1,4 @@
-"""Slash commands: what is one, what is nearly one, and what the editor is told of them (A12.12, A17)."""
+"""Slash commands: what is one, what is nearly one, and what the editor is told of them."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What a session says of itself, and what its user may change by a word (A17)."""
+"""What a session says of itself, and what its user may change by a word."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager

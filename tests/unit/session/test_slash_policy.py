@@ -1,4 +1,4 @@
-"""/policy: what is allowed, and what the session's own gates would say to a call (S5.10)."""
+"""/policy: what is allowed, and what the session's own gates would say to a call."""
 
 import subprocess
 from collections.abc import Callable, Generator

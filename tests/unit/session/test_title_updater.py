@@ -1,4 +1,4 @@
-"""When a session gets its title (A12.13, A18.1)."""
+"""When a session gets its title."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The turn engine: which prompts the model sees, and what the user is answered instead (A12.12, A17)."""
+"""The turn engine: which prompts the model sees, and what the user is answered instead."""
 
 import os
 import threading

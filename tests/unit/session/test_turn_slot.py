@@ -1,4 +1,4 @@
-"""One turn at a time, and whatever becomes of it, there is room for the next (A12.1-A12.3)."""
+"""One turn at a time, and whatever becomes of it, there is room for the next."""
 
 from collections.abc import Awaitable, Callable
 

@@ -1,4 +1,4 @@
-"""ask_user: the form the user sees, and what the model hears of his answer (requirements A28)."""
+"""ask_user: the form the user sees, and what the model hears of his answer."""
 
 from dataclasses import replace
 from typing import Any

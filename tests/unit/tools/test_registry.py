@@ -198,7 +198,7 @@ def test_whatever_was_sent_the_error_can_be_sent_back(name: str, key: str, value
 
 @given(st.data(), st.sampled_from(sorted(TOOLS)))
 def test_what_the_schema_allows_is_what_parsing_takes(data: st.DataObject, name: str):
-    """One source of truth (T1.1): only NUL and half surrogate pairs are beyond what JSON Schema says."""
+    """One source of truth: only NUL and half surrogate pairs are beyond what JSON Schema says."""
     text = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=3)
     values = text | st.integers(-1, 1001) | st.booleans() | st.sampled_from([1.0, 1.5, [], {}])
     keys = st.sampled_from([*fields(TOOLS[name].params), "other"])

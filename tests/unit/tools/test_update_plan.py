@@ -1,4 +1,4 @@
-"""update_plan: what the user is shown, and what the model is told (requirements A18.5)."""
+"""update_plan: what the user is shown, and what the model is told."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""/review runs nothing a repository names, and shows nothing from beyond it (A17.5)."""
+"""/review runs nothing a repository names, and shows nothing from beyond it."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""/review sees what git sees, by the user's own shell and through the session's gates (A17.5)."""
+"""/review sees what git sees, by the user's own shell and through the session's gates."""
 
 from pathlib import Path
 

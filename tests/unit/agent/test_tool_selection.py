@@ -1,4 +1,4 @@
-"""The three parts of an offer together: dressed, filtered, gated; and back (L3, L4, L5)."""
+"""The selection of tools: with the field for thinking, filtered, behind dependencies, and all of it undone."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The offer at work in the loop: what the model is sent, what runs, what is kept, what the user sees (L3, L4, L5)."""
+"""The selection of tools in the loop: what the model is sent, what runs, what is stored, what the user sees."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the model is shown of the tools: off unless switched on, and by the numbers of the requirements (L3-L5)."""
+"""The tools that the model is shown: all are shown unless configured, and by which numbers."""
 
 import json
 
