@@ -67,7 +67,7 @@ _CHECKED = f'_mounts=$(command -p cat /proc/self/mountinfo) || exit 126; {_LOOK}
 # bash can look by itself, in the shell that then runs the command: that saves three programs. This text is an
 # argument of its own and no part of the command, so that bash's errors name the lines of the command and quote little
 # else. If the first line of the command cannot be parsed, bash runs neither that line nor this text.
-_CHECKED_BY_BASH = f"shift; _mounts=$(</proc/self/mountinfo) || exit 126; {_LOOK}; shift; {_LIMITS}; unset _mounts"
+_CHECKED_BY_BASH = f"shift; _mounts=$(</proc/self/mountinfo) || exit 126; %s; {_LOOK}; shift; {_LIMITS}; unset _mounts"
 
 
 @cache
@@ -264,11 +264,8 @@ class BubblewrapSandbox:
         words = [*enter, bubblewrap(), *_NAMESPACES, "--cap-drop", "ALL", *self._user]
         if walls.network is NetworkReach.NONE:
             words.append("--unshare-net")
-        # Before each mount bubblewrap reads the list of all of them, so /sys comes last: it may hold many mounts.
-        last: list[str] = []
-        for path, (how, *source) in sorted(mounts.items()):
-            (last if is_below(path, "/sys") else words).extend((how, *source, path))
-        words += last
+        for path, (how, *source) in mounts.items():
+            words += (how, *source, path)
         for link in _LINKS:
             if os.path.islink(link):
                 words += ["--symlink", os.readlink(link), link]
@@ -309,7 +306,8 @@ class BubblewrapSandbox:
         for place, private in ((walls.home, home), ("/tmp", temporary), ("/var/tmp", temporary)):  # noqa: S108 - likewise
             if mounts[place][-1] == private:
                 mounts |= _kept_places(mounts, place, private)
-        return mounts
+        # Before each mount bubblewrap reads the list of all of them, so /sys comes last: it may hold many mounts.
+        return {path: mounts[path] for path in sorted(mounts, key=lambda path: (is_below(path, "/sys"), path))}
 
 
 class _Mount(NamedTuple):
@@ -331,9 +329,19 @@ def _inside(mounts: _Mounts, command: Sequence[str], bash: str) -> Sequence[str]
     places = [*filter(None, places), "--"]
     match command:
         case [shell, "-c", "--", line] if bash and shell in ("bash", bash):
-            return ("--", bash, "-c", f'eval "$1"; {line}', "bash", _CHECKED_BY_BASH, *places)
+            checked = _CHECKED_BY_BASH % _all_in_order(len(places) - 1)
+            return ("--", bash, "-c", f'eval "$1"; {line}', "bash", checked, *places)
         case _:
             return ("--", "/bin/sh", "-c", _CHECKED, "sh", *places, *command)
+
+
+def _all_in_order(count: int) -> str:
+    """Return a step of bash that looks for all places at once. It drops them if they are there, in their order.
+
+    The kernel lists mounts in the order in which they were made. Where it does not, each place is looked for.
+    """
+    pattern = "".join(f'*" ${{{number}}} "' for number in range(1, count + 1))
+    return f"case $_mounts in {pattern}*) shift {count} ;; esac"
 
 
 def _place(path: str, how: Sequence[str], table: Mapping[str, _Mount]) -> str:

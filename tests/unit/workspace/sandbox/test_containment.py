@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import threading
@@ -21,7 +22,7 @@ from acp_agent.workspace.processes.table import MOST_TASKS, CommandLimits
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.processes.tree import harden_process
 from acp_agent.workspace.protected_paths import ProtectedPaths
-from acp_agent.workspace.sandbox.bubblewrap import bubblewrap, trusted_bash
+from acp_agent.workspace.sandbox.bubblewrap import _all_in_order, bubblewrap, trusted_bash
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, tier_works, why_missing
 from acp_agent.workspace.sandbox.walls import WallRules
 from tests.unit.workspace.trees import open_fds
@@ -170,6 +171,21 @@ async def test_a_command_is_not_run_if_a_link_took_a_place_while_its_walls_were_
         sandbox.close()
     assert (code, said) == (126, "")
     assert list(goal.iterdir()) == []
+
+
+def test_all_mounts_are_found_at_once_only_if_all_are_there_in_their_order():
+    lines = "1 0 8:1 /a /b rw\n2 0 8:1 /c* /d rw\n3 0 8:1 / /e rw\n"
+    step = f"_mounts={shlex.quote(lines)}; {_all_in_order(2)}; echo $#"
+    for places, left in (
+        (("/a /b", "/c* /d"), 0),
+        (("/a /b", "/ /e"), 0),
+        (("/c* /d", "/a /b"), 2),
+        (("/a /b", "/* /d"), 2),
+        (("/a /b", "/a /b"), 2),
+        (("/a /b", "/f"), 2),
+    ):
+        done = subprocess.run(["bash", "-c", step, "bash", *places], check=True, capture_output=True, text=True)
+        assert done.stdout == f"{left}\n", places
 
 
 async def test_the_shell_of_a_command_looks_at_the_mounts_itself_and_leaves_no_sign_of_it(contained, tier):
