@@ -507,6 +507,7 @@ class SessionFactory:
             look_early=lambda: (self._look_at_notes(), facts.look_early(), self._measure),
             handoff=self._handoff,
             record=self._gate_state.auditor and self._gate_state.auditor.record,
+            look_threads=self._process.look_threads,
         )
 
     def _chosen(self, model: str) -> Chosen:

@@ -48,6 +48,8 @@ from acp_agent.workspace.processes.tree import CommandWatchdog, OrphanReaper, ha
 _log = log.Log(__name__)
 _MOST_LOOKS = 32
 """The most folders whose newest look is kept."""
+_LOOKS = 2
+"""Sessions that look at the disk for a prompt at the same time. More threads would only wait for the interpreter."""
 _TOGETHER = 5.0
 """Seconds within which new sessions of a folder share its rules and its cleaning."""
 
@@ -90,6 +92,7 @@ class ProcessServices:
         self._swept: tuple[tuple[str, ...], float] = (), 0.0
         self._looks: dict[tuple[tuple[str, ...], FileSettings], FolderLook] = {}
         self._rules: tuple[float, FolderRules] | None = None  # the newest
+        self.look_threads = anyio.CapacityLimiter(_LOOKS)
         self.run_slots = RunSlots()
         self.title_slot = anyio.Semaphore(1)
         self.quiet = IdleWaiter(lambda: (session.turns for session in self._sessions))

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, Protocol, assert_never
 from uuid import uuid4
 
+import anyio
+
 from acp_agent.agent.prompt import fenced, ran
 from acp_agent.config.load import Loaded
 from acp_agent.core.backends import FileSystem
@@ -111,6 +113,7 @@ class CommandDependencies:
     look_early       returns functions that read from the disk what a prompt for the model needs
     handoff          the agent under whose definition the session goes on
     record           records a call in the audit, its result and its seconds; None if nothing is recorded
+    look_threads     limits how many threads of all sessions look at the disk for prompts; None for no limit
     """
 
     forget: Callable[[], Awaitable[None]]
@@ -128,6 +131,7 @@ class CommandDependencies:
     look_early: Callable[[], Sequence[Callable[[], object]]]
     handoff: SessionHandoff
     record: Callable[[ToolCall, ToolResult, float], None] | None = None
+    look_threads: anyio.CapacityLimiter | None = None
 
 
 class SlashCommandHandler:
@@ -235,7 +239,8 @@ class SlashCommandHandler:
 
     async def prepare(self, *, ask: bool) -> None:
         """Look for what users bring, and ask about new files of the project if wanted."""
-        await self._needs.extensions.ready(ask=ask, early=self._needs.look_early if ask else tuple)
+        needs = self._needs
+        await needs.extensions.ready(ask=ask, early=needs.look_early if ask else tuple, threads=needs.look_threads)
         if hooks := self._needs.hooks():
             source = "resume" if self._conversation.history.messages() else "startup"
             hooks.began(source, self._session.take_moved_from)

@@ -114,18 +114,25 @@ class SessionExtensions:
         self._looks = 0  # that are over
         self._tools: tuple[Tool[Any], ...] = ()
 
-    async def ready(self, *, ask: bool, early: Callable[[], Sequence[Callable[[], object]]] = tuple) -> None:
+    async def ready(
+        self,
+        *,
+        ask: bool,
+        early: Callable[[], Sequence[Callable[[], object]]] = tuple,
+        threads: anyio.CapacityLimiter | None = None,
+    ) -> None:
         """Look for definitions, and ask the user about new ones of the project. See `refresh`.
 
         The prompt waits at most `seconds` for a slow disk. The definitions that were found before then stay in force.
 
-        early   returns the other looks at the disk that the prompt needs. The same thread takes them after its own
+        early     returns the other looks at the disk that the prompt needs. The same thread takes them after its own
+        threads   limits how many threads look at the same time
         """
         if self._looking:
             return
         before = self._looks
         with anyio.move_on_after(self.seconds):
-            await to_thread.run_sync(self._look, early(), abandon_on_cancel=True)
+            await to_thread.run_sync(self._look, early(), abandon_on_cancel=True, limiter=threads)
         if self._looks == before:
             self._tell((_SLOW,))
             return

@@ -64,6 +64,7 @@ class Shop:
         self.watchdog = CommandWatchdog()  # starts nothing before a command runs
         self.lists = ModelLists(os.environ, lambda: None)
         self.gate_memories = GateMemories()
+        self.look_threads = None
         self.run_slots = RunSlots()
         self.title_slot = anyio.Semaphore(1)
         self.quiet = IdleWaiter(tuple[TurnSlot, ...])

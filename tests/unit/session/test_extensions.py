@@ -78,6 +78,27 @@ async def test_other_looks_are_taken_behind_its_own_and_make_it_no_slower(tmp_pa
     back.set()
 
 
+async def test_a_disk_that_hangs_keeps_no_other_session_from_its_look(tmp_path: Path):
+    (tmp_path / "commands").mkdir()
+    (tmp_path / "commands" / "explain.md").write_text("Do it.")
+    back, warned, threads = threading.Event(), list[str](), anyio.CapacityLimiter(1)
+
+    def hangs() -> Roots | None:
+        assert back.wait(10)
+
+    sources = ExtensionSources(str(tmp_path / "config.toml"), str(tmp_path), TrustedFolders("", print))
+    parts = NoUser(), SessionOptions(), str, warned.append, AgentLibrary(str)
+    slow, other = Impatient(sources, hangs, *parts), SessionExtensions(sources, lambda: None, *parts)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: slow.ready(ask=True, threads=threads))
+            await anyio.wait_all_tasks_blocked()
+            await other.ready(ask=True, threads=threads)
+    assert [each.name for each in other.offered()] == ["explain"]
+    assert len(warned) == 1
+    back.set()
+
+
 RANKS = ("allow", "ask", "deny", "blocked")
 NARROW = ("Bash", "Read", "Write", "mcp")
 EVERY_WAY = [(level, (None, NARROW)) for level in (AutoApprove.SUGGEST, AutoApprove.FULL_AUTO)]
