@@ -102,6 +102,7 @@ class Catalog:
         self._configured = ConfiguredProviders(configs, models)
         self._http: HttpClient | None = None
         self._one_client = Lock()
+        self._loaded = set[ProviderType]()  # whose modules and tables are in memory
 
     @classmethod
     def of(cls, settings: LlmSettings, environ: Mapping[str, str], stored: StoredKeys | None = None) -> "Catalog":
@@ -129,7 +130,22 @@ class Catalog:
         config = self.find(ref)
         config = config.with_options(options) if options else config
         provider = self._built(config, ref, load_table().limits(config.type, ref.model))
+        self._loaded.add(config.type)
         return ToollessProvider(provider) if config.tools is False else provider
+
+    def builds_at_once(self, ref: ModelRef) -> bool:
+        """Return whether `build` reads neither a file nor the keyring now, so that it may run on the event loop.
+
+        Raises ConfigError as `build` does.
+        """
+        config = self.find(ref)
+        if config.type not in self._loaded or config.type is ProviderType.SCRIPTED:
+            return False
+        return (
+            bool(config.api_key.strip())
+            or config.stored is None
+            or not config.stored.has(ref.provider, config.base_url)
+        )
 
     def chain(self, refs: Sequence[ModelRef], options: Sequence[ModelOptions] = ()) -> tuple[Provider, ...]:
         """Return models in the order in which they are asked.

@@ -189,7 +189,9 @@ class SessionModels:
         catalog = self._configured()
         counted = partial(self._counted, catalog)
         if len(refs) == 1:
-            model = await anyio.to_thread.run_sync(catalog.build, refs[0], *options, abandon_on_cancel=True)
+            build = partial(catalog.build, refs[0], *options)
+            at_once = catalog.builds_at_once(refs[0])
+            model = build() if at_once else await anyio.to_thread.run_sync(build, abandon_on_cancel=True)
             return RetryingProvider(counted(model), on_retry=self._retold)
         chain = await anyio.to_thread.run_sync(catalog.chain, refs, options, abandon_on_cancel=True)
         *before, last = map(counted, chain)

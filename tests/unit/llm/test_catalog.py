@@ -160,6 +160,33 @@ def test_a_script_is_named_by_the_model_or_by_the_configuration() -> None:
         Catalog([ProviderConfig("s", ProviderType.SCRIPTED)]).build(ModelRef("s", "nope"))
 
 
+class OneKey:
+    """A store with the key of one provider."""
+
+    def has(self, provider: str, base_url: str) -> bool:
+        return provider == "stored"
+
+    def key(self, provider: str, base_url: str) -> str:
+        return KEY if self.has(provider, base_url) else ""
+
+
+def test_only_the_first_model_of_a_type_and_one_with_a_stored_key_wait_for_the_disk() -> None:
+    def config(name: str, type_: ProviderType, **fields: Any) -> ProviderConfig:
+        return ProviderConfig(name, type_, base_url="http://localhost:1/v1", stored=OneKey(), **fields)
+
+    openai = ProviderType.OPENAI
+    keyed, local = config("keyed", openai, api_key=KEY), config("local", openai)
+    others = config("stored", openai), config("script", ProviderType.SCRIPTED, script="hello")
+    catalog = Catalog([keyed, local, *others])
+    names = "keyed", "local", "stored", "script"
+    for at_once in ((False, False, False, False), (True, True, False, False)):
+        assert tuple(catalog.builds_at_once(ModelRef(name, "m")) for name in names) == at_once
+        for name in names:
+            catalog.build(ModelRef(name, "m"))
+    with pytest.raises(ConfigError):
+        catalog.builds_at_once(ModelRef("nobody", "m"))
+
+
 LAZY = """
 import sys
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType
