@@ -194,6 +194,10 @@ class FolderShop(Shop):
     def script_folder(self) -> str:
         return self._folder
 
+    def background(self, task: Any) -> None:
+        """Start it: the next prompt waits for what cleans up behind a command of the editor's terminal."""
+        self.start(task)
+
 
 class OpenSession:
     """One session, and every way to call a tool of it."""
