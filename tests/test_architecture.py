@@ -317,6 +317,7 @@ OPENS = {
     "protocol/client_terminal.py": "our own temporary folder",
     "store/known_answers.py": "whether the session's folder is one, and a link stands for the database",
     "store/audit.py": "the audit file",
+    "store/db.py": "the log of the database, to sync it",
     "store/schema.py": "the database, and /proc/self/mountinfo",
     "store/audit_read.py": "the audit file",
     "store/private_file.py": "files in the data folder",

@@ -50,7 +50,7 @@ PROMISES: dict[str, dict[str, tuple[str, ...]]] = {
             "test_whenever_an_agent_is_killed_the_next_one_has_all_that_was_told_once_and_every_file_is_whole",
         ),
         "unit/session/test_event_queue.py": (
-            "test_only_what_must_survive_a_power_cut_waits_for_the_disk",
+            "test_only_what_must_survive_a_power_cut_is_synced",
             "test_what_is_written_at_the_end_of_a_turn_survives_a_power_cut",
         ),
     },

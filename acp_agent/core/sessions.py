@@ -199,7 +199,7 @@ class SessionRepository(Protocol):
     async def write(self, change: Change, *, durable: bool = True, patience: float | None = None) -> None:
         """Store a change, whole or not at all.
 
-        On return the change survives the death of this process; if `durable`, it survives a power cut too.
+        On return the change survives the death of this process; if `durable`, it soon survives a power cut too.
 
         patience   seconds to wait for other processes; None waits as long as the database is configured to
 

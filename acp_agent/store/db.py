@@ -1,17 +1,21 @@
 """The database: a SQLite file that many processes share. In each process one transaction at a time writes to it.
 
 Writes that wait at the same time become one transaction (group commit), so that many busy sessions share its cost. If
-one of them fails, each is run in a transaction of its own. Writes run in the connection's thread, apart from short ones
-that need not be durable: the way to the thread and back takes longer than they do.
+one of them fails, each is run in a transaction of its own. Writes run in the connection's thread, apart from short
+ones: the way to the thread and back takes longer than they do.
 
-A committed write survives the death of the process and, if it is durable, a power cut (WAL, synchronous=FULL, which
-takes a quarter of a millisecond more). A writer waits for other processes up to five seconds. Every failure is raised
-as a StoreUnavailable that names its cause: errors of sqlite3, aiosqlite and the file system are translated only here.
+A committed write survives the death of the process (WAL, synchronous=NORMAL). If it is durable, the log is synced right
+behind the commit, and then the write survives a power cut too. Nobody waits for that: it takes longer than all else.
+
+A writer waits for other processes up to five seconds. Every failure is raised as a StoreUnavailable that names its
+cause: errors of sqlite3, aiosqlite and the file system are translated only here.
 """
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -94,14 +98,14 @@ class _Lane:
             )
         return self._connection
 
-    async def run(self, step: Step[T], *, durable: bool, wait: float) -> T:
+    async def run(self, step: Step[T], *, wait: float) -> T:
         """Run a whole transaction in the connection's thread. A write cannot be cancelled.
 
         Raises _Moved, and what the step raises.
         """
         connection, made = self._open()
         value: list[T] = []
-        made.ahead.append(lambda: value.append(self._transact(made, step, durable=durable, wait=wait)))
+        made.ahead.append(lambda: value.append(self._transact(made, step, wait)))
         with anyio.CancelScope(shield=not self.reading):
             await connection.commit()
         return value[0]
@@ -114,12 +118,12 @@ class _Lane:
         _, made = self._open()
         if made.always_durable:
             raise sqlite3.OperationalError("every commit waits for the disk")
-        return self._transact(made, step, durable=False, wait=0.0)
+        return self._transact(made, step, 0.0)
 
-    def _transact(self, made: TransactionConnection, step: Step[T], *, durable: bool, wait: float) -> T:
+    def _transact(self, made: TransactionConnection, step: Step[T], wait: float) -> T:
         if file_at(self.path) != self._file:
             raise _Moved(f"another file was put in place of {self.path}")
-        return made.transact(_READING if self.reading else _WRITING, step, durable=durable, wait=wait)
+        return made.transact(_READING if self.reading else _WRITING, step, durable=False, wait=wait)
 
     async def empty_log(self) -> None:
         """Write the log back to the file. Cannot be cancelled. Raises _Moved, sqlite3.Error."""
@@ -166,6 +170,58 @@ async def _settled(connection: aiosqlite.Connection) -> bool:
     return False
 
 
+class _LogSync:
+    """Syncs the log of a database to the disk behind its commits, in a thread of its own.
+
+    sync     syncs an open file. Raises OSError
+    failed   called with the error of a sync
+    """
+
+    def __init__(self, path: str, sync: Callable[[int], None], failed: Callable[[BaseException], None]) -> None:
+        self._log, self._folder = f"{path}-wal", os.path.dirname(path)
+        self._sync_file = sync
+        self._failed = failed
+        self._thread = ThreadPoolExecutor(1, "sync of the database")
+        self._asked = False
+        self._synced: tuple[int, int] | None = None  # the file whose name is on the disk
+
+    def soon(self) -> None:
+        """Sync what was committed until now."""
+        if not self._asked:
+            self._asked = True
+            asyncio.get_running_loop().run_in_executor(self._thread, self._sync).add_done_callback(self._done)
+
+    def _sync(self) -> None:
+        self._asked = False  # what is committed from here on needs another one
+        try:
+            fd = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            return  # it was written back to the database, which SQLite syncs
+        try:
+            self._sync_file(fd)
+            found = os.fstat(fd)
+        finally:
+            os.close(fd)
+        if (found.st_dev, found.st_ino) != self._synced:
+            self._sync_folder()
+            self._synced = found.st_dev, found.st_ino
+
+    def _done(self, future: asyncio.Future[None]) -> None:
+        if (error := future.exception()) is not None:
+            self._failed(error)
+
+    def _sync_folder(self) -> None:
+        fd = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+        try:
+            self._sync_file(fd)
+        finally:
+            os.close(fd)
+
+    def close(self) -> None:
+        """End the thread when it has synced what it was asked for. Blocks."""
+        self._thread.shutdown()
+
+
 class _Write(Generic[T]):
     """A write that waits for its transaction. `called` is set when it has ended, or leads the next group."""
 
@@ -206,18 +262,29 @@ class Database:
 
     warn        called with one line for the user: a damaged file was set aside, or the file is on a network
     patience    most seconds that any work waits for other processes
+    sync        syncs an open file to the disk
 
     Reads have a connection of their own, so a write does not delay them. There is one read and one write at a time.
     Call `aclose` at the end: each connection has a thread, and Python waits for it.
     """
 
-    def __init__(self, path: str, warn: Callable[[str], None], *, patience: float = 5.0) -> None:
+    def __init__(
+        self,
+        path: str,
+        warn: Callable[[str], None],
+        *,
+        patience: float = 5.0,
+        sync: Callable[[int], None] = os.fsync,
+    ) -> None:
         self.path = path
         self._warn = warn
         self._patience = patience
         self._check = IntegrityCheck.QUICK  # of the next connection
         self._writer = _Lane(path, reading=False)
         self._reader = _Lane(path, reading=True)
+        self._log_sync = _LogSync(
+            path, sync, lambda error: self._warn_once(f"the database {path} is not synced: {error}")
+        )
         self._closed = False
         self._said: set[str] = set()
         self._waiting: list[_Write[Any]] = []  # the first of them leads, unless a transaction runs
@@ -231,15 +298,15 @@ class Database:
         The write lock is held from the beginning, so what the step reads stays true until the end. It can be cancelled
         while it waits for others. Once it runs, it ends and this returns.
 
-        durable     True if the write must survive a power cut, and not only the death of this process
+        durable     True if the write must soon survive a power cut, and not only the death of this process
         patience    seconds to wait for other processes, at most those of the database; None for those
-        short       True if the step takes less than a millisecond: it may run on the event loop, if it is not durable
+        short       True if the step takes less than a millisecond: it may run on the event loop
 
         Raises:
             StoreUnavailable: The database cannot be used. Errors of `step` are raised too.
 
         """
-        write = _Write(step, durable=durable, short=short and not durable)
+        write = _Write(step, durable=durable, short=short)
         self._waiting.append(write)
         try:
             if self._leader is None:
@@ -261,7 +328,7 @@ class Database:
     async def read(self, step: Step[T]) -> T:
         """Run a transaction that only reads and can be cancelled. All of it sees one state. Raises like `write`."""
         async with self._turn(self._reader, None) as seconds:
-            return await self._attempt(self._reader, partial(self._reader.run, step, durable=True), seconds)
+            return await self._attempt(self._reader, partial(self._reader.run, step), seconds)
 
     async def empty_log(self) -> None:
         """Empty the log, so that deleted data is gone from the disk.
@@ -280,6 +347,8 @@ class Database:
         """
         self._closed = True
         await self._reader.drop(_END)
+        with anyio.move_on_after(_END, shield=True):
+            await anyio.to_thread.run_sync(self._log_sync.close, abandon_on_cancel=True)
         await self._writer.drop(_END)  # the last to go writes the log back
 
     async def _called(self, write: _Write[Any], patience: float | None) -> None:
@@ -312,8 +381,7 @@ class Database:
         except Exception:  # noqa: BLE001 - the thread repeats them, waits if it must, and meets the same error
             return False
         del self._waiting[: len(group)]
-        for each, value in zip(group, values, strict=True):
-            each.end(value)
+        self._end(group, values)
         return True
 
     async def _write_group(self, *, wait: float) -> None:
@@ -323,11 +391,8 @@ class Database:
         """
         group = self._waiting[:_GROUP]
         del self._waiting[:_GROUP]
-        durable = any(write.durable for write in group)
         try:
-            values = await self._writer.run(
-                lambda connection: [write.step(connection) for write in group], durable=durable, wait=wait
-            )
+            values = await self._writer.run(lambda connection: [write.step(connection) for write in group], wait=wait)
         except Exception as error:
             if isinstance(error, sqlite3.Error | OSError) and (isinstance(error, _Moved) or busy(error)):
                 self._wait_again(group, cause(error))
@@ -336,12 +401,18 @@ class Database:
                 raise
             await self._write_each(group)
         else:
-            for write, value in zip(group, values, strict=True):
-                write.end(value)
+            self._end(group, values)
         finally:
             for write in group:
                 if write not in self._waiting:
                     write.called.set()  # also if this task was cancelled at the end of the process
+
+    def _end(self, group: Sequence[_Write[Any]], values: Sequence[Any]) -> None:
+        """Hand out the values of a transaction, and sync it if it must be durable."""
+        for write, value in zip(group, values, strict=True):
+            write.end(value)
+        if any(write.durable for write in group):
+            self._log_sync.soon()
 
     def _wait_again(self, group: Sequence[_Write[Any]], why: str) -> None:
         for write in group:
@@ -356,10 +427,10 @@ class Database:
                 await self._write_alone(write)
 
     async def _write_alone(self, write: _Write[Any]) -> None:
-        run = partial(self._writer.run, write.step, durable=write.durable)
+        run = partial(self._writer.run, write.step)
         try:
             async with self._translated(self._writer):
-                write.end(await self._attempt(self._writer, run, STATEMENT_WAIT))
+                self._end([write], [await self._attempt(self._writer, run, STATEMENT_WAIT)])
         except Exception as error:  # noqa: BLE001 - its caller gets it
             write.fail(error)
 

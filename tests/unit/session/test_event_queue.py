@@ -153,7 +153,7 @@ async def test_only_adjacent_pieces_of_one_message_become_one():
     ]
 
 
-async def test_only_what_must_survive_a_power_cut_waits_for_the_disk():
+async def test_only_what_must_survive_a_power_cut_is_synced():
     async with desk() as here:
         await here.queue.tell(piece("a"))
         await here.queue.tell(STARTED)

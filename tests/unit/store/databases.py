@@ -1,7 +1,8 @@
 """Databases for the tests of the store, and the wrongs that are done to them."""
 
+import os
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,8 +13,14 @@ MIB = 1024 * 1024
 
 
 @asynccontextmanager
-async def opened(path: Path, warnings: list[str] | None = None, *, patience: float = 5.0) -> AsyncIterator[Database]:
-    database = Database(str(path), [].append if warnings is None else warnings.append, patience=patience)
+async def opened(
+    path: Path,
+    warnings: list[str] | None = None,
+    *,
+    patience: float = 5.0,
+    sync: Callable[[int], None] = os.fsync,
+) -> AsyncIterator[Database]:
+    database = Database(str(path), [].append if warnings is None else warnings.append, patience=patience, sync=sync)
     try:
         yield database
     finally:

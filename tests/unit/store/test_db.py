@@ -11,8 +11,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -98,7 +99,7 @@ async def test_a_new_database_and_all_beside_it_are_nobody_elses(path):
 async def test_every_connection_is_set_up(path):
     async with opened(path) as database:
         writer, reader = await settings(database, "write"), await settings(database, "read")
-    expected = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "auto_vacuum": 1, "user_version": VERSION}
+    expected = {"journal_mode": "wal", "synchronous": 1, "foreign_keys": 1, "auto_vacuum": 1, "user_version": VERSION}
     assert writer == {**expected, "query_only": 0}
     assert reader == {**expected, "query_only": 1}
 
@@ -206,13 +207,69 @@ async def test_what_is_done_at_once_is_done_whole_or_not_at_all(path):
         await database.write(lambda connection: None)
 
 
-async def test_what_is_not_durable_is_left_to_the_system_and_the_next_is_synced_again(path):
-    def synchronous(connection: sqlite3.Connection) -> int:
-        return connection.execute("PRAGMA synchronous").fetchone()[0]
+class Disk:
+    """What was synced, by the names of its files. A sync waits while `stuck`, and fails with `error`."""
 
-    async with opened(path) as database:
-        wanted = [True, False, False, True, False, True]
-        assert [await database.write(synchronous, durable=each) for each in wanted] == [2, 1, 1, 2, 1, 2]
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.synced: list[str] = []
+        self.free = threading.Event()
+        self.free.set()
+        self.error: OSError | None = None
+
+    def sync(self, fd: int) -> None:
+        self.free.wait()
+        if self.error is not None:
+            raise self.error
+        names = {os.stat(path).st_ino: path.name for path in (self._folder, *self._folder.iterdir())}
+        self.synced.append(names[os.fstat(fd).st_ino])
+
+
+async def test_only_what_must_survive_a_power_cut_is_synced_behind_its_commit(path):
+    disk = Disk(path.parent)
+    async with opened(path, sync=disk.sync) as database:
+        await database.write(add("a"), durable=False)
+        await database.write(add("b"), durable=False, short=True)
+        assert disk.synced == []
+        await database.write(add("c"))
+    assert disk.synced == ["agent.db-wal", "data"], "the new log has its name on the disk"
+
+    async with opened(path, sync=disk.sync) as database:
+        await database.write(add("d"), short=True)
+        await anyio.to_thread.run_sync(until, lambda: disk.synced[2:])
+        await database.write(add("e"))
+    assert disk.synced.count("agent.db-wal") == 3
+
+
+def until(seen: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not seen():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+async def test_nobody_waits_for_the_disk_and_it_is_asked_once_for_all_that_comes_meanwhile(path):
+    disk = Disk(path.parent)
+    async with opened(path, sync=disk.sync) as database:
+        disk.free.clear()
+        with anyio.fail_after(10):
+            for number in range(20):
+                await database.write(add(f"{number:02}"))
+        assert len(await database.read(CONVERSATIONS)) == 20
+        disk.free.set()
+    assert disk.synced.count("agent.db-wal") <= 3
+
+
+async def test_a_disk_that_cannot_be_synced_is_told_once_and_the_writes_count(path):
+    disk, warnings = Disk(path.parent), list[str]()
+    disk.error = OSError(5, "Input/output error")
+    async with opened(path, warnings, sync=disk.sync) as database:
+        for name in "ab":
+            await database.write(add(name))
+            await anyio.wait_all_tasks_blocked()
+            await anyio.to_thread.run_sync(until, lambda: warnings)
+        assert await database.read(CONVERSATIONS) == [("a",), ("b",)]
+    assert warnings == [f"the database {path} is not synced: [Errno 5] Input/output error"]
 
 
 async def test_who_has_no_patience_does_not_wait_for_another_process_nor_for_who_does(path):
@@ -287,7 +344,7 @@ def begun(monkeypatch) -> list[bool]:
 
 
 @asynccontextmanager
-async def behind_a_write(database: Database) -> AsyncIterator[anyio.abc.TaskGroup]:
+async def behind_a_write(database: Database, *, durable: bool = True) -> AsyncIterator[anyio.abc.TaskGroup]:
     """Tasks whose writes wait for one that runs, until the body is left."""
     began, go_on = threading.Event(), threading.Event()
 
@@ -296,7 +353,7 @@ async def behind_a_write(database: Database) -> AsyncIterator[anyio.abc.TaskGrou
         go_on.wait()
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(database.write, slow)
+        tasks.start_soon(partial(database.write, slow, durable=durable))
         await anyio.to_thread.run_sync(began.wait)
         try:
             yield tasks
@@ -314,14 +371,20 @@ async def test_writes_that_wait_at_the_same_time_become_one_transaction(path, be
         assert len(await database.read(CONVERSATIONS)) == 50
 
 
-async def test_a_transaction_is_durable_if_one_of_its_writes_must_be(path, begun):
-    async with opened(path) as database:
-        for wanted in ((False, False), (False, True)):
-            begun.clear()
-            async with behind_a_write(database) as tasks:
-                for durable in wanted:
-                    tasks.start_soon(lambda durable=durable: database.write(SYNCHRONOUS, durable=durable))
-            assert begun[1:] == [any(wanted)]
+async def test_a_transaction_is_synced_if_one_of_its_writes_must_be(path):
+    disk = Disk(path.parent)
+    async with opened(path, sync=disk.sync) as database:
+        await database.write(add("a"), durable=False)
+        async with behind_a_write(database, durable=False) as tasks:
+            for name in "bc":
+                tasks.start_soon(lambda name=name: database.write(add(name), durable=name == "c"))
+    assert "agent.db-wal" in disk.synced
+
+    disk.synced.clear()
+    async with opened(path, sync=disk.sync) as database, behind_a_write(database, durable=False) as tasks:
+        for name in "de":
+            tasks.start_soon(lambda name=name: database.write(add(name), durable=False))
+    assert disk.synced == []
 
 
 async def test_a_write_that_fails_fails_alone(path):

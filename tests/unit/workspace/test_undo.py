@@ -277,9 +277,9 @@ def test_a_new_session_need_not_read_what_git_has_stored(tmp_path: Path, monkeyp
         os.utime(next((tmp_path / "data/undo/one").glob("index-*")), (2**31, 2**31))  # long after the files
     read: list[str] = []
     original = snapshots.read_entry
+    noted: Any = lambda fd, name, most: read.append(name) or original(fd, name, most)  # noqa: E731
+    monkeypatch.setattr(snapshots, "read_entry", noted)
     with agent_in(tmp_path) as agent:
-        noted: Any = lambda fd, name, most: read.append(name) or original(fd, name, most)  # noqa: E731
-        monkeypatch.setattr(snapshots, "read_entry", noted)
         agent.command(Step("delete", "1"))
         assert set(read) == {"0"}
         agent.undo()
