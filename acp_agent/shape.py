@@ -316,7 +316,8 @@ def read_plainly(shape: type[Shape], value: object) -> Shape:
             raise NotPlain
     if len(read) < len(given) and (shape.shape_config.forbid or not all(type(key) is str for key in given)):
         raise NotPlain
-    made = shape.model_construct(**read)
+    made = shape.__new__(shape)
+    vars(made).update(read)
     if shape.check is not Shape.check:
         try:
             made.check()

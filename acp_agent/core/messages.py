@@ -91,7 +91,7 @@ class Message:
     @property
     def tool_uses(self) -> tuple[ToolUsePart, ...]:
         """The tool calls of an assistant message, in order."""
-        return tuple(part for part in self.parts if isinstance(part, ToolUsePart))
+        return tuple([part for part in self.parts if isinstance(part, ToolUsePart)])
 
 
 @frozen

@@ -418,8 +418,9 @@ class PermissionGate(Gate):
     def _settle_asking(self, facts: CallFacts) -> Settlement:
         # A shell that runs already is no way around its rules, and neither is another tool that does the same.
         acts_as = (*facts.spec.acts_as, *((_SHELL,) if facts.typed else ()))
-        if denial := next(filter(None, (self._denied_as(tool, facts) for tool in acts_as)), None):
-            return Settlement(denial)
+        for tool in acts_as:
+            if denial := self._denied_as(tool, facts):
+                return Settlement(denial)
         if facts.command is not None:
             settlement = self._settle_command(facts, facts.command)
         else:

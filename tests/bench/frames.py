@@ -27,6 +27,8 @@ CALLS, MODEL = f"{PACKAGE}agent{os.sep}tool_calls.py", f"{PACKAGE}llm{os.sep}scr
 REPORT = "ACP_AGENT_BENCH_REPORT"
 """The environment variable that names the file to which a profiled agent writes its report."""
 MARK = "marked-command"
+_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>")
+"""They are no functions: from Python 3.12 on they have no frame of their own."""
 COMMANDS = {"cold": f"echo first-{MARK}", "warm": f"echo second-{MARK}", "piped": f"echo 'third-{MARK}' | cat"}
 """The command of each prompt. Only the last one needs the parser: plain words are read without it."""
 _DONE = {"text": ["done"]}
@@ -66,6 +68,8 @@ class Probe:
                 self._calling = True
             elif code.co_filename == MODEL:  # a tool call lasts until the model is asked again
                 self._calling = False
+            if code.co_name in _COMPREHENSIONS:
+                return
             self._entered.add(code)
             if self._calling:
                 self._in_call.add(code)

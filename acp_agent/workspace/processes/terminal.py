@@ -518,7 +518,7 @@ class LocalTerminal:
                 process, pipes, typing = spawn(launch, request, {**self._environment, MARK: tree.mark}, tree.tag)
             on_failure.pop_all()
         self._watchdog.watch(tree.mark, process.pid)
-        own_pipes = frozenset(os.fstat(pipe).st_ino for pipe in pipes.values())
+        own_pipes = frozenset({os.fstat(pipe).st_ino for pipe in pipes.values()})
         tree.started(process.pid, own_pipes, launch.keepers)
         # For both timeouts, 0 means none.
         timeout = (self._default_timeout if request.timeout is None else request.timeout) or None

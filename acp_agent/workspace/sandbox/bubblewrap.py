@@ -340,7 +340,7 @@ def _all_in_order(count: int) -> str:
 
     The kernel lists mounts in the order in which they were made. Where it does not, each place is looked for.
     """
-    pattern = "".join(f'*" ${{{number}}} "' for number in range(1, count + 1))
+    pattern = "".join([f'*" ${{{number}}} "' for number in range(1, count + 1)])
     return f"case $_mounts in {pattern}*) shift {count} ;; esac"
 
 
