@@ -417,8 +417,7 @@ class PermissionGate(Gate):
 
     def _settle_asking(self, facts: CallFacts) -> Settlement:
         # A shell that runs already is no way around its rules, and neither is another tool that does the same.
-        acts_as = (*facts.spec.acts_as, *((_SHELL,) if facts.typed else ()))
-        for tool in acts_as:
+        for tool in (*facts.spec.acts_as, *((_SHELL,) if facts.typed else ())):
             if denial := self._denied_as(tool, facts):
                 return Settlement(denial)
         if facts.command is not None:
