@@ -120,9 +120,6 @@ class ModelShop(FolderShop):
         (settings,) = _
         return Catalog.of(settings, os.environ, self.credentials)
 
-    def background(self, task: Any) -> None:
-        self.start(task)
-
 
 def no_walls(*_: object) -> None:
     """Build no sandbox, which not every machine can."""

@@ -32,6 +32,7 @@ from acp_agent.session.session import Opening, Session, SessionDependencies, Ses
 from acp_agent.session.toolset.reloading import ReloadingToolset
 from acp_agent.session.toolset.toolset import SessionTools
 from acp_agent.session.turn_slot import Answer
+from acp_agent.session.workspace_facts import FolderLook
 from acp_agent.tools.bash import Bash
 from acp_agent.tools.edit import Write
 from acp_agent.tools.path_tools import DeletePath
@@ -197,6 +198,10 @@ class FolderShop(Shop):
     def background(self, task: Any) -> None:
         """Start it: the next prompt waits for what cleans up behind a command of the editor's terminal."""
         self.start(task)
+
+    def folder_look(self, *_: Any) -> FolderLook:
+        """Leave the look undone: it starts git, which would run on when the session ends."""
+        return FolderLook(super().background)
 
 
 class OpenSession:
