@@ -56,7 +56,7 @@ EXTERNALS = {
     "pathspec": {"workspace"},
     "platformdirs": {"config"},
     "psutil": {"workspace"},
-    "pydantic": {"llm", "mcp", "protocol", "shape_models", "store"},
+    "pydantic": {"mcp", "protocol", "shape_models", "store"},
     "pydantic_core": {"mcp", "protocol", "shape_models"},
     "re2": {"regex"},
     "soupsieve": {"tools"},

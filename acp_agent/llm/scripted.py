@@ -26,19 +26,9 @@ import tomllib
 from collections.abc import AsyncGenerator, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Final, Self, cast
+from typing import Annotated, Any, Final, cast
 
 import anyio
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    JsonValue,
-    ValidationError,
-    model_validator,
-)
 
 from acp_agent.core.errors import ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import (
@@ -59,6 +49,7 @@ from acp_agent.core.messages import (
 )
 from acp_agent.core.ports import ModelRequest
 from acp_agent.llm.endpoint import read_arguments, write
+from acp_agent.shape import AfterValidator, BeforeValidator, Field, Shape, ShapeConfig, ValidationError
 
 PACKAGED: Final = ("demo", "hello")
 _VALUE_LIMIT: Final = 80
@@ -68,7 +59,7 @@ def _chunks(value: object) -> object:
     if isinstance(value, str):
         return (value,)
     if not isinstance(value, list | tuple):
-        raise ValueError("a string or a list of strings")  # noqa: TRY004 - pydantic turns this into its own error
+        raise ValueError("a string or a list of strings")  # noqa: TRY004 - it is told as what is wrong with the value
     return cast("object", value)
 
 
@@ -83,15 +74,23 @@ def _pattern(value: str) -> str:
 Chunks = Annotated[tuple[str, ...], BeforeValidator(_chunks)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+def _json(value: dict[str, Any]) -> dict[str, Any]:
+    try:
+        json.dumps(value)
+    except TypeError as error:
+        raise ValueError(f"values that JSON has ({error})") from error
+    return value
+
+
+class _Strict(Shape):
+    shape_config = ShapeConfig(strict=False)
 
 
 class ScriptedCall(_Strict):
     """A tool call. `raw_arguments` imitates a model that writes broken JSON."""
 
     name: str = Field(min_length=1)
-    arguments: dict[str, JsonValue] = Field(default_factory=dict)
+    arguments: Annotated[dict[str, Any], AfterValidator(_json)] = Field(default_factory=dict[str, Any])
     raw_arguments: str | None = None
 
 
@@ -122,11 +121,10 @@ class Step(_Strict):
     stop: ModelStop | None = None
     usage: ScriptedUsage | None = None
 
-    @model_validator(mode="after")
-    def _says_something(self) -> Self:
+    def check(self) -> None:
+        """Raise ValueError if the step says and does nothing."""
         if not (self.thought or self.text or self.tools or self.hang or self.error or self.stop):
             raise ValueError("a step with at least one of thought, text, tools, hang, error, stop")
-        return self
 
 
 class Turn(_Strict):
@@ -170,7 +168,7 @@ def _read(reference: str) -> tuple[str, str]:
 
 def _config_error(where: str, error: ValidationError) -> ConfigError:
     """Return the first problem as file, key, value and what was expected."""
-    first = error.errors(include_url=False, include_context=False)[0]
+    first = error.problems[0]
     key = ".".join(str(step) for step in first["loc"]) or "the file"
     match first["type"]:
         case "missing":
