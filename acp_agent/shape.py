@@ -49,9 +49,9 @@ Problem: TypeAlias = Mapping[str, Any]
 class ValidationError(ValueError):
     """Data that does not fit its shape. `problems` holds everything that is wrong."""
 
-    def __init__(self, message: str, problems: Iterable[Problem]) -> None:
-        super().__init__(message)
+    def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
+        super().__init__("; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in self.problems))
 
 
 class ShapeConfig(NamedTuple):

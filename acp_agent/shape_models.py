@@ -30,7 +30,7 @@ def validated(shape: type[S], value: object) -> S:
     try:
         return cast("S", model(shape).model_validate(value))
     except pydantic.ValidationError as error:
-        raise ValidationError(str(error), cast("list[Problem]", error.errors(include_url=False))) from None
+        raise ValidationError(cast("list[Problem]", error.errors(include_url=False))) from None
 
 
 def json_schema(shape: type[Shape]) -> dict[str, Any]:

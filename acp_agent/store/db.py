@@ -113,7 +113,8 @@ class _Lane:
     def run_now(self, step: Step[T]) -> T:
         """Run a whole transaction at once in the caller's thread. The caller knows that the connection's is idle.
 
-        It does not wait for a lock or for the disk. Raises _Moved, what the step raises, and sqlite3.Error.
+        It waits for no lock, and for the disk only at the first write to a new log. Raises _Moved, what the step
+        raises, and sqlite3.Error.
         """
         _, made = self._open()
         if made.always_durable:
@@ -187,15 +188,22 @@ class _LogSync:
 
     def soon(self) -> None:
         """Sync what was committed until now."""
-        if not self._asked:
-            self._asked = True
-            asyncio.get_running_loop().run_in_executor(self._thread, self._sync).add_done_callback(self._done)
+        if self._asked:
+            return
+        self._asked = True
+        try:
+            asked = asyncio.get_running_loop().run_in_executor(self._thread, self._sync)
+        except RuntimeError as error:  # no thread can be started
+            self._asked = False
+            self._failed(error)
+        else:
+            asked.add_done_callback(self._done)
 
     def _sync(self) -> None:
         self._asked = False  # what is committed from here on needs another one
         try:
             fd = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError:
+        except FileNotFoundError:
             return  # it was written back to the database, which SQLite syncs
         try:
             self._sync_file(fd)
@@ -347,9 +355,9 @@ class Database:
         """
         self._closed = True
         await self._reader.drop(_END)
+        await self._writer.drop(_END)  # the last to go writes the log back
         with anyio.move_on_after(_END, shield=True):
             await anyio.to_thread.run_sync(self._log_sync.close, abandon_on_cancel=True)
-        await self._writer.drop(_END)  # the last to go writes the log back
 
     async def _called(self, write: _Write[Any], patience: float | None) -> None:
         """Wait until a write has ended or leads. Raises StoreUnavailable after `patience`, unless it runs."""

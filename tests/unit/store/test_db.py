@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager, closing, suppress
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import anyio
 import anyio.abc
@@ -258,6 +259,63 @@ async def test_nobody_waits_for_the_disk_and_it_is_asked_once_for_all_that_comes
         assert len(await database.read(CONVERSATIONS)) == 20
         disk.free.set()
     assert disk.synced.count("agent.db-wal") <= 3
+
+
+async def test_a_write_that_ends_while_the_database_is_closed_is_told_as_what_it_is(path):
+    async with opened(path) as database:
+        await database.write(add("first"))
+        began, go_on = threading.Event(), threading.Event()
+        told = list[object]()
+
+        def slow(connection: sqlite3.Connection) -> None:
+            add("slow")(connection)
+            began.set()
+            go_on.wait(0.2)
+
+        async def write() -> None:
+            try:
+                told.append(await database.write(slow))
+            except StoreUnavailable as error:
+                told.append(error)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(write)
+            await anyio.to_thread.run_sync(began.wait)
+            await database.aclose()
+    async with opened(path) as database:
+        stored = ("slow",) in await database.read(CONVERSATIONS)
+    assert [outcome is None for outcome in told] == [stored]
+
+
+async def test_without_a_thread_for_the_disk_a_write_counts_and_the_next_one_is_synced(path, monkeypatch):
+    disk, warnings = Disk(path.parent), list[str]()
+
+    def no_thread(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async with opened(path, warnings, sync=disk.sync) as database:
+        await database.write(add("a"), durable=False)
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", no_thread)
+            await database.write(add("b"), short=True)
+        await database.write(add("c"))
+    assert "agent.db-wal" in disk.synced
+    assert warnings == [f"the database {path} is not synced: can't start new thread"]
+
+
+async def test_a_log_that_cannot_be_opened_is_told(path, monkeypatch):
+    warnings, opens = list[str](), os.open
+
+    def full(name: Any, *more: Any) -> int:
+        if str(name).endswith("-wal"):
+            raise OSError(24, "Too many open files")
+        return opens(name, *more)
+
+    async with opened(path, warnings) as database:
+        monkeypatch.setattr(os, "open", full)
+        await database.write(add("a"))
+        await anyio.to_thread.run_sync(until, lambda: warnings)
+    assert warnings == [f"the database {path} is not synced: [Errno 24] Too many open files"]
 
 
 async def test_a_disk_that_cannot_be_synced_is_told_once_and_the_writes_count(path):
