@@ -209,10 +209,9 @@ async def test_what_is_done_at_once_is_done_whole_or_not_at_all(path):
 
 
 class Disk:
-    """What was synced, by the names of its files. A sync waits while `stuck`, and fails with `error`."""
+    """What was synced: the log or its folder. A sync waits until the disk is `free`, and fails with `error`."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self) -> None:
         self.synced: list[str] = []
         self.free = threading.Event()
         self.free.set()
@@ -222,24 +221,26 @@ class Disk:
         self.free.wait()
         if self.error is not None:
             raise self.error
-        names = {os.stat(path).st_ino: path.name for path in (self._folder, *self._folder.iterdir())}
-        self.synced.append(names[os.fstat(fd).st_ino])
+        self.synced.append("folder" if stat.S_ISDIR(os.fstat(fd).st_mode) else "log")
+
+    async def has_synced(self, times: int) -> None:
+        """Wait until the log was synced so often."""
+        await anyio.to_thread.run_sync(until, lambda: self.synced.count("log") >= times)
 
 
 async def test_only_what_must_survive_a_power_cut_is_synced_behind_its_commit(path):
-    disk = Disk(path.parent)
+    disk = Disk()
     async with opened(path, sync=disk.sync) as database:
         await database.write(add("a"), durable=False)
         await database.write(add("b"), durable=False, short=True)
         assert disk.synced == []
         await database.write(add("c"))
-    assert disk.synced == ["agent.db-wal", "data"], "the new log has its name on the disk"
-
-    async with opened(path, sync=disk.sync) as database:
+        await anyio.to_thread.run_sync(until, lambda: "folder" in disk.synced)
+        assert disk.synced == ["log", "folder"], "the new log has its name on the disk"
         await database.write(add("d"), short=True)
-        await anyio.to_thread.run_sync(until, lambda: disk.synced[2:])
+        await disk.has_synced(2)
         await database.write(add("e"))
-    assert disk.synced.count("agent.db-wal") == 3
+        await disk.has_synced(3)
 
 
 def until(seen: Callable[[], object]) -> None:
@@ -250,7 +251,7 @@ def until(seen: Callable[[], object]) -> None:
 
 
 async def test_nobody_waits_for_the_disk_and_it_is_asked_once_for_all_that_comes_meanwhile(path):
-    disk = Disk(path.parent)
+    disk = Disk()
     async with opened(path, sync=disk.sync) as database:
         disk.free.clear()
         with anyio.fail_after(10):
@@ -258,7 +259,7 @@ async def test_nobody_waits_for_the_disk_and_it_is_asked_once_for_all_that_comes
                 await database.write(add(f"{number:02}"))
         assert len(await database.read(CONVERSATIONS)) == 20
         disk.free.set()
-    assert disk.synced.count("agent.db-wal") <= 3
+    assert disk.synced.count("log") <= 3
 
 
 async def test_a_write_that_ends_while_the_database_is_closed_is_told_as_what_it_is(path):
@@ -288,7 +289,7 @@ async def test_a_write_that_ends_while_the_database_is_closed_is_told_as_what_it
 
 
 async def test_without_a_thread_for_the_disk_a_write_counts_and_the_next_one_is_synced(path, monkeypatch):
-    disk, warnings = Disk(path.parent), list[str]()
+    disk, warnings = Disk(), list[str]()
 
     def no_thread(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -299,7 +300,7 @@ async def test_without_a_thread_for_the_disk_a_write_counts_and_the_next_one_is_
             patched.setattr(threading.Thread, "start", no_thread)
             await database.write(add("b"), short=True)
         await database.write(add("c"))
-    assert "agent.db-wal" in disk.synced
+        await disk.has_synced(1)
     assert warnings == [f"the database {path} is not synced: can't start new thread"]
 
 
@@ -319,7 +320,7 @@ async def test_a_log_that_cannot_be_opened_is_told(path, monkeypatch):
 
 
 async def test_a_disk_that_cannot_be_synced_is_told_once_and_the_writes_count(path):
-    disk, warnings = Disk(path.parent), list[str]()
+    disk, warnings = Disk(), list[str]()
     disk.error = OSError(5, "Input/output error")
     async with opened(path, warnings, sync=disk.sync) as database:
         for name in "ab":
@@ -430,13 +431,13 @@ async def test_writes_that_wait_at_the_same_time_become_one_transaction(path, be
 
 
 async def test_a_transaction_is_synced_if_one_of_its_writes_must_be(path):
-    disk = Disk(path.parent)
+    disk = Disk()
     async with opened(path, sync=disk.sync) as database:
         await database.write(add("a"), durable=False)
         async with behind_a_write(database, durable=False) as tasks:
             for name in "bc":
                 tasks.start_soon(lambda name=name: database.write(add(name), durable=name == "c"))
-    assert "agent.db-wal" in disk.synced
+        await disk.has_synced(1)
 
     disk.synced.clear()
     async with opened(path, sync=disk.sync) as database, behind_a_write(database, durable=False) as tasks:
