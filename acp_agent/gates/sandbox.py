@@ -151,9 +151,8 @@ class SandboxGate(Gate):
         outside: dict[str, None] = {}
         made = set[str]()
         judged, plain = 0, isinstance(line.analysis, Plain)
-        reads = line.only_reads and "git" not in [
-            step.command.name for step in line.steps
-        ]  # repositories name programs
+        names = [step.command.name for step in line.steps]
+        reads = line.only_reads and "git" not in names  # repositories name programs
         for command, _, folders, after in line.steps:
             if folders.lost:
                 return Deny("it changes the folder more often than can be followed; run it in steps")

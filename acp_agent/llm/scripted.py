@@ -77,7 +77,7 @@ Chunks = Annotated[tuple[str, ...], BeforeValidator(_chunks)]
 def _json(value: dict[str, Any]) -> dict[str, Any]:
     try:
         json.dumps(value)
-    except TypeError as error:
+    except (TypeError, RecursionError) as error:
         raise ValueError(f"values that JSON has ({error})") from error
     return value
 

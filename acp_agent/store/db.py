@@ -215,7 +215,7 @@ class _LogSync:
             self._synced = found.st_dev, found.st_ino
 
     def _done(self, future: asyncio.Future[None]) -> None:
-        if (error := future.exception()) is not None:
+        if not future.cancelled() and (error := future.exception()) is not None:
             self._failed(error)
 
     def _sync_folder(self) -> None:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, suppress
 from functools import partial
 from pathlib import Path
@@ -213,6 +213,7 @@ class Disk:
 
     def __init__(self) -> None:
         self.synced: list[str] = []
+        self._changed = threading.Condition()
         self.free = threading.Event()
         self.free.set()
         self.error: OSError | None = None
@@ -221,11 +222,30 @@ class Disk:
         self.free.wait()
         if self.error is not None:
             raise self.error
-        self.synced.append("folder" if stat.S_ISDIR(os.fstat(fd).st_mode) else "log")
+        with self._changed:
+            self.synced.append("folder" if stat.S_ISDIR(os.fstat(fd).st_mode) else "log")
+            self._changed.notify_all()
 
-    async def has_synced(self, times: int) -> None:
-        """Wait until the log was synced so often."""
-        await anyio.to_thread.run_sync(until, lambda: self.synced.count("log") >= times)
+    async def has_synced(self, times: int, kind: str = "log") -> None:
+        """Wait until the log, or its folder, was synced so often."""
+
+        def wait() -> None:
+            with self._changed:
+                assert self._changed.wait_for(lambda: self.synced.count(kind) >= times, 30)
+
+        await anyio.to_thread.run_sync(wait)
+
+
+class Told(list[str]):
+    """Warnings. `any` is set by the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.any = anyio.Event()
+
+    def append(self, warning: str) -> None:
+        super().append(warning)
+        self.any.set()
 
 
 async def test_only_what_must_survive_a_power_cut_is_synced_behind_its_commit(path):
@@ -235,19 +255,12 @@ async def test_only_what_must_survive_a_power_cut_is_synced_behind_its_commit(pa
         await database.write(add("b"), durable=False, short=True)
         assert disk.synced == []
         await database.write(add("c"))
-        await anyio.to_thread.run_sync(until, lambda: "folder" in disk.synced)
+        await disk.has_synced(1, "folder")
         assert disk.synced == ["log", "folder"], "the new log has its name on the disk"
         await database.write(add("d"), short=True)
         await disk.has_synced(2)
         await database.write(add("e"))
         await disk.has_synced(3)
-
-
-def until(seen: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not seen():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 async def test_nobody_waits_for_the_disk_and_it_is_asked_once_for_all_that_comes_meanwhile(path):
@@ -305,7 +318,7 @@ async def test_without_a_thread_for_the_disk_a_write_counts_and_the_next_one_is_
 
 
 async def test_a_log_that_cannot_be_opened_is_told(path, monkeypatch):
-    warnings, opens = list[str](), os.open
+    warnings, opens = Told(), os.open
 
     def full(name: Any, *more: Any) -> int:
         if str(name).endswith("-wal"):
@@ -315,18 +328,18 @@ async def test_a_log_that_cannot_be_opened_is_told(path, monkeypatch):
     async with opened(path, warnings) as database:
         monkeypatch.setattr(os, "open", full)
         await database.write(add("a"))
-        await anyio.to_thread.run_sync(until, lambda: warnings)
+        await warnings.any.wait()
     assert warnings == [f"the database {path} is not synced: [Errno 24] Too many open files"]
 
 
 async def test_a_disk_that_cannot_be_synced_is_told_once_and_the_writes_count(path):
-    disk, warnings = Disk(), list[str]()
+    disk, warnings = Disk(), Told()
     disk.error = OSError(5, "Input/output error")
     async with opened(path, warnings, sync=disk.sync) as database:
         for name in "ab":
             await database.write(add(name))
             await anyio.wait_all_tasks_blocked()
-            await anyio.to_thread.run_sync(until, lambda: warnings)
+            await warnings.any.wait()
         assert await database.read(CONVERSATIONS) == [("a",), ("b",)]
     assert warnings == [f"the database {path} is not synced: [Errno 5] Input/output error"]
 
