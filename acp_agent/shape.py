@@ -70,7 +70,7 @@ class ShapeConfig(NamedTuple):
 
 
 class FieldOptions(TypedDict, total=False):
-    """What can be said of a field, in the words of `pydantic.Field`."""
+    """The options of a field. They mean what they mean to `pydantic.Field`."""
 
     description: str
     examples: list[Any]
@@ -101,19 +101,19 @@ def Field(  # noqa: N802 - it is spelled and used as pydantic's
 ) -> Any:
     """Return the limits, the description and the default of a field.
 
-    `default_factory` is called once for all: nobody changes a value of a shape.
+    `default_factory` is called once, here: all instances share its result, because the values of a shape never change.
     """
     return FieldInfo(options, default_factory() if default_factory else default, default_factory)
 
 
 class AfterValidator(NamedTuple):
-    """A mark: `check` gets the value and returns it or another. It raises ValueError with what is expected."""
+    """A mark (metadata of `Annotated`): `check` returns the value or another, or raises ValueError with a reason."""
 
     check: Callable[[Any], Any]
 
 
 class BeforeValidator(NamedTuple):
-    """A mark: `change` gets the raw value, before its type is looked at, and returns it or another."""
+    """A mark: `change` gets the raw value before its type is checked, and returns it or another one."""
 
     change: Callable[[Any], Any]
 
@@ -123,7 +123,7 @@ class NoneIfWrong:
 
 
 class Tagged(NamedTuple):
-    """A mark of a union of shapes: the text under `key` says which it is, the literal type of each shape's own `key`.
+    """A mark of a union of shapes: the text under `key` selects the shape whose field `key` is the Literal of it.
 
     otherwise   the shape of data with another text, or None if that is an error
     """
@@ -138,7 +138,7 @@ class ShapeField(NamedTuple):
     name        the attribute
     key         the key in the data
     type        the type without its marks, such as `int | None`
-    marks       the marks of `Annotated`, each `Field(...)` among them
+    marks       the metadata of `Annotated`, with each `Field(...)`
     default     the default, if it is not required
     factory     makes the default, if the declaration says so
     """
@@ -219,7 +219,7 @@ class Shape:
 
     @classmethod
     def prepared(cls, value: object) -> object:
-        """Return the raw data with what the shape changes before it is looked at."""
+        """Return the raw data as it is to be validated. A shape may override this to change the data first."""
         return value
 
     def check(self) -> None:
@@ -339,7 +339,7 @@ def _readers(shape: type[Shape]) -> Mapping[str, tuple[str, bool, Reader]]:
 def _reader(kind: Any, marks: tuple[Any, ...], config: ShapeConfig, *, strict: bool) -> Reader:
     """Return the reader of a type with marks.
 
-    strict   whether a list is refused for a tuple, and the value of an enumeration for its member
+    strict   whether a list is refused where a tuple is declared, and a value where a member of an enumeration is
     """
     if get_origin(kind) is Annotated:
         inner, *inner_marks = get_args(kind)
@@ -358,7 +358,7 @@ def _reader(kind: Any, marks: tuple[Any, ...], config: ShapeConfig, *, strict: b
             case BeforeValidator():
                 read = _before(read, mark.change)
             case _:
-                pass  # a mark of somebody else, or Tagged, or NoneIfWrong: pydantic reads what is wrong as None
+                pass  # Tagged was used above, NoneIfWrong only concerns pydantic, and other marks mean nothing here
     return read
 
 
@@ -401,7 +401,7 @@ def _within(read: Reader, options: FieldOptions) -> Reader:
 
 
 def _matches(pattern: str) -> Callable[[str], bool]:
-    """Return the question whether a text matches. Pydantic's expressions may differ outside of printable ASCII."""
+    """Return a test whether a text matches. Pydantic's regular expressions may differ outside of printable ASCII."""
     search = re.compile(pattern).search
     return lambda text: text.isascii() and text.isprintable() and search(text) is not None
 
@@ -416,11 +416,11 @@ _LIMITS: Final[Mapping[str, Callable[[Any], Callable[[Any], bool]]]] = {
     "max_length": lambda length: lambda value: len(value) <= length,
     "pattern": _matches,
 }
-"""What makes of each limit the question whether a value keeps it."""
+"""For each limit, a function that makes a test of values from the limit's setting."""
 
 
 def _type_reader(kind: Any, config: ShapeConfig, *, strict: bool) -> Reader:
-    """Return the reader of a type without marks. What it does not know is never plain."""
+    """Return the reader of a type without marks. The reader of an unknown type always raises NotPlain."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Literal:
         return _literal_reader(inner)
@@ -505,7 +505,7 @@ def _literal_reader(values: tuple[Any, ...]) -> Reader:
 
 
 def _union_reader(readers: Sequence[Reader]) -> Reader:
-    """Return the reader of a union. It is plain if it fits just one of the types."""
+    """Return the reader of a union. A value is plain if it fits exactly one of the types."""
 
     def read(value: Any) -> Any:
         fitting: list[Any] = []
@@ -535,7 +535,7 @@ def _tagged_reader(union: Any, tagged: Tagged) -> Reader:
 
 
 def tags(union: Any, tagged: Tagged) -> Mapping[str, type[Shape]]:
-    """Return the shapes of a tagged union by the text that says it is theirs."""
+    """Return the shapes of a tagged union by the text that selects each."""
     shapes = cast("tuple[type[Shape], ...]", get_args(union))
     kinds = {shape: fields(shape)[tagged.key].type for shape in shapes if shape is not tagged.otherwise}
     return {get_args(kind)[0]: shape for shape, kind in kinds.items()}

@@ -58,7 +58,7 @@ class _Lean(GenerateJsonSchema):
 
 @cache
 def model(shape: type[Shape]) -> type[pydantic.BaseModel]:
-    """Return the pydantic model of a shape. What it makes of data is an instance of the shape."""
+    """Return the pydantic model of a shape. Its `model_validate` returns an instance of the shape."""
     config = shape.shape_config
 
     def judged(cls: object, value: Any, judge: pydantic.ModelWrapValidatorHandler[Any]) -> Any:
@@ -86,7 +86,7 @@ def model(shape: type[Shape]) -> type[pydantic.BaseModel]:
         members["__annotations__"][field.name] = _translated(field.type, field.marks)
         if field.factory is not None:
             members[field.name] = pydantic.Field(default_factory=field.factory)
-        elif not field.is_required():  # it is for the JSON Schema alone, since only what was given is taken
+        elif not field.is_required():  # only for the JSON Schema: `judged` takes no defaults
             default = field.default
             members[field.name] = default.model_dump() if isinstance(default, Shape) else default
     make: Any = type(pydantic.BaseModel)
@@ -94,7 +94,7 @@ def model(shape: type[Shape]) -> type[pydantic.BaseModel]:
 
 
 def _translated(kind: Any, marks: tuple[Any, ...] = ()) -> Any:
-    """Return a type and its marks as pydantic has them."""
+    """Return a type and its marks in pydantic's form."""
     if get_origin(kind) is Annotated:
         inner, *inner_marks = get_args(kind)
         return _translated(inner, (*inner_marks, *marks))
@@ -130,7 +130,7 @@ def _translated_union(kind: Any, tagged: Tagged) -> Any:
 
 
 def _translated_mark(mark: Any) -> Any:
-    """Return a mark of ours as pydantic's, or None for a mark that means nothing to it."""
+    """Return one of our marks in pydantic's form, or None if pydantic needs none for it."""
     match mark:
         case FieldInfo():
             return pydantic.Field(**cast("dict[str, Any]", mark.options)) if mark.options else None

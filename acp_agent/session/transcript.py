@@ -42,7 +42,7 @@ A UsageChanged event waits as long for the next event, so that one write stores 
 _BACKLOG = 256
 """The number of events that may wait to be shown. With more, `tell` waits as well."""
 _SELDOM = 1.0
-"""Seconds between two writes of the state alone, while calls show their progress, which is not stored."""
+"""Seconds between two writes of the state while calls only show their progress, which itself is not stored."""
 _READING = (ToolKind.READ, ToolKind.SEARCH)
 """Kinds of calls that change nothing. They need not wait for the disk."""
 _ANSWER_BEGINS = 0.25
@@ -79,16 +79,17 @@ class EventQueue:
         """Store and show an event. If a later step may depend on the event, return only after it was shown."""
         self._waiting.append(event)
         self._told += 1
-        lag, wanted = 0, self._told  # how many of the last events may be unshown on return; which are shown at once
+        # `lag` is how many events may still be unshown on return. The first `wanted` events are shown without a pause.
+        lag, wanted = 0, self._told
         match event:
             case TextDelta() | ThoughtDelta():
                 lag = _BACKLOG
-                wanted -= lag  # hurry only if the caller waits
-            case UserMessage():  # nothing follows from it before the model is asked
+                wanted -= lag  # end the pause only if this caller has to wait
+            case UserMessage():  # nothing depends on it before the first request to the model
                 lag = _BACKLOG
             case UsageChanged():
                 lag = _BACKLOG
-                wanted -= 1  # it waits; the events before it need not
+                wanted -= 1  # this event may wait for the next one; the events before it are shown at once
             case ToolStarted(kind=kind):  # a call that changes something is stored before it begins
                 lag = _BACKLOG if kind in _READING else 0
             case ToolProgress(terminal_id=terminal_id) if terminal_id:  # a terminal is shown before it is used
@@ -96,7 +97,7 @@ class EventQueue:
             case ToolProgress():
                 lag = _BACKLOG
                 wanted -= lag
-            case ToolFinished():  # the release of its terminal waits by itself
+            case ToolFinished():  # the release of its terminal is sent behind this update, so nobody need wait
                 lag = _BACKLOG
             case _:
                 pass
@@ -196,7 +197,7 @@ class EventQueue:
             self._move()
 
     async def _write(self, events: Sequence[Event]) -> None:
-        """Store events and the state. The state can wait for the end of a call that shows its progress."""
+        """Store events and the state. While events only show progress, store the state once in `_SELDOM` seconds."""
         now = anyio.current_time()
         if now - self._written < _SELDOM and set(map(type, events)) == {ToolProgress}:
             return

@@ -43,7 +43,7 @@ _SHORT = 32 * 1024
 
 
 class Care(Enum):
-    """The kind of a write that no event waits for. Its data survives a power cut."""
+    """The kind of a write that `write` is called for without an event. Its data survives a power cut."""
 
     TURN_END = auto()  # it waits for other processes
     BACKGROUND = auto()  # it must not delay anything
@@ -225,7 +225,7 @@ class TranscriptWriter:
         self._weight -= sum(map(_weight, told))
         self._written = _merged(self._written, state)
         if self._told_failure:
-            self._warn("this conversation is being kept again, and nothing of it was lost")
+            self._warn("this conversation is stored again, and nothing of it was lost")
         self._failing_since, self._told_failure, self._next_try = None, False, 0.0
         return True
 
@@ -253,16 +253,16 @@ class TranscriptWriter:
         now = anyio.current_time()
         self._next_try = now + RETRY
         if self._failing_since is None:
-            _log.warning("conversation not kept for now", reason=str(error))
+            _log.warning("conversation not stored for now", reason=str(error))
             self._failing_since = now
         if not self._told_failure and (lasting or now - self._failing_since > _LASTING):
             self._told_failure = True
-            self._warn(f"this conversation is not being kept for now: {error}")
+            self._warn(f"this conversation is not stored for now: {error}")
         if self._weight > _MOST_HELD_BACK:
             self.repository = None
             self._held_back.clear()
             self._weight = 0
-            self._warn("this conversation is not kept any more: the database could not be written for too long")
+            self._warn("this conversation is no longer stored: the database could not be written for too long")
 
 
 def _weight(event: TranscriptEvent) -> int:

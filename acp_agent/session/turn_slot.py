@@ -17,9 +17,9 @@ from acp_agent.log import Log
 
 _log = Log(__name__)
 _PAUSE = 0.05
-"""Seconds in which a prompt that follows a turn at once arrives."""
+"""Seconds to wait after a turn, in case the editor sends the next prompt at once."""
 _ENDING = 0.3
-"""Seconds that the clean-ups of a cancelled turn wait for its end."""
+"""Seconds that `cancelled_over` waits for the end of a cancelled turn."""
 _CLOSING = 5.0
 """Seconds that a cancelled turn may take to end. After that the session is closed anyway."""
 
@@ -58,7 +58,7 @@ class Engine(Protocol):
         ...
 
     async def kept(self) -> Change:
-        """Return the same as `state`. Long texts are redacted in a thread."""
+        """Return what `state` returns, but redact long texts in a thread."""
         ...
 
     def commands(self) -> tuple[OfferedCommand, ...]:
@@ -93,7 +93,7 @@ class TurnSlot:
         self.session_ended = self.scheduled = self.gave_way = False
         self.used_at = anyio.current_time()
         self._scope: anyio.CancelScope | None = None
-        self._arriving: set[anyio.CancelScope] = set()  # of prompts that wait until a scheduled turn has given way
+        self._arriving: set[anyio.CancelScope] = set()  # prompts that wait for the end of a scheduled turn
         self._over = anyio.Event()
         self.closed = False
 
@@ -153,7 +153,7 @@ class TurnSlot:
                 over.set()
 
     async def _end_scheduled(self, scope: anyio.CancelScope) -> None:
-        """Cancel a scheduled turn, and wait for its end. `cancel` reaches `scope`, that of the prompt that comes."""
+        """Cancel a scheduled turn, and wait for its end. Meanwhile `cancel` cancels `scope`, the new prompt's."""
         self._arriving.add(scope)
         try:
             while self._scope is not None and self.scheduled:
@@ -207,7 +207,7 @@ class IdleWaiter:
         self._one_looks = anyio.Lock(fast_acquire=True)
 
     async def __call__(self) -> None:
-        """Wait until no turn runs and none follows at once, or the patience is over."""
+        """Wait until no turn has run for a moment, or until `patience` is over."""
         with anyio.move_on_after(self._patience):
             await anyio.sleep(_PAUSE)
             async with self._one_looks:

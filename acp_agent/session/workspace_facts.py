@@ -2,13 +2,13 @@
 
 The notes (AGENTS.md and the like) are a part of the system prompt.
 
-The facts are the date, the branch, uncommitted files, how tests are run, and files that changed. They stand behind the
-user's words in a fence of their own, each only if it is new: what the model has been told stands in the conversation,
-and is looked up there. Names of files and branches are data: they stay on one line, are cut, and can close no fence.
+The facts are the date, the branch, uncommitted files, how tests are run, and files that changed. They follow the
+user's words in a fence of their own. A fact is left out if the conversation contains it already. Names of files and
+branches are data: each stays on one line, is cut if it is long, and cannot close the fence.
 The user is not shown the facts, and they do not count as something the user typed.
 
 Notes and facts are read early, in the thread that looks for the user's definitions, so a prompt takes one trip to a
-thread. If the roots or the settings are others by the time they are needed, they are read again.
+thread. They are read again if the roots or the settings have changed when they are needed.
 
 A prompt waits for no program. `git status` runs in the background when the engine starts and after every turn, and its
 newest answer is used; only the first prompt waits for it, for a moment.
@@ -51,12 +51,12 @@ from acp_agent.workspace.project_notes import (
 )
 from acp_agent.workspace.roots import Roots
 
-_SLOW_NOTES = "reading the notes for agents takes too long (a slow disk?): what was read last stands in for them"
+_SLOW_NOTES = "reading the notes for agents takes too long (a slow disk?), so the notes that were read last are used"
 
-_MOST_PATTERNS, _LONGEST_PATTERN = 20, 100  # of a rule
+_MOST_PATTERNS, _LONGEST_PATTERN = 20, 100  # the patterns of one rule, and the characters of one
 
 USERS_FILE = "AGENTS.md"
-"""Its name in the folder of the user's configuration."""
+"""The name of the user's own notes, in the folder of their configuration."""
 
 _TAG = "workspace"
 _CHANGED = "Changed on disk since you last saw them"
@@ -65,12 +65,12 @@ _FIRST_LOOK = 0.15
 _DISK = 0.5
 """Seconds that a prompt waits for the files that the model has seen, and for the branch."""
 _EARLY_SECONDS = 2.0
-"""How long an early look may be used: the user may be asked, or a scheduled prompt come hours after a cancelled one."""
+"""How long an early look may be used. A prompt may be delayed, for example while the user answers a question."""
 _NAMES = 10
 _LONGEST = 120
 _Found = TypeVar("_Found")
 _OfDisk: TypeAlias = tuple[Sequence[tuple[str, str]], frozenset[str]]  # facts, and the files that changed
-_LOOKED_AT = 200  # uncommitted files that are looked at to find the first that may be named
+_LOOKED_AT = 200  # the most uncommitted files among which names to show are searched
 
 
 class EarlyLook(Generic[_Found]):
@@ -79,7 +79,7 @@ class EarlyLook(Generic[_Found]):
     found       what was seen; None until the look is over, or if it failed
     under_way   whether the look has begun and is not over
 
-    after     the objects that decide what is seen
+    after     the objects on which the result depends
     look      looks at the disk
     seconds   how long the result may be used
     """
@@ -103,7 +103,7 @@ class EarlyLook(Generic[_Found]):
         self.under_way = False
 
     def holds(self, after: Sequence[object]) -> bool:
-        """Return whether these objects would decide now what is seen, and the look is new."""
+        """Return whether the result may be used: it depends on exactly these objects, and is new enough."""
         is_new = self.under_way or time.monotonic() - self._began < self._seconds
         return is_new and len(after) == len(self._after) and all(map(is_, after, self._after))
 
@@ -141,7 +141,7 @@ class ProjectNotes:
         return self._early
 
     async def block(self, settings: InstructionSettings, roots: Roots | None, *, trusted: bool | None) -> str:
-        """Return the block for the next turn; empty for none. It stays the same text while the files do.
+        """Return the block for the next turn; empty for none. The text changes only if the files or `max_chars` change.
 
         roots     what may be read now; None to read only the user's own notes
         trusted   whether the user trusts the folder. If they said no, its notes are left out
@@ -200,7 +200,7 @@ class FolderState:
 
 
 class FolderLook:
-    """The newest look at a folder. Sessions that may read the same of it share it.
+    """The newest look at a folder. Sessions that may read the same files share it.
 
     newest       what was seen
     background   starts a task
@@ -226,7 +226,7 @@ class FolderLook:
         Return the number of the look, for `wait`.
         """
         self._asked += 1
-        if roots() is not None:  # a session that may read nothing does not look for others
+        if roots() is not None:  # keep the roots of another session if this one may read nothing
             self._roots = roots
         if not self._looking:
             self._looking = True
@@ -245,11 +245,12 @@ class FolderLook:
                 if roots is not None:
                     tests = await to_thread.run_sync(command_for_tests, roots, abandon_on_cancel=True)
                     now = FolderState(await self._status(roots.cwd), tests)
-                    self.newest = self.newest if now == self.newest else now  # an early look holds while it is the same
+                    # An early look is usable only while this is the same object.
+                    self.newest = self.newest if now == self.newest else now
                 self._over(asked)
         finally:
             self._looking = False
-            self._roots = lambda: None  # they would keep the whole session in memory
+            self._roots = lambda: None  # the function keeps its whole session in memory
             self._over(self._asked)
 
     def _over(self, number: int) -> None:
@@ -263,7 +264,7 @@ class WorkspaceFacts:
 
     roots        returns the session's roots; None if nothing may be read now
     changed      returns the absolute paths of files that changed on disk since the model saw them. It blocks
-    messages     returns the conversation, in which the facts stand that the model was told
+    messages     returns the conversation, which contains the facts that the model was told
     clean        removes secrets and invisible characters from a text
     folder       returns the look at the folder, under the configuration in force
     wanted       returns whether the model is told facts
@@ -293,7 +294,7 @@ class WorkspaceFacts:
         self._known = frozenset[str]()  # changed files that the model was told of, and has not read since
         self._early: EarlyLook[_OfDisk] | None = None
         self._dirty: tuple[Roots, FolderState, str] | None = None  # the uncommitted files of a look
-        self._read: tuple[Sequence[Message], dict[str, str]] = (), {}  # messages, and the facts that stand in them
+        self._read: tuple[Sequence[Message], dict[str, str]] = (), {}  # messages, and the facts that they contain
 
     def look(self) -> None:
         """Look at the folder in the background."""
@@ -322,7 +323,7 @@ class WorkspaceFacts:
         told = self._told()
         facts = [pair for pair in await self._facts(early) if pair[1]]
         lines = [f"{name}: {fact}" for name, fact in facts if name == _CHANGED or told.get(name) != fact]
-        lines = [*map(self._clean, lines)]  # there may be more secrets than when a fact was found
+        lines = [*map(self._clean, lines)]  # more secrets may be known now than when the fact was found
         return fenced(_TAG, "\n".join(lines)) if lines else ""
 
     def _told(self) -> dict[str, str]:
@@ -389,7 +390,7 @@ def _listed(roots: Roots, paths: Iterable[str]) -> Iterator[str]:
 
 
 def told_facts(messages: Iterable[Message]) -> dict[str, str]:
-    """Return the facts that stand in a conversation, by name, as they were told last."""
+    """Return the facts that a conversation contains, by name, each as it was told last."""
     told = dict[str, str]()
     for message in messages:
         for part in message.parts if message.role is Role.USER else ():

@@ -14,9 +14,10 @@ and adjust the head. To detect that, copy the head file to another machine from 
 A record is handed to the kernel before the result of the call is handed on, so it survives the death of this process.
 It is not synced to the disk: a power cut may lose the last seconds, and `verify` reports that.
 
-A line is written to the head file first, behind the head. The next writer finishes with it a line in whose middle a
-process was killed. A line that nobody can finish, because the disk was full, stays. The next record goes on a line of
-its own, after a record that gives the length of the unfinished line. Nothing is ever removed.
+A line is first written to the head file, behind the head. If a process is killed in the middle of a line, the next
+writer completes the line from there. An unfinished line that cannot be completed, because the disk was full, stays. The
+next record goes on a line of its own, after a record that gives the length of the unfinished line. Nothing is ever
+removed.
 
 A call that changes something must not go unrecorded because the disk is full when the call ends. Space for its record
 is reserved before the call starts.
@@ -135,7 +136,7 @@ def _shortened(value: Json) -> Json:
 
 _FORM = re.compile(rb"(\d{20}) (\d{20}) ([0-9a-f]{64})\n")
 _LENGTH = 107
-_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe in the place of a file must not hold us
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # opening a pipe in the place of a file must not block
 
 
 @frozen
@@ -175,7 +176,7 @@ def snapshot(path: str) -> AuditSnapshot:
     except FileNotFoundError:
         return _opened(path, None)
     try:
-        lock(fd, fcntl.LOCK_SH)  # no record is half written now, and no file on its way to another name
+        lock(fd, fcntl.LOCK_SH)  # now no record is being written and no file is being renamed
         head = read_head(fd)
         try:
             return _opened(path, head)
@@ -227,7 +228,7 @@ def read_draft(fd: int, torn: bytes, after: ChainLink) -> tuple[bytes, ChainLink
 
 _Fallocate: TypeAlias = Callable[[int, int, int, int], int]
 
-_KEEP_SIZE = 1  # the file's length stays what it is
+_KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE: do not change the length of the file
 _UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EPERM, errno.ENODEV})
 
 
@@ -265,7 +266,7 @@ def _fallocate() -> _Fallocate | None:
 
 
 _ROOM = 4 * MAX_LINE
-"""Bytes reserved for the record of a call and for those of calls that run beside it."""
+"""Bytes reserved for the record of a call and for those of calls that run at the same time."""
 
 _HEAD_ROOM = 4096
 _WINDOW = 4 * MAX_LINE
@@ -364,7 +365,7 @@ class AuditLog:
         with private_file(self.path, os.O_APPEND) as fd:
             size = os.fstat(fd).st_size
             end = _end(fd, size, head)
-            if head is None:  # a full disk shows now, and not when the record is out
+            if head is None:  # so that a full disk is noticed before the record is written
                 write_head(head_fd, ChainHead(end.link, size))
             if end.torn and (draft := read_draft(head_fd, end.torn, end.link)):
                 rest, link = draft
@@ -382,7 +383,7 @@ class AuditLog:
                 try:
                     _write_whole(fd, lead + line)
                 except OSError:
-                    os.ftruncate(head_fd, _LENGTH)  # the record counts as lost: nobody is to finish it
+                    os.ftruncate(head_fd, _LENGTH)  # the record counts as lost, so no writer may complete its line
                     raise
                 lead, size = b"", size + len(line)
                 write_head(head_fd, ChainHead(link, size))
@@ -420,9 +421,10 @@ class AuditLog:
 
 
 def _end(fd: int, size: int, head: ChainHead | None) -> _End:
-    """Return where a file continues. It is read only if the head does not match, for example after a sudden death.
+    """Return where a file continues. The file is read only if the head does not match it, for example after a kill.
 
-    If the file has less than the head names, the head counts: the next record then shows that records are missing.
+    If the file ends before the record that the head names, the next record follows the head's. So `verify` sees that
+    records are missing.
     """
     if head is not None and head.size == size:
         return _End(head.link)
@@ -435,7 +437,7 @@ def _end(fd: int, size: int, head: ChainHead | None) -> _End:
             break
     if head is not None and head.link.seq >= link.seq:
         link = head.link
-    whole = at == len(lines) - 1  # but for the line's end
+    whole = at == len(lines) - 1  # the last record is complete, perhaps without its line end
     seen = at >= 0 or size <= _WINDOW
     torn = b"" if whole or not lines[-1] or not seen else b"\n".join(lines[at + 1 :])
     return _End(link, b"\n" if lines[-1] else b"", torn)

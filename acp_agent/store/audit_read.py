@@ -40,7 +40,8 @@ def tail(path: str, count: int, wait: Callable[[], None] | None = None) -> Itera
                 file.seek(_start_of_last(file, count))
             began, replaced, rest = True, False, b""
             while not replaced:
-                replaced = wait is None or _replaced(file, path)  # asked first: what was written until then is read
+                # Checked before reading, so that all that was written before the replacement is read.
+                replaced = wait is None or _replaced(file, path)
                 while piece := file.readline(MAX_LINE):
                     rest += piece
                     if len(rest) >= MAX_LINE or piece.endswith(b"\n"):
@@ -66,15 +67,16 @@ def last_of(path: str, caller_id: str, count: int) -> tuple[JsonObject, ...]:
 
 
 def _backwards(path: str, caller_id: str) -> Iterator[JsonObject]:
-    """Yield the records of a file and of those it continues that may be of a session, the last first."""
-    mark = f'"caller_id":{json.dumps(caller_id)[:-1]}'.encode()  # a sub-agent's goes on behind it
+    """Yield the records that may belong to a session, the last first, from a file and from the files it continues."""
+    mark = f'"caller_id":{json.dumps(caller_id)[:-1]}'.encode()  # the id of a sub-agent begins with its session's
     seen: set[str] = set()
     while path not in seen and os.path.isfile(path):
         seen.add(path)
         older = ""
         with open(path, "rb") as file:
             for line in _lines_backwards(file):
-                if mark not in line and _CONTINUES not in line:  # most are others': a fifth of the time
+                # Most records belong to other sessions. To skip them without parsing takes a fifth of the time.
+                if mark not in line and _CONTINUES not in line:
                     continue
                 with suppress(BrokenLine):
                     record = unseal(line).record
@@ -92,7 +94,7 @@ def _lines_backwards(file: BinaryIO) -> Iterator[bytes]:
         file.seek(start)
         block, at = file.read(at - start), start
         rest, *lines = (block + rest).split(b"\n")
-        if lines and too_long:  # the last is what it ends with
+        if lines and too_long:  # this last line is the beginning of the one that is too long
             del lines[-1]
             too_long = False
         yield from reversed(lines)
@@ -133,7 +135,7 @@ def _start_of_last(file: BinaryIO, count: int) -> int:
     """Return the offset at which the last `count` lines begin."""
     at = file.seek(0, os.SEEK_END)
     file.seek(max(0, at - 1))
-    wanted = count + (file.read(1) == b"\n")  # line ends: the last line's own where it has one
+    wanted = count + (file.read(1) == b"\n")  # line ends, with that of the last line if it has one
     while at > 0:
         start = max(0, at - _BLOCK)
         file.seek(start)
@@ -298,7 +300,7 @@ class _File:
         self._follow(sealed)
 
     def _settle(self, record: JsonObject) -> None:
-        """Check what stands in front of a record: nothing, or an unfinished line that the record describes."""
+        """Check what is between two records: nothing, or an unfinished line that the second record describes."""
         stray, self._stray = self._stray, None
         torn = record.get("kind") == "torn"
         if stray is not None and not (torn and stray.told_by(record)):
@@ -306,12 +308,12 @@ class _File:
         if stray is not None:
             self._note(stray.unfinished())
         elif torn:
-            raise _Fault(self._line, "tells of an unfinished record in front of it, which is not there")
+            raise _Fault(self._line, "describes an unfinished record in front of it, which is not there")
         if record.get("kind") == "lost":
             self._note(AuditFinding(self._line, f"{record.get('count')} records could not be written before this one"))
 
     def _follow(self, sealed: SealedRecord) -> None:
-        """Check that a record stands in its place."""
+        """Check that a record follows the one before it in the chain."""
         report, last, seq = self._report, self._report.last, sealed.link.seq
         if report.records == 0 and sealed.record.get("kind") == "continues":
             report.older = str(sealed.record.get("file"))

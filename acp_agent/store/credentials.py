@@ -65,8 +65,8 @@ class OsKeyring:
             return keyring.name, keyring.get_password(_SERVICE, name)
 
         called, kept = self._within(call)
-        if kept != secret:  # the null backend takes everything and keeps nothing
-            raise KeyringError(f"{called} keeps nothing")
+        if kept != secret:  # the null backend accepts every secret and stores none
+            raise KeyringError(f"{called} did not store the key")
         return called
 
     def find(self, name: str) -> str | None:
@@ -170,7 +170,7 @@ class CredentialStore:
     def introduce(self) -> None:
         """Pass the keys in the file, and in damaged copies of it, to `tell` before anything could show them.
 
-        A file that is as it was the last time costs one `stat`.
+        A file that has not changed since the last time costs one `stat`.
         """
         with suppress(ConfigError):  # loading the configuration reports it
             path = credentials_file(self._environ)
@@ -180,7 +180,7 @@ class CredentialStore:
             is_read = True
             try:
                 self.all()
-            except ConfigError:  # also for a passing reason, so the file is read again the next time
+            except ConfigError:  # the reason may be temporary, so the file is read again the next time
                 is_read = False
                 self._tell_rest(path)
             for aside in set_aside_before(path):

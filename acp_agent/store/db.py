@@ -5,7 +5,8 @@ one of them fails, each is run in a transaction of its own. Writes run in the co
 ones: the way to the thread and back takes longer than they do.
 
 A committed write survives the death of the process (WAL, synchronous=NORMAL). If it is durable, the log is synced right
-behind the commit, and then the write survives a power cut too. Nobody waits for that: it takes longer than all else.
+behind the commit, and then the write survives a power cut too. No caller waits for that sync: it takes longer than the
+write itself.
 
 A writer waits for other processes up to five seconds. Every failure is raised as a StoreUnavailable that names its
 cause: errors of sqlite3, aiosqlite and the file system are translated only here.
@@ -66,7 +67,7 @@ class _Lane:
         self.reading = reading
         self.turn = anyio.Lock(fast_acquire=True)
         self._connection: aiosqlite.Connection | None = None
-        self._made: TransactionConnection | None = None  # what `_connection` hands its work to
+        self._made: TransactionConnection | None = None  # the sqlite3 connection below `_connection`
         self._file: tuple[int, int] | None = None
 
     async def connection(self, check: IntegrityCheck, warn: Callable[[str], None]) -> aiosqlite.Connection:
@@ -184,7 +185,7 @@ class _LogSync:
         self._failed = failed
         self._thread = ThreadPoolExecutor(1, "sync of the database")
         self._asked = False
-        self._synced: tuple[int, int] | None = None  # the file whose name is on the disk
+        self._synced: tuple[int, int] | None = None  # the log file whose folder was synced, so its name is on the disk
 
     def soon(self) -> None:
         """Sync what was committed until now."""
@@ -200,11 +201,11 @@ class _LogSync:
             asked.add_done_callback(self._done)
 
     def _sync(self) -> None:
-        self._asked = False  # what is committed from here on needs another one
+        self._asked = False  # commits from here on need another sync
         try:
             fd = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
-            return  # it was written back to the database, which SQLite syncs
+            return  # the log was written back to the database, which SQLite syncs
         try:
             self._sync_file(fd)
             found = os.fstat(fd)
@@ -226,12 +227,12 @@ class _LogSync:
             os.close(fd)
 
     def close(self) -> None:
-        """End the thread when it has synced what it was asked for. Blocks."""
+        """End the thread after the requested syncs. Blocks."""
         self._thread.shutdown()
 
 
 class _Write(Generic[T]):
-    """A write that waits for its transaction. `called` is set when it has ended, or leads the next group."""
+    """A write that waits for its transaction. `called` is set when it has ended, or must run the next group."""
 
     def __init__(self, step: Step[T], *, durable: bool, short: bool) -> None:
         self.step = step
@@ -287,7 +288,7 @@ class Database:
         self.path = path
         self._warn = warn
         self._patience = patience
-        self._check = IntegrityCheck.QUICK  # of the next connection
+        self._check = IntegrityCheck.QUICK  # how to check the file at the next connection
         self._writer = _Lane(path, reading=False)
         self._reader = _Lane(path, reading=True)
         self._log_sync = _LogSync(
@@ -295,8 +296,8 @@ class Database:
         )
         self._closed = False
         self._said: set[str] = set()
-        self._waiting: list[_Write[Any]] = []  # the first of them leads, unless a transaction runs
-        self._leader: _Write[Any] | None = None  # its task runs the transaction of all that wait
+        self._waiting: list[_Write[Any]] = []
+        self._leader: _Write[Any] | None = None  # the write whose task runs the transaction of all waiting writes
 
     async def write(
         self, step: Step[T], *, durable: bool = True, patience: float | None = None, short: bool = False
@@ -307,7 +308,7 @@ class Database:
         while it waits for others. Once it runs, it ends and this returns.
 
         durable     True if the write must soon survive a power cut, and not only the death of this process
-        patience    seconds to wait for other processes, at most those of the database; None for those
+        patience    seconds to wait for other processes, at most the database's own patience, which None means
         short       True if the step takes less than a millisecond: it may run on the event loop
 
         Raises:
@@ -355,12 +356,12 @@ class Database:
         """
         self._closed = True
         await self._reader.drop(_END)
-        await self._writer.drop(_END)  # the last to go writes the log back
+        await self._writer.drop(_END)  # the last connection that is closed writes the log back
         with anyio.move_on_after(_END, shield=True):
             await anyio.to_thread.run_sync(self._log_sync.close, abandon_on_cancel=True)
 
     async def _called(self, write: _Write[Any], patience: float | None) -> None:
-        """Wait until a write has ended or leads. Raises StoreUnavailable after `patience`, unless it runs."""
+        """Wait until `write.called` is set. Raises StoreUnavailable after `patience`, unless the write runs already."""
         limit = None if patience is None else min(patience, self._patience) + _LEAVE
         try:
             with anyio.move_on_after(limit):
@@ -373,14 +374,14 @@ class Database:
         if write in self._waiting:
             raise self._unavailable("another process keeps it locked")
         write.give_up()
-        with anyio.CancelScope(shield=True):  # it runs
+        with anyio.CancelScope(shield=True):  # its transaction runs
             await write.called.wait()
 
     async def _written_now(self, write: _Write[Any]) -> bool:
-        """Run the waiting writes on the event loop if all are short and nothing is in their way. Return whether."""
+        """Run the waiting writes on the event loop if all are short and no lock is held. Return whether they ran."""
         if not write.short or self._writer.turn.locked():
             return False
-        await asyncio.sleep(0)  # other sessions that are about to write join
+        await asyncio.sleep(0)  # let other sessions that are about to write join the group
         group = self._waiting[:_GROUP]
         if self._writer.turn.locked() or not all(each.short for each in group):
             return False
@@ -395,7 +396,7 @@ class Database:
     async def _write_group(self, *, wait: float) -> None:
         """Run the waiting writes in one transaction, or each in its own if one fails.
 
-        Raises _Moved or the error of a lock, and then they wait again. A single write raises all its errors.
+        Raises _Moved and errors of locks; then the writes wait again. A single write raises all its errors.
         """
         group = self._waiting[:_GROUP]
         del self._waiting[:_GROUP]
@@ -465,7 +466,7 @@ class Database:
         seconds = self._patience if patience is None else min(patience, self._patience)
         with anyio.move_on_after(None if patience is None else seconds + _LEAVE) as limit:
             await lane.turn.acquire()
-        if limit.cancelled_caught:  # its holder waits for another process
+        if limit.cancelled_caught:  # the task that holds the lane waits for another process
             raise self._unavailable("another process keeps it locked")
         try:
             async with self._translated(lane):
@@ -510,7 +511,7 @@ class Database:
             await anyio.sleep(_PAUSE)
 
     def _warn_once(self, message: str) -> None:
-        if message not in self._said:  # both connections find the same
+        if message not in self._said:  # both connections may find the same problem
             self._said.add(message)
             self._warn(message)
 

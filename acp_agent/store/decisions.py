@@ -210,7 +210,7 @@ def _table(value: object) -> Mapping[str, object]:
 
 
 def _pins_toml(servers: _Servers) -> str:
-    lines = ["# Tools of MCP servers as they were when you let them run. Remove one to have it taken as new.", ""]
+    lines = ["# Tools of MCP servers as they were when you let them run. Remove a tool to be asked about it again.", ""]
     for digest, server in sorted(servers.items()):
         lines += [f"[{quoted(digest)}]", f"server = {quoted(server.name)}", ""]
         for tool, pin in sorted(server.tools.items()):

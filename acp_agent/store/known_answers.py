@@ -48,15 +48,15 @@ _MOST = 16
 _LOCK_SECONDS = 0.05
 _PLAIN = {"cwd", "mcpServers", "additionalDirectories", "_meta"}
 _VALUES = ("ACP_AGENT_", "XDG_", "HOME")
-"""The beginnings of the names of variables whose values count. Of others it counts whether they are set."""
+"""Beginnings of names of variables. The digest covers the values of these, and of others only whether they are set."""
 _ADDRESSES = ("_URL", "_HOST")
-"""The ends of such names."""
+"""Ends of names of variables whose values the digest covers."""
 
 
 class OpenedSession(NamedTuple):
-    """A session that is stored and whose editor has the answer. The server has still to make it.
+    """A stored session whose `session/new` was answered. The server has still to make the session.
 
-    params       of the request
+    params       the params of the request
     answer       the result that was sent
     created_at   milliseconds since 1970
     """
@@ -76,7 +76,7 @@ class KnownAnswers:
         self._connection: TransactionConnection | None = None
 
     def open(self, params: JsonObject) -> OpenedSession | None:
-        """Store a new session and return it with its answer; None if that is not known. Blocks. Call `close` later."""
+        """Store a new session and return it with the kept answer; None if none is kept. Blocks. Call `close` later."""
         try:
             known = self._kept().get(self._digest(params) or "")
             match known:
@@ -122,7 +122,7 @@ class KnownAnswers:
         return kept if isinstance(kept, dict) else {}
 
     def _digest(self, params: JsonObject) -> str | None:
-        """Return the digest of what the answer depends on; None for params that are not the usual ones."""
+        """Return the digest of what the answer depends on; None for params whose answers are never kept."""
         cwd = params.get("cwd")
         if not isinstance(cwd, str) or not set(params) <= _PLAIN or not os.path.isabs(cwd) or not os.path.isdir(cwd):
             return None

@@ -1,9 +1,7 @@
 """The notes that the model saves for later sessions: one table with a row for each note, shared by all sessions.
 
-A search ranks the notes by words and, with an embedding model, by meaning. The rankings are merged by reciprocal rank.
-
-Notes are found by their words and, if there is an embedding model, by their meaning. A failure of that model is
-tolerated: a search waits only briefly for it, and a model that failed is not asked again for a minute.
+A search ranks the notes by words and, if there is an embedding model, by meaning. The rankings are merged by reciprocal
+rank. A search waits only briefly for the model, and does not ask a model again that has failed in the last minute.
 """
 
 import hashlib
@@ -27,12 +25,12 @@ from acp_agent.log import Log
 from acp_agent.store.db import Database
 from acp_agent.text import lazy_regex
 
-_COMPARED = 2000  # notes, the newest
-_CAUGHT_UP = 64  # notes that get their vector in one search
-_BATCH = 8  # of them in one request: what came before time was up is kept
-_LONGEST = 2000  # characters of a text that is placed: about what small models take
-_PAUSE = 60.0  # seconds a model that has failed is not asked
-_NEAR = 0.2  # cosine below which a note has nothing to do with a query
+_COMPARED = 2000  # newest notes whose vectors are compared with the query's
+_CAUGHT_UP = 64  # notes without a vector that get one during a search
+_BATCH = 8  # notes in one request; each batch is stored, so that little is lost when time is up
+_LONGEST = 2000  # characters of a text that the model gets: about what small models accept
+_PAUSE = 60.0  # seconds for which a model that failed is not asked
+_NEAR = 0.2  # the cosine below which a note counts as unrelated to the query
 SECONDS = 3.0
 """A search waits this long at most for the vector of its query, and as long again for vectors of new notes."""
 
@@ -159,7 +157,7 @@ def _nearest(query: Sequence[float], rows: Sequence[tuple[int, bytes]], limit: i
         vector = array("f")
         vector.frombytes(data[: len(data) // 4 * 4])
         _little_endian(vector)
-        if len(vector) != len(query):  # of a model that changed under its name
+        if len(vector) != len(query):  # the vector of another model that had the same name
             continue
         size = length * math.hypot(*vector)
         near = sum(map(mul, query, vector)) / size if size else 0.0
@@ -285,9 +283,9 @@ def _unknown(error: sqlite3.OperationalError) -> bool:
     return str(error).startswith(("no such module", f"no such table: {_TABLE}"))
 
 
-_RANKED = 100  # places of each ranking that count
-_LONGEST_KEY = 18  # digits: more do not fit into a key
-_DAMPING = 60  # of reciprocal rank: how little the very first places stand out
+_RANKED = 100  # notes of each ranking that are merged
+_LONGEST_KEY = 18  # digits of a note's number: more do not fit into SQLite's 64 bits
+_DAMPING = 60  # the constant k of reciprocal rank fusion: with a large one, the first ranks stand out less
 _NEWEST = "SELECT key, created_at, recency, content FROM memories ORDER BY recency DESC LIMIT ?"
 _MAKE_ROOM = "DELETE FROM memories WHERE key NOT IN (SELECT key FROM memories ORDER BY recency DESC LIMIT ?)"
 
@@ -329,7 +327,7 @@ class MemoryStore:
         if self._vectors is None:
             return "words"
         model = self._vectors.model
-        return f"words ({model} gave no meaning)" if self._vectors.paused else f"words and meaning ({model})"
+        return f"words only ({model} failed)" if self._vectors.paused else f"words and meaning ({model})"
 
     async def save(self, content: str) -> tuple[Remembered, bool]:
         """Store a note; see core.services.Memories.save. White space around a note does not count.

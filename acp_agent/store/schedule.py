@@ -88,11 +88,11 @@ class StoredSchedule:
         return await self._execute(_CLAIM, firing, following, self._column, prompt.number, prompt.due)
 
     async def settle(self, number: int, firing: str) -> None:
-        """Note that a prompt was carried out, or that no more comes of it."""
+        """Note that the turn of a claimed prompt is over, even if it was cut off."""
         await self._execute(_SETTLE, self._column, number, firing)
 
     async def put_back(self, number: int, firing: str, due: int | None) -> None:
-        """Let a prompt that was claimed fire once more, since nothing came of it."""
+        """Let a claimed prompt fire again, because its turn never began or made no call."""
         await self._execute(_PUT_BACK, due, self._column, number, firing)
 
     async def reached(self, firing: str) -> Firing:
@@ -109,7 +109,7 @@ class StoredSchedule:
         return await self._database.read(step)
 
     async def _execute(self, statement: str, *values: object) -> bool:
-        """Change rows, and delete those that are over. Return whether anything changed."""
+        """Run a statement, and delete the prompts that do not fire again. Return whether the statement changed rows."""
 
         def step(connection: sqlite3.Connection) -> bool:
             changed = connection.execute(statement, values).rowcount > 0

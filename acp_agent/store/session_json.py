@@ -98,7 +98,7 @@ def json_bytes(data: Json) -> bytes:
     try:
         return _ENCODER.encode(data).encode("utf-8", "surrogatepass")
     except (ValueError, TypeError, RecursionError) as error:
-        raise StoreUnavailable(f"this cannot be kept: {error}") from error
+        raise StoreUnavailable(f"this cannot be stored as JSON: {error}") from error
 
 
 def json_from(body: object) -> Json:

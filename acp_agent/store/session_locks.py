@@ -42,7 +42,7 @@ class SessionLocks:
             for _ in range(_ATTEMPTS):
                 fd = self._file()
                 taken = _lock(fd, session_id)
-                if _same(self._path, fd):  # a lock in a file that was just removed keeps no process out
+                if _same(self._path, fd):  # no other process sees a lock in a file that was just removed
                     break
             else:
                 raise OSError("another file is put in its place again and again")
@@ -74,7 +74,7 @@ class SessionLocks:
     def _file(self) -> int:
         """Return the file that is at the path now. If it is a new file, lock our sessions in it too.
 
-        Sessions that other processes have locked there are lost.
+        A session that another process has locked in the new file is no longer ours.
         """
         if self._closed:
             raise OSError("it is closed")

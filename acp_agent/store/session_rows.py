@@ -55,7 +55,7 @@ _LATEST = "SELECT CAST(body AS BLOB) FROM told WHERE conversation_id = ? AND kin
 _MOST_TYPED = 256 * 1024
 """The most characters of the user's own words that are read, to find what they allow."""
 _MOST_READ = 8 * 1024 * 1024
-"""The most bytes of prompts that are read for them. Pictures may lie in between."""
+"""The most bytes of prompts that are read to find these words. Prompts may contain pictures."""
 _MOST_LOOKED_AT = 2048
 """The most events that are read to find the calls of a turn that was cut off."""
 _BACKWARDS = "SELECT kind, CAST(body AS BLOB) FROM told WHERE conversation_id = ? ORDER BY seq DESC"
@@ -70,14 +70,14 @@ _REMOVE = "DELETE FROM told WHERE conversation_id = ? AND seq = ?"
 
 _WITH_LONG_TEXTS = {kind_of(UserMessage), kind_of(ToolStarted), kind_of(ToolFinished), kind_of(PlanChanged)}
 _LONG = 1024
-"""The bytes of JSON from which a text has a row of its own."""
+"""Texts with at least so many bytes of JSON get a row of their own."""
 _STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"')
 """A string of JSON."""
 _REFERENCE = re.compile(rb"\x1a([0-9a-f]{64}):(\d+):(\d+)\x1a")
-"""The digest of a text, and the start and the end of the piece of it that stands here. No JSON has the byte 1A."""
+"""The digest of a text, and the start and end of the piece of it that belongs here. JSON has no byte 1A."""
 _STORE_TEXT = "INSERT INTO texts (conversation_id, digest, text) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _SEARCHED = 4
-"""The most texts of one row that are searched for a text that is a piece of them."""
+"""The most earlier texts of a row in which a later text is searched, to refer to a piece of one."""
 _TEXT = "SELECT text FROM texts WHERE conversation_id = ? AND digest = ?"
 
 EventRow: TypeAlias = tuple[int, int, str, bytes]
@@ -291,7 +291,7 @@ _SET_MESSAGE = "INSERT OR REPLACE INTO messages (conversation_id, seq, role, bod
 
 _FEW = 16
 _LITTLE = 16 * 1024
-"""The most parts, and characters of them, that are few and short."""
+"""The most new parts of messages, and their most characters, that `gains_little` accepts."""
 
 
 def _length(part: Part) -> int:
@@ -299,7 +299,7 @@ def _length(part: Part) -> int:
         case TextPart(text) | ToolResultPart(text=text, images=()) | ToolUsePart(raw_arguments=text):
             return len(text)
         case _:
-            return _LITTLE + 1  # a picture, or a block of any size
+            return _LITTLE + 1  # pictures and other blocks never count as short
 
 
 class StoredHistory:
@@ -312,7 +312,8 @@ class StoredHistory:
     def __init__(self, session: str | bytes) -> None:
         self._session = session
         self._stored: tuple[Message, ...] | None = None  # None if unknown
-        self._long: list[int] = []  # rows that the last write left with long texts, whose events may have come since
+        # Rows that the last write stored with long texts. Events may have stored these texts since.
+        self._long: list[int] = []
 
     def write(self, connection: sqlite3.Connection, messages: Sequence[Message]) -> None:
         """Make the stored messages equal to these. Raises sqlite3.Error, StoreUnavailable."""
@@ -371,7 +372,7 @@ class StoredHistory:
         (count,) = connection.execute(end, (self._session,)).fetchone()
         if self._stored is None or len(self._stored) != count:  # such as in a database that was made anew
             return count, 0
-        if tuple(messages[:count]) == self._stored:  # looks at who they are first, and is fast
+        if tuple(messages[:count]) == self._stored:  # fast: compares identities first
             return count, count
         pairs = zip(self._stored, messages, strict=False)
         return count, next((seq for seq, (one, two) in enumerate(pairs) if one != two), min(count, len(messages)))

@@ -79,10 +79,8 @@ class SqliteSessionRepository:
     async def write(self, change: Change, *, durable: bool = True, patience: float | None = None) -> None:
         """See SessionRepository.write. If it is cancelled, nothing was written."""
         now = self._now()
-        updates, rows = (
-            dict(_updates(change, now)),
-            session_rows.rows_of(change.events),
-        )  # options may change any moment
+        # Made now, because the session's options may change while the write waits.
+        updates, rows = dict(_updates(change, now)), session_rows.rows_of(change.events)
 
         def step(connection: sqlite3.Connection) -> tuple[Any, ...]:
             row = self._set(connection, updates) or self._put_back(connection, updates)
@@ -106,7 +104,7 @@ class SqliteSessionRepository:
     def _set(self, connection: sqlite3.Connection, values: Mapping[str, int | str | bytes]) -> tuple[Any, ...] | None:
         """Set columns of the session's row with one statement, and return the row, or None if there is none.
 
-        The fewer statements, the less often the connection's thread and the event loop's thread wait for each other.
+        Each statement makes the connection's thread and the event loop's thread wait for each other once more.
         """
         if not values:
             return connection.execute(_ROW, (self._column,)).fetchone()
@@ -124,7 +122,7 @@ class SqliteSessionRepository:
         self._history.put_back(connection)
         self._seen.put_back(connection)
         row = self._set(connection, values)
-        assert row is not None, "it was put there just now"
+        assert row is not None, "the row was written just now"
         return row
 
     async def snapshot(self) -> SessionSnapshot | None:

@@ -183,7 +183,7 @@ def is_ready(task: BoardTask, tasks: Tasks) -> bool:
 
 
 def abandoned(tasks: Tasks) -> Tasks:
-    """Return the tasks of an earlier process: its sub-agents have ended with it, so they have none any more."""
+    """Return the tasks of an earlier process without their owners, the sub-agents that ended with that process."""
     return tuple(
         _returned(task, f"given back by {task.owner}, which ended with the agent's process")
         if task.status is PlanStatus.IN_PROGRESS and task.owner != MAIN
@@ -276,7 +276,7 @@ class SessionMail:
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._unread: dict[str, list[Mail]] = {MAIN: []}
-        self._told: dict[str, int] = {}  # how many of them have been announced
+        self._told: dict[str, int] = {}  # how many unread messages have been announced
         self._closed = set[str]()
         self._came = anyio.Event()
 
@@ -292,7 +292,7 @@ class SessionMail:
         self._moved()
 
     def _moved(self) -> None:
-        """Wake those that wait for messages."""
+        """Wake the tasks that wait for messages."""
         came, self._came = self._came, anyio.Event()
         came.set()
 
@@ -362,7 +362,7 @@ class SharedWork:
 
 
 class SharedReports:
-    """The reports to one sub-agent about its messages and tasks, beside its own work."""
+    """The reports that one sub-agent gets about its messages and its tasks of the board."""
 
     def __init__(self, shared: SharedWork, who: str) -> None:
         self._shared = shared
@@ -381,4 +381,4 @@ class SharedReports:
         return "\n".join(filter(None, (self.news(), which if held else "")))
 
     async def end(self) -> None:
-        """Do nothing: nothing goes on beside it."""
+        """Do nothing, because there is nothing to end."""

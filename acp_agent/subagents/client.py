@@ -1,7 +1,8 @@
-"""What another agent sees of us: the client of its session.
+"""The client side of a session of another agent.
 
-What it asks for becomes a call of the session's own tools, so it is judged, recorded, redacted and undone as any other:
-reading a file is `read`, writing one is `write`, a terminal is `bash`, and a question for permission is `agent_action`.
+What the agent asks for becomes a call of the session's own tools, so it is judged, recorded, redacted and undone like
+any other call: reading a file is `read`, writing one is `write`, a terminal is `bash`, and a question for permission is
+`agent_action`.
 The SDK calls the methods that are named as those of `acp.Client`.
 """
 
@@ -45,12 +46,12 @@ _MOST_SHOWN: Final = 200_000
 _MOST_TEXT: Final = 4_000_000
 """Characters of an agent's messages in one run."""
 _MOST_CALLS: Final = 1000
-"""Calls of an agent that go on at once."""
+"""The most unfinished calls of an agent that are followed."""
 _CALL: Final = "· "
 _TITLE: Final = 200
 _DETAILS: Final = 4000
 _MOST_NAMED: Final = 500
-"""Paths and URLs of one question."""
+"""The most paths and URLs of one question."""
 _COMMANDS: Final = ("command", "cmd", "commandLine", "script")
 _PATHS: Final = re.compile(r"(?:.*_)?(?:path|paths|file|files|dir|directory|folder|cwd)")
 _URLS: Final = re.compile(r"(?:.*_)?(?:url|urls|uri)")
@@ -58,7 +59,7 @@ _INNER_CAPITAL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 class _AgentCall(NamedTuple):
-    """A call that an agent makes by itself, and the text that it has shown of it."""
+    """A call that an agent makes by itself: its title, and its output so far."""
 
     title: str
     printed: str = ""
@@ -96,7 +97,7 @@ class AgentMessages:
         return ["".join(pieces).strip() for pieces in self._texts]
 
     async def update(self, params: Json) -> None:
-        """Take a `session/update`. Ignore any other message. Raises ToolError if there is too much of them."""
+        """Take a `session/update`. Ignore any other message. Raises ToolError if the updates have too much text."""
         match params:
             case {"sessionId": str(session), "update": {"sessionUpdate": str(kind)} as update}:
                 if session == self.session:
@@ -118,7 +119,7 @@ class AgentMessages:
                 pass
 
     async def _take_call(self, call: str, update: Mapping[str, Json]) -> None:
-        """Show what is new of a call: its title, what it has printed so far, or that it failed."""
+        """Show what an update of a call brings: a new title, more output, or that the call failed."""
         if call not in self._calls:
             return
         match update:
@@ -185,7 +186,7 @@ class ClientDependencies:
     caller    the run, on whose behalf calls are made
     identity  what an "always" answer to the agent covers
     tasks     the calls run in it
-    patience  is told that the agent waits for us
+    patience  notes that the agent waits for us
     """
 
     cwd: str
@@ -416,7 +417,7 @@ def _check(result: ToolResult) -> None:
 
 
 def _where_it_leads(path: str, files: FileSystem) -> str:
-    """Return a path with its links resolved, or as it is if it leads outside: then it is refused by its name."""
+    """Return a path with its links resolved, or unchanged if it may not be read: the tool that gets it refuses it."""
     try:
         return files.resolve(path, Access.READ)
     except (ToolError, Refused):
@@ -437,8 +438,7 @@ def command_line(command: str, args: Sequence[str], env: Mapping[str, str], cwd:
 def action_of(agent: str, identity: str, call: ToolCallUpdate) -> JsonObject:
     """Return what an agent asks to do, as the arguments of `agent_action`.
 
-    An agent that would run something and does not say what in its arguments has the command in the title. Raises
-    RequestError for more paths and URLs than are judged.
+    The command is in the arguments, or else in the title. Raises RequestError for too many paths and URLs.
     """
     given = cast("JsonObject", call.raw_input if isinstance(call.raw_input, dict) else {})
     found = next((given[name] for name in _COMMANDS if given.get(name)), None)

@@ -1,7 +1,7 @@
 """Runs of other agents that speak ACP: each run is a process of the agent, and we are its client.
 
 The process runs in a sandbox where there is one, and ends with the run. What it asks of us goes through the session's
-own tools (`AgentClient`). All that it sends is data: it is bounded, and what does not fit costs only its run.
+own tools (`AgentClient`). All that it sends is data: its size is limited, and malformed data only ends its own run.
 """
 
 import json
@@ -35,14 +35,14 @@ _LONGEST_LINE: Final = 16 * 1024 * 1024
 _MOST_BYTES: Final = 256 * 1024 * 1024
 """Bytes that an agent may send in one run."""
 _MOST_JUNK: Final = 100
-"""Lines that are no message. Programs print many things when they start."""
+"""The most lines that are no messages. Programs print many things when they start."""
 _AUTH_REQUIRED: Final = -32000
 _POLITE: Final = 1.0
 """Seconds in which a cancelled agent may end its turn by itself."""
 _LAST_OUTPUT: Final = 0.5
-"""Seconds until an agent that closed its output has ended, so that its exit can be reported."""
+"""Seconds to wait for the exit of an agent that closed its output, to report how it ended."""
 _REMEMBERED: Final = 20_000
-"""Characters of the conversation that an agent is told again when it is steered."""
+"""Characters of the conversation that an agent gets again with a further task."""
 
 
 @frozen
@@ -224,14 +224,14 @@ class ExternalWorker:
         finally:
             await program.end()
             self._said.append(f"## {agent.name}\n\n{messages.all}")
-        if trouble:  # its words are no report then; they are kept with the conversation
+        if trouble:  # then its last message is no report; the conversation contains it
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, trouble)
         return WorkOutcome(messages.report, note or ("" if messages.report else "it ended without a report"))
 
     async def _converse(
         self, program: PipedProgram, messages: AgentMessages, caller: CallingAgent, words: str
     ) -> tuple[str, str]:
-        """Have the agent do a task. All that it began is over on return.
+        """Have the agent do a task, and end everything that it began.
 
         Return two texts: a note on an unusual end of its turn, and why it did not do the task. Either may be empty.
         """
@@ -269,7 +269,7 @@ class ExternalWorker:
     async def _prompt(
         self, connection: "ClientSideConnection", client: AgentClient, messages: AgentMessages, words: str
     ) -> str:
-        """Open a session and send the prompt. Return why the turn ended; empty if it simply ended."""
+        """Open a session and send the prompt. Return why the turn ended early; empty if it ended normally."""
         agent, opened = self._agent, False
         with anyio.move_on_after(agent.startup_timeout):
             capabilities = ClientCapabilities(

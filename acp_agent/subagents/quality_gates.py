@@ -4,18 +4,18 @@
     round 2   general is given the task, its last report and that reason; review reports "APPROVED"
 
 The judge's report begins with APPROVED, or with REJECTED and what is wrong. A report that begins otherwise rejects.
-Each round is two runs of sub-agents, which have all the limits of other runs. What came of the last round is data for
-the next one: it stands in a fence. The rounds fire no quality gates.
+Each round is two runs of sub-agents, which have all the limits of other runs. The next round gets the reports of the
+last one as data, in a fence. The rounds fire no quality gates.
 
 Quality gates check what a turn changed and what sub-agents report. The user configures them.
 
 A gate is a command, whose exit code decides, or an evaluator, whose report begins with APPROVED or REJECTED. Both are
-calls of the session's own tools: they pass its gates, its sandbox and its audit, and each has a card. What fails and
-blocks goes back to the agent that did the work, at most `max_retries` times; then the user is told. A gate that cannot
-be run, because its call was refused for example, is no failure of the work: the user is told.
+calls of the session's own tools: they pass its gates, its sandbox and its audit, and each has a card. If a gate fails
+that blocks, the work goes back to the agent that did it, at most `max_retries` times; then the user is told. If a gate
+cannot be run, for example because its call was refused, the work has not failed, and the user is told.
 
-Nothing that runs inside of a gate fires one: `calls` has the ids of the gates' own calls, and the session's agent gives
-an answer only when all of them have ended.
+Nothing that runs inside of a gate fires a gate: `calls` has the ids of the gates' own calls, and the session's agent
+answers only when all of them have ended.
 """
 
 import re
@@ -66,7 +66,7 @@ def judged(report: str) -> JudgedWork:
 
 
 def judging(criteria: str, task: str, report: str) -> str:
-    """Return the words that give a judge its task.
+    """Return the task of a judge.
 
     task     what was to be done; empty if that is not known
     report   what the agent said that did it
@@ -245,7 +245,7 @@ class _CheckedWorker:
         return self._worker.conversation()
 
     async def work(self, words: str, caller: CallingAgent, progress: Progress) -> WorkOutcome:
-        """Do what the words say, and what the gates say of it. Raises AgentError."""
+        """Do the task, and correct the work until the gates pass or give up. Raises AgentError."""
         outcome = await self._worker.work(words, caller, progress)
         failures = dict.fromkeys((gate.name for gate in self._gates), 0)
         told: list[str] = []
@@ -299,7 +299,7 @@ def _feedback(gate: QualityGateSettings, check: GateCheck, failures: int) -> str
 
 
 def _told(gate: QualityGateSettings, check: GateCheck, failures: int, *, feedback: bool = False) -> str:
-    """Return what is told of a gate that did not pass and does not send the work back."""
+    """Return the note on a gate that did not pass and does not send the work back."""
     if check.trouble:
         return f"The quality gate {gate.name} could not be run: {check.trouble}"
     times = counted(failures, "time") if gate.block_on_failure else "once, and does not block"

@@ -1,4 +1,4 @@
-"""What carries out a run: a model with a conversation of its own and a part of the session's tools."""
+"""The worker that carries out a run: a model with its own conversation and some of the session's tools."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -47,7 +47,7 @@ class Worker(Protocol):
         ...
 
     async def work(self, words: str, caller: CallingAgent, progress: Progress) -> WorkOutcome:
-        """Do what the words say. Cancelling ends it; the conversation then has what was done.
+        """Do the task in `words`. After a cancellation the conversation contains what was done until then.
 
         caller     who makes the calls, and whose card shows them
         progress   shows news on that card
@@ -72,7 +72,7 @@ class NarrowedTools:
         self._toolset = toolset
         self._selection = selection
         self._caller = caller
-        self._refused: dict[str, ToolResult] = {}  # by the id of the call: those that were shown and have ended
+        self._refused: dict[str, ToolResult] = {}  # calls that `announce` refused, by id: they have ended
         self.calls = 0
 
     def specs(self) -> Sequence[ToolSpec]:
@@ -193,7 +193,7 @@ class ModelWorker:
         return WorkOutcome(report, _STOPPED.get(stop, "") or ("" if report else "it ended without a report"))
 
     def _reports(self, run_id: str) -> Reports | None:
-        """Return what tells the sub-agent of its messages and tasks; None if the session has neither."""
+        """Return the reports about the sub-agent's messages and tasks; None if the session has neither."""
         if (shared := self._needs.shared()) is None:
             return None
         from acp_agent.subagents.board import SharedReports  # noqa: PLC0415 - few sessions have a board

@@ -70,7 +70,7 @@ async def test_with_a_database_nobody_can_use_sessions_work_rest_and_go_on_and_t
         text += await agent.editor.say(other, "something else")
         text += await agent.say("second prompt")
         told_user = editor.told
-        assert {"damaged": "set aside", "newer": "newer version", "in the way": "not being kept"}[trouble] in told_user
+        assert {"damaged": "set aside", "newer": "newer version", "in the way": "not stored"}[trouble] in told_user
         assert "xyzzy" in told(model.requests[2])
         assert "first answer" in told(model.requests[2])
         assert set(await listed(editor)) >= {other}
@@ -93,7 +93,7 @@ async def test_a_database_that_is_removed_in_use_costs_no_turn_and_all_is_kept_f
         new = await editor.new_session(str(editor.workspace))
         assert await editor.say(new, "one") == "end_turn"
         assert editor.told.count("was removed while it was in use") == 1
-        assert "not being kept" not in editor.told
+        assert "not stored for now" not in editor.told
     async with editing(tmp_path, [says("x")]) as editor:
         await editor.initialize()
         assert new in await listed(editor)

@@ -58,7 +58,7 @@ def session_policy(loaded: Loaded, cwd: str, warn: Callable[[str], object] = len
         merged = merged_rules(tools.policy, tools.authorization, loaded.problems, cwd=cwd, config_file=loaded.file)
         rules = tuple(map(_compiled, merged.rules))
     except ConfigError as error:
-        if error not in loaded.problems:  # those are told anyway
+        if error not in loaded.problems:  # every session reports these anyway
             warn(str(error))
         return Policy(fault=str(error))
     for refused in merged.refused:
@@ -149,7 +149,7 @@ def selection_in_force(
     def of(name: str) -> Selection:
         return Selection(tool_choice(loaded, session, name), ALIASES)
 
-    # Which model is asked takes a while to find out, and every tool is judged before every request.
+    # `model` is slow, and the selection judges every tool before every request: call it only if the answer matters.
     return (lambda: of(model())) if loaded.settings.tools.by_model else (lambda: of(""))
 
 
@@ -204,7 +204,7 @@ def known_secrets(environ: Mapping[str, str], providers: Iterable[ProviderSettin
 def redactor(loaded: Loaded, known: KnownSecrets, warn: Callable[[str], object] = len) -> Redactor:
     """Return the redactor. It removes known values even if its rules are switched off.
 
-    warn   called with each unusable pattern; by default nothing is called, for patterns that each session reports
+    warn   called with each unusable pattern. The default reports nothing: every session reports its patterns itself
     """
     security = loaded.settings.tools.filters.security
     for problem in compile_extra(security.extra_patterns)[1]:
@@ -252,8 +252,8 @@ class RedactedMemories:
         if text.strip() and not words.strip():
             raise ToolError(
                 ToolErrorCategory.INVALID_PARAMETERS,
-                "the note is nothing but a secret, and secrets are not remembered",
-                "Save where the secret is found instead, such as the name of its variable.",
+                "the note contains nothing but a secret, and secrets are not stored",
+                "Save the place where the secret is found instead, such as the name of its variable.",
             )
         return await self._memories.save(text)
 
@@ -274,7 +274,7 @@ _BUILD: Mapping[str, Callable[[Sequence[str], Sequence[str]], object]] = {
 """Compiles the patterns of a setting to which a project may add. Raises ConfigError."""
 
 _MOST_PROJECT_CHOICES = 2 * MOST_CHOICES
-"""The most choices of all patterns that a project adds to a setting. Each is compiled several times a session."""
+"""The most choices (`{a,b}` is two) in the patterns that a project adds to a setting. Compiling each one takes time."""
 
 
 def without_faulty_patterns(loaded: Loaded, folders: Sequence[str]) -> tuple[Loaded, tuple[ConfigError, ...]]:
@@ -353,7 +353,7 @@ def _usable(key: str, patterns: _Words, users: _Words, folders: Sequence[str], f
 
 
 class _Reach(NamedTuple):
-    """The folders outside the session's own that file tools or commands reach, and the files that they may read."""
+    """The folders that file tools or commands may use, and the files in them that they may read."""
 
     folders: tuple[str, ...]
     reading: ReadPolicy
@@ -365,15 +365,15 @@ def _resolved(folders: Sequence[str]) -> tuple[str, ...]:
 
 
 class FolderRules:
-    """The rules of a configuration for a session's folders: their roots, the walls around them, the protected paths.
+    """The rules of a configuration for a session's folders: the roots, the walls around commands, the protected paths.
 
-    Each part is made at its first use. Sessions of the same folders may share them. Unusable patterns of a project are
-    left out.
+    Each part is made at its first use. Sessions with the same folders may share one object. Unusable patterns of a
+    project are left out.
 
-    given     the configuration as it was given
+    given     the configuration that was passed in
     folders   the session's folders
     loaded    the configuration without the project's unusable patterns
-    faults    what is wrong with these
+    faults    the problems of the unusable patterns
     """
 
     def __init__(self, given: Loaded, cwd: str, additional: Sequence[str] = ()) -> None:
@@ -385,7 +385,7 @@ class FolderRules:
         self._resolved = _resolved(self.folders)
 
     def are_for(self, given: Loaded, folders: Sequence[str]) -> bool:
-        """Return whether they are what a configuration says about folders, and links lead where they led."""
+        """Return whether these rules hold for a configuration and folders: not if a link to a folder has changed."""
         return self.given is given and self.folders == tuple(folders) and self._resolved == _resolved(folders)
 
     @cached_property
@@ -460,7 +460,7 @@ class FolderRules:
         return self._reach(tools.shell.allowed_paths, tools.file.allow_read if carve_out else ())
 
     def _reach(self, allowed: Sequence[str], allow_read: Sequence[str]) -> _Reach:
-        """Raises ConfigError for a malformed pattern, because it may be meant to deny."""
+        """Return what tools may use. Raises ConfigError for a malformed pattern, because it may be meant to deny."""
         file, folders = self.loaded.settings.tools.file, (*self.folders, *filter(os.path.isdir, allowed))
         carve_out = file.read_policy is ReadRule.CARVE_OUT
         try:
@@ -472,7 +472,7 @@ class FolderRules:
 
     @cached_property
     def _own_files(self) -> OwnFiles:
-        """The policy for our own files. Tools neither read the credentials and old contents nor delete the locks."""
+        """The policy for our own files: tools may not read the credentials or the snapshots, or delete the locks."""
         closed = (credentials_file, database_file, session_locks_file, snapshots_folder)
         return OwnFiles(self._written_by_us, [place(os.environ) for place in closed])
 

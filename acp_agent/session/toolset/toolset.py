@@ -158,9 +158,9 @@ class ToolDependencies:
     model        returns the model in force as `PROVIDER:MODEL`
     seen         the files that the session has read or written
     agents       the sub-agents
-    brought      the tools for what users bring, such as skills; the same object until they change
+    brought      returns the tools for what the user defines, such as skills; the same object until they change
     skills       returns the folders of the user's own skills
-    custom       the definitions of custom tools; the same object until they change
+    custom       returns the definitions of custom tools; the same object until they change
     hooks        returns the user's hooks; None if there are none
     """
 
@@ -187,8 +187,8 @@ class SessionTools:
     cwd     the session's folder, links resolved
     gates   the gates of the last snapshot, in their order
     roots   the roots of the last snapshot; None if nothing may be read
-    backends  where its files, commands and pages are
-    watch   notes what calls change, under the last configuration; None if that is switched off
+    backends  the session's files, terminals and web
+    watch   notes which files calls change, under the last configuration; None if that is switched off
     seen    the files that the session has read or written
     """
 
@@ -248,7 +248,7 @@ class SessionTools:
         return found is not None and runs_its_input(found.command)
 
     async def restore(self, number: int | None, *, redo: bool) -> str:
-        """Take back what the agent changed in a turn, or bring it back. Return what the user is told."""
+        """Undo the agent's changes of a turn, or redo them. Return the message for the user."""
         if self.watch is None or self.watch.limits is None or self.roots is None:
             return "Undo is off (`tools.undo.enabled`)."
         action = partial(self.snapshots.restore, self.roots, self.watch.limits, number, redo=redo)
@@ -257,7 +257,7 @@ class SessionTools:
         return report(restored, self._cwd, redo=redo)
 
     def undo_status(self) -> Sequence[str]:
-        """Return a line for /status if not everything can be taken back."""
+        """Return a line for /status if not every change can be undone."""
         off = self.watch is None or self.watch.limits is None
         why = "`tools.undo.enabled`" if off else "; ".join(dict.fromkeys(self.snapshots.troubles.values()))
         return (f"Undo: off, at least in part ({why})",) if why else ()
@@ -268,7 +268,7 @@ class SessionTools:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether users have brought other tools or skills since the last snapshot."""
+        """Whether the user's own tools, skills or hooks have changed since the last snapshot."""
         needs = self._needs
         other = needs.brought() is not self._brought or needs.custom() is not self._custom
         return other or needs.skills() != self._skills or needs.hooks() is not self._hooks

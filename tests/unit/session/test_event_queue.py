@@ -185,7 +185,7 @@ async def test_a_store_that_fails_costs_nothing_of_the_conversation():
         await here.queue.tell(PlanChanged(()))
         await here.queue.flush()
         assert here.repository.kept == [STARTED, FINISHED, PlanChanged(())]
-        assert [("not being kept" in text, "again" in text) for text in here.warnings] == [(True, False), (False, True)]
+        assert [("not stored" in text, "again" in text) for text in here.warnings] == [(True, False), (False, True)]
 
 
 async def test_what_could_not_be_kept_is_kept_as_soon_as_it_can_be_also_when_nothing_more_is_told():
@@ -380,7 +380,7 @@ async def test_a_store_that_fails_for_too_long_is_given_up_and_the_next_one_is_n
         here.repository.broken = True
         await here.queue.tell(piece("x" * (64 * 1024 * 1024 + 1)))
         await here.queue.flush()
-        assert "not kept any more" in here.warnings[-1]
+        assert "no longer stored" in here.warnings[-1]
         assert here.writer.waiting == ()
         assert not here.writer.failing
         here.writer.store_in(here.repository)

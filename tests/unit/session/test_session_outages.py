@@ -57,7 +57,7 @@ async def test_a_session_begins_while_the_database_is_locked_and_is_written_when
         assert here.session(session).transcript.stored, "nobody had to prompt it first"
         await here.say(session, "one")
         assert await kept(tmp_path, session) == ["one", "one!"]
-        assert not any("not being kept" in text for text in here.shown(session))
+        assert not any("not stored for now" in text for text in here.shown(session))
 
 
 async def test_a_session_that_was_never_written_and_rests_is_written_all_the_same(tmp_path: Path) -> None:
@@ -151,8 +151,8 @@ async def test_a_turn_goes_on_through_an_outage_the_user_hears_of_it_once_and_no
         for text in ("five", "six"):
             await here.say(session, text)
         shown = here.shown(session)
-        assert sum("not being kept for now" in text for text in shown) == 1
-        assert sum("kept again" in text for text in shown) == 1
+        assert sum("not stored for now" in text for text in shown) == 1
+        assert sum("stored again" in text for text in shown) == 1
         said = [each for text in ("one", "two", "three", "four", "five", "six") for each in (text, f"{text}!")]
         assert await kept(tmp_path, session) == said
         assert here.engine(session).said == said

@@ -77,7 +77,7 @@ def test_without_a_keyring_it_goes_into_a_private_file(store, tmp_path):
 
 def test_a_keyring_that_keeps_nothing_is_none(store, tmp_path):
     keyring.set_keyring(null.Keyring())
-    assert "keeps nothing" in store.keep("anthropic", None, KEY).remark
+    assert "did not store the key" in store.keep("anthropic", None, KEY).remark
     assert store.key("anthropic", "") == KEY
 
 

@@ -359,7 +359,7 @@ async def test_a_model_that_fails_leaves_the_words_and_is_not_asked_again_for_a_
     async with memories(path, embedder=meanings, clock=lambda: now) as store:
         await store.save("the cat sleeps")
         assert await contents(store, "cat") == ["the cat sleeps"]
-        assert store.method == "words (fake:ideas gave no meaning)"
+        assert store.method == "words only (fake:ideas failed)"
         meanings.fault = None
         now += 59
         assert await contents(store, "feline") == []

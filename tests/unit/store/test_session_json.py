@@ -124,7 +124,7 @@ def test_of_a_state_with_something_unknown_in_it_the_rest_counts():
 
 @pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan")])
 def test_a_number_no_reader_of_json_knows_is_not_written(number):
-    with pytest.raises(StoreUnavailable, match="cannot be kept"):
+    with pytest.raises(StoreUnavailable, match="cannot be stored as JSON"):
         event_row(ToolStarted("c", "n", "t", ToolKind.READ, {"x": [number]}))
 
 
@@ -133,7 +133,7 @@ def test_what_is_no_json_is_refused_and_does_no_harm():
     for _ in range(100_000):
         deep = [deep]
     started = ToolStarted("c", "n", "t", ToolKind.READ, {"x": deep})
-    with pytest.raises(StoreUnavailable, match="cannot be kept"):
+    with pytest.raises(StoreUnavailable, match="cannot be stored as JSON"):
         event_row(started)
 
 

@@ -269,7 +269,7 @@ async def test_a_change_that_cannot_be_written_whole_is_not_written_at_all(path)
         for _ in range(100_000):
             deep = [deep]
         message = Message(Role.ASSISTANT, (ToolUsePart("1", "x", {"deep": deep}),))
-        with pytest.raises(StoreUnavailable, match="cannot be kept"):
+        with pytest.raises(StoreUnavailable, match="cannot be stored as JSON"):
             await repository.write(Change((UsageChanged(1, 2),), HistoryState((message,)), touch=True))
         assert await told(repository) == []
         with closing(others(path)) as other:

@@ -384,7 +384,7 @@ async def test_of_a_session_from_elsewhere_that_cannot_be_kept_nothing_is(path):
     ]
     async with opened(path) as database:
         store = SessionStore(database)
-        with pytest.raises(StoreUnavailable, match="cannot be kept"):
+        with pytest.raises(StoreUnavailable, match="cannot be stored as JSON"):
             await store.take_in(SessionSnapshot(record("here"), SessionOptions(), UsageTotals(), HISTORY), told)
         assert await store.find("here") is None
         assert await store.page() == ()
